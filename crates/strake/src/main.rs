@@ -1,0 +1,2 @@
+//! The strake command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Habits as code: ci, test, tidy, bench, vm, sim.
+fn main() {}
