@@ -1,10 +1,15 @@
 //! Which of several superblocks to believe: of the two copies on a member, and of the members of an
 //! array.
 //!
-//! What the engine promises, and what all of this rests on: a change of membership takes a new
-//! epoch, every row of the table that it changes takes that epoch as its `since`, and **no write is
-//! acknowledged under a table that is not durable on every member which that table calls live** (in
-//! sync or rebuilding).
+//! What the engine promises, and what all of this rests on:
+//! * A change of membership takes a new epoch, and every row of the table that it changes takes
+//!   that epoch as `since`.
+//! * **No write is acknowledged under a table that is not durable on every member which that table
+//!   calls live** (in sync or rebuilding).
+//! * A member that was out comes back by way of rebuilding, and the rebuild runs only once the
+//!   table that says so is durable on every member which that table calls live. (Else those could
+//!   go on under the table before it, which needs no new epoch to leave the member out, while the
+//!   member is called in sync.)
 //!
 //! Three questions decide about a member, and [`verdict`] is their table:
 //! * What does the authority's table say of it: [`Listed`].
@@ -12,11 +17,15 @@
 //!   either the same in both or entered the authority's after the member's epoch. A member that
 //!   went on alone put the authority's members out in an epoch that the authority's table knows
 //!   nothing of.
-//! * Can anything have been acknowledged under its own table: [`Claim`]. Nothing can, if a member
-//!   that it calls live was found and never saw it: a crash came between the superblocks.
+//! * Can anything have been acknowledged under its own table that the authority's members missed:
+//!   [`Claim`]. Nothing can, if a member that shares the authority's history, and that its table
+//!   calls in sync, was found and never saw that table: a crash came between the superblocks. A
+//!   member that is rebuilding is no such witness: what came before it was taken in may have been
+//!   acknowledged without it.
 //!
 //! The authority is the newest by (epoch, generation) of the members that their own table calls
-//! live, save those whose claim is void and who contradict one whose claim stands.
+//! live and that nothing found contradicts with a claim that stands. So a table that never took
+//! effect does not beat one that did, however high its counters.
 //!
 //! Invariants: no member is believed that missed an acknowledged write of which anything found
 //! knows; what cannot be decided is an error that names both sides. The answer does not depend on
@@ -144,12 +153,14 @@ pub enum History {
     Parted,
 }
 
-/// Whether writes can have been acknowledged under a member's own table.
+/// Whether writes can have been acknowledged under a member's own table that are not part of the
+/// authority's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// They can.
     Stands,
-    /// They cannot: a member that the table calls live was found and never saw the table.
+    /// They cannot: a member of the authority's history that the table calls in sync never saw the
+    /// table.
     Void,
 }
 
@@ -200,12 +211,8 @@ pub fn select_array(found: &[Superblock]) -> Result<Selection, SelectError> {
     if let Some(pair) = members.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(SelectError::DuplicateMember { member: pair[0] });
     }
-    let claims: Vec<_> = found
-        .iter()
-        .map(|superblock| claim(superblock, found))
-        .collect();
-    let authority = choose_authority(found, &claims)?;
-    classify(found, &claims, authority)
+    let authority = choose_authority(found)?;
+    classify(found, authority)
 }
 
 /// Whether two records say the same of a slot; how far a rebuild has come does not count.
@@ -263,22 +270,22 @@ fn history(old: &Superblock, new: &Superblock) -> History {
     }
 }
 
-/// Whether writes can have been acknowledged under the table of `holder`.
-fn claim(holder: &Superblock, found: &[Superblock]) -> Claim {
-    let calls_live = |other: &Superblock| {
-        let slot = holder
-            .slot_of(other.member)
+/// Whether writes can have been acknowledged under the table of `holder` that `authority`'s history
+/// lacks.
+fn claim(holder: &Superblock, authority: &Superblock, found: &[Superblock]) -> Claim {
+    let never_saw = |witness: &Superblock| {
+        let row = holder
+            .slot_of(witness.member)
             .and_then(|slot| holder.slot(slot));
-        slot.is_some_and(|record| record.state.is_live())
+        witness.member != holder.member
+            && row.is_some_and(|row| row.state == SlotState::InSync)
+            && history(holder, witness) == History::Parted
+            && history(witness, authority) == History::Shared
     };
-    let never_saw = |other: &&Superblock| {
-        other.member != holder.member
-            && calls_live(other)
-            && history(holder, other) == History::Parted
-    };
-    match found.iter().find(never_saw) {
-        Some(_) => Claim::Void,
-        None => Claim::Stands,
+    if found.iter().any(never_saw) {
+        Claim::Void
+    } else {
+        Claim::Stands
     }
 }
 
@@ -324,50 +331,39 @@ fn newest_first(found: &[Superblock]) -> Vec<usize> {
 }
 
 /// The superblock whose table holds.
-fn choose_authority(found: &[Superblock], claims: &[Claim]) -> Result<usize, SelectError> {
+fn choose_authority(found: &[Superblock]) -> Result<usize, SelectError> {
     let order = newest_first(found);
-    let witness = &found[order[0]];
-    let mut error = SelectError::AuthorityAbsent {
-        witness: witness.member,
-        epoch: witness.epoch,
+    let eligible = || order.iter().copied().filter(|&i| is_eligible(&found[i]));
+    let contradiction = |candidate: usize| {
+        let contradicts = |&other: &usize| {
+            let (other, candidate) = (&found[other], &found[candidate]);
+            history(other, candidate) == History::Parted
+                && claim(other, candidate, found) == Claim::Stands
+        };
+        order.iter().copied().find(contradicts)
     };
-    let mut beaten = false;
-    for &candidate in order.iter().filter(|&&i| is_eligible(&found[i])) {
-        let contradicts =
-            |&&other: &&usize| history(&found[other], &found[candidate]) == History::Parted;
-        let mut others = order.iter().filter(contradicts);
-        let standing = others
-            .clone()
-            .find(|&&other| claims[other] == Claim::Stands);
-        let moment = |i: usize| (found[i].epoch, found[i].generation);
-        let equal = others.find(|&&other| {
-            moment(other) == moment(candidate)
-                && claims[candidate] == Claim::Void
-                && is_eligible(&found[other])
-        });
-        match (standing, equal, claims[candidate]) {
-            // Its table never took effect and another's may have: the next is asked.
-            (Some(&other), _, Claim::Void) => {
-                if !beaten {
-                    error = parted(found, candidate, other);
-                    beaten = true;
-                }
-            }
-            (Some(&other), _, Claim::Stands) | (None, Some(&other), _) => {
-                return Err(parted(found, candidate, other));
-            }
-            (None, None, _) => return Ok(candidate),
-        }
+    let Some(chosen) = eligible().find(|&candidate| contradiction(candidate).is_none()) else {
+        // Nobody: name the newest and what stands against it.
+        let newest = eligible().next();
+        let against = newest.and_then(|newest| Some((newest, contradiction(newest)?)));
+        let (first, second) = against.unwrap_or((order[0], order[0]));
+        return Err(parted(found, first, second));
+    };
+    // Two of one moment that differ, neither of which took effect: nothing tells which to take.
+    let moment = |i: usize| (found[i].epoch, found[i].generation);
+    let twin = eligible().find(|&other| {
+        moment(other) == moment(chosen)
+            && history(&found[other], &found[chosen]) == History::Parted
+            && contradiction(other).is_none()
+    });
+    match twin {
+        Some(twin) => Err(parted(found, chosen, twin)),
+        None => Ok(chosen),
     }
-    Err(error)
 }
 
 /// What everyone is to the authority.
-fn classify(
-    found: &[Superblock],
-    claims: &[Claim],
-    authority: usize,
-) -> Result<Selection, SelectError> {
+fn classify(found: &[Superblock], authority: usize) -> Result<Selection, SelectError> {
     let table = &found[authority];
     let mut slots = vec![Finding::Absent; table.slots.len()];
     let (mut spares, mut strays) = (Vec::new(), Vec::new());
@@ -378,7 +374,11 @@ fn classify(
             .and_then(|slot| table.slot(slot))
             .is_some_and(|row| row.state.is_live());
         let listed = if live { Listed::Live } else { Listed::Out };
-        let finding = match verdict(listed, history(superblock, table), claims[index]) {
+        let finding = match verdict(
+            listed,
+            history(superblock, table),
+            claim(superblock, table, found),
+        ) {
             Verdict::Believed => Finding::Believed(index),
             Verdict::Stale => Finding::Stale(index),
             Verdict::SplitBrain => return Err(parted(found, authority, index)),

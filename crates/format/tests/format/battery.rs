@@ -48,7 +48,10 @@ proptest! {
         }
         reseal(&mut bytes[..]);
         if let Ok(decoded) = Superblock::decode(&bytes[..], 4096) {
-            prop_assert_eq!(&decoded.encode(4096)[..], &bytes[..]);
+            let again = decoded.encode(4096);
+            prop_assert_eq!(Superblock::decode(&again[..], 4096), Ok(decoded));
+            // What a newer minor version adds is not kept.
+            prop_assert!(again[..] == bytes[..] || bytes[10..12] != [0, 0]);
         }
     }
 
@@ -247,7 +250,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         Invalid::StateCode { slot: 0, code: 9 }
     );
     assert_eq!(invalid(4000, 1), Invalid::Reserved);
-    assert_eq!(invalid(165, 0), invalid(165, 0));
+    assert_eq!(invalid(164, 0), Invalid::ReadErrorThreshold);
 }
 
 #[test]
@@ -291,7 +294,7 @@ fn a_page_names_what_is_wrong_with_it() {
 
 #[test]
 fn a_torn_page_leaves_the_version_before_it() {
-    let layout = layout(4096, DEVICE);
+    let layout = wide_layout();
     let page = |sequence| MapPage {
         sequence,
         ..sample_page()
@@ -324,7 +327,7 @@ fn a_torn_page_leaves_the_version_before_it() {
 
 #[test]
 fn the_places_of_all_pages_are_disjoint_and_inside_the_map() {
-    let layout = layout(4096, DEVICE);
+    let layout = wide_layout();
     assert!(layout.map_pages > 1);
     let mut places: Vec<u64> = (0..layout.map_pages)
         .flat_map(|page| [0, 1].map(|sequence| region_map::place(&layout, page, sequence)))

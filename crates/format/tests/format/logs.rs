@@ -107,7 +107,8 @@ proptest! {
         for (at, byte) in changes {
             bytes[if near { 80 + at % 100 } else { at }] = byte;
         }
-        let header_bytes = u32::from_le_bytes([bytes[84], bytes[85], bytes[86], bytes[87]]) as usize;
+        let field = [bytes[84], bytes[85], bytes[86], bytes[87]];
+        let header_bytes = u32::from_le_bytes(field) as usize;
         if (HEADER_BYTES..=bytes.len()).contains(&header_bytes) {
             let sum = checksum::crc32c(&bytes[header_bytes..]);
             bytes[92..96].copy_from_slice(&sum.to_le_bytes());

@@ -28,6 +28,20 @@ pub(crate) fn layout(strip_bytes: u32, device_bytes: u64) -> Layout {
     Layout::plan(&params).expect("a layout")
 }
 
+/// A layout whose map has several pages.
+pub(crate) fn wide_layout() -> Layout {
+    let params = LayoutParams {
+        device_bytes: 256 << 20,
+        usable_bytes: 256 << 20,
+        strip_bytes: 4096,
+        align_bytes: 1 << 20,
+        log_bytes: 1 << 20,
+        region_bytes: Some(8192),
+        tiny: false,
+    };
+    Layout::plan(&params).expect("a layout")
+}
+
 /// A superblock of slot `slot` of an array of `level` in which all is well.
 pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) -> Superblock {
     let record = |i| SlotRecord {
@@ -92,7 +106,7 @@ prop_compose! {
         strip in 12u32..=20,
         grown in 0u64..1 << 40,
         name in "[A-Za-z0-9][A-Za-z0-9._-]{0,31}",
-        (block, hole, clean) in (any::<bool>(), 0..3, any::<bool>()),
+        (block, hole, clean) in (any::<bool>(), 0..3usize, any::<bool>()),
         (epoch, generation, created_unix_s) in (any::<u64>(), any::<u64>(), any::<u64>()),
         states in proptest::collection::vec((state(), any::<u64>(), any::<bool>()), 64),
         spare_count in 0..=16u8,
@@ -112,7 +126,8 @@ prop_compose! {
             true => Role::Slot(Slot(role_at as u8)),
             false => Role::Spare,
         };
-        let spare = |i: usize| member(if i < usize::from(members) { i as u8 + 1 } else { i as u8 + 101 });
+        let spare =
+            |i: usize| member(i as u8 + if i < usize::from(members) { 1 } else { 101 });
         Superblock {
             name: name.parse().expect("a name"),
             strip_bytes,

@@ -150,10 +150,10 @@ fn a_member_that_was_away_is_stale_when_it_returns() {
 
 #[test]
 fn a_member_that_was_told_that_it_is_out_is_stale_and_no_authority() {
-    let found = three(Level::Raid1)
-        .iter()
-        .map(|s| change(s, 2, SlotState::Failed));
-    let found: Vec<_> = found.collect();
+    let mut found = three(Level::Raid1);
+    found
+        .iter_mut()
+        .for_each(|s| *s = change(s, 2, SlotState::Failed));
     let selection = select_array(&found).expect("an array");
     assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
     let absent = SelectError::AuthorityAbsent {
