@@ -1,5 +1,5 @@
-//! Any log area, as it is and with the checksums of its first batch made right: scanning never panics, and what
-//! passes is sensible, encodes, and comes back.
+//! Any log area, as it is and with the checksums of its first batch made right: scanning never
+//! panics, and what passes is sensible, encodes, and comes back.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

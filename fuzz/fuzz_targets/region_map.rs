@@ -1,5 +1,5 @@
-//! Any block, as it is and with its checksum made right: decoding never panics, and what passes encodes to the same
-//! bytes.
+//! Any block, as it is and with its checksum made right: decoding never panics, and what passes
+//! encodes to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
