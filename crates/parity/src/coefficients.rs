@@ -73,8 +73,12 @@ mod tests {
             .collect();
         let inverse = invert(matrix.clone()).expect("the minors of the code are invertible");
         for (row, entries) in inverse.iter().enumerate() {
-            for column in 0..7 {
-                let sum = (0..7).fold(0, |sum, n| sum ^ gf::mul(entries[n], matrix[n][column]));
+            for column in 0..inverse.len() {
+                let products = entries
+                    .iter()
+                    .zip(&matrix)
+                    .map(|(&entry, below)| gf::mul(entry, below[column]));
+                let sum = products.fold(0, |sum, product| sum ^ product);
                 assert_eq!(sum, u8::from(row == column));
             }
         }
