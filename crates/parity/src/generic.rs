@@ -20,12 +20,19 @@ use crate::ops::{Goal, Map, Shape};
 /// Bytes of the widest vector.
 const MAX_WIDTH: usize = 64;
 
-/// Rows computed together by [`Matrix`]: 4 rows of 2 vectors, the sources and the tables fit
-/// the 16 registers of SSE and AVX2.
+/// Rows computed together by [`Matrix`]: 4 rows of 2 vectors, the sources and the tables fit the 16
+/// registers of SSE and AVX2.
 const GROUP_ROWS: usize = 4;
 
-/// Vectors of each output computed together.
-const RUN: usize = 2;
+/// Vectors of each output computed together, where registers suffice: the longer a run, the fewer
+/// bounds checks and loop ends for each vector.
+const RUN: usize = 4;
+
+/// The shorter run of those matrices whose outputs would not leave registers for sources and tables.
+const SHORT_RUN: usize = 2;
+
+/// Registers that a matrix wants besides its outputs.
+const SPARE_REGISTERS: usize = 8;
 
 /// Bytes of all sources together that one tile may hold: two thirds of a 48 KiB first-level cache.
 const TILE_BUDGET: usize = 32 * 1024;
@@ -46,6 +53,8 @@ pub(crate) trait Isa: Copy {
     type Factor: Copy;
     /// Bytes in a vector; at most [`MAX_WIDTH`], and a divisor of it.
     const WIDTH: usize;
+    /// Vector registers.
+    const REGISTERS: usize;
 
     /// All bytes zero.
     fn zero(self) -> Self::Vector;
@@ -368,7 +377,11 @@ fn group<I: Isa, T: Target<I>, const ROWS: usize, const ONES: bool>(
         coefficients,
         first,
     };
-    walk::<I, T, _, RUN>(isa, range, target, &step);
+    if ROWS * RUN + SPARE_REGISTERS <= I::REGISTERS {
+        walk::<I, T, _, RUN>(isa, range, target, &step);
+    } else {
+        walk::<I, T, _, SHORT_RUN>(isa, range, target, &step);
+    }
 }
 
 /// All rows of a matrix over one tile.

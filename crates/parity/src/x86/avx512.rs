@@ -37,6 +37,7 @@ impl Isa for Avx512Gfni {
     /// The bit matrix, in every 64-bit lane.
     type Factor = __m512i;
     const WIDTH: usize = 64;
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     fn zero(self) -> __m512i {
