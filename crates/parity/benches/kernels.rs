@@ -8,8 +8,8 @@
 //!
 //! "Data in" is the bytes of the k columns read, whether generating, checking or reconstructing.
 //! Columns begin at page boundaries, as an engine's buffers do. The read ceiling is a loop that
-//! XORs words, with the vectors every CPU of the target has. Absent: threads (one core is measured), statistics beyond
-//! the best of several rounds, non-temporal stores.
+//! XORs words, with the vectors every CPU of the target has. Absent: threads (one core is
+//! measured), statistics beyond the best of several rounds, non-temporal stores.
 
 #![expect(
     clippy::print_stdout,

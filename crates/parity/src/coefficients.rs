@@ -1,9 +1,9 @@
 //! Which coefficients each code has. These numbers lie on drives: they never change.
 //!
-//! Up to three parities the rows are 1, 2^i and 4^i (see [`crate::gf`] for why any three columns may
-//! be lost). From four on the matrix is an *extended Cauchy* matrix. Take a Cauchy matrix
-//! `1/(x_j + y_i)` whose x and y are all distinct, and put a row of ones above it, which is the row of
-//! `x = ∞`: every square minor of the whole is still non-zero (a minor with the row of ones is
+//! Up to three parities the rows are 1, 2^i and 4^i (see [`crate::gf`] for why any three columns
+//! may be lost). From four on the matrix is an *extended Cauchy* matrix. Take a Cauchy matrix
+//! `1/(x_j + y_i)` whose x and y are all distinct, and put a row of ones above it, which is the row
+//! of `x = ∞`: every square minor of the whole is still non-zero (a minor with the row of ones is
 //! the limit of `x·(minor)`; J. Blömer et al., "An XOR-based erasure-resilient coding scheme",
 //! 1995, for the plain case). Any row may be multiplied by a constant without harm.
 //!

@@ -1,16 +1,16 @@
 //! The loops, written once over an instruction set's vectors.
 //!
 //! Three loops compute every [`Map`]: XOR ([`Ones`]), Horner's rule ([`Horner`]) and a matrix
-//! ([`Matrix`]). Each makes a few vectors of every one of its outputs in registers, in one pass over
-//! the sources, and hands them to a [`Target`], which stores, adds or compares. A map with more
-//! outputs than registers hold is cut into groups of rows, and the length into tiles that stay in the
-//! first-level cache, so that memory is still read once.
+//! ([`Matrix`]). Each makes a few vectors of every one of its outputs in registers, in one pass
+//! over the sources, and hands them to a [`Target`], which stores, adds or compares. A map with
+//! more outputs than registers hold is cut into groups of rows, and the length into tiles that stay
+//! in the first-level cache, so that memory is still read once.
 //!
 //! Invariants: this file is safe code; every access is bounds-checked once for each run of vectors.
 //! Everything is `inline(always)` because it must end up inside a function that has the instruction
 //! set's target features; an ISA's entry points are the only callers. The last, partial vector goes
-//! through a buffer on the stack, so no byte outside a slice is touched.
-//! Absent: intrinsics, coefficients' origin, non-temporal stores (parity is written out soon after).
+//! through a buffer on the stack, so no byte outside a slice is touched. Absent: intrinsics,
+//! coefficients' origin, non-temporal stores (parity is written out soon after).
 
 use std::ops::Range;
 
@@ -28,7 +28,8 @@ const GROUP_ROWS: usize = 4;
 /// bounds checks and loop ends for each vector.
 const RUN: usize = 4;
 
-/// The shorter run of those matrices whose outputs would not leave registers for sources and tables.
+/// The shorter run of those matrices whose outputs would not leave registers for sources and
+/// tables.
 const SHORT_RUN: usize = 2;
 
 /// Registers that a matrix wants besides its outputs.
@@ -332,8 +333,8 @@ impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Matrix<'_, ROWS, O
     }
 }
 
-/// Takes `step` over `range`: runs of `N` vectors, single vectors, and the rest of one. Only a range
-/// that ends where the slices end may leave a rest.
+/// Takes `step` over `range`: runs of `N` vectors, single vectors, and the rest of one. Only a
+/// range that ends where the slices end may leave a rest.
 #[inline(always)]
 fn walk<I: Isa, T: Target<I>, K: Step<I>, const N: usize>(
     isa: I,

@@ -1,7 +1,7 @@
-//! The matrices: that they are the ones that drives will carry for ever, and that any m columns may be
-//! lost. A systematic code survives any loss of m columns exactly if every square minor of its matrix
-//! is invertible; that is shown here by trying minors (all of them up to the sizes named below, a
-//! large sample elsewhere) and, for every size, by the form of the matrix.
+//! The matrices: that they are the ones that drives will carry for ever, and that any m columns may
+//! be lost. A systematic code survives any loss of m columns exactly if every square minor of its
+//! matrix is invertible; that is shown here by trying minors (all of them up to the sizes named
+//! below, a large sample elsewhere) and, for every size, by the form of the matrix.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -192,8 +192,8 @@ fn sampled_minors_of_extended_cauchy_are_invertible_everywhere() {
 }
 
 /// The proof for every size: from row 1 on, c_ji·(x_j + y_i) is the same for all i, with x_1 = 0,
-/// x_j = 2^(j−1), y_i = 2^−i all distinct. So those rows are a Cauchy matrix with scaled rows, and row 0
-/// is the row of x = ∞. By Cauchy's determinant no minor is zero.
+/// x_j = 2^(j−1), y_i = 2^−i all distinct. So those rows are a Cauchy matrix with scaled rows, and
+/// row 0 is the row of x = ∞. By Cauchy's determinant no minor is zero.
 #[test]
 fn the_matrix_is_a_cauchy_matrix_with_a_row_at_infinity() {
     for m in 4..=32 {
