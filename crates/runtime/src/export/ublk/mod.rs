@@ -52,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The kernel's ublk driver, found working.
 pub(crate) struct Driver {
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    ring: Box<IoUring<squeue::Entry128, cqueue::Entry>>,
     control: File,
     mode: Mode,
     features: u64,
@@ -92,7 +92,7 @@ impl Driver {
             .build(4)
             .map_err(|error| format!("no io_uring with large entries: {error}"))?;
         let mut driver = Driver {
-            ring,
+            ring: Box::new(ring),
             control,
             mode: Mode::UserCopy,
             features: 0,
