@@ -255,6 +255,15 @@ impl Ring {
         Ok(())
     }
 
+    /// Gives registered files and buffers back at once. A ring that is merely dropped does so a while later, and
+    /// its members would be busy until then. Not to be called with I/O in flight: it would wait for that.
+    pub(crate) fn unregister_all(&mut self) {
+        // What was never registered cannot be unregistered; nothing depends on it.
+        let _ = self.ring.submitter().unregister_files();
+        let _ = self.ring.submitter().unregister_buffers();
+        self.free_files = None;
+    }
+
     /// Takes every completion that is there.
     pub(crate) fn reap(&mut self, into: &mut Vec<Reaped>) {
         into.extend(self.ring.completion().map(|entry| Reaped {

@@ -92,7 +92,11 @@ impl Worker {
             self.drain_mail(now);
             self.look_at_clocks(now);
             if let Some(until) = self.work.ending {
-                if self.ios.in_flight() == 0 || now >= until {
+                if self.ios.in_flight() == 0 {
+                    self.ring.unregister_all();
+                    return;
+                }
+                if now >= until {
                     return;
                 }
             } else {

@@ -15,20 +15,20 @@ use strake_runtime::*;
 
 /// How to make and serve an array.
 #[derive(Clone, Debug)]
-pub struct Spec {
-    pub level: Level,
-    pub members: usize,
-    pub spares: usize,
-    pub group_size: Option<u8>,
-    pub member_bytes: u64,
-    pub strip: u32,
-    pub shards: u16,
-    pub export: ExportKind,
-    pub io_timeout: Duration,
+pub(crate) struct Spec {
+    pub(crate) level: Level,
+    pub(crate) members: usize,
+    pub(crate) spares: usize,
+    pub(crate) group_size: Option<u8>,
+    pub(crate) member_bytes: u64,
+    pub(crate) strip: u32,
+    pub(crate) shards: u16,
+    pub(crate) export: ExportKind,
+    pub(crate) io_timeout: Duration,
 }
 
 impl Spec {
-    pub fn new(level: Level, members: usize) -> Spec {
+    pub(crate) fn new(level: Level, members: usize) -> Spec {
         Spec {
             level,
             members,
@@ -44,16 +44,16 @@ impl Spec {
 }
 
 /// An array on files.
-pub struct Rig {
-    pub dir: tempfile::TempDir,
-    pub spec: Spec,
-    pub paths: Vec<PathBuf>,
-    pub size: u64,
+pub(crate) struct Rig {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) spec: Spec,
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) size: u64,
 }
 
 impl Rig {
     /// Makes the files and writes a new array on them.
-    pub fn create(spec: Spec) -> Rig {
+    pub(crate) fn create(spec: Spec) -> Rig {
         let dir = tempfile::tempdir_in(scratch()).expect("folder");
         let paths: Vec<PathBuf> = (0..spec.members + spec.spares)
             .map(|i| dir.path().join(format!("member{i}")))
@@ -92,12 +92,12 @@ impl Rig {
         Rig { dir, spec, paths, size: created.size_bytes }
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.dir.path().join("nbd.sock")
     }
 
     /// What is needed to serve those of the files that are there.
-    pub fn config(&self) -> ServeConfig {
+    pub(crate) fn config(&self) -> ServeConfig {
         let members = self
             .paths
             .iter()
@@ -120,11 +120,11 @@ impl Rig {
         }
     }
 
-    pub fn serve(&self) -> (Serving, Receiver<EventRecord>) {
+    pub(crate) fn serve(&self) -> (Serving, Receiver<EventRecord>) {
         serve(self.config()).expect("serves")
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::connect(&self.socket(), true)
     }
 }
@@ -136,7 +136,7 @@ fn scratch() -> PathBuf {
 }
 
 /// A fresh file as a new device.
-pub fn new_device(serving: &Serving, path: &Path, bytes: u64, identity: u8) -> NewDevice {
+pub(crate) fn new_device(serving: &Serving, path: &Path, bytes: u64, identity: u8) -> NewDevice {
     std::fs::File::create(path).expect("file").set_len(bytes).expect("size");
     let device = Device::open(path, OpenMode::Member).expect("opens");
     let info = device.info();
@@ -144,7 +144,7 @@ pub fn new_device(serving: &Serving, path: &Path, bytes: u64, identity: u8) -> N
 }
 
 /// Waits until the status is as wanted.
-pub fn wait_for(serving: &Serving, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
+pub(crate) fn wait_for(serving: &Serving, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
     let begun = Instant::now();
     loop {
         let status = serving.status();
@@ -156,13 +156,13 @@ pub fn wait_for(serving: &Serving, what: &str, wanted: impl Fn(&Status) -> bool)
     }
 }
 
-pub fn optimal(status: &Status) -> bool {
+pub(crate) fn optimal(status: &Status) -> bool {
     status.state == ArrayState::Optimal
         && status.members.iter().all(|m| m.slot.is_none() || m.state == MemberState::InSync)
 }
 
 /// Content that says where it belongs and which write it is of.
-pub fn pattern(offset: u64, len: usize, version: u64) -> Vec<u8> {
+pub(crate) fn pattern(offset: u64, len: usize, version: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len);
     for word in 0..(len as u64).div_ceil(8) {
         let value = (offset + word * 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ version.wrapping_mul(0xff51_afd7);
@@ -172,26 +172,26 @@ pub fn pattern(offset: u64, len: usize, version: u64) -> Vec<u8> {
     bytes
 }
 
-pub const READ: u16 = 0;
-pub const WRITE: u16 = 1;
-pub const DISC: u16 = 2;
-pub const FLUSH: u16 = 3;
-pub const TRIM: u16 = 4;
-pub const WRITE_ZEROES: u16 = 6;
-pub const BLOCK_STATUS: u16 = 7;
-pub const FUA: u16 = 1;
+pub(crate) const READ: u16 = 0;
+pub(crate) const WRITE: u16 = 1;
+pub(crate) const DISC: u16 = 2;
+pub(crate) const FLUSH: u16 = 3;
+pub(crate) const TRIM: u16 = 4;
+pub(crate) const WRITE_ZEROES: u16 = 6;
+pub(crate) const BLOCK_STATUS: u16 = 7;
+pub(crate) const FUA: u16 = 1;
 
 /// An NBD client that does what it is told.
-pub struct Client {
-    pub stream: UnixStream,
-    pub structured: bool,
-    pub size: u64,
+pub(crate) struct Client {
+    pub(crate) stream: UnixStream,
+    pub(crate) structured: bool,
+    pub(crate) size: u64,
     cookie: u64,
 }
 
 impl Client {
     /// Connects and takes the default export.
-    pub fn connect(socket: &Path, structured: bool) -> Client {
+    pub(crate) fn connect(socket: &Path, structured: bool) -> Client {
         let mut client = Client::greet(socket);
         if structured {
             let (kind, _) = client.option(8, &[]);
@@ -220,7 +220,7 @@ impl Client {
     }
 
     /// Connects and exchanges greetings.
-    pub fn greet(socket: &Path) -> Client {
+    pub(crate) fn greet(socket: &Path) -> Client {
         let mut stream = UnixStream::connect(socket).expect("connects");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("timeout");
         let mut greeting = [0; 18];
@@ -232,12 +232,12 @@ impl Client {
     }
 
     /// On a stream where greetings have been exchanged.
-    pub fn over(stream: UnixStream) -> Client {
+    pub(crate) fn over(stream: UnixStream) -> Client {
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("timeout");
         Client { stream, structured: false, size: 0, cookie: 0 }
     }
 
-    pub fn send_option(&mut self, option: u32, data: &[u8]) {
+    pub(crate) fn send_option(&mut self, option: u32, data: &[u8]) {
         let mut bytes = b"IHAVEOPT".to_vec();
         bytes.extend(option.to_be_bytes());
         bytes.extend((data.len() as u32).to_be_bytes());
@@ -245,7 +245,7 @@ impl Client {
         self.stream.write_all(&bytes).expect("option");
     }
 
-    pub fn option_reply(&mut self, option: u32) -> (u32, Vec<u8>) {
+    pub(crate) fn option_reply(&mut self, option: u32) -> (u32, Vec<u8>) {
         let mut head = [0; 20];
         self.stream.read_exact(&mut head).expect("an answer to the option");
         let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
@@ -256,13 +256,13 @@ impl Client {
         (word(12), data)
     }
 
-    pub fn option(&mut self, option: u32, data: &[u8]) -> (u32, Vec<u8>) {
+    pub(crate) fn option(&mut self, option: u32, data: &[u8]) -> (u32, Vec<u8>) {
         self.send_option(option, data);
         self.option_reply(option)
     }
 
     /// Sends a request and gives its cookie.
-    pub fn send(&mut self, flags: u16, command: u16, offset: u64, len: u32, data: &[u8]) -> u64 {
+    pub(crate) fn send(&mut self, flags: u16, command: u16, offset: u64, len: u32, data: &[u8]) -> u64 {
         self.cookie += 1;
         let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
         bytes.extend(flags.to_be_bytes());
@@ -290,7 +290,7 @@ impl Client {
     }
 
     /// Receives one whole answer: cookie, error, data (of `len` bytes at `offset`, or what a status chunk holds).
-    pub fn receive(&mut self, offset: u64, len: usize) -> (u64, u32, Vec<u8>) {
+    pub(crate) fn receive(&mut self, offset: u64, len: usize) -> (u64, u32, Vec<u8>) {
         let mut data = vec![0; len];
         let mut error = 0;
         loop {
@@ -331,21 +331,21 @@ impl Client {
     }
 
     /// A request and its answer's error.
-    pub fn ask(&mut self, flags: u16, command: u16, offset: u64, len: u32) -> u32 {
+    pub(crate) fn ask(&mut self, flags: u16, command: u16, offset: u64, len: u32) -> u32 {
         let sent = self.send(flags, command, offset, len, &[]);
         let (cookie, error, _) = self.receive(offset, 0);
         assert_eq!(cookie, sent);
         error
     }
 
-    pub fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, u32> {
+    pub(crate) fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, u32> {
         let sent = self.send(0, READ, offset, len as u32, &[]);
         let (cookie, error, data) = self.receive(offset, len);
         assert_eq!(cookie, sent);
         if error == 0 { Ok(data) } else { Err(error) }
     }
 
-    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), u32> {
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), u32> {
         let sent = self.send(0, WRITE, offset, data.len() as u32, data);
         let (cookie, error, _) = self.receive(offset, 0);
         assert_eq!(cookie, sent);
@@ -353,7 +353,7 @@ impl Client {
     }
 
     /// Extents of a range: (bytes, flags).
-    pub fn extents(&mut self, offset: u64, len: u32) -> Vec<(u32, u32)> {
+    pub(crate) fn extents(&mut self, offset: u64, len: u32) -> Vec<(u32, u32)> {
         self.send(0, BLOCK_STATUS, offset, len, &[]);
         let (_, error, data) = self.receive(offset, 0);
         assert_eq!(error, 0);
