@@ -8,9 +8,9 @@ use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use strake_engine::StartError;
 use strake_engine::create::CreateError;
 use strake_engine::event::CommandError;
-use strake_engine::StartError;
 use strake_format::SelectError;
 use strake_runtime::{DeviceError, ServeError};
 
@@ -204,7 +204,11 @@ pub(crate) struct FailureJson {
 impl Failure {
     /// An error with the catalogue's cure.
     pub(crate) fn new(code: Code, found: impl Into<String>) -> Failure {
-        Failure { code, found: one_line(&found.into()), cure: code.cure().to_owned() }
+        Failure {
+            code,
+            found: one_line(&found.into()),
+            cure: code.cure().to_owned(),
+        }
     }
     /// The same with a cure that fits the place better.
     pub(crate) fn cure(mut self, cure: impl Into<String>) -> Failure {
@@ -233,18 +237,32 @@ impl Failure {
 impl From<FailureJson> for Failure {
     fn from(json: FailureJson) -> Failure {
         let code = Code::from_name(&json.code).unwrap_or(Code::Internal);
-        Failure { code, found: json.found, cure: json.cure }
+        Failure {
+            code,
+            found: json.found,
+            cure: json.cure,
+        }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error[{}]: {}; {}", self.code.name(), self.found, self.cure)
+        write!(
+            f,
+            "error[{}]: {}; {}",
+            self.code.name(),
+            self.found,
+            self.cure
+        )
     }
 }
 
 fn one_line(text: &str) -> String {
-    text.split('\n').map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split('\n')
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 impl From<DeviceError> for Failure {
@@ -319,7 +337,8 @@ impl From<SelectError> for Failure {
             SelectError::NotStrake => Code::NotAMember,
             SelectError::NoValidCopy { .. }
             | SelectError::CopiesDisagree { .. }
-            | SelectError::CopiesDiffer { .. } => Code::Damaged,
+            | SelectError::CopiesDiffer { .. }
+            | SelectError::Shrunk { .. } => Code::Damaged,
             SelectError::NoMembers => Code::ArrayNotFound,
             SelectError::TwoArrays { .. } => Code::MemberOfArray,
             SelectError::DuplicateMember { .. } => Code::MemberTwice,
@@ -366,11 +385,17 @@ mod tests {
         for &code in Code::ALL {
             let name = code.name();
             assert!(names.insert(name), "{name} stands twice");
-            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
+            assert!(
+                name.chars().all(|c| c.is_ascii_lowercase() || c == '-'),
+                "{name}"
+            );
             assert!(!name.starts_with('-') && !name.ends_with('-'), "{name}");
             assert_eq!(Code::from_name(name), Some(code));
             let cure = code.cure();
-            assert!(cure.len() > 8 && !cure.ends_with('.') && !cure.contains('\n'), "{name}");
+            assert!(
+                cure.len() > 8 && !cure.ends_with('.') && !cure.contains('\n'),
+                "{name}"
+            );
             assert!((400..=500).contains(&code.http()), "{name}");
             assert_ne!(code.exit(), Exit::Degraded, "{name} is no error");
         }
@@ -380,13 +405,20 @@ mod tests {
     fn an_error_is_one_line_with_code_finding_and_cure() {
         let failure = Failure::new(Code::DeviceMounted, "/dev/x is mounted\non /mnt\n");
         let line = failure.to_string();
-        assert_eq!(line, "error[device-mounted]: /dev/x is mounted on /mnt; unmount it first");
+        assert_eq!(
+            line,
+            "error[device-mounted]: /dev/x is mounted on /mnt; unmount it first"
+        );
         assert_eq!(Failure::from(failure.json()), failure);
     }
 
     #[test]
     fn an_unknown_code_from_a_newer_daemon_is_still_an_error() {
-        let json = FailureJson { code: "new".into(), found: "x".into(), cure: "y".into() };
+        let json = FailureJson {
+            code: "new".into(),
+            found: "x".into(),
+            cure: "y".into(),
+        };
         assert_eq!(Failure::from(json).code.exit(), Exit::Failed);
     }
 }

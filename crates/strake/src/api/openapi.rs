@@ -40,18 +40,30 @@ const SHAPES: &[(&str, &str)] = &[
          device:string? write_hole:string epoch:integer unwritten_bytes:integer members:Member[] \
          spares:Member[] jobs:Job[]",
     ),
-    ("StartRequest", "export:string? force:boolean? devices:string[]?"),
+    (
+        "StartRequest",
+        "export:string? force:boolean? devices:string[]?",
+    ),
     ("MemberRequest", "member:string"),
-    ("DeviceRequest", "member:string? device:string force:boolean? dry_run:boolean?"),
+    (
+        "DeviceRequest",
+        "member:string? device:string force:boolean? dry_run:boolean?",
+    ),
     ("JobRequest", "action:string"),
-    ("Settings", "rebuild_priority:integer? read_error_threshold:integer?"),
+    (
+        "Settings",
+        "rebuild_priority:integer? read_error_threshold:integer?",
+    ),
     ("Outcome", "array:string changed:boolean what:string"),
     (
         "ScanArray",
         "name:string uuid:string level:string members:integer found:integer state:string \
          reason:string? devices:ScanDevice[]",
     ),
-    ("ScanDevice", "device:string uuid:string slot:integer? state:string epoch:integer"),
+    (
+        "ScanDevice",
+        "device:string uuid:string slot:integer? state:string epoch:integer",
+    ),
     (
         "Explain",
         "name:string lba:integer block_bytes:integer offset_bytes:integer stripe:integer \
@@ -66,7 +78,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Event",
         "sequence:integer time:string array:string? event:string slot:integer? device:string? \
-         cause:string? effect:string?",
+         cause:string? effect:string? inconsistent_stripes:integer?",
     ),
     ("Error", "code:string found:string cure:string"),
 ];
@@ -105,9 +117,7 @@ fn schema(fields: &str) -> Value {
 }
 
 fn parameters(path: &str) -> Vec<Value> {
-    let parameter = |name: &str, place: &str, kind: &str, required: bool| {
-        json!({ "name": name, "in": place, "required": required, "schema": { "type": kind } })
-    };
+    let parameter = |name: &str, place: &str, kind: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": kind } });
     let mut all = Vec::new();
     if path.contains("{name}") {
         all.push(parameter("name", "path", "string", true));
@@ -134,7 +144,11 @@ fn media_type(path: &str) -> &'static str {
 pub(crate) fn document() -> Value {
     let mut paths = Map::new();
     for (method, path, summary, request, answer) in ROUTES {
-        let status = if (*method, *path) == ("post", "/v1/arrays") { "201" } else { "200" };
+        let status = if (*method, *path) == ("post", "/v1/arrays") {
+            "201"
+        } else {
+            "200"
+        };
         let error = json!({ "application/json": { "schema": reference("Error") } });
         let mut operation = json!({
             "summary": summary,
@@ -154,8 +168,10 @@ pub(crate) fn document() -> Value {
         let entry = paths.entry(*path).or_insert_with(|| json!({}));
         entry[*method] = operation;
     }
-    let schemas: Map<String, Value> =
-        SHAPES.iter().map(|(name, fields)| ((*name).to_owned(), schema(fields))).collect();
+    let schemas: Map<String, Value> = SHAPES
+        .iter()
+        .map(|(name, fields)| ((*name).to_owned(), schema(fields)))
+        .collect();
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Strake", "version": env!("CARGO_PKG_VERSION") },
@@ -199,7 +215,10 @@ mod tests {
         references(&document, &mut found);
         assert!(found.len() > 30);
         for name in found {
-            assert!(document["components"]["schemas"][&name].is_object(), "{name}");
+            assert!(
+                document["components"]["schemas"][&name].is_object(),
+                "{name}"
+            );
         }
     }
 
@@ -213,7 +232,10 @@ mod tests {
         let document = document();
         let runtime = crate::daemon::runtime().expect("runtime");
         for (method, path, ..) in ROUTES {
-            assert!(document["paths"][path][method].is_object(), "{method} {path}");
+            assert!(
+                document["paths"][path][method].is_object(),
+                "{method} {path}"
+            );
             let request = Request::builder()
                 .method(method.to_uppercase().as_str())
                 .uri(path.replace("{name}", "none"))

@@ -29,8 +29,8 @@ type Answer = Result<Response, Failure>;
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.code.http())
-            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.code.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, axum::Json(self.json())).into_response()
     }
 }
@@ -72,23 +72,119 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 /// The routes: method, path, what it does, request and answer in the OpenAPI document.
 pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ("get", "/v1/version", "The daemon", None, "Version"),
-    ("get", "/v1/arrays", "All arrays, running or not", None, "Arrays"),
-    ("post", "/v1/arrays", "Make an array and start it", Some("CreateRequest"), "Created"),
+    (
+        "get",
+        "/v1/arrays",
+        "All arrays, running or not",
+        None,
+        "Arrays",
+    ),
+    (
+        "post",
+        "/v1/arrays",
+        "Make an array and start it",
+        Some("CreateRequest"),
+        "Created",
+    ),
     ("get", "/v1/arrays/{name}", "One array", None, "Array"),
-    ("delete", "/v1/arrays/{name}", "Wipe a stopped array's superblocks", None, "Outcome"),
-    ("post", "/v1/arrays/{name}/start", "Assemble and serve", Some("StartRequest"), "Array"),
-    ("post", "/v1/arrays/{name}/stop", "Stop cleanly", None, "Outcome"),
-    ("post", "/v1/arrays/{name}/fail", "Take out a member", Some("MemberRequest"), "Outcome"),
-    ("post", "/v1/arrays/{name}/remove", "Forget a member", Some("MemberRequest"), "Outcome"),
-    ("post", "/v1/arrays/{name}/add", "Add a spare", Some("DeviceRequest"), "Outcome"),
-    ("post", "/v1/arrays/{name}/replace", "Replace a member", Some("DeviceRequest"), "Outcome"),
-    ("post", "/v1/arrays/{name}/rebuild", "Start or stop", Some("JobRequest"), "Outcome"),
-    ("post", "/v1/arrays/{name}/scrub", "Start or stop", Some("JobRequest"), "Outcome"),
-    ("get", "/v1/arrays/{name}/settings", "Settings", None, "Settings"),
-    ("patch", "/v1/arrays/{name}/settings", "Change settings", Some("Settings"), "Outcome"),
-    ("get", "/v1/arrays/{name}/explain", "Where a block lies", None, "Explain"),
-    ("get", "/v1/arrays/{name}/preparing", "Progress of create's zeroing", None, "Preparing"),
-    ("get", "/v1/events", "What happened, one JSON object a line", None, "Event"),
+    (
+        "delete",
+        "/v1/arrays/{name}",
+        "Wipe a stopped array's superblocks",
+        None,
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/start",
+        "Assemble and serve",
+        Some("StartRequest"),
+        "Array",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/stop",
+        "Stop cleanly",
+        None,
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/fail",
+        "Take out a member",
+        Some("MemberRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/remove",
+        "Forget a member",
+        Some("MemberRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/add",
+        "Add a spare",
+        Some("DeviceRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/replace",
+        "Replace a member",
+        Some("DeviceRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/rebuild",
+        "Start or stop",
+        Some("JobRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/scrub",
+        "Start or stop",
+        Some("JobRequest"),
+        "Outcome",
+    ),
+    (
+        "get",
+        "/v1/arrays/{name}/settings",
+        "Settings",
+        None,
+        "Settings",
+    ),
+    (
+        "patch",
+        "/v1/arrays/{name}/settings",
+        "Change settings",
+        Some("Settings"),
+        "Outcome",
+    ),
+    (
+        "get",
+        "/v1/arrays/{name}/explain",
+        "Where a block lies",
+        None,
+        "Explain",
+    ),
+    (
+        "get",
+        "/v1/arrays/{name}/preparing",
+        "Progress of create's zeroing",
+        None,
+        "Preparing",
+    ),
+    (
+        "get",
+        "/v1/events",
+        "What happened, one JSON object a line",
+        None,
+        "Event",
+    ),
     ("get", "/v1/scan", "Arrays found on drives", None, "Scan"),
     ("get", "/metrics", "Prometheus metrics", None, "Text"),
     ("get", "/openapi.json", "This document", None, "Any"),
@@ -114,7 +210,10 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/events", get(events))
         .route("/v1/scan", get(scan))
         .route("/metrics", get(metrics))
-        .route("/openapi.json", get(|| async { axum::Json(openapi::document()) }))
+        .route(
+            "/openapi.json",
+            get(|| async { axum::Json(openapi::document()) }),
+        )
         .fallback(|| async { Failure::new(Code::NoRoute, "no such route") })
         .with_state(service)
 }
@@ -128,7 +227,10 @@ where
     let done = tokio::task::spawn_blocking(act).await;
     match done {
         Ok(result) => Ok(axum::Json(result?).into_response()),
-        Err(error) => Err(Failure::new(Code::Internal, format!("the request ended: {error}"))),
+        Err(error) => Err(Failure::new(
+            Code::Internal,
+            format!("the request ended: {error}"),
+        )),
     }
 }
 
@@ -196,7 +298,10 @@ async fn add(
     In(request): In<DeviceRequest>,
 ) -> Answer {
     if request.member.is_some() {
-        return Err(Failure::new(Code::BadRequest, "add takes no member; replace does"));
+        return Err(Failure::new(
+            Code::BadRequest,
+            "add takes no member; replace does",
+        ));
     }
     blocking(move || service.add(&name, request)).await
 }
@@ -263,7 +368,11 @@ struct Preparing {
 
 async fn preparing(State(service): Shared, Path(name): Path<String>) -> Answer {
     let (done_bytes, total_bytes) = service.prepared(&name).unwrap_or_default();
-    Ok(axum::Json(Preparing { done_bytes, total_bytes }).into_response())
+    Ok(axum::Json(Preparing {
+        done_bytes,
+        total_bytes,
+    })
+    .into_response())
 }
 
 /// Query of `events`.
@@ -305,7 +414,11 @@ async fn send_events(service: Arc<Service>, mut next: u64, mut sender: Sender<By
         let events = service.events.since(next);
         if let Some(last) = events.last() {
             next = last.sequence + 1;
-            if sender.send_data(Bytes::from(event_lines(&events))).await.is_err() {
+            if sender
+                .send_data(Bytes::from(event_lines(&events)))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -316,7 +429,14 @@ async fn send_events(service: Arc<Service>, mut next: u64, mut sender: Sender<By
 }
 
 async fn scan(State(service): Shared) -> Answer {
-    blocking(move || Ok(service.scan(&[]).iter().map(|a| a.json()).collect::<Vec<_>>())).await
+    blocking(move || {
+        Ok(service
+            .scan(&[])
+            .iter()
+            .map(|a| a.json())
+            .collect::<Vec<_>>())
+    })
+    .await
 }
 
 async fn metrics(State(service): Shared) -> Answer {
@@ -328,9 +448,15 @@ async fn metrics(State(service): Shared) -> Answer {
 fn metrics_text(service: &Service) -> String {
     let mut text = String::new();
     for running in service.all_running() {
-        let (Ok(counters), Ok(array)) = (running.counters(), running.json()) else { continue };
+        let (Ok(counters), Ok(array)) = (running.counters(), running.json()) else {
+            continue;
+        };
         let name = &array.name;
-        let missing = array.members.iter().filter(|m| m.state != "in_sync").count() as u64;
+        let missing = array
+            .members
+            .iter()
+            .filter(|m| m.state != "in_sync")
+            .count() as u64;
         for (metric, value) in [
             ("strake_reads_total", counters.reads),
             ("strake_read_bytes_total", counters.read_bytes),

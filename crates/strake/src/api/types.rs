@@ -274,6 +274,8 @@ pub(crate) struct EventJson {
     pub(crate) cause: Option<String>,
     /// What came of it.
     pub(crate) effect: Option<String>,
+    /// Of a finished resync or scrub.
+    pub(crate) inconsistent_stripes: Option<u64>,
 }
 
 /// The daemon.

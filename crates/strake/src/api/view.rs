@@ -238,7 +238,10 @@ pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
         copies: image
             .copies
             .iter()
-            .map(|&(offset_bytes, valid)| CopyJson { offset_bytes, valid })
+            .map(|&(offset_bytes, valid)| CopyJson {
+                offset_bytes,
+                valid,
+            })
             .collect(),
         slots: sb.slots.iter().enumerate().map(slot).collect(),
         regions,
@@ -253,9 +256,14 @@ pub(crate) fn explain(
     state_at: impl Fn(u64, u32) -> Option<RegionState>,
 ) -> Result<ExplainJson, Failure> {
     let geometry = Geometry::of(sb);
-    let offset = lba.checked_mul(geometry.block).filter(|&o| o < geometry.size());
+    let offset = lba
+        .checked_mul(geometry.block)
+        .filter(|&o| o < geometry.size());
     let Some(offset) = offset else {
-        let found = format!("block {lba} of an array of {}", geometry.size() / geometry.block);
+        let found = format!(
+            "block {lba} of an array of {}",
+            geometry.size() / geometry.block
+        );
         return Err(Failure::new(Code::LbaInvalid, found));
     };
     let place = geometry.locate(offset);
@@ -289,6 +297,8 @@ pub(crate) fn explain(
         region: region.0,
         region_state: state_at(offset, region.0).map(|s| region_state(s).to_owned()),
         data: at("D".to_owned(), place.column),
-        redundancy: (0..geometry.m).map(|j| at(name(j), geometry.k + j)).collect(),
+        redundancy: (0..geometry.m)
+            .map(|j| at(name(j), geometry.k + j))
+            .collect(),
     })
 }

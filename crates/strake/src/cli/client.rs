@@ -34,7 +34,10 @@ impl Client {
     pub(crate) fn find(dir: &Dir) -> Result<Option<Client>, Failure> {
         let socket = dir.socket();
         match std::os::unix::net::UnixStream::connect(&socket) {
-            Ok(_) => Ok(Some(Client { runtime: crate::daemon::runtime()?, socket })),
+            Ok(_) => Ok(Some(Client {
+                runtime: crate::daemon::runtime()?,
+                socket,
+            })),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 Err(Failure::io(socket.display(), &e))
             }
@@ -81,7 +84,9 @@ impl Client {
             let mut body = ask(&self.socket, "GET", path, &()).await?.into_body();
             let mut rest = Vec::new();
             while let Some(frame) = body.frame().await {
-                let Ok(data) = frame.map_err(lost)?.into_data() else { continue };
+                let Ok(data) = frame.map_err(lost)?.into_data() else {
+                    continue;
+                };
                 rest.extend_from_slice(&data);
                 while let Some(end) = rest.iter().position(|&b| b == b'\n') {
                     let line: Vec<u8> = rest.drain(..=end).collect();
@@ -100,8 +105,9 @@ async fn ask(
     body: &impl Serialize,
 ) -> Result<Response<Incoming>, Failure> {
     let stream = UnixStream::connect(socket).await.map_err(lost)?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(lost)?;
     tokio::spawn(connection);
     let json = serde_json::to_vec(body)
         .map_err(|e| Failure::new(Code::Internal, format!("the request: {e}")))?;

@@ -61,7 +61,11 @@ impl Context {
         Ok(DONE)
     }
     fn would(&self, array: &str, what: &str) -> Ended {
-        let planned = Planned { dry_run: true, array: array.to_owned(), would: what.to_owned() };
+        let planned = Planned {
+            dry_run: true,
+            array: array.to_owned(),
+            would: what.to_owned(),
+        };
         self.say(&planned, |p| format!("{}: would {}\n", p.array, p.would));
         Ok(DONE)
     }
@@ -105,12 +109,19 @@ fn checked(name: &str) -> Result<&str, Failure> {
 
 fn url(name: &str, verb: &str) -> Result<String, Failure> {
     let name = checked(name)?;
-    Ok(if verb.is_empty() { format!("/v1/arrays/{name}") } else { format!("/v1/arrays/{name}/{verb}") })
+    Ok(if verb.is_empty() {
+        format!("/v1/arrays/{name}")
+    } else {
+        format!("/v1/arrays/{name}/{verb}")
+    })
 }
 
 /// Carries out a command.
 pub(crate) fn run(cli: Cli) -> Ended {
-    let context = Context { dir: Dir::from_env(), json: cli.json };
+    let context = Context {
+        dir: Dir::from_env(),
+        json: cli.json,
+    };
     match cli.command {
         Command::Create(args) => create(&context, args),
         Command::Show { name } => show(&context, name.as_deref()),
@@ -125,7 +136,11 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Replace(args) => replace(&context, &args),
         Command::Rebuild(args) => job(&context, "rebuild", &args),
         Command::Scrub(args) => job(&context, "scrub", &args),
-        Command::Set { name, settings, dry_run } => set(&context, &name, &settings, dry_run),
+        Command::Set {
+            name,
+            settings,
+            dry_run,
+        } => set(&context, &name, &settings, dry_run),
         Command::Get { name, key } => get(&context, &name, key.as_deref()),
         Command::Events { follow } => events(&context, follow),
         Command::Explain { name, lba } => explain(&context, &name, lba),
@@ -159,7 +174,11 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         dry_run: args.dry_run,
     };
     if request.force && !request.dry_run {
-        confirm(args.yes, true, "--force overwrites what lies on the devices")?;
+        confirm(
+            args.yes,
+            true,
+            "--force overwrites what lies on the devices",
+        )?;
     }
     let created = match Client::find(&context.dir)? {
         Some(client) => with_progress(context, &client, &request)?,
@@ -202,7 +221,9 @@ fn with_progress(
                 }
             }
         }
-        asked.join().unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the request panicked")))
+        asked
+            .join()
+            .unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the request panicked")))
     });
     bar.end();
     created
@@ -241,7 +262,10 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
     }
     let all: Vec<ArrayJson> = match client {
         Some(client) => client.get("/v1/arrays")?,
-        None => offline::scan(context, &[]).iter().map(|a| a.stopped_json()).collect(),
+        None => offline::scan(context, &[])
+            .iter()
+            .map(|a| a.stopped_json())
+            .collect(),
     };
     context.say(&all, |all| output::arrays(all));
     Ok(all.iter().map(state_exit).max().unwrap_or(DONE))
@@ -258,7 +282,10 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         Some(name) => vec![name.clone()],
         None => {
             let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
-            all.into_iter().filter(|a| a.state == "stopped").map(|a| a.uuid).collect()
+            all.into_iter()
+                .filter(|a| a.state == "stopped")
+                .map(|a| a.uuid)
+                .collect()
         }
     };
     let request = StartRequest {
@@ -285,7 +312,10 @@ fn stop(context: &Context, args: &OneOrAll) -> Ended {
         Some(name) => vec![name.clone()],
         None => {
             let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
-            all.into_iter().filter(|a| a.state != "stopped").map(|a| a.name).collect()
+            all.into_iter()
+                .filter(|a| a.state != "stopped")
+                .map(|a| a.name)
+                .collect()
         }
     };
     for name in names {
@@ -311,8 +341,15 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
         let cure = format!("strake stop {name} first");
         return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
     }
-    let devices = array.members.iter().chain(&array.spares).filter_map(|m| m.device.clone());
-    let what = format!("wipe the superblocks of {}", devices.collect::<Vec<_>>().join(", "));
+    let devices = array
+        .members
+        .iter()
+        .chain(&array.spares)
+        .filter_map(|m| m.device.clone());
+    let what = format!(
+        "wipe the superblocks of {}",
+        devices.collect::<Vec<_>>().join(", ")
+    );
     if dry_run {
         return context.would(name, &what);
     }
@@ -327,7 +364,10 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
 fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
     let all: Vec<ScanJson> = match Client::find(&context.dir)? {
         Some(client) if devices.is_empty() => client.get("/v1/scan")?,
-        _ => offline::scan(context, devices).iter().map(|a| a.json()).collect(),
+        _ => offline::scan(context, devices)
+            .iter()
+            .map(|a| a.json())
+            .collect(),
     };
     context.say(&all, |all| output::scan(all));
     Ok(DONE)
@@ -340,10 +380,16 @@ fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, Failure> {
         Ok(slot) => m.slot == Some(slot),
         Err(_) => m.device.as_ref() == Some(&path),
     };
-    array.members.iter().chain(&array.spares).find(is).cloned().ok_or_else(|| {
-        let found = format!("{text} is no slot or device of {}", array.name);
-        Failure::new(Code::MemberNotFound, found)
-    })
+    array
+        .members
+        .iter()
+        .chain(&array.spares)
+        .find(is)
+        .cloned()
+        .ok_or_else(|| {
+            let found = format!("{text} is no slot or device of {}", array.name);
+            Failure::new(Code::MemberNotFound, found)
+        })
 }
 
 fn of_member(context: &Context, verb: &str, words: &str, args: &OfMember) -> Ended {
@@ -399,7 +445,9 @@ fn job(context: &Context, verb: &str, args: &JobArgs) -> Ended {
         let array: ArrayJson = client.get(&url(&args.name, "")?)?;
         return context.would(&array.name, &format!("{} the {verb}", args.action));
     }
-    let request = JobRequest { action: args.action.clone() };
+    let request = JobRequest {
+        action: args.action.clone(),
+    };
     let outcome: OutcomeJson = client.post(&path, &request)?;
     if args.wait && args.action == "start" {
         wait_for(context, &client, &args.name, verb)?;
@@ -412,7 +460,9 @@ fn wait_for(context: &Context, client: &Client, name: &str, kind: &str) -> Resul
     let mut bar = Bar::new(kind, 0, context.json);
     loop {
         let array: ArrayJson = client.get(&url(name, "")?)?;
-        let Some(job) = array.jobs.iter().find(|j| j.kind == kind && !j.paused) else { break };
+        let Some(job) = array.jobs.iter().find(|j| j.kind == kind && !j.paused) else {
+            break;
+        };
         bar.at(job.done_bytes, job.total_bytes);
         thread::sleep(Duration::from_millis(250));
     }
@@ -448,7 +498,10 @@ fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> End
         return context.would(&array.name, &format!("set {}", settings.join(" ")));
     }
     let done: OutcomeJson = client.call("PATCH", &url(name, "settings")?, &wanted)?;
-    context.outcome(&OutcomeJson { what: format!("set {}", settings.join(" ")), ..done })
+    context.outcome(&OutcomeJson {
+        what: format!("set {}", settings.join(" ")),
+        ..done
+    })
 }
 
 fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
@@ -513,8 +566,16 @@ fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
     if let Some(timeout) = args.io_timeout {
         limits.io_timeout = seconds(timeout)?;
     }
-    let sources = Sources { devices: !args.no_devices, extra: absolutes(&args.scan) };
-    daemon::run(Config { dir, sources, limits, wait: seconds(args.wait)? })?;
+    let sources = Sources {
+        devices: !args.no_devices,
+        extra: absolutes(&args.scan),
+    };
+    daemon::run(Config {
+        dir,
+        sources,
+        limits,
+        wait: seconds(args.wait)?,
+    })?;
     Ok(DONE)
 }
 
@@ -537,8 +598,17 @@ mod tests {
         let mut into = SettingsJson::default();
         parse_setting("rebuild_priority=100", &mut into).expect("a setting");
         parse_setting("read_error_threshold=7", &mut into).expect("a setting");
-        assert_eq!((into.rebuild_priority, into.read_error_threshold), (Some(100), Some(7)));
-        for wrong in ["", "x", "rebuild_priority", "rebuild_priority=0", "rebuild_priority=101"] {
+        assert_eq!(
+            (into.rebuild_priority, into.read_error_threshold),
+            (Some(100), Some(7))
+        );
+        for wrong in [
+            "",
+            "x",
+            "rebuild_priority",
+            "rebuild_priority=0",
+            "rebuild_priority=101",
+        ] {
             let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);
             assert_eq!(parsed, Err(Code::SettingInvalid), "{wrong}");
         }

@@ -22,7 +22,11 @@ use crate::errors::{Code, Failure};
 /// Arrays on these devices, or on all that can be found.
 pub(crate) fn scan(context: &Context, devices: &[PathBuf]) -> Vec<FoundArray> {
     let paths = match devices {
-        [] => Sources { devices: true, extra: Vec::new() }.paths(&context.dir),
+        [] => Sources {
+            devices: true,
+            extra: Vec::new(),
+        }
+        .paths(&context.dir),
         given => find::expand(given),
     };
     find::group(find::members(&paths))
@@ -40,8 +44,11 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
     taken.extend(scan(context, &request.devices));
     // A device of the request that is itself a member is named as such, not as a taken name.
     let given = |a: &FoundArray| a.members.iter().any(|m| request.devices.contains(&m.path));
-    let names: Vec<String> =
-        taken.iter().filter(|a| !given(a)).map(|a| a.name().to_string()).collect();
+    let names: Vec<String> = taken
+        .iter()
+        .filter(|a| !given(a))
+        .map(|a| a.name().to_string())
+        .collect();
     let bar = std::cell::RefCell::new(Bar::new("zeroing", 0, context.json));
     let made = make::make(request, &names, &|at, total| bar.borrow_mut().at(at, total));
     bar.into_inner().end();
@@ -106,8 +113,11 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     }
     context.dir.make()?;
     let log = Arc::new(EventLog::open(&context.dir.events()));
-    let how =
-        Start { export: args.export.clone(), force: args.force, limits: Limits::default() };
+    let how = Start {
+        export: args.export.clone(),
+        force: args.force,
+        limits: Limits::default(),
+    };
     let running = running::start(&context.dir, &log, &found, &how)?;
     let ended = running.json().and_then(|array| context.array(&array));
     let waited = crate::daemon::runtime()?.block_on(asked_to_end());

@@ -18,7 +18,9 @@ pub(crate) struct Table {
 impl Table {
     /// A table with a head.
     pub(crate) fn new(head: &[&str]) -> Table {
-        Table { rows: vec![head.iter().map(|h| (*h).to_owned()).collect()] }
+        Table {
+            rows: vec![head.iter().map(|h| (*h).to_owned()).collect()],
+        }
     }
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
@@ -28,7 +30,12 @@ impl Table {
     pub(crate) fn text(&self, indent: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |c: usize| {
-            self.rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0)
+            self.rows
+                .iter()
+                .filter_map(|r| r.get(c))
+                .map(|t| t.chars().count())
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let mut text = String::new();
@@ -58,9 +65,15 @@ pub(crate) fn arrays(all: &[ArrayJson]) -> String {
     if all.is_empty() {
         return "no arrays\n".to_owned();
     }
-    let mut table = Table::new(&["NAME", "LEVEL", "STATE", "SIZE", "MEMBERS", "DEVICE", "JOBS"]);
+    let mut table = Table::new(&[
+        "NAME", "LEVEL", "STATE", "SIZE", "MEMBERS", "DEVICE", "JOBS",
+    ]);
     for array in all {
-        let in_sync = array.members.iter().filter(|m| m.state == "in_sync").count();
+        let in_sync = array
+            .members
+            .iter()
+            .filter(|m| m.state == "in_sync")
+            .count();
         table.row(vec![
             array.name.clone(),
             array.level.clone(),
@@ -68,24 +81,41 @@ pub(crate) fn arrays(all: &[ArrayJson]) -> String {
             size::bytes(array.size_bytes),
             format!("{in_sync}/{}", array.members.len()),
             or_dash(array.device.as_ref()),
-            array.jobs.iter().map(job_short).collect::<Vec<_>>().join(", "),
+            array
+                .jobs
+                .iter()
+                .map(job_short)
+                .collect::<Vec<_>>()
+                .join(", "),
         ]);
     }
     table.text(0)
 }
 
 fn percent(done: u64, total: u64) -> u64 {
-    if total == 0 { 100 } else { (u128::from(done) * 100 / u128::from(total)) as u64 }
+    if total == 0 {
+        100
+    } else {
+        (u128::from(done) * 100 / u128::from(total)) as u64
+    }
 }
 
 fn job_short(job: &JobJson) -> String {
     let paused = if job.paused { " paused" } else { "" };
-    format!("{} {} %{paused}", job.kind, percent(job.done_bytes, job.total_bytes))
+    format!(
+        "{} {} %{paused}",
+        job.kind,
+        percent(job.done_bytes, job.total_bytes)
+    )
 }
 
 fn job_long(job: &JobJson) -> String {
-    let slot = job.slot.map_or_else(String::new, |s| format!(" of slot {s}"));
-    let eta = job.eta_s.map_or_else(String::new, |s| format!(", {} left", size::seconds(s)));
+    let slot = job
+        .slot
+        .map_or_else(String::new, |s| format!(" of slot {s}"));
+    let eta = job
+        .eta_s
+        .map_or_else(String::new, |s| format!(", {} left", size::seconds(s)));
     format!(
         "{}{slot}: {} of {}, {}{eta}",
         job_short(job),
@@ -97,7 +127,9 @@ fn job_long(job: &JobJson) -> String {
 
 /// One array, with its members and jobs.
 pub(crate) fn array(a: &ArrayJson) -> String {
-    let groups = a.group_size.map_or_else(String::new, |g| format!(" in groups of {g}"));
+    let groups = a
+        .group_size
+        .map_or_else(String::new, |g| format!(" in groups of {g}"));
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  size        {} ({} never \
          written)\n  device      {}\n  write hole  {}\n  uuid        {}, epoch {}\n",
@@ -161,7 +193,9 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
 
 /// One member.
 pub(crate) fn examine(e: &ExamineJson) -> String {
-    let role = e.slot.map_or_else(|| "spare".to_owned(), |s| format!("slot {s}"));
+    let role = e
+        .slot
+        .map_or_else(|| "spare".to_owned(), |s| format!("slot {s}"));
     let a = &e.array;
     let mut text = format!(
         "{role} of array {}  level {} of {}, strip {}, blocks of {}, write hole {}\n  array     {}\n  \
@@ -179,7 +213,11 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
         e.data_offset_bytes,
         e.epoch,
         e.generation,
-        if e.clean { "cleanly" } else { "uncleanly, or in use" },
+        if e.clean {
+            "cleanly"
+        } else {
+            "uncleanly, or in use"
+        },
         e.regions.unwritten,
         e.regions.clean,
         e.regions.dirty,
@@ -188,7 +226,10 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
     );
     for copy in &e.copies {
         let valid = if copy.valid { "valid" } else { "damaged" };
-        text.push_str(&format!("  superblock at byte {}: {valid}\n", copy.offset_bytes));
+        text.push_str(&format!(
+            "  superblock at byte {}: {valid}\n",
+            copy.offset_bytes
+        ));
     }
     let mut table = Table::new(&["SLOT", "STATE", "SINCE EPOCH", "MEMBER"]);
     for slot in &e.slots {
@@ -205,7 +246,10 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
 
 /// Where a block lies.
 pub(crate) fn explain(e: &ExplainJson) -> String {
-    let region = e.region_state.clone().unwrap_or_else(|| "unknown".to_owned());
+    let region = e
+        .region_state
+        .clone()
+        .unwrap_or_else(|| "unknown".to_owned());
     let mut text = format!(
         "block {} of {} (byte {}): stripe {}, group {}, row {}, column {}, region {} ({region})\n",
         e.lba, e.name, e.offset_bytes, e.stripe, e.group, e.row, e.column, e.region
@@ -233,7 +277,11 @@ pub(crate) fn event(e: &EventJson) -> String {
     if let Some(slot) = e.slot {
         text.push_str(&format!(" slot {slot}"));
     }
-    for (word, part) in [("", &e.device), ("because: ", &e.cause), ("so: ", &e.effect)] {
+    for (word, part) in [
+        ("", &e.device),
+        ("because: ", &e.cause),
+        ("so: ", &e.effect),
+    ] {
         if let Some(part) = part {
             text.push_str(&format!(" {word}{part}"));
         }
@@ -255,14 +303,23 @@ impl Bar {
     pub(crate) fn new(what: &str, total: u64, quiet: bool) -> Bar {
         use std::io::IsTerminal;
         let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal && !quiet { ProgressBar::new(total) } else { ProgressBar::hidden() };
+        let bar = if terminal && !quiet {
+            ProgressBar::new(total)
+        } else {
+            ProgressBar::hidden()
+        };
         let style = ProgressStyle::with_template(
             "{msg:<28} {bar:32} {percent:>3} %  {binary_bytes_per_sec}  {eta} left",
         );
         bar.set_style(style.expect("the template is constant"));
         bar.set_message(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(200));
-        Bar { bar, what: what.to_owned(), plain: !terminal && !quiet, told: 0 }
+        Bar {
+            bar,
+            what: what.to_owned(),
+            plain: !terminal && !quiet,
+            told: 0,
+        }
     }
     /// How far it is.
     pub(crate) fn at(&mut self, done: u64, total: u64) {

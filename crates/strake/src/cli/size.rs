@@ -9,7 +9,9 @@ use crate::errors::{Code, Failure};
 pub(crate) fn parse(text: &str) -> Result<u64, Failure> {
     let bad = || Failure::new(Code::SizeInvalid, format!("'{text}' is not a size"));
     let trimmed = text.trim();
-    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let digits = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
     let factor: u64 = match unit.trim() {
         "" | "B" => 1,
@@ -87,7 +89,11 @@ mod tests {
     #[test]
     fn nonsense_is_not_a_size() {
         for text in ["", "K", "-1", "1X", "0.3", "1e3", "99999999999T", "1.2.3M"] {
-            assert_eq!(parse(text).map_err(|f| f.code), Err(Code::SizeInvalid), "{text}");
+            assert_eq!(
+                parse(text).map_err(|f| f.code),
+                Err(Code::SizeInvalid),
+                "{text}"
+            );
         }
     }
 

@@ -46,26 +46,39 @@ pub(crate) struct Happened {
     pub(crate) device: Option<String>,
     pub(crate) cause: Option<String>,
     pub(crate) effect: Option<String>,
+    pub(crate) inconsistent_stripes: Option<u64>,
 }
 
 impl EventLog {
     /// A log that goes on where the file at `path` ends.
     pub(crate) fn open(path: &Path) -> EventLog {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let mut ring: VecDeque<EventJson> =
-            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let mut ring: VecDeque<EventJson> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         while ring.len() > RING {
             ring.pop_front();
         }
         let next = ring.back().map_or(1, |last| last.sequence + 1);
         let file = File::options().create(true).append(true).open(path).ok();
-        let inner =
-            Inner { ring, next, path: path.to_owned(), file, file_bytes: text.len() as u64 };
-        EventLog { inner: Mutex::new(inner), newest: watch::Sender::new(next) }
+        let inner = Inner {
+            ring,
+            next,
+            path: path.to_owned(),
+            file,
+            file_bytes: text.len() as u64,
+        };
+        EventLog {
+            inner: Mutex::new(inner),
+            newest: watch::Sender::new(next),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no holder of the event log panics")
+        self.inner
+            .lock()
+            .expect("no holder of the event log panics")
     }
 
     /// Notes an event now.
@@ -85,6 +98,7 @@ impl EventLog {
             device: happened.device,
             cause: happened.cause,
             effect: happened.effect,
+            inconsistent_stripes: happened.inconsistent_stripes,
         };
         tracing::info!(
             array = event.array.as_deref(),
@@ -108,7 +122,12 @@ impl EventLog {
 
     /// Events from `sequence` on, as far as they are still in memory.
     pub(crate) fn since(&self, sequence: u64) -> Vec<EventJson> {
-        self.lock().ring.iter().filter(|e| e.sequence >= sequence).cloned().collect()
+        self.lock()
+            .ring
+            .iter()
+            .filter(|e| e.sequence >= sequence)
+            .cloned()
+            .collect()
     }
 
     /// Changes whenever an event is noted.
@@ -119,12 +138,18 @@ impl EventLog {
 
 impl Inner {
     fn append(&mut self, event: &EventJson) {
-        let Ok(mut line) = serde_json::to_vec(event) else { return };
+        let Ok(mut line) = serde_json::to_vec(event) else {
+            return;
+        };
         line.push(b'\n');
         if self.file_bytes + line.len() as u64 > FILE_BYTES_MAX {
             let older = self.path.with_extension("jsonl.1");
             if fs::rename(&self.path, older).is_ok() {
-                self.file = File::options().create(true).append(true).open(&self.path).ok();
+                self.file = File::options()
+                    .create(true)
+                    .append(true)
+                    .open(&self.path)
+                    .ok();
                 self.file_bytes = 0;
             }
         }
@@ -161,7 +186,11 @@ fn stop_cause(cause: StopCause) -> &'static str {
 /// What the runtime tells, in words.
 pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
     let device = record.device.as_ref().map(|p| p.display().to_string());
-    let base = Happened { array: Some(array.to_owned()), device, ..Happened::default() };
+    let base = Happened {
+        array: Some(array.to_owned()),
+        device,
+        ..Happened::default()
+    };
     let text = |s: &str| Some(s.to_owned());
     match &record.kind {
         EventKind::Started { unclean } => Happened {
@@ -189,7 +218,9 @@ pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
             effect: text("answered from the others"),
             ..base
         },
-        EventKind::Repaired { slot, offset, len, .. } => Happened {
+        EventKind::Repaired {
+            slot, offset, len, ..
+        } => Happened {
             event: "repaired",
             slot: Some(slot.0),
             cause: Some(format!("offset_bytes {offset}")),
@@ -202,10 +233,15 @@ pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
             effect: text("rebuild onto it"),
             ..base
         },
-        EventKind::SpareAdded { .. } => Happened { event: "spare_added", ..base },
-        EventKind::Removed { slot } => {
-            Happened { event: "removed", slot: slot.map(|s| s.0), ..base }
-        }
+        EventKind::SpareAdded { .. } => Happened {
+            event: "spare_added",
+            ..base
+        },
+        EventKind::Removed { slot } => Happened {
+            event: "removed",
+            slot: slot.map(|s| s.0),
+            ..base
+        },
         EventKind::JobStarted { kind, from_bytes } => Happened {
             event: "job_started",
             cause: text(view::job_kind(*kind)),
@@ -222,15 +258,22 @@ pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
             event: "job_finished",
             cause: text(view::job_kind(*kind)),
             effect: Some(format!("{inconsistent} stripes inconsistent")),
+            inconsistent_stripes: Some(*inconsistent),
             ..base
         },
-        EventKind::Stopped => Happened { event: "stopped", effect: text("clean"), ..base },
+        EventKind::Stopped => Happened {
+            event: "stopped",
+            effect: text("clean"),
+            ..base
+        },
     }
 }
 
 /// RFC 3339 in UTC with milliseconds. Days to date after Howard Hinnant's `civil_from_days`.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let shifted = days + 719_468;
     let era = shifted / 146_097;
@@ -240,7 +283,11 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
@@ -271,13 +318,25 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary folder");
         let path = dir.path().join("events.jsonl");
         let log = EventLog::open(&path);
-        log.note(Happened { event: "one", ..Happened::default() });
-        log.note(Happened { event: "two", ..Happened::default() });
+        log.note(Happened {
+            event: "one",
+            ..Happened::default()
+        });
+        log.note(Happened {
+            event: "two",
+            ..Happened::default()
+        });
         drop(log);
         let log = EventLog::open(&path);
-        log.note(Happened { event: "three", ..Happened::default() });
-        let events: Vec<(u64, String)> =
-            log.since(2).into_iter().map(|e| (e.sequence, e.event)).collect();
+        log.note(Happened {
+            event: "three",
+            ..Happened::default()
+        });
+        let events: Vec<(u64, String)> = log
+            .since(2)
+            .into_iter()
+            .map(|e| (e.sequence, e.event))
+            .collect();
         assert_eq!(events, [(2, "two".to_owned()), (3, "three".to_owned())]);
     }
 
@@ -288,7 +347,11 @@ mod tests {
         let log = EventLog::open(&path);
         let long = "x".repeat(100_000);
         for _ in 0..100 {
-            log.note(Happened { event: "e", cause: Some(long.clone()), ..Happened::default() });
+            log.note(Happened {
+                event: "e",
+                cause: Some(long.clone()),
+                ..Happened::default()
+            });
         }
         assert!(fs::metadata(&path).expect("file").len() <= FILE_BYTES_MAX);
         assert!(dir.path().join("events.jsonl.1").exists());

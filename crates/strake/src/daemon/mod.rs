@@ -42,7 +42,9 @@ pub(crate) struct Config {
 pub(crate) fn log_to_stderr(default: &str) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logger = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // A second call (a test in the same process) keeps the first logger.
     let _ = logger.try_init();
 }
@@ -58,8 +60,10 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// Resolves when the process is asked to end.
 pub(crate) async fn asked_to_end() -> Result<(), Failure> {
     let watch = |kind| signal(kind).map_err(|e| Failure::io("watching signals", &e));
-    let (mut term, mut int) =
-        (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
+    let (mut term, mut int) = (
+        watch(SignalKind::terminate())?,
+        watch(SignalKind::interrupt())?,
+    );
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
@@ -71,9 +75,17 @@ pub(crate) async fn asked_to_end() -> Result<(), Failure> {
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     config.dir.make()?;
     let _lock = config.dir.lock()?;
-    let service = Arc::new(Service::new(config.dir.clone(), config.sources, config.limits));
+    let service = Arc::new(Service::new(
+        config.dir.clone(),
+        config.sources,
+        config.limits,
+    ));
     let runtime = runtime()?;
-    let result = runtime.block_on(serve(Arc::clone(&service), config.dir.socket(), config.wait));
+    let result = runtime.block_on(serve(
+        Arc::clone(&service),
+        config.dir.socket(),
+        config.wait,
+    ));
     service.stop_all();
     runtime.shutdown_background();
     result
@@ -82,8 +94,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
 async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result<(), Failure> {
     // The lock is ours: a socket that lies here belongs to a daemon that is gone.
     let _ = std::fs::remove_file(&socket);
-    let listener =
-        UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
+    let listener = UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
     only_owner(&socket)?;
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     let watcher = tokio::spawn(watch(Watcher::new(Arc::clone(&service), wait)));

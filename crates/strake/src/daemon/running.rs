@@ -84,7 +84,10 @@ pub(crate) fn parse_export(text: &str) -> Result<ExportKind, Failure> {
 pub(crate) fn check_export(text: Option<&str>) -> Result<(), Failure> {
     let kind = parse_export(text.unwrap_or("auto"))?;
     if kind == ExportKind::Ublk && !Path::new("/dev/ublk-control").exists() {
-        return Err(Failure::new(Code::NoUblk, "no ublk: /dev/ublk-control is not there"));
+        return Err(Failure::new(
+            Code::NoUblk,
+            "no ublk: /dev/ublk-control is not there",
+        ));
     }
     Ok(())
 }
@@ -159,7 +162,11 @@ pub(crate) fn start(
         Export::Ublk { id } => Some(id),
         _ => None,
     };
-    let record = ArrayRecord { name: name.to_string(), export: word, ublk };
+    let record = ArrayRecord {
+        name: name.to_string(),
+        export: word,
+        ublk,
+    };
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
     }
@@ -176,13 +183,19 @@ pub(crate) fn start(
         })
         .map_err(|e| Failure::io("starting a thread", &e))?;
     let serving = RwLock::new(Some(serving));
-    Ok(Running { uuid: found.uuid, name, serving, export, record })
+    Ok(Running {
+        uuid: found.uuid,
+        name,
+        serving,
+        export,
+        record,
+    })
 }
 
 fn link(name: &ArrayName, device: &str) {
     let link = link_of(name);
-    let made = std::fs::create_dir_all("/dev/strake")
-        .and_then(|()| match std::fs::remove_file(&link) {
+    let made =
+        std::fs::create_dir_all("/dev/strake").and_then(|()| match std::fs::remove_file(&link) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => std::os::unix::fs::symlink(device, &link),
         });
@@ -196,12 +209,19 @@ impl Running {
         let serving = self.serving.read().expect("no holder of an array panics");
         match serving.as_ref() {
             Some(serving) => act(serving),
-            None => Err(Failure::new(Code::NotServing, format!("{} is stopping", self.name))),
+            None => Err(Failure::new(
+                Code::NotServing,
+                format!("{} is stopping", self.name),
+            )),
         }
     }
     /// As `show` tells it.
     pub(crate) fn json(&self) -> Result<ArrayJson, Failure> {
-        self.with(|s| Ok(view::running(&s.status(), self.export.device(), |id| s.path(id))))
+        self.with(|s| {
+            Ok(view::running(&s.status(), self.export.device(), |id| {
+                s.path(id)
+            }))
+        })
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
@@ -256,7 +276,11 @@ impl Running {
     }
     /// Is this device in service here already?
     pub(crate) fn serves(&self, path: &Path) -> bool {
-        let in_service = [MemberState::InSync, MemberState::Rebuilding, MemberState::Spare];
+        let in_service = [
+            MemberState::InSync,
+            MemberState::Rebuilding,
+            MemberState::Spare,
+        ];
         path.to_str()
             .and_then(|text| self.member(text).ok())
             .is_some_and(|member| in_service.contains(&member.state))
@@ -272,7 +296,9 @@ impl Running {
     /// What keeps the block device busy.
     fn user(&self) -> Option<String> {
         use std::os::unix::fs::MetadataExt;
-        let Export::Ublk { id } = self.export else { return None };
+        let Export::Ublk { id } = self.export else {
+            return None;
+        };
         let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
         if let Some(point) = sysfs::mounted(rdev) {
             return Some(format!("/dev/ublkb{id} is mounted on {point}"));
@@ -291,8 +317,14 @@ impl Running {
     }
     /// Stops it cleanly. Nothing is done if it was stopped already.
     pub(crate) fn stop(&self, dir: &Dir) -> Result<(), Failure> {
-        let serving = self.serving.write().expect("no holder of an array panics").take();
-        let Some(serving) = serving else { return Ok(()) };
+        let serving = self
+            .serving
+            .write()
+            .expect("no holder of an array panics")
+            .take();
+        let Some(serving) = serving else {
+            return Ok(());
+        };
         if let Export::Ublk { id } = self.export {
             let link = link_of(&self.name);
             let ours = PathBuf::from(format!("/dev/ublkb{id}"));
@@ -302,7 +334,10 @@ impl Running {
             }
         }
         let result = serving.stop();
-        let record = ArrayRecord { ublk: None, ..self.record.clone() };
+        let record = ArrayRecord {
+            ublk: None,
+            ..self.record.clone()
+        };
         if let Err(error) = dir.remember(self.uuid, &record) {
             tracing::warn!(%error, "the export is still remembered");
         }

@@ -37,7 +37,11 @@ pub(crate) struct Sources {
 impl Sources {
     /// Every device and file to look at.
     pub(crate) fn paths(&self, dir: &Dir) -> Vec<PathBuf> {
-        let mut paths = if self.devices { sysfs::candidates() } else { Vec::new() };
+        let mut paths = if self.devices {
+            sysfs::candidates()
+        } else {
+            Vec::new()
+        };
         paths.extend(find::expand(&self.extra));
         for known in dir.known_files() {
             if !paths.contains(&known) {
@@ -63,7 +67,9 @@ pub(crate) struct Service {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no holder of the daemon's state panics")
+    mutex
+        .lock()
+        .expect("no holder of the daemon's state panics")
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -106,14 +112,20 @@ impl Service {
     }
     /// What drives carry, with `extra` devices.
     pub(crate) fn scan(&self, extra: &[PathBuf]) -> Vec<FoundArray> {
-        let paths = if extra.is_empty() { self.paths() } else { find::expand(extra) };
+        let paths = if extra.is_empty() {
+            self.paths()
+        } else {
+            find::expand(extra)
+        };
         find::group(find::members(&paths))
     }
 
     /// The array in service of that name or uuid, if there is one.
     fn find_running(&self, name: &str) -> Option<Arc<Running>> {
         let running = self.all_running();
-        running.into_iter().find(|r| r.name.as_str() == name || r.uuid.to_string() == name)
+        running
+            .into_iter()
+            .find(|r| r.name.as_str() == name || r.uuid.to_string() == name)
     }
     /// The array in service of that name or uuid.
     pub(crate) fn running(&self, name: &str) -> Result<Arc<Running>, Failure> {
@@ -127,8 +139,11 @@ impl Service {
 
     /// All arrays, running or not.
     pub(crate) fn show(&self) -> Vec<ArrayJson> {
-        let mut all: Vec<ArrayJson> =
-            self.all_running().iter().filter_map(|r| r.json().ok()).collect();
+        let mut all: Vec<ArrayJson> = self
+            .all_running()
+            .iter()
+            .filter_map(|r| r.json().ok())
+            .collect();
         let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
         let others = self.scan(&[]);
         all.extend(
@@ -169,8 +184,11 @@ impl Service {
 
     /// Names in use.
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.all_running().iter().map(|r| r.name.to_string()).collect();
+        let mut names: Vec<String> = self
+            .all_running()
+            .iter()
+            .map(|r| r.name.to_string())
+            .collect();
         names.extend(self.scan(&[]).iter().map(|a| a.name().to_string()));
         names
     }
@@ -202,7 +220,11 @@ impl Service {
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
         let found = find::pick(find::group(find::members(&paths)), &name)?;
         let running = self.start_found(&found, request.export, false)?;
-        Ok(CreatedJson { dry_run: false, serving: true, array: running.json()? })
+        Ok(CreatedJson {
+            dry_run: false,
+            serving: true,
+            array: running.json()?,
+        })
     }
 
     fn remember(&self, paths: impl Iterator<Item = PathBuf>) {
@@ -223,7 +245,11 @@ impl Service {
             let what = format!("another array called {} is running", found.name());
             return Err(Failure::new(Code::NameExists, what).cure("stop that one first"));
         }
-        let how = Start { export, force, limits: self.limits };
+        let how = Start {
+            export,
+            force,
+            limits: self.limits,
+        };
         let running = Arc::new(running::start(&self.dir, &self.events, found, &how)?);
         self.remember(found.members.iter().map(|m| absolute(&m.path)));
         locked(&self.stopped).remove(&found.uuid);
@@ -248,7 +274,8 @@ impl Service {
             return running.json();
         }
         let found = find::pick(self.scan(&request.devices), name)?;
-        self.start_found(&found, request.export, request.force)?.json()
+        self.start_found(&found, request.export, request.force)?
+            .json()
     }
 
     /// Stops an array; it stays stopped until it is started again or the daemon is.
@@ -308,7 +335,11 @@ impl Service {
         let running = self.running(name)?;
         let slot = slot_of(&running, member)?;
         let changed = running.command(Command::Fail(slot))?;
-        Ok(outcome(name, changed, &format!("slot {slot} is out of service")))
+        Ok(outcome(
+            name,
+            changed,
+            &format!("slot {slot} is out of service"),
+        ))
     }
 
     /// Forgets a member or spare.
@@ -332,14 +363,21 @@ impl Service {
         };
         if running.serves(&path) {
             return match slot {
-                None => Ok(outcome(name, false, &format!("{shown} is in service already"))),
+                None => Ok(outcome(
+                    name,
+                    false,
+                    &format!("{shown} is in service already"),
+                )),
                 Some(_) => {
                     let found = format!("{shown} is a member or spare of {name}");
                     Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"))
                 }
             };
         }
-        let permit = Permit { force: request.force, own: Some(running.uuid) };
+        let permit = Permit {
+            force: request.force,
+            own: Some(running.uuid),
+        };
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
         if request.dry_run {
             return Ok(outcome(name, false, &format!("would add {shown}")));
@@ -351,7 +389,11 @@ impl Service {
         let info = device.info();
         let member = MemberUuid(make::random_uuid());
         let changed = running.command_with(device, |device| {
-            let new = NewDevice { device, info, member };
+            let new = NewDevice {
+                device,
+                info,
+                member,
+            };
             match slot {
                 Some(slot) => Command::Replace(slot, new),
                 None => Command::Add(new),
@@ -380,7 +422,11 @@ impl Service {
             }
         };
         let changed = running.command(command)?;
-        let done = if action == "start" { "started" } else { "stopped" };
+        let done = if action == "start" {
+            "started"
+        } else {
+            "stopped"
+        };
         Ok(outcome(name, changed, &format!("{word} {done}")))
     }
 
@@ -432,16 +478,27 @@ fn slot_of(running: &Running, member: &str) -> Result<Slot, Failure> {
 
 /// An outcome.
 pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
-    OutcomeJson { array: array.to_owned(), changed, what: what.to_owned() }
+    OutcomeJson {
+        array: array.to_owned(),
+        changed,
+        what: what.to_owned(),
+    }
 }
 
 /// What was made, as JSON.
 pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
     let path = |member: MemberUuid| {
-        made.paths.iter().find(|(m, _)| *m == member).map(|(_, path)| path.clone())
+        made.paths
+            .iter()
+            .find(|(m, _)| *m == member)
+            .map(|(_, path)| path.clone())
     };
     let array = view::stopped(&made.superblock, &[], path);
-    CreatedJson { dry_run, serving: false, array }
+    CreatedJson {
+        dry_run,
+        serving: false,
+        array,
+    }
 }
 
 /// Wipes the superblocks of every member found.

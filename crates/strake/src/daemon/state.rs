@@ -67,7 +67,10 @@ impl Dir {
     pub(crate) fn make(&self) -> Result<(), Failure> {
         use std::os::unix::fs::DirBuilderExt;
         for dir in [self.0.clone(), self.0.join("arrays"), self.0.join("nbd")] {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(&dir);
+            let made = fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(&dir);
             made.map_err(|e| {
                 Failure::io(dir.display(), &e).cure("set STRAKE_DIR to a folder of your own")
             })?;
@@ -169,7 +172,11 @@ mod tests {
         dir.forget_files(&paths[..1]).expect("write");
         assert_eq!(dir.known_files(), paths[1..]);
         let uuid = ArrayUuid([7; 16]);
-        let record = ArrayRecord { name: "d".into(), export: "ublk".into(), ublk: Some(3) };
+        let record = ArrayRecord {
+            name: "d".into(),
+            export: "ublk".into(),
+            ublk: Some(3),
+        };
         dir.remember(uuid, &record).expect("write");
         assert_eq!(dir.record(uuid).and_then(|r| r.ublk), Some(3));
         dir.forget(uuid);
@@ -181,7 +188,10 @@ mod tests {
         let temporary = tempfile::tempdir().expect("temporary folder");
         let dir = Dir::at(temporary.path());
         let first = dir.lock().expect("first");
-        assert_eq!(dir.lock().map(|_| ()).map_err(|f| f.code), Err(Code::DaemonRunning));
+        assert_eq!(
+            dir.lock().map(|_| ()).map_err(|f| f.code),
+            Err(Code::DaemonRunning)
+        );
         drop(first);
         assert!(dir.lock().is_ok());
     }

@@ -53,7 +53,12 @@ fn size_of(path: &Path, id: Identity) -> u64 {
 impl Watcher {
     /// A watcher that has seen nothing yet.
     pub(crate) fn new(service: Arc<Service>, wait: Duration) -> Watcher {
-        Watcher { service, wait, seen: Vec::new(), waiting: BTreeMap::new() }
+        Watcher {
+            service,
+            wait,
+            seen: Vec::new(),
+            waiting: BTreeMap::new(),
+        }
     }
 
     /// Looks once.
@@ -79,7 +84,8 @@ impl Watcher {
         let first = self.seen.is_empty();
         self.seen = fingerprint;
         let found = self.service.scan(&[]);
-        self.waiting.retain(|uuid, _| found.iter().any(|a| a.uuid == *uuid));
+        self.waiting
+            .retain(|uuid, _| found.iter().any(|a| a.uuid == *uuid));
         for array in &found {
             if self.service.is_running(array.uuid) {
                 self.waiting.remove(&array.uuid);
@@ -93,12 +99,15 @@ impl Watcher {
     }
 
     fn consider(&mut self, array: &FoundArray) {
-        let members: Vec<MemberUuid> =
-            array.members.iter().map(|m| m.image.superblock.member).collect();
-        let waiting = self
-            .waiting
-            .entry(array.uuid)
-            .or_insert_with(|| Waiting { since: Instant::now(), refused_with: None });
+        let members: Vec<MemberUuid> = array
+            .members
+            .iter()
+            .map(|m| m.image.superblock.member)
+            .collect();
+        let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
+            since: Instant::now(),
+            refused_with: None,
+        });
         if waiting.refused_with.as_ref() == Some(&members) {
             return;
         }
@@ -129,7 +138,9 @@ impl Watcher {
     }
 
     fn tell_returned(&self, array: &FoundArray) {
-        let Ok(running) = self.service.running(&array.uuid.to_string()) else { return };
+        let Ok(running) = self.service.running(&array.uuid.to_string()) else {
+            return;
+        };
         for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
             self.service.events.note(Happened {
                 array: Some(running.name.to_string()),

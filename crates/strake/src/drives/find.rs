@@ -67,7 +67,10 @@ impl FoundArray {
     pub(crate) fn authority(&self) -> &FoundMember {
         let newest = || {
             let key = |m: &&FoundMember| (m.image.superblock.epoch, m.image.superblock.generation);
-            self.members.iter().max_by_key(key).expect("an array found has a member")
+            self.members
+                .iter()
+                .max_by_key(key)
+                .expect("an array found has a member")
         };
         match &self.selection {
             Ok(selection) => self.members.get(selection.authority).unwrap_or_else(newest),
@@ -103,7 +106,10 @@ impl FoundArray {
             }
         }
         let tolerated = sb.level.tolerance(sb.group_size);
-        match (lost_in_group.iter().all(|&lost| lost <= tolerated), expected_absent) {
+        match (
+            lost_in_group.iter().all(|&lost| lost <= tolerated),
+            expected_absent,
+        ) {
             (false, _) => Readiness::Incomplete,
             (true, true) => Readiness::Degraded,
             (true, false) => Readiness::Complete,
@@ -127,7 +133,9 @@ impl FoundArray {
                 }
                 _ => None,
             },
-            devices: (0..self.members.len()).map(|i| self.device_json(i)).collect(),
+            devices: (0..self.members.len())
+                .map(|i| self.device_json(i))
+                .collect(),
         }
     }
 
@@ -140,13 +148,24 @@ impl FoundArray {
             Role::Spare => None,
         };
         let finding = self.selection.as_ref().ok().and_then(|selection| {
-            let at = |f: &Finding| matches!(f, Finding::Believed(i) | Finding::Stale(i) if *i == index);
-            selection.slots.iter().position(at).map(|slot| (slot, selection.slots[slot]))
+            let at =
+                |f: &Finding| matches!(f, Finding::Believed(i) | Finding::Stale(i) if *i == index);
+            selection
+                .slots
+                .iter()
+                .position(at)
+                .map(|slot| (slot, selection.slots[slot]))
         });
         let state = match finding {
             Some((slot, Finding::Believed(_))) => view::slot_state(table.slots[slot].state),
             Some(_) => "stale",
-            None if self.selection.as_ref().is_ok_and(|s| s.spares.contains(&index)) => "spare",
+            None if self
+                .selection
+                .as_ref()
+                .is_ok_and(|s| s.spares.contains(&index)) =>
+            {
+                "spare"
+            }
             None if self.selection.is_err() => "conflicting",
             None => "stray",
         };
@@ -162,7 +181,9 @@ impl FoundArray {
     /// As `show` tells an array that does not run.
     pub(crate) fn stopped_json(&self) -> crate::api::types::ArrayJson {
         let authority = &self.authority().image;
-        view::stopped(&authority.superblock, &authority.map, |member| self.path_of(member))
+        view::stopped(&authority.superblock, &authority.map, |member| {
+            self.path_of(member)
+        })
     }
 }
 
@@ -201,13 +222,18 @@ pub(crate) fn members(paths: &[PathBuf]) -> Vec<FoundMember> {
     let mut seen = Vec::new();
     let mut found = Vec::new();
     for path in paths {
-        let Ok(id) = sysfs::identity(path) else { continue };
+        let Ok(id) = sysfs::identity(path) else {
+            continue;
+        };
         if seen.contains(&id) {
             continue;
         }
         seen.push(id);
         match look(path) {
-            Ok(Some(image)) => found.push(FoundMember { path: path.clone(), image }),
+            Ok(Some(image)) => found.push(FoundMember {
+                path: path.clone(),
+                image,
+            }),
             Ok(None) => {}
             Err(failure) => tracing::debug!(device = %path.display(), %failure, "not read"),
         }
@@ -219,7 +245,10 @@ pub(crate) fn members(paths: &[PathBuf]) -> Vec<FoundMember> {
 pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
     let mut by_array: BTreeMap<ArrayUuid, Vec<FoundMember>> = BTreeMap::new();
     for member in members {
-        by_array.entry(member.image.superblock.array).or_default().push(member);
+        by_array
+            .entry(member.image.superblock.array)
+            .or_default()
+            .push(member);
     }
     let mut arrays: Vec<FoundArray> = by_array
         .into_iter()
@@ -227,7 +256,11 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
             let superblocks: Vec<Superblock> =
                 members.iter().map(|m| m.image.superblock.clone()).collect();
             let selection = select_array(&superblocks);
-            FoundArray { uuid, members, selection }
+            FoundArray {
+                uuid,
+                members,
+                selection,
+            }
         })
         .collect();
     arrays.sort_by(|a, b| a.name().cmp(b.name()).then(a.uuid.cmp(&b.uuid)));
@@ -239,7 +272,10 @@ pub(crate) fn pick(arrays: Vec<FoundArray>, name: &str) -> Result<FoundArray, Fa
     let matches = |a: &FoundArray| a.name().as_str() == name || a.uuid.to_string() == name;
     let mut found: Vec<FoundArray> = arrays.into_iter().filter(matches).collect();
     match found.len() {
-        0 => Err(Failure::new(Code::ArrayNotFound, format!("no array {name} was found"))),
+        0 => Err(Failure::new(
+            Code::ArrayNotFound,
+            format!("no array {name} was found"),
+        )),
         1 => Ok(found.remove(0)),
         _ => {
             let uuids: Vec<String> = found.iter().map(|a| a.uuid.to_string()).collect();

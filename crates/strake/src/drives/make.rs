@@ -46,7 +46,8 @@ pub(crate) fn random_uuid() -> [u8; 16] {
 
 /// Parses an array name.
 pub(crate) fn parse_name(text: &str) -> Result<ArrayName, Failure> {
-    text.parse::<ArrayName>().map_err(|e| Failure::new(Code::NameInvalid, format!("'{text}': {e}")))
+    text.parse::<ArrayName>()
+        .map_err(|e| Failure::new(Code::NameInvalid, format!("'{text}': {e}")))
 }
 
 fn parse_level(text: &str) -> Result<Level, Failure> {
@@ -70,7 +71,9 @@ fn parse_init(text: Option<&str>) -> Result<(Init, Prepare), Failure> {
 }
 
 fn parse_write_hole(text: Option<&str>) -> Result<WriteHole, Failure> {
-    let Some(text) = text else { return Ok(WriteHole::Closed) };
+    let Some(text) = text else {
+        return Ok(WriteHole::Closed);
+    };
     text.parse().map_err(|e| {
         let found = format!("write-hole policy '{text}' is {e}");
         Failure::new(Code::Usage, found).cure("use closed, degraded or resync")
@@ -98,21 +101,40 @@ pub(crate) fn make(
     let write_hole = parse_write_hole(request.write_hole.as_deref())?;
     let (init, prepare) = parse_init(request.init.as_deref())?;
     if taken.iter().any(|t| t == name.as_str()) {
-        return Err(Failure::new(Code::NameExists, format!("an array {name} exists already")));
+        return Err(Failure::new(
+            Code::NameExists,
+            format!("an array {name} exists already"),
+        ));
     }
-    let paths: Vec<PathBuf> = request.devices.iter().chain(&request.spares).cloned().collect();
-    let permit = Permit { force: request.force, own: None };
+    let paths: Vec<PathBuf> = request
+        .devices
+        .iter()
+        .chain(&request.spares)
+        .cloned()
+        .collect();
+    let permit = Permit {
+        force: request.force,
+        own: None,
+    };
     let wipe = safety::check(&paths, permit)?;
     if !request.dry_run {
         for path in &wipe {
             safety::wipe_foreign(path)?;
         }
     }
-    let mode = if request.dry_run { OpenMode::ReadOnly } else { OpenMode::Member };
-    let devices =
-        paths.iter().map(|p| Device::open(p, mode)).collect::<Result<Vec<Device>, _>>()?;
-    let mut drawn =
-        devices.iter().map(|d| (d.info(), MemberUuid(random_uuid()))).collect::<Vec<_>>();
+    let mode = if request.dry_run {
+        OpenMode::ReadOnly
+    } else {
+        OpenMode::Member
+    };
+    let devices = paths
+        .iter()
+        .map(|p| Device::open(p, mode))
+        .collect::<Result<Vec<Device>, _>>()?;
+    let mut drawn = devices
+        .iter()
+        .map(|d| (d.info(), MemberUuid(random_uuid())))
+        .collect::<Vec<_>>();
     let spares = drawn.split_off(request.devices.len());
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let plan = create::plan(&CreateSpec {
@@ -132,9 +154,21 @@ pub(crate) fn make(
     if !request.dry_run {
         write_or_wipe(&devices, &plan, prepare, progress)?;
     }
-    let found = plan.superblocks.iter().map(|sb| sb.member).zip(paths).collect();
-    let superblock = plan.superblocks.into_iter().next().expect("a plan has a first member");
-    Ok(Made { superblock, paths: found })
+    let found = plan
+        .superblocks
+        .iter()
+        .map(|sb| sb.member)
+        .zip(paths)
+        .collect();
+    let superblock = plan
+        .superblocks
+        .into_iter()
+        .next()
+        .expect("a plan has a first member");
+    Ok(Made {
+        superblock,
+        paths: found,
+    })
 }
 
 fn write_or_wipe(
@@ -228,17 +262,32 @@ mod tests {
     #[test]
     fn words_of_create_parse_and_others_are_named() {
         assert_eq!(parse_init(None).ok(), Some((Init::Lazy, Prepare::Nothing)));
-        assert_eq!(parse_init(Some("zero")).ok(), Some((Init::Zeroed, Prepare::Zero)));
+        assert_eq!(
+            parse_init(Some("zero")).ok(),
+            Some((Init::Zeroed, Prepare::Zero))
+        );
         assert_eq!(parse_init(Some("no")).map_err(|f| f.code), Err(Code::Usage));
         for policy in ["closed", "degraded", "resync"] {
             assert!(parse_write_hole(Some(policy)).is_ok());
         }
-        assert_eq!(parse_write_hole(Some("x")).map_err(|f| f.code), Err(Code::Usage));
-        assert_eq!(parse_level("8").map_err(|f| f.code), Err(Code::LevelUnknown));
+        assert_eq!(
+            parse_write_hole(Some("x")).map_err(|f| f.code),
+            Err(Code::Usage)
+        );
+        assert_eq!(
+            parse_level("8").map_err(|f| f.code),
+            Err(Code::LevelUnknown)
+        );
         for bad in [0, 3, 2048, 65537, 2 << 20, 1 << 40] {
-            assert_eq!(parse_strip(Some(bad)).map_err(|f| f.code), Err(Code::StripInvalid));
+            assert_eq!(
+                parse_strip(Some(bad)).map_err(|f| f.code),
+                Err(Code::StripInvalid)
+            );
         }
         assert_eq!(parse_strip(Some(65536)), Ok(Some(65536)));
-        assert_eq!(parse_name("a/b").map_err(|f| f.code), Err(Code::NameInvalid));
+        assert_eq!(
+            parse_name("a/b").map_err(|f| f.code),
+            Err(Code::NameInvalid)
+        );
     }
 }

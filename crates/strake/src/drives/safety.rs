@@ -76,7 +76,9 @@ fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
 }
 
 fn not_partitioned(id: Identity, path: &Path, permit: Permit) -> Result<(), Failure> {
-    let Identity::Block(rdev) = id else { return Ok(()) };
+    let Identity::Block(rdev) = id else {
+        return Ok(());
+    };
     let partitions = sysfs::partitions(rdev);
     if partitions.is_empty() || permit.force {
         return Ok(());
@@ -93,12 +95,17 @@ fn foreign(path: &Path, permit: Permit) -> Result<bool, Failure> {
         Err(_) if permit.force => return Ok(false),
         Err(failure) => return Err(failure),
     };
-    let Some(first) = signatures.first() else { return Ok(false) };
+    let Some(first) = signatures.first() else {
+        return Ok(false);
+    };
     if permit.force {
         return Ok(true);
     }
     let shown = path.display();
-    if signatures.iter().any(|s| matches!(s.as_str(), "gpt" | "dos" | "PMBR")) {
+    if signatures
+        .iter()
+        .any(|s| matches!(s.as_str(), "gpt" | "dos" | "PMBR"))
+    {
         let found = format!("{shown} has a partition table ({first})");
         return Err(Failure::new(Code::DevicePartitioned, found));
     }
@@ -108,14 +115,21 @@ fn foreign(path: &Path, permit: Permit) -> Result<bool, Failure> {
 
 /// Types of the signatures that util-linux finds, without repetition.
 fn probe(path: &Path) -> Result<Vec<String>, Failure> {
-    match Command::new("wipefs").args(["--no-act", "--json"]).arg(path).output() {
+    match Command::new("wipefs")
+        .args(["--no-act", "--json"])
+        .arg(path)
+        .output()
+    {
         Ok(output) if output.status.success() => Ok(wipefs_types(&output.stdout)),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             if said.contains("Permission denied") {
                 return Err(Failure::new(Code::Permission, said));
             }
-            Err(Failure::new(Code::NoProber, format!("wipefs {}: {said}", path.display())))
+            Err(Failure::new(
+                Code::NoProber,
+                format!("wipefs {}: {said}", path.display()),
+            ))
         }
         Err(_) => probe_with_blkid(path),
     }
@@ -136,17 +150,25 @@ fn wipefs_types(json: &[u8]) -> Vec<String> {
 /// `blkid -p` answers 2 when it finds nothing, 8 when it finds more than one thing.
 fn probe_with_blkid(path: &Path) -> Result<Vec<String>, Failure> {
     let none = || {
-        let found = format!("neither wipefs nor blkid can be run to look at {}", path.display());
+        let found = format!(
+            "neither wipefs nor blkid can be run to look at {}",
+            path.display()
+        );
         Failure::new(Code::NoProber, found)
     };
-    let output =
-        Command::new("blkid").args(["-p", "-o", "export"]).arg(path).output().map_err(|_| none())?;
+    let output = Command::new("blkid")
+        .args(["-p", "-o", "export"])
+        .arg(path)
+        .output()
+        .map_err(|_| none())?;
     match output.status.code() {
         Some(2) => Ok(Vec::new()),
         Some(0) => {
             let text = String::from_utf8_lossy(&output.stdout);
             let value = |l: &str| {
-                l.strip_prefix("TYPE=").or(l.strip_prefix("PTTYPE=")).map(str::to_owned)
+                l.strip_prefix("TYPE=")
+                    .or(l.strip_prefix("PTTYPE="))
+                    .map(str::to_owned)
             };
             Ok(text.lines().filter_map(value).collect())
         }
@@ -180,12 +202,18 @@ fn not_a_member(path: &Path, permit: Permit) -> Result<(), Failure> {
 
 /// Removes foreign signatures, so that no other program takes the member for its own.
 pub(crate) fn wipe_foreign(path: &Path) -> Result<(), Failure> {
-    let output = Command::new("wipefs").args(["--all", "--quiet"]).arg(path).output();
+    let output = Command::new("wipefs")
+        .args(["--all", "--quiet"])
+        .arg(path)
+        .output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(Failure::new(Code::DeviceBusy, format!("wipefs --all {}: {said}", path.display())))
+            Err(Failure::new(
+                Code::DeviceBusy,
+                format!("wipefs --all {}: {said}", path.display()),
+            ))
         }
         Err(_) => Ok(()),
     }

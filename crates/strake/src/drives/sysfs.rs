@@ -21,9 +21,10 @@ pub(crate) enum Identity {
 /// Looks at what a path stands for, through links.
 pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
     let meta = fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
-            Failure::new(Code::DeviceNotFound, format!("{}: not found", path.display()))
-        }
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Failure::new(
+            Code::DeviceNotFound,
+            format!("{}: not found", path.display()),
+        ),
         _ => Failure::io(path.display(), &error),
     })?;
     let kind = meta.file_type();
@@ -32,7 +33,10 @@ pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
     } else if kind.is_file() {
         Ok(Identity::File(meta.dev(), meta.ino()))
     } else {
-        let found = format!("{}: neither a block device nor a regular file", path.display());
+        let found = format!(
+            "{}: neither a block device nor a regular file",
+            path.display()
+        );
         Err(Failure::new(Code::DeviceKind, found))
     }
 }
@@ -52,7 +56,9 @@ fn read_trimmed(path: &Path) -> Option<String> {
 
 /// Partitions of a device: name and `MAJ:MIN`.
 pub(crate) fn partitions(rdev: u64) -> Vec<(String, String)> {
-    let Ok(entries) = fs::read_dir(sys_dir(rdev)) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(sys_dir(rdev)) else {
+        return Vec::new();
+    };
     let mut found: Vec<(String, String)> = entries
         .filter_map(Result::ok)
         .filter(|entry| entry.path().join("partition").exists())
@@ -69,7 +75,9 @@ pub(crate) fn partitions(rdev: u64) -> Vec<(String, String)> {
 pub(crate) fn holders(rdev: u64) -> Vec<String> {
     let mut found = names_in(&sys_dir(rdev).join("holders"));
     for (_, dev) in partitions(rdev) {
-        found.extend(names_in(&PathBuf::from(format!("/sys/dev/block/{dev}/holders"))));
+        found.extend(names_in(&PathBuf::from(format!(
+            "/sys/dev/block/{dev}/holders"
+        ))));
     }
     found.sort();
     found.dedup();
@@ -77,17 +85,27 @@ pub(crate) fn holders(rdev: u64) -> Vec<String> {
 }
 
 fn names_in(dir: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    entries.filter_map(Result::ok).filter_map(|e| e.file_name().into_string().ok()).collect()
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect()
 }
 
 /// Mount points (and swap) of any of these `MAJ:MIN`, from the given text of mountinfo and swaps.
 fn uses_in(mountinfo: &str, devs: &[String], sources: &[String]) -> Option<String> {
     for line in mountinfo.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
-        let (Some(dev), Some(point)) = (fields.get(2), fields.get(4)) else { continue };
+        let (Some(dev), Some(point)) = (fields.get(2), fields.get(4)) else {
+            continue;
+        };
         // btrfs and others show an anonymous device number; their source names the real one.
-        let source = fields.iter().position(|f| *f == "-").and_then(|dash| fields.get(dash + 2));
+        let source = fields
+            .iter()
+            .position(|f| *f == "-")
+            .and_then(|dash| fields.get(dash + 2));
         if devs.iter().any(|d| d == dev)
             || source.is_some_and(|source| sources.iter().any(|s| s == source))
         {
@@ -113,8 +131,13 @@ pub(crate) fn mounted(rdev: u64) -> Option<String> {
         return Some(point);
     }
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let mut lines = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-    lines.find(|name| sources.iter().any(|s| s == name)).map(|_| "swap".to_owned())
+    let mut lines = swaps
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().next());
+    lines
+        .find(|name| sources.iter().any(|s| s == name))
+        .map(|_| "swap".to_owned())
 }
 
 /// Kernel name of a device (`nvme0n1`).
@@ -126,11 +149,13 @@ pub(crate) fn name_of(rdev: u64) -> Option<String> {
 /// The loop device that has this file as its backing, if any.
 pub(crate) fn loop_over(path: &Path) -> Option<String> {
     let wanted = fs::canonicalize(path).ok()?;
-    names_in(Path::new("/sys/class/block")).into_iter().find(|name| {
-        let file = format!("/sys/class/block/{name}/loop/backing_file");
-        name.starts_with("loop")
-            && read_trimmed(Path::new(&file)).is_some_and(|b| Path::new(&b) == wanted)
-    })
+    names_in(Path::new("/sys/class/block"))
+        .into_iter()
+        .find(|name| {
+            let file = format!("/sys/class/block/{name}/loop/backing_file");
+            name.starts_with("loop")
+                && read_trimmed(Path::new(&file)).is_some_and(|b| Path::new(&b) == wanted)
+        })
 }
 
 /// Block devices that may carry members: `/dev` paths in order of name.
@@ -138,7 +163,10 @@ pub(crate) fn candidates() -> Vec<PathBuf> {
     let mut names = names_in(Path::new("/sys/class/block"));
     names.retain(|name| may_carry_member(name));
     names.sort();
-    names.into_iter().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
+    names
+        .into_iter()
+        .map(|name| Path::new("/dev").join(name.replace('!', "/")))
+        .collect()
 }
 
 /// Is this a device worth reading? ublk and nbd are what we export ourselves; a scan of them would wait for
@@ -173,9 +201,18 @@ mod tests {
     #[test]
     fn a_mount_is_found_by_number_and_by_source() {
         assert_eq!(uses_in(MOUNTS, &["8:2".into()], &[]), Some("/".into()));
-        assert_eq!(uses_in(MOUNTS, &["8:17".into()], &[]), Some("/mnt/a".into()));
-        assert_eq!(uses_in(MOUNTS, &["8:16".into()], &["/dev/sdb".into()]), Some("/srv".into()));
-        assert_eq!(uses_in(MOUNTS, &["8:33".into()], &["/dev/sdc1".into()]), None);
+        assert_eq!(
+            uses_in(MOUNTS, &["8:17".into()], &[]),
+            Some("/mnt/a".into())
+        );
+        assert_eq!(
+            uses_in(MOUNTS, &["8:16".into()], &["/dev/sdb".into()]),
+            Some("/srv".into())
+        );
+        assert_eq!(
+            uses_in(MOUNTS, &["8:33".into()], &["/dev/sdc1".into()]),
+            None
+        );
     }
 
     #[test]
@@ -186,9 +223,15 @@ mod tests {
         let link = dir.path().join("b");
         std::os::unix::fs::symlink(&file, &link).expect("link");
         assert_eq!(identity(&file), identity(&link));
-        assert_eq!(identity(dir.path()).map_err(|f| f.code), Err(Code::DeviceKind));
+        assert_eq!(
+            identity(dir.path()).map_err(|f| f.code),
+            Err(Code::DeviceKind)
+        );
         let absent = dir.path().join("c");
-        assert_eq!(identity(&absent).map_err(|f| f.code), Err(Code::DeviceNotFound));
+        assert_eq!(
+            identity(&absent).map_err(|f| f.code),
+            Err(Code::DeviceNotFound)
+        );
     }
 
     #[test]
