@@ -6,7 +6,7 @@
 //! Deliberately absent: which arrays there are (service).
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{Changed, Command, MemberRef, MemberState, MemberStatus, Status};
@@ -61,7 +61,7 @@ pub(crate) struct Start {
 pub(crate) struct Running {
     pub(crate) uuid: ArrayUuid,
     pub(crate) name: ArrayName,
-    serving: RwLock<Option<Serving>>,
+    serving: Mutex<Option<Serving>>,
     export: Export,
     record: ArrayRecord,
 }
@@ -182,7 +182,7 @@ pub(crate) fn start(
             }
         })
         .map_err(|e| Failure::io("starting a thread", &e))?;
-    let serving = RwLock::new(Some(serving));
+    let serving = Mutex::new(Some(serving));
     Ok(Running {
         uuid: found.uuid,
         name,
@@ -206,7 +206,7 @@ fn link(name: &ArrayName, device: &str) {
 
 impl Running {
     fn with<T>(&self, act: impl FnOnce(&Serving) -> Result<T, Failure>) -> Result<T, Failure> {
-        let serving = self.serving.read().expect("no holder of an array panics");
+        let serving = self.serving.lock().expect("no holder of an array panics");
         match serving.as_ref() {
             Some(serving) => act(serving),
             None => Err(Failure::new(
@@ -243,7 +243,11 @@ impl Running {
     ) -> Result<bool, Failure> {
         self.with(|s| {
             let id = s.attach(device);
-            Ok(s.command(make(id))? == Changed::Yes)
+            let done = s.command(make(id));
+            if done.is_err() {
+                s.detach(id);
+            }
+            Ok(done? == Changed::Yes)
         })
     }
     /// The member that a user means by a slot number or a device.
@@ -319,7 +323,7 @@ impl Running {
     pub(crate) fn stop(&self, dir: &Dir) -> Result<(), Failure> {
         let serving = self
             .serving
-            .write()
+            .lock()
             .expect("no holder of an array panics")
             .take();
         let Some(serving) = serving else {
