@@ -151,7 +151,8 @@ fn apt(packages: &[&str]) -> Result<(), String> {
     }
 }
 
-const UNATTENDED: [(&str, &str); 2] = [("DEBIAN_FRONTEND", "noninteractive"), ("LC_ALL", "C")];
+pub(crate) const UNATTENDED: [(&str, &str); 2] =
+    [("DEBIAN_FRONTEND", "noninteractive"), ("LC_ALL", "C")];
 
 /// `apt-get update`, tried again where the network hiccups.
 pub(crate) fn update() -> Result<(), String> {

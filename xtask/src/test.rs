@@ -83,6 +83,8 @@ fn read_cargo_test(finished: &Finished) -> Outcome {
             failures.push(line.to_owned());
         }
     }
+    outcome.counts.passed = outcome.counts.passed.saturating_sub(skipped);
+    outcome.counts.skipped += skipped;
     outcome
         .notes
         .extend(reasons.into_iter().map(|why| format!("SKIPPED: {why}")));
