@@ -16,6 +16,7 @@ RUN=/run/rig
 MNT=/run/rig/mnt
 export STRAKE_DIR=/run/strake
 mkdir -p "$RUN" "$MNT" "$STRAKE_DIR"
+cd "$RUN"
 
 say() { echo "# $*"; }
 fail() {
@@ -184,7 +185,8 @@ verified() {
     shift 3
     user fio --name=verified --filename="$file" --size="$size" --randseed="$seed" \
         --ioengine=io_uring --direct=1 --rw=randwrite --bssplit="${BSSPLIT:-$MIX}" --iodepth=16 \
-        --serialize_overlap=1 --verify=crc32c --verify_fatal=1 --do_verify=1 --output="$RUN/fio.log" \
+        --serialize_overlap=1 --verify=crc32c --verify_fatal=1 --do_verify=1 \
+        --verify_state_save=0 --output="$RUN/fio.log" \
         "$@" || {
         tail -n 20 "$RUN/fio.log"
         fail "fio on $file failed"
@@ -206,7 +208,7 @@ load_start() {
             user fio --name=load --filename="$1" --size="$2" --randseed="$round" \
                 --ioengine=io_uring --direct=1 --rw=randwrite --bssplit="${BSSPLIT:-$MIX}" \
                 --iodepth=16 --serialize_overlap=1 --verify=crc32c --verify_fatal=1 --do_verify=1 \
-                --output="$RUN/load.log" || {
+                --verify_state_save=0 --output="$RUN/load.log" || {
                 cp "$RUN/load.log" "$RUN/load.failed"
                 break
             }
@@ -286,7 +288,10 @@ run_scenario() {
     dmesg --clear 2>/dev/null
     (
         trap 'rc=$?; [ -e "$RUN/why" ] || echo "line $LINENO: $BASH_COMMAND: status $rc" >"$RUN/why"' ERR
-        set -e
+        # What was done when, for a reader of the logs; written straight to the host.
+        exec {BASH_XTRACEFD}>"$SHARE/$name.trace"
+        PS4='+ $SECONDS s  '
+        set -ex
         "scenario_${name//-/_}"
     ) >"$RUN/scenario.log" 2>&1 </dev/null
     rc=$?

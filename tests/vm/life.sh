@@ -24,12 +24,12 @@ scenario_filesystems() {
     line=$(user xfs_info "$MNT" | grep -o 'sunit=.*swidth=[0-9]*' | head -n 1)
     say "xfs: $line, blocks of 4096, strip $STRIP"
     same "$line" "$(xfs_line)" "xfs_info"
-    verified "$MNT/a" 192m 1
-    sum=$(digest "$MNT/a" 192)
+    verified "$MNT/a" 96m 1
+    sum=$(digest "$MNT/a" 96)
     umount_fs
     mount_fs "$dev"
-    verified_again "$MNT/a" 192m 1
-    same "$(digest "$MNT/a" 192)" "$sum" "digest after remount"
+    verified_again "$MNT/a" 96m 1
+    same "$(digest "$MNT/a" 96)" "$sum" "digest after remount"
     umount_fs
     user xfs_repair -n "$dev"
 
@@ -39,12 +39,12 @@ scenario_filesystems() {
     same "$(sed -n 's/^RAID stride: *//p' <<<"$line")" $((STRIP / 4096)) "ext4 stride"
     same "$(sed -n 's/^RAID stripe width: *//p' <<<"$line")" $((WIDTH / 4096)) "ext4 width"
     mount_fs "$dev"
-    verified "$MNT/a" 192m 2
-    sum=$(digest "$MNT/a" 192)
+    verified "$MNT/a" 96m 2
+    sum=$(digest "$MNT/a" 96)
     umount_fs
     mount_fs "$dev"
-    verified_again "$MNT/a" 192m 2
-    same "$(digest "$MNT/a" 192)" "$sum" "digest after remount"
+    verified_again "$MNT/a" 96m 2
+    same "$(digest "$MNT/a" 96)" "$sum" "digest after remount"
     umount_fs
     user e2fsck -fn "$dev"
 }
@@ -60,17 +60,17 @@ with_file() {
     dev=$(device data)
     user mkfs.xfs -q -f "$dev"
     mount_fs "$dev"
-    verified "$MNT/known" 96m 7 --fsync_on_close=1
-    digest "$MNT/known" 96 >"$RUN/known"
+    verified "$MNT/known" 48m 7 --fsync_on_close=1
+    digest "$MNT/known" 48 >"$RUN/known"
 }
 
-known_is_there() { same "$(digest "$MNT/known" 96)" "$(cat "$RUN/known")" "digest of the known file"; }
+known_is_there() { same "$(digest "$MNT/known" 48)" "$(cat "$RUN/known")" "digest of the known file"; }
 
 scenario_hot_unplug() {
     local dev
     with_file --spare "$(drive 5)"
     dev=$(device data)
-    load_start "$MNT/load" 128m
+    load_start "$MNT/load" 64m
     host unplug 2
     wait_for 30 "a word of the lost drive" degraded_or_said
     wait_settled data 240
@@ -86,7 +86,7 @@ scenario_hot_unplug() {
     host unplug 0
     wait_state data degraded 30
     known_is_there
-    verified_again "$MNT/known" 96m 7
+    verified_again "$MNT/known" 48m 7
     umount_fs
     user xfs_repair -n "$dev"
 }
@@ -98,7 +98,7 @@ scenario_daemon_kill() {
     local dev
     with_file
     dev=$(device data)
-    load_start "$MNT/load" 128m
+    load_start "$MNT/load" 64m
     for _ in 1 2 3; do
         daemon_kill
         sleep 2
@@ -128,7 +128,7 @@ scenario_fresh_boot() {
     cp "$SHARE/../known" "$RUN/known"
     mount_fs "$(device data)"
     known_is_there
-    verified_again "$MNT/known" 96m 7
+    verified_again "$MNT/known" 48m 7
     umount_fs
     # Nothing was unclean, so nothing needs to be made good.
     same "$(strake events | grep -ciE 'resync|unclean' || true)" 0 "words of a resync after a clean stop"
@@ -138,7 +138,7 @@ scenario_power_cut() {
     with_file
     cp "$RUN/known" "$SHARE/../known"
     sync
-    load_start "$MNT/load" 128m
+    load_start "$MNT/load" 64m
     host powercut
     sleep 60
     fail "the power is still there"
@@ -158,7 +158,7 @@ scenario_after_cut() {
     host unplug 1
     wait_state data degraded 30
     known_is_there
-    verified_again "$MNT/known" 96m 7
+    verified_again "$MNT/known" 48m 7
     umount_fs
     user xfs_repair -n "$dev"
 }

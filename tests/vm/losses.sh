@@ -14,24 +14,24 @@ lose() {
     # shellcheck disable=SC2046
     create data "$level" "$@" -- $(seq 0 $((members - 1)))
     dev=$(device data)
-    verified "$dev" 160m 1
-    before=$(digest "$dev" 160)
+    verified "$dev" 96m 1
+    before=$(digest "$dev" 96)
     for n in $first; do host unplug "$n"; done
     wait_state data degraded 30
-    same "$(digest "$dev" 160)" "$before" "digest with drives $first gone"
+    same "$(digest "$dev" 96)" "$before" "digest with drives $first gone"
     # New data, written while they are gone, in a place that holds some and in one that holds none.
-    verified "$dev" 48m 2 --offset=136m
-    before=$(digest "$dev" 192)
+    verified "$dev" 32m 2 --offset=80m
+    before=$(digest "$dev" 112)
     for n in $first; do
         host renew "$n"
         strake add data "$(drive "$n")" --yes
     done
     wait_settled data 240
-    same "$(digest "$dev" 192)" "$before" "digest after the rebuild"
+    same "$(digest "$dev" 112)" "$before" "digest after the rebuild"
     for n in $second; do host unplug "$n"; done
     wait_state data degraded 30
-    same "$(digest "$dev" 192)" "$before" "digest with drives $second gone"
-    verified_again "$dev" 48m 2 --offset=136m
+    same "$(digest "$dev" 112)" "$before" "digest with drives $second gone"
+    verified_again "$dev" 32m 2 --offset=80m
 }
 
 scenario_raid6_two() { lose 6 6 "1 4" "0 3"; }
@@ -85,6 +85,8 @@ md_idle() { [ "$(cat /sys/block/md77/md/sync_action)" = idle ]; }
 
 md_clean() {
     local slot
+    set +e # it runs at the end of a scenario, after success and after failure alike
+    trap - ERR
     mdadm --stop /dev/md77 2>/dev/null
     for slot in $(seq 0 9); do
         dmsetup remove "part$slot" 2>/dev/null
@@ -108,7 +110,7 @@ agrees() {
     user fio --name=fill --filename="$dev" --ioengine=io_uring --direct=1 --rw=write --bs=1m \
         --iodepth=8 --size="$SIZE" --output="$RUN/fio.log"
     user fio --name=parts --filename="$dev" --ioengine=io_uring --direct=1 --rw=randwrite \
-        --bssplit="$BSSPLIT" --iodepth=16 --size="$SIZE" --io_size=64m --output="$RUN/fio.log"
+        --bssplit="$BSSPLIT" --iodepth=16 --size="$SIZE" --io_size=32m --output="$RUN/fio.log"
     ours=$(user dd if="$dev" bs=1M iflag=direct status=none | md5sum)
     ours=${ours%% *}
     say "level $level, strip $STRIP, $SIZE bytes, digest $ours"
@@ -125,7 +127,7 @@ agrees() {
 }
 
 scenario_md_raid5() { agrees 5 5 0 3; }
-scenario_md_raid6() { agrees 6 6 "0 1" "2 4" "5"; }
+scenario_md_raid6() { agrees 6 6 "0 1" "2 4"; }
 
 keeps_drives() { false; }
 

@@ -60,6 +60,14 @@ pub(crate) fn tail(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
+/// `timeout`, to be given a limit and a command. It ends what it started when its time is over, and also
+/// when xtask itself is ended: an emulator must not live on for minutes after a Ctrl-C.
+pub(crate) fn mortal() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--", "timeout"]);
+    command
+}
+
 /// Runs a command from the workspace root with both its streams in one log file, and returns the
 /// log.
 pub(crate) fn logged(name: &str, limit_s: u64, argv: &[&str]) -> Result<Finished> {
@@ -77,7 +85,7 @@ pub(crate) fn logged_with(
     std::fs::create_dir_all(&folder)?;
     let path = folder.join(format!("{}.log", name.replace(['/', ' '], "-")));
     let log = File::create(&path).with_context(|| path.display().to_string())?;
-    let status = Command::new("timeout")
+    let status = mortal()
         .args(["--kill-after=15", &limit_s.to_string()])
         .args(argv)
         .envs(env.iter().copied())

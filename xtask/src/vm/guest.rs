@@ -7,6 +7,7 @@
 use super::drives::Drives;
 use super::prepare::{Rig, folder};
 use super::qmp::Qmp;
+use crate::host;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -69,7 +70,7 @@ pub(crate) fn command(
     ));
     options.push(format!("-pidfile {}", share.join("pid").display()));
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new("timeout");
+    let mut command = host::mortal();
     if script.is_none() {
         command.arg("--foreground"); // a shell must be able to read the terminal
     }
@@ -86,7 +87,7 @@ pub(crate) fn command(
     ]);
     command
         .arg("--rwdir")
-        .arg(&share)
+        .arg(share.parent().expect("a share lies in a folder"))
         .arg(format!("--qemu-opts={}", options.join(" ")));
     command
         .env("PATH", format!("{}:{path}", rig.bin.display()))
@@ -186,7 +187,7 @@ impl<'a> Guest<'a> {
         if request == "powercut" {
             let pid = fs::read_to_string(self.share.join("pid")).context("the emulator's id")?;
             self.cut = true;
-            crate::host::output(&["kill", "-KILL", pid.trim()])?;
+            host::output(&["kill", "-KILL", pid.trim()])?;
             return Ok(());
         }
         let (verb, index) = request.split_once(' ').context("a verb and a drive")?;

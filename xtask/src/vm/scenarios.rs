@@ -112,7 +112,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         script: "losses.sh",
         set: "losses",
         drives: 10,
-        size_mib: 256,
+        size_mib: 128,
         block_bytes: 4096,
         limit_s: 600,
         scenarios: &[
