@@ -21,8 +21,12 @@ pub mod create;
 pub mod event;
 pub mod geometry;
 pub mod limits;
+mod plan;
+mod regions;
 pub mod router;
 pub mod shard;
+mod steps;
+mod stripe;
 pub mod units;
 
 pub use array::{Array, ShardSetup, StartError, StartOptions};
