@@ -151,6 +151,10 @@ impl Ssd {
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
+    /// Does anybody still wait for an I/O?
+    pub fn waiting(&self) -> bool {
+        self.flights.values().any(|flight| !flight.abandoned)
+    }
     /// What a read of the whole device would see.
     pub fn bytes(&self) -> &[u8] {
         &self.current
