@@ -114,7 +114,7 @@ impl Buf {
 
 fn pages(bytes: usize) -> Box<[Page]> {
     let count = bytes.div_ceil(PAGE).max(1);
-    <[Page]>::new_box_zeroed_with_elems(count).expect("memory for buffers is there at start")
+    Page::new_vec_zeroed(count).expect("memory for buffers is there at start").into_boxed_slice()
 }
 
 /// A part of a shared buffer: `buf.bytes()[start .. start + len]`, both in bytes.

@@ -16,11 +16,16 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod assemble;
 pub mod buffers;
 pub mod create;
 pub mod event;
 pub mod geometry;
+mod jobs;
 pub mod limits;
+mod map;
+mod member;
+mod persist;
 mod plan;
 mod regions;
 pub mod router;

@@ -59,7 +59,6 @@ impl Shard {
     pub(crate) fn step_stripe_done(
         &mut self,
         step: u64,
-        stripe: StripeNo,
         unreadable: bool,
         inconsistent: bool,
     ) {

@@ -434,7 +434,11 @@ impl Shard {
     fn compute_write(&mut self, key: usize) {
         let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
         let lost = op.lost;
-        let WorkKind::Write { pieces } = &op.work.kind else { unreachable!("only for writes") };
+        let WorkKind::Write { pieces } = &mut op.work.kind else {
+            unreachable!("only for writes")
+        };
+        let all_pieces = std::mem::take(pieces);
+        let pieces = all_pieces.as_slice();
         let (k, lo, hi) = (self.geometry.k, op.work.lo, op.work.hi);
         let coverage = coverage(k, pieces);
         let fua = pieces.iter().any(|p| p.fua);
@@ -476,6 +480,7 @@ impl Shard {
         }
         rows.iter().filter(|&&j| op.heal.has(k + j)).for_each(|&j| op.healed.add(k + j));
         writes.extend(rows.iter().zip(parity).map(|(&j, slice)| (k + j, lo, slice)));
+        op.work.kind = WorkKind::Write { pieces: all_pieces };
         self.ops[key] = op;
         for (column, from, slice) in writes {
             self.write_column(key, column, from, slice, fua);
@@ -704,7 +709,7 @@ impl Shard {
                 for &target in op.targets.iter().filter(|_| error.is_none()) {
                     self.mark_rebuilt(op.stripe, target);
                 }
-                self.step_stripe_done(*step, op.stripe, error.is_some(), op.found_inconsistent);
+                self.step_stripe_done(*step, error.is_some(), op.found_inconsistent);
             }
         }
         if error.is_none() && !op.healed.is_empty() {

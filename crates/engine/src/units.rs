@@ -45,7 +45,7 @@ pub struct CommandId(pub u64);
 pub struct StripeNo(pub u64);
 
 /// Row of a group: the strips at member data offset `row·strip`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row(pub u64);
 
 /// Number of a region of the region map; the same rows on every member.

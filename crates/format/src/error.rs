@@ -469,6 +469,14 @@ pub enum SelectError {
         /// The generation.
         generation: Generation,
     },
+    /// The device is smaller than the superblock says that it was: its end is gone.
+    #[error("the device shrank from {recorded_bytes} to {device_bytes} bytes")]
+    Shrunk {
+        /// Size that the superblock names.
+        recorded_bytes: u64,
+        /// Size now.
+        device_bytes: u64,
+    },
     /// No superblock was given.
     #[error("no member was found")]
     NoMembers,
