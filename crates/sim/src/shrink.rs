@@ -12,7 +12,7 @@ use crate::runner::{Run, run};
 /// The smallest failing variation found, and what came of it.
 pub fn shrink(failing: &Run, first: Outcome) -> (Run, Outcome) {
     let (mut best, mut outcome) = (failing.clone(), first);
-    let mut attempt = |best: &mut Run, outcome: &mut Outcome, variation: Variation| {
+    let attempt = |best: &mut Run, outcome: &mut Outcome, variation: Variation| {
         let candidate = Run { variation, ..best.clone() };
         let tried = run(&candidate);
         let smaller = tried.failure.is_some() && tried.stats.events <= outcome.stats.events;

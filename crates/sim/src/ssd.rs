@@ -231,7 +231,7 @@ impl Ssd {
     pub fn finish(&mut self, op: OpNo, rng: &mut Prng) -> Option<(Owner, DeviceId, Completion)> {
         let mut flight = self.flights.remove(&op)?;
         if flight.abandoned {
-            self.apply(flight, rng);
+            drop(self.apply(flight, rng));
             return None;
         }
         let (owner, device, io) = (flight.owner, flight.device, flight.io);

@@ -92,7 +92,6 @@ pub struct Machines {
 /// A request under way.
 pub struct Asked {
     ask: Ask,
-    queue: u16,
     ticket: Option<Ticket>,
     moment: oracle::Moment,
 }
@@ -327,7 +326,7 @@ impl World {
         };
         self.trace([1, id.0, ask.first, ask.count], || format!("request {} {ask:?}", id.0));
         let queue = (id.0 % u64::from(self.plan.queues)) as u16;
-        self.asks.insert(id, Asked { ask, queue, ticket, moment });
+        self.asks.insert(id, Asked { ask, ticket, moment });
         if self.planted.as_ref().is_some_and(|p| p.answers_early(ask.kind)) {
             let asked = self.asks.get_mut(&id).expect("inserted above");
             if let Some(ticket) = asked.ticket.take() {
