@@ -26,7 +26,10 @@ pub(crate) struct Jobs {
     step: u64,
     running: Option<Running>,
     next_at: Option<Time>,
+    /// The administrator stopped the rebuild.
     pub(crate) paused: bool,
+    /// Stripes could not be computed; tried again when the membership changes.
+    blocked: bool,
     rebuild: Option<Progress>,
     resync: Option<Resync>,
     scrub: Option<Scrub>,
@@ -77,6 +80,10 @@ struct Checkpoint {
 }
 
 impl Jobs {
+    pub(crate) fn last_step(&self) -> u64 {
+        self.step
+    }
+
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.next_at
     }
@@ -88,13 +95,13 @@ impl Jobs {
 
 impl Array {
     pub(crate) fn drive_jobs(&mut self) {
-        if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() {
+        // A pause that is over must not stay as a deadline while something else is waited for: whatever
+        // ends that comes by here again.
+        self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
+        let paused = self.jobs.next_at.is_some();
+        if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() || paused {
             return;
         }
-        if self.jobs.next_at.is_some_and(|at| at > self.now) {
-            return;
-        }
-        self.jobs.next_at = None;
         if !(self.drive_resync() || self.drive_rebuild()) {
             self.drive_scrub();
         }
@@ -122,6 +129,7 @@ impl Array {
         running.outcome.stripes += outcome.stripes;
         running.outcome.inconsistent += outcome.inconsistent;
         running.outcome.unreadable += outcome.unreadable;
+        running.outcome.skipped += outcome.skipped;
         running.outcome.foreground += outcome.foreground;
         if running.waits > 0 {
             return;
@@ -204,6 +212,7 @@ impl Array {
 
     /// Membership changed: what could not be synced is tried again.
     pub(crate) fn unstick(&mut self) {
+        self.jobs.blocked = false;
         if let Some(job) = &mut self.jobs.resync {
             job.stuck.clear();
         }
@@ -224,7 +233,7 @@ impl Array {
             }
             return false;
         };
-        if self.jobs.paused {
+        if self.jobs.paused || self.jobs.blocked {
             return false;
         }
         // A member that joined begins at its own first row.
@@ -241,8 +250,13 @@ impl Array {
             let region = self.geometry.region(row);
             match self.map.phase(region) {
                 Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
-                // Zeroes (or the flush after them) are under way on the members that were there then.
-                Phase::Zeroing { .. } | Phase::Unmapping | Phase::Settling { .. } => {
+                // Zeroes (or what follows them) are under way on the members that were there then, and
+                // shards still take the region for unwritten.
+                Phase::Zeroing { .. }
+                | Phase::Unmapping
+                | Phase::Draining { .. }
+                | Phase::Settling { .. }
+                | Phase::Opening => {
                     wait = true;
                     break;
                 }
@@ -250,7 +264,7 @@ impl Array {
             }
         }
         if row > before {
-            self.raise_rebuilt(before, row);
+            self.raise_rebuilt(before, row, u64::MAX);
         }
         if wait {
             return true;
@@ -266,10 +280,11 @@ impl Array {
         true
     }
 
-    /// Rows up to `end` are valid on every incoming member for which those up to `first` were.
-    fn raise_rebuilt(&mut self, first: Row, end: Row) {
+    /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and that was
+    /// there when `step` began.
+    fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
         for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
-            if slot.rebuilt >= first {
+            if slot.rebuilt >= first && slot.joined < step {
                 slot.rebuilt = slot.rebuilt.max(end);
             }
         }
@@ -284,13 +299,16 @@ impl Array {
             job.worked += bytes;
         }
         if done.outcome.unreadable > 0 {
-            self.jobs.paused = true;
+            self.jobs.blocked = true;
             self.jobs.rebuild = None;
             let cause = StopCause::Unreadable;
             self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
             return;
         }
-        self.raise_rebuilt(done.first, done.end);
+        // A stripe was passed over because its region was given back meanwhile: look at the rows again.
+        if done.outcome.skipped == 0 {
+            self.raise_rebuilt(done.first, done.end, done.step);
+        }
     }
 
     /// Flushes the targets; then their progress is written down, and those that are whole take their slots.
@@ -384,10 +402,8 @@ impl Array {
     // ---- rebuild commands, stop, status ------------------------------------------------------
 
     pub(crate) fn start_rebuild(&mut self) -> Changed {
-        if !std::mem::take(&mut self.jobs.paused) {
-            return Changed::No;
-        }
-        Changed::Yes
+        let blocked = std::mem::take(&mut self.jobs.blocked);
+        if std::mem::take(&mut self.jobs.paused) || blocked { Changed::Yes } else { Changed::No }
     }
 
     pub(crate) fn stop_rebuild(&mut self) -> Changed {
@@ -437,7 +453,7 @@ impl Array {
                 done_bytes: written(row),
                 total_bytes: all,
                 rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
-                paused: self.jobs.paused,
+                paused: self.jobs.paused || self.jobs.blocked,
                 inconsistent: 0,
             });
         }
