@@ -95,8 +95,8 @@ impl OptionKind {
             6 => OptionKind::Info,
             7 => OptionKind::Go,
             8 => OptionKind::StructuredReply,
-            10 => OptionKind::ListMetaContext,
-            11 => OptionKind::SetMetaContext,
+            9 => OptionKind::ListMetaContext,
+            10 => OptionKind::SetMetaContext,
             other => OptionKind::Unknown(other),
         }
     }
