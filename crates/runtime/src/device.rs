@@ -29,7 +29,7 @@ pub use metadata::MemberImage;
 const CHUNK: usize = 1 << 20;
 
 /// How often a device that is held is tried again.
-const BUSY_TRIES: u32 = 5;
+const BUSY_TRIES: u32 = 50;
 /// How long to wait between.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -138,8 +138,9 @@ fn open_direct(path: &Path, write: bool, flags: OFlags) -> io::Result<(File, boo
 }
 
 impl Device {
-    /// Opens a device or file. One that is held is tried again for a moment: a device that an array has just
-    /// released closes when its last shard has let go.
+    /// Opens a device or file. One that is held is tried again for a second: a device that an array has just
+    /// released closes when its last shard has let go, and the kernel takes a while to close the rings of a daemon
+    /// that was killed.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Device, DeviceError> {
         for _ in 0..BUSY_TRIES {
             match Device::open_once(path, mode) {

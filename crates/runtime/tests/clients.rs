@@ -9,7 +9,9 @@ use strake_format::Level;
 
 /// Runs a program; `None` where it is not installed.
 fn run(program: &str, args: &[&str]) -> Option<Output> {
+    // Where the distribution's Python keeps the modules of these packages; the Python in PATH may be another.
     match Command::new("timeout")
+        .env("PYTHONPATH", "/usr/lib/python3/dist-packages")
         .arg("120")
         .arg(program)
         .args(args)

@@ -109,16 +109,7 @@ impl Rig {
 
     /// What is needed to serve those of the files that are there.
     pub(crate) fn config(&self) -> ServeConfig {
-        let members = self
-            .paths
-            .iter()
-            .filter(|path| path.exists())
-            .map(|path| {
-                let device = Device::open(path, OpenMode::Member).expect("opens");
-                let image = device.read_member().expect("a member");
-                (device, image)
-            })
-            .collect();
+        let members = open_members(&self.paths);
         ServeConfig {
             members,
             shards: self.spec.shards,
@@ -138,6 +129,19 @@ impl Rig {
     pub(crate) fn client(&self) -> Client {
         Client::connect(&self.socket(), true)
     }
+}
+
+/// Opens those of the members that are there.
+pub(crate) fn open_members(paths: &[PathBuf]) -> Vec<(Device, MemberImage)> {
+    paths
+        .iter()
+        .filter(|path| path.exists())
+        .map(|path| {
+            let device = Device::open(path, OpenMode::Member).expect("opens");
+            let image = device.read_member().expect("a member");
+            (device, image)
+        })
+        .collect()
 }
 
 /// Memory-backed where there is such a place: these tests are not about a disk.
