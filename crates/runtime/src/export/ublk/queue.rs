@@ -282,7 +282,8 @@ impl Queue {
     /// Makes a request of what the driver wrote.
     fn begin(&mut self, tag: u16, buf: Option<Buf>) -> Begun {
         let descriptor = self.descriptors.get(tag);
-        let offset = descriptor.start_sector * SECTOR;
+        // A flush has no position, and says so with all bits; anything else that far out is refused.
+        let offset = descriptor.start_sector.saturating_mul(SECTOR);
         let len = u64::from(descriptor.sectors) * SECTOR;
         let fua = descriptor.op_flags & abi::IO_F_FUA != 0;
         let mut kept = None;
