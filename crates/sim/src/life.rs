@@ -133,7 +133,7 @@ impl World {
     // ---- living -------------------------------------------------------------------------------
 
     fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
-        let threshold = self.settle_threshold();
+        let mut threshold = None;
         let total = life.asks;
         self.asks_left = total;
         let born = self.stats.events;
@@ -148,6 +148,9 @@ impl World {
         .filter(|&kind| !without.has(kind));
         let mut events_since = born;
         loop {
+            if threshold.is_none() && self.machines().started {
+                threshold = self.settle_threshold();
+            }
             let asked = total - self.asks_left;
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);

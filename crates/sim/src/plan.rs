@@ -221,7 +221,8 @@ impl Plan {
             region_bytes: u64::from(strip) * rng.range(2, 9),
         };
         let spares = rng.pick(&[0, 0, 1, 2]);
-        let devices = draw_devices(usize::from(shape.members) + spares + 6, &mut rng);
+        let members = usize::from(shape.members);
+        let devices = draw_devices(members, spares + 6, &mut rng);
         let low_ns = rng.pick(&[1_000, 20_000]);
         Plan {
             seed,
@@ -265,17 +266,19 @@ impl Plan {
     }
 }
 
-fn draw_devices(count: usize, rng: &mut Prng) -> Vec<Device> {
+/// Members of different sizes, and others that are large enough for each of them.
+fn draw_devices(members: usize, others: usize, rng: &mut Prng) -> Vec<Device> {
     let caches = rng.below(3);
-    let device = |rng: &mut Prng| Device {
-        bytes: 4096 * rng.range(72, 88),
+    let device = |rng: &mut Prng, least: u64| Device {
+        bytes: 4096 * rng.range(least, 88),
         volatile_cache: match caches {
             0 => false,
             1 => true,
             _ => rng.percent(50),
         },
     };
-    (0..count).map(|_| device(rng)).collect()
+    let count = members + others;
+    (0..count).map(|index| device(rng, if index < members { 72 } else { 88 })).collect()
 }
 
 fn draw_lives(rng: &mut Prng) -> Vec<Life> {
