@@ -1,4 +1,5 @@
-//! The NBD server with clients that are not ours: libnbd's tools, QEMU's, and fio. What is not installed is skipped, aloud.
+//! The NBD server with clients that are not ours: libnbd's tools, QEMU's, and fio. What is not
+//! installed is skipped, aloud.
 
 mod common;
 
@@ -9,7 +10,8 @@ use strake_format::Level;
 
 /// Runs a program; `None` where it is not installed.
 fn run(program: &str, args: &[&str]) -> Option<Output> {
-    // Where the distribution's Python keeps the modules of these packages; the Python in PATH may be another.
+    // Where the distribution's Python keeps the modules of these packages; the Python in PATH may
+    // be another.
     match Command::new("timeout")
         .env("PYTHONPATH", "/usr/lib/python3/dist-packages")
         .arg("120")
@@ -124,7 +126,8 @@ h.pwrite(big, 0)
 assert h.pread(33554432, 0) == big
 # 64 requests in flight
 h.set_strict_mode(0)
-cookies = [h.aio_pwrite(nbd.Buffer.from_bytearray(bytearray(b"x" * 16384)), i * 16384) for i in range(64)]
+piece = nbd.Buffer.from_bytearray(bytearray(b"x" * 16384))
+cookies = [h.aio_pwrite(piece, i * 16384) for i in range(64)]
 while h.aio_in_flight() > 0:
     h.poll(-1)
 assert h.pread(64 * 16384, 0) == b"x" * (64 * 16384)

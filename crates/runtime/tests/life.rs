@@ -1,4 +1,5 @@
-//! An array on files from creation to its last member, over NBD: loss, degraded service, rebuild, restart, kill.
+//! An array on files from creation to its last member, over NBD: loss, degraded service, rebuild,
+//! restart, kill.
 
 mod common;
 

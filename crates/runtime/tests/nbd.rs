@@ -1,4 +1,5 @@
-//! The NBD server, spoken to byte by byte: what is right works, what is wrong is refused, and garbage hurts nobody.
+//! The NBD server, spoken to byte by byte: what is right works, what is wrong is refused, and
+//! garbage hurts nobody.
 
 mod common;
 
@@ -140,6 +141,19 @@ fn bad_requests_are_refused_and_the_connection_lives() {
                 "an unaligned or empty write"
             );
         }
+        client.write(0, &data).expect("the connection lives");
+        assert_eq!(client.read(0, 4096).expect("reads"), data);
+    }
+    serving.stop().expect("stops");
+}
+
+#[test]
+fn requests_that_were_not_offered_are_refused() {
+    let rig = Rig::create(Spec::new(Level::Raid5, 3));
+    let (serving, _) = rig.serve();
+    for structured in [false, true] {
+        let mut client = Client::connect(&rig.socket(), structured);
+        let data = vec![7; 4096];
         assert_eq!(
             client.ask(0, READ, 0, u32::MAX - 4095),
             EINVAL,

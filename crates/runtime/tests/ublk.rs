@@ -1,9 +1,9 @@
-//! The array as a Linux block device, on a kernel that has ublk (`cargo xtask vm` boots one where this kernel has not).
+//! The array as a Linux block device, on a kernel that has ublk (`cargo xtask vm` boots one where
+//! this kernel has not).
 
 mod common;
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,13 +75,13 @@ impl Block {
             .expect("no error reaches the user");
         buf.bytes()[..len].to_vec()
     }
+}
 
-    fn range(&self, request: libc::Ioctl, offset: u64, len: u64) {
-        let range = [offset, len];
-        // SAFETY: BLKDISCARD and BLKZEROOUT read two u64 from the address given, which is that of `range`.
-        let status = unsafe { libc::ioctl(self.0.as_raw_fd(), request, range.as_ptr()) };
-        assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
-    }
+/// Zeroes or discards a range with util-linux.
+fn blkdiscard(serving: &Serving, args: &[&str]) {
+    let device = serving.export().device().expect("an export");
+    let status = Command::new("blkdiscard").args(args).arg(device).status();
+    assert!(status.expect("util-linux").success(), "blkdiscard {args:?}");
 }
 
 fn queue(serving: &Serving, name: &str) -> u64 {
@@ -123,9 +123,9 @@ fn a_block_device_reads_writes_zeroes_and_discards() {
         vec![0; 1 << 20],
         "never written"
     );
-    block.range(0x127f, 8192 + 4096, 4096); // BLKZEROOUT
+    blkdiscard(&serving, &["-f", "--zeroout", "-o", "12288", "-l", "4096"]);
     block.write(8192 + 65536, &pattern(1, 4096, 9));
-    block.range(0x1277, 20 * MIB, MIB); // BLKDISCARD
+    blkdiscard(&serving, &["-f", "-o", "20971520", "-l", "1048576"]);
     assert_eq!(block.read(8192 + 4096, 4096), vec![0; 4096]);
     assert!(block.read(8192, 4096) == pattern(8192, 4096, 0));
     std::fs::remove_file(&rig.paths[3]).expect("removes");
@@ -220,7 +220,7 @@ fn start_child(rig: &Rig, recover: Option<&str>) -> (Child, PathBuf) {
     if let Some(id) = recover {
         command.env("STRAKE_TEST_RECOVER", id);
     }
-    let child = command.spawn().expect("starts");
+    let mut child = command.spawn().expect("starts");
     for _ in 0..6000 {
         if let Ok(device) = std::fs::read_to_string(&told)
             && !device.is_empty()
@@ -229,6 +229,8 @@ fn start_child(rig: &Rig, recover: Option<&str>) -> (Child, PathBuf) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    child.kill().expect("kills");
+    child.wait().expect("ends");
     panic!("the child does not serve");
 }
 

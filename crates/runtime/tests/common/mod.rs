@@ -109,7 +109,12 @@ impl Rig {
 
     /// What is needed to serve those of the files that are there.
     pub(crate) fn config(&self) -> ServeConfig {
-        let members = open_members(&self.paths);
+        self.config_of(&self.paths)
+    }
+
+    /// What is needed to serve these devices.
+    pub(crate) fn config_of(&self, paths: &[PathBuf]) -> ServeConfig {
+        let members = open_members(paths);
         ServeConfig {
             members,
             shards: self.spec.shards,
@@ -345,7 +350,8 @@ impl Client {
         u64::from_be_bytes(self.bytes())
     }
 
-    /// Receives one whole answer: cookie, error, data (of `len` bytes at `offset`, or what a status chunk holds).
+    /// Receives one whole answer: cookie, error, data (of `len` bytes at `offset`, or what a
+    /// status chunk holds).
     pub(crate) fn receive(&mut self, offset: u64, len: usize) -> (u64, u32, Vec<u8>) {
         let mut data = vec![0; len];
         let mut error = 0;
