@@ -493,7 +493,10 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
             .find(|(m, _)| *m == member)
             .map(|(_, path)| path.clone())
     };
-    let array = view::stopped(&made.superblock, &[], path);
+    let mut array = view::stopped(&made.superblock, &[], path);
+    if made.unwritten {
+        array.unwritten_bytes = array.size_bytes;
+    }
     CreatedJson {
         dry_run,
         serving: false,

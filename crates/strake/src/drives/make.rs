@@ -32,6 +32,8 @@ pub(crate) struct Made {
     pub(crate) superblock: Superblock,
     /// Identity and path of members and spares.
     pub(crate) paths: Vec<(MemberUuid, PathBuf)>,
+    /// Nothing is written yet: all of it reads as zeros.
+    pub(crate) unwritten: bool,
 }
 
 /// Told now and then how much of the data areas has been prepared: (done, total), bytes.
@@ -168,6 +170,7 @@ pub(crate) fn make(
     Ok(Made {
         superblock,
         paths: found,
+        unwritten: init == Init::Lazy,
     })
 }
 
@@ -218,6 +221,11 @@ fn write(
                 }
             }
         }
+    }
+    for (device, sb) in &members {
+        // A page of an array that lived here before must not look newer than ours.
+        let map = sb.layout.map_offset;
+        device.write_zeroes(map, sb.layout.log_offset - map)?;
     }
     for (device, writes) in devices.iter().zip(&plan.writes) {
         for (offset, bytes) in writes.iter().take(writes.len().saturating_sub(1)) {
