@@ -160,7 +160,7 @@ impl Array {
     pub fn message(&mut self, now: Time, from: ShardNo, message: FromShard) {
         self.now = now;
         match message {
-            FromShard::ViewApplied { .. } => {}
+            FromShard::ViewApplied { version } => self.view_applied(from, version),
             FromShard::MemberError { device, error, write, offset } => {
                 self.member_error(device, error, write, offset);
             }

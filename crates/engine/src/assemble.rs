@@ -193,7 +193,7 @@ impl Array {
             .collect();
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let after = released.map(|f| After::Release(f.device)).collect();
-        let persist = Persist::new(after, stale);
+        let persist = Persist::new(after, stale, options.shards);
         let mut array = Array {
             geometry: Arc::new(geometry),
             shards: options.shards,

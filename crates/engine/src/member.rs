@@ -110,7 +110,7 @@ impl Array {
         for after in std::mem::take(&mut self.persist.after) {
             match after {
                 After::Done(id, _) => self.done(id, Err(CommandError::NotServing)),
-                After::Release(device) => self.out.push_back(ArrayOutput::Release(device)),
+                After::Release(device) => self.persist.leaving.push((device, self.view.version)),
             }
         }
     }

@@ -31,6 +31,10 @@ pub(crate) struct Persist {
     pub(crate) after: Vec<After>,
     /// Slots whose member was found but had missed writes.
     pub(crate) stale: Vec<Slot>,
+    /// The view that each shard has.
+    applied: Vec<u64>,
+    /// Devices to release once every shard has this view, which is the first without them.
+    pub(crate) leaving: Vec<(DeviceId, u64)>,
 }
 
 #[derive(Debug)]
@@ -39,11 +43,14 @@ struct Flight {
     copy: usize,
     pending: usize,
     image: Superblock,
+    /// Whom the image speaks to, and as what: who joins in the meantime gets the next one.
+    devices: Vec<(DeviceId, Role)>,
 }
 
 impl Persist {
-    pub(crate) fn new(after: Vec<After>, stale: Vec<Slot>) -> Persist {
-        Persist { after, stale, ..Persist::default() }
+    pub(crate) fn new(after: Vec<After>, stale: Vec<Slot>, shards: u16) -> Persist {
+        let applied = vec![1; usize::from(shards)];
+        Persist { after, stale, applied, ..Persist::default() }
     }
 }
 
@@ -72,6 +79,7 @@ impl Array {
                 copy: 0,
                 pending: 0,
                 image: self.sb.clone(),
+                devices: self.readers_of_superblocks(),
             });
             self.write_copies();
             return;
@@ -82,10 +90,43 @@ impl Array {
         for after in std::mem::take(&mut self.persist.after) {
             match after {
                 After::Done(id, changed) => self.done(id, Ok(changed)),
-                After::Release(device) => self.out.push_back(ArrayOutput::Release(device)),
+                After::Release(device) => self.persist.leaving.push((device, self.view.version)),
             }
         }
+        self.release_left();
         self.durable_now();
+    }
+
+    /// A shard works by this view now: devices that no shard knows any more can be closed.
+    pub(crate) fn view_applied(&mut self, shard: ShardNo, version: u64) {
+        self.persist.applied[usize::from(shard.0)] = version;
+        self.release_left();
+    }
+
+    pub(crate) fn release_left(&mut self) {
+        let everywhere = self.persist.applied.iter().copied().min().unwrap_or(u64::MAX);
+        let out = &mut self.out;
+        self.persist.leaving.retain(|&(device, version)| {
+            let left = version <= everywhere;
+            if left {
+                out.push_back(ArrayOutput::Release(device));
+            }
+            !left
+        });
+    }
+
+    /// Everyone who gets the superblock, with the role that the table gives it.
+    fn readers_of_superblocks(&self) -> Vec<(DeviceId, Role)> {
+        let role = |device: DeviceId| match self.slot_of(device) {
+            // While a slot has a member in sync, its replacement is still a spare to the table.
+            Some(slot) => match self.slots[usize::from(slot.0)].current {
+                Some(current) if current != device => Role::Spare,
+                _ => Role::Slot(slot),
+            },
+            None => Role::Spare,
+        };
+        let devices = self.live().into_iter().chain(self.spares.iter().copied());
+        devices.map(|device| (device, role(device))).collect()
     }
 
     /// Nothing newer than what is durable is wanted: stages that waited for this go on.
@@ -127,24 +168,12 @@ impl Array {
 
     fn write_copies(&mut self) {
         let flight = self.persist.flight.as_ref().expect("a flight was begun");
-        let (copy, image) = (flight.copy, flight.image.clone());
+        let (copy, image, devices) = (flight.copy, flight.image.clone(), flight.devices.clone());
         let mut pending = 0;
-        let devices: Vec<DeviceId> = self.live().into_iter().chain(self.spares.clone()).collect();
-        for device in devices {
-            let member = &self.members[&device];
+        for (device, role) in devices {
+            // Who left since the flight began gets no second copy.
+            let Some(member) = self.members.get(&device) else { continue };
             let (fua, member_uuid) = (member.info.volatile_cache, member.member);
-            let role = self.slot_of(device).map_or(Role::Spare, Role::Slot);
-            // While a slot has a member in sync, its replacement is still a spare to the table.
-            let replacing = |slot: &Slot| self.slots[usize::from(slot.0)].current.is_some();
-            let role = match role {
-                Role::Slot(slot)
-                    if self.slots[usize::from(slot.0)].incoming == Some(device)
-                        && replacing(&slot) =>
-                {
-                    Role::Spare
-                }
-                role => role,
-            };
             let sb = Superblock { member: member_uuid, role, layout: member.layout, ..image.clone() };
             let offset = Layout::superblock_offsets(member.layout.device_bytes)[copy];
             let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);

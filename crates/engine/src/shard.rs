@@ -518,6 +518,14 @@ impl Shard {
             None => false,
             Some(Starved::Read(read)) => {
                 let read = *read;
+                // The member may have left while the read waited.
+                if self.source(read.stripe, read.source).is_none_or(|d| d.device != read.device) {
+                    self.starved.pop_front();
+                    let DirectRead { request, part, stripe, column, lo, hi, .. } = read;
+                    let work = Work::read(request, part, column, lo, hi, Columns::default());
+                    self.enqueue(stripe, work);
+                    return true;
+                }
                 let Some(buf) = self.pool.take((read.hi - read.lo) as usize) else { return false };
                 self.starved.pop_front();
                 self.issue_read(read, buf);

@@ -705,8 +705,10 @@ impl Shard {
                     self.finish_part(*request, None, result.and(Err(RequestError::Unreadable)));
                 }
             }
-            WorkKind::Step { step, .. } => {
-                for &target in op.targets.iter().filter(|_| error.is_none()) {
+            WorkKind::Step { step, kind, .. } => {
+                // Resync and scrub leave the strips of incoming members as they are.
+                let rebuilt = *kind == StepKind::Rebuild && error.is_none();
+                for &target in op.targets.iter().filter(|_| rebuilt) {
                     self.mark_rebuilt(op.stripe, target);
                 }
                 self.step_stripe_done(*step, error.is_some(), op.found_inconsistent);
