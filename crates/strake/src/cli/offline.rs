@@ -1,7 +1,7 @@
 //! What needs no daemon: making and destroying, looking, and serving one array in the foreground.
 //!
-//! Invariant: the same code as the daemon's does the work; members that a daemon (of another STRAKE_DIR)
-//! serves are held exclusively, so this never touches them.
+//! Invariant: the same code as the daemon's does the work; members that a daemon (of another
+//! STRAKE_DIR) serves are held exclusively, so this never touches them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

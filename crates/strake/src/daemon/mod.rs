@@ -1,11 +1,11 @@
 //! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
 //!
-//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM, SIGINT): the
-//! socket goes, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves the
-//! socket's file behind; the lock tells the next one that nobody listens there.
+//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM,
+//! SIGINT): the socket goes, every array is stopped cleanly, the lock is let go. A daemon that was
+//! killed leaves the socket's file behind; the lock tells the next one that nobody listens there.
 //!
-//! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately absent: going
-//! into the background; the service manager does that.
+//! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
+//! absent: going into the background; the service manager does that.
 
 pub(crate) mod events;
 pub(crate) mod running;

@@ -1,4 +1,5 @@
-//! Block devices in use by others, and file systems that run full: loop devices and small mounts, as root.
+//! Block devices in use by others, and file systems that run full: loop devices and small mounts,
+//! as root.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! The life of arrays through the CLI: made, served, degraded, rebuilt, killed, found again, destroyed.
+//! The life of arrays through the CLI: made, served, degraded, rebuilt, killed, found again,
+//! destroyed.
 
 use std::fs;
 

@@ -1,7 +1,7 @@
 //! A folder with member files and a STRAKE_DIR of its own, and the real binary run against them.
 //!
-//! Invariants: tests share nothing; a daemon started here is ended here; block devices of the machine are never
-//! looked at by the daemon (`--no-devices`).
+//! Invariants: tests share nothing; a daemon started here is ended here; block devices of the
+//! machine are never looked at by the daemon (`--no-devices`).
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
