@@ -1,10 +1,12 @@
 //! What a boot needs, brought under `target/vm` once: a kernel with its modules, and virtme-ng.
 //!
-//! The kernel is a Debian package, downloaded and unpacked, never installed: the newest 6.12 that the
-//! machine's own package sources offer, or the one that an earlier run left here. Everything is found again
-//! by looking at the folder, so a run that was interrupted half way is simply continued.
+//! The kernel is a Debian package, downloaded and unpacked, never installed: the newest 6.12 that
+//! the machine's own package sources offer, or the one that an earlier run left here. Everything is
+//! found again by looking at the folder, so a run that was interrupted half way is simply
+//! continued.
 //!
-//! The one thing outside the folder is a link `/lib/modules/VERSION`: the guest and depmod look there.
+//! The one thing outside the folder is a link `/lib/modules/VERSION`: the guest and depmod look
+//! there.
 
 use crate::{host, need};
 use anyhow::{Context, Result, anyhow, bail};
@@ -82,7 +84,8 @@ fn kernel() -> Result<PathBuf> {
     if !got.ok {
         bail!("download of {package} failed:\n{}", got.tail(10));
     }
-    // Unpacked beside its place and moved there whole: a half unpacked kernel is never taken for one.
+    // Unpacked beside its place and moved there whole: a half unpacked kernel is never taken for
+    // one.
     let half = folder().join("kernel-half");
     let _ = fs::remove_dir_all(&half);
     let (from, to) = (downloads.display(), half.display());
