@@ -1,1 +1,41 @@
-//! See docs/ARCHITECTURE.md.
+//! The array: a deterministic state machine without I/O.
+//!
+//! **Architecture invariant:** nothing here does I/O, reads a clock, starts a thread or draws a random
+//! number. `submit`, `complete`, `message`, `command` and `tick` take facts in, `poll` gives effects out, and
+//! time is an argument. The simulator and the runtime drive this same code.
+//!
+//! ```text
+//!   requests ─► Router ─► Shard (stripes: reads, writes, steps of jobs) ─► member I/O
+//!                  │        ▲ │  messages
+//!                  │        │ ▼
+//!                  └────► Array (membership, superblocks, region map, jobs) ─► member I/O
+//! ```
+//!
+//! After every input, call `poll` until it returns `None` and carry out what it says.
+
+#![forbid(unsafe_code)]
+
+pub mod array;
+mod assemble;
+pub mod buffers;
+pub mod create;
+pub mod event;
+pub mod geometry;
+mod jobs;
+pub mod limits;
+mod map;
+mod member;
+mod persist;
+mod plan;
+mod regions;
+pub mod router;
+pub mod shard;
+mod steps;
+mod stripe;
+pub mod units;
+
+pub use array::{Array, ShardSetup, StartError, StartOptions};
+pub use buffers::{Buf, Pool, Slice};
+pub use geometry::Geometry;
+pub use router::{Router, Target};
+pub use shard::Shard;

@@ -1,1 +1,45 @@
-//! See docs/ARCHITECTURE.md.
+//! What lies on a member of a Strake array: bytes to values and back, no I/O.
+//!
+//! A member carries, in this order: a first superblock, the region map (two places for every page),
+//! the stripe log, the data, and a last superblock. The tables of bytes stand in
+//! `docs/on-disk-format.md`.
+//!
+//! Invariants:
+//! * A value that came out of `decode` is valid by type: the checksum was right, the block was
+//!   where it says it belongs, and every field made sense together with the others.
+//! * `decode` and `scan` survive any bytes: they answer an error, never a panic.
+//! * `encode` of an invalid value is a programmer's error and asserts: nothing senseless becomes
+//!   durable.
+//! * Zero is never the code of a meaning in a durable enumeration, except where "never written" is
+//!   the meaning.
+//!
+//! **Architecture Invariant:** this crate does no I/O, knows no clock, draws no random number, and
+//! depends on no other crate of the workspace. Examining a member offline needs nothing else.
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod error;
+pub mod identity;
+pub mod layout;
+pub mod level;
+pub mod log;
+pub mod region_map;
+pub mod select;
+pub mod superblock;
+
+pub use error::{
+    Area, Invalid, LayoutError, LevelError, LogError, MapError, NameError, ParseError, SelectError,
+    ShapeError, SuperblockError,
+};
+pub use identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
+pub use layout::{Layout, LayoutParams};
+pub use level::Level;
+pub use log::{LogBatch, LogPayload, LogRecord};
+pub use region_map::{MapPage, RegionState};
+pub use select::{CopyStatus, Finding, Selection, select_array, select_copy};
+pub use superblock::{
+    MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord, SlotState, Superblock,
+};
+
+/// The unit of everything durable that is not data: no structure is smaller, none starts elsewhere.
+pub const BLOCK_BYTES: u64 = 4096;

@@ -1,1 +1,34 @@
-//! See docs/ARCHITECTURE.md.
+//! The data path's syscalls: members, shards (one thread and one io_uring each), exports (ublk, NBD).
+//!
+//! ```text
+//!   ublk queue ─┐                                      ┌─► ring ─► members
+//!   NBD socket ─┴─► worker (thread): router ─► engine ─┤
+//!                     ▲   mail: pieces, messages       └─► answers
+//!                     └──────► other workers; worker 0 also has the array's control
+//! ```
+//!
+//! **Architecture invariant:** no decision about the array is taken here; what to do is the engine's word, how
+//! to have it done is the runtime's.
+//!
+//! **Architecture invariant:** an array that serves nothing sleeps: no thread polls, and no timer is armed while
+//! nothing is in flight.
+
+mod buffers;
+mod clock;
+mod control;
+pub mod device;
+mod devices;
+pub mod export;
+mod mail;
+mod member_io;
+mod ring;
+mod serve;
+mod shard;
+mod trace;
+mod watch;
+
+pub use control::EventRecord;
+pub use device::{Device, DeviceError, MemberImage, OpenMode};
+pub use export::{Export, ExportKind};
+pub use serve::{ServeConfig, ServeError, Serving, found, serve};
+pub use trace::Counters;

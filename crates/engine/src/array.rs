@@ -1,0 +1,380 @@
+//! The array's control: membership, superblocks, region map, jobs.
+//!
+//! Order of a membership change (a member lost, a spare used, a rebuild finished):
+//! 1. the table in memory changes, the epoch grows when a member's word changes;
+//! 2. the superblocks are written on every live member: first copy, then second (`persist`);
+//! 3. only when they are durable everywhere is the new view published; shards that held back answers for a
+//!    lost member go on then.
+//!
+//! Invariants:
+//! * No view is published that is not durable on every live member.
+//! * Beyond the tolerance nothing is written any more: what a person could still recover stays as it is.
+//!
+//! Deliberately absent: user data; that is the shards'.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use slab::Slab;
+use strake_format::*;
+
+use crate::event::*;
+use crate::geometry::Geometry;
+use crate::jobs::Jobs;
+use crate::map::Map;
+use crate::persist::Persist;
+use crate::units::*;
+
+pub use crate::assemble::{StartError, StartOptions};
+
+/// What a shard needs at start.
+#[derive(Clone, Debug)]
+pub struct ShardSetup {
+    /// The arithmetic.
+    pub geometry: Arc<Geometry>,
+    /// The membership.
+    pub view: Arc<View>,
+    /// Access to each region.
+    pub regions: Vec<RegionAccess>,
+}
+
+/// A device that the array uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) info: DeviceInfo,
+    pub(crate) member: MemberUuid,
+    pub(crate) layout: Layout,
+    pub(crate) read_errors: u64,
+    pub(crate) write_errors: u64,
+}
+
+/// What fills a slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotUse {
+    pub(crate) current: Option<DeviceId>,
+    pub(crate) incoming: Option<DeviceId>,
+    /// Rows below are valid on the incoming device.
+    pub(crate) rebuilt: Row,
+    /// Rows below are durable on it: what the superblock tells.
+    pub(crate) flushed: Row,
+    /// Errors counted on the member that was here last, for `show`.
+    pub(crate) read_errors: u64,
+    pub(crate) write_errors: u64,
+}
+
+/// What a member I/O of the array was for.
+#[derive(Clone, Debug)]
+pub(crate) enum Purpose {
+    Superblock { device: DeviceId },
+    MapPage { page: u32, device: DeviceId },
+    /// Zeroing a region (before its first write, or after a discard).
+    Zero { region: RegionNo, device: DeviceId },
+    /// Flush before a region becomes clean.
+    Settle { region: RegionNo, device: DeviceId },
+    /// Flush of a rebuild's targets.
+    Checkpoint { device: DeviceId },
+}
+
+/// How far the array has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The first superblocks are being written.
+    Starting,
+    Serving,
+    /// Asked to stop: closing regions.
+    Stopping,
+    /// The last superblocks are being written.
+    Closing,
+    Stopped,
+    /// More members lost than the level survives.
+    Failed,
+}
+
+/// The control machine of one array.
+#[derive(Debug)]
+pub struct Array {
+    pub(crate) geometry: Arc<Geometry>,
+    pub(crate) shards: u16,
+    pub(crate) stage: Stage,
+    /// The table and settings as they shall be on the members.
+    pub(crate) sb: Superblock,
+    pub(crate) members: BTreeMap<DeviceId, Member>,
+    pub(crate) slots: Vec<SlotUse>,
+    pub(crate) spares: Vec<DeviceId>,
+    pub(crate) view: Arc<View>,
+    pub(crate) persist: Persist,
+    pub(crate) map: Map,
+    pub(crate) jobs: Jobs,
+    pub(crate) ios: Slab<Purpose>,
+    pub(crate) out: VecDeque<ArrayOutput>,
+    pub(crate) now: Time,
+    pub(crate) shown: ArrayState,
+    pub(crate) stop: Option<CommandId>,
+    pub(crate) unclean: bool,
+}
+
+impl Array {
+    /// What the shards need. Take it before `start`.
+    pub fn setup(&self) -> ShardSetup {
+        ShardSetup {
+            geometry: Arc::clone(&self.geometry),
+            view: Arc::clone(&self.view),
+            regions: self.map.accesses(),
+        }
+    }
+
+    /// Begins: writes the superblocks; [`ArrayOutput::Started`] follows when they are durable.
+    pub fn start(&mut self, now: Time) {
+        self.now = now;
+        self.sb.clean = false;
+        self.rewrite_map();
+        self.touch();
+        self.settle();
+    }
+
+    /// A member I/O of the array has finished.
+    pub fn complete(&mut self, now: Time, completion: Completion) {
+        self.now = now;
+        let purpose = self.ios.remove(completion.io.0 as usize);
+        let device = match &purpose {
+            Purpose::Superblock { device }
+            | Purpose::MapPage { device, .. }
+            | Purpose::Zero { device, .. }
+            | Purpose::Settle { device, .. }
+            | Purpose::Checkpoint { device } => *device,
+        };
+        if let Err(error) = completion.result {
+            self.write_failed(device, error);
+        }
+        match purpose {
+            Purpose::Superblock { .. } => self.superblock_written(),
+            Purpose::MapPage { page, .. } => self.page_written(page),
+            Purpose::Zero { region, .. } => self.region_zeroed(region),
+            Purpose::Settle { region, .. } => self.region_settled(region),
+            Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
+        }
+        self.settle();
+    }
+
+    /// A message from a shard.
+    pub fn message(&mut self, now: Time, from: ShardNo, message: FromShard) {
+        self.now = now;
+        match message {
+            FromShard::ViewApplied { version } => self.view_applied(from, version),
+            FromShard::MemberError { device, error, write, offset } => {
+                self.member_error(device, error, write, offset);
+            }
+            FromShard::Repaired { device, offset, len } => {
+                if let Some(slot) = self.slot_of(device) {
+                    self.event(EventKind::Repaired { slot, device, offset, len });
+                }
+            }
+            FromShard::NeedRegion { region } => self.region_needed(region),
+            FromShard::RegionClosed { region, closed } => self.region_closed(region, from, closed),
+            FromShard::StepDone { step, outcome } => self.step_done(step, outcome),
+        }
+        self.settle();
+    }
+
+    /// A user request that the router sends to the array (whole regions of discard or write-zeroes).
+    pub fn submit(&mut self, now: Time, request: Request) {
+        self.now = now;
+        match (self.stage, &request.op) {
+            (Stage::Failed, _) => self.reply(request.id, Err(RequestError::Failed)),
+            (Stage::Serving, Op::Discard { offset, len } | Op::WriteZeroes { offset, len, .. })
+                if self.geometry.valid(*offset, *len) =>
+            {
+                let (offset, len) = (*offset, *len);
+                self.unmap(request.id, offset, len);
+            }
+            (Stage::Serving, _) => self.reply(request.id, Err(RequestError::Invalid)),
+            _ => self.reply(request.id, Err(RequestError::Stopping)),
+        }
+        self.settle();
+    }
+
+    /// The runtime saw a device vanish.
+    pub fn device_gone(&mut self, now: Time, device: DeviceId) {
+        self.now = now;
+        self.member_out(device, OutCause::Gone);
+        self.settle();
+    }
+
+    /// Time has passed (call at [`Array::deadline`] or later).
+    pub fn tick(&mut self, now: Time) {
+        self.now = now;
+        self.map_tick();
+        self.settle();
+    }
+
+    /// When `tick` wants to be called.
+    pub fn deadline(&self) -> Option<Time> {
+        if !matches!(self.stage, Stage::Serving) {
+            return None;
+        }
+        [self.map.deadline(), self.jobs.deadline()].into_iter().flatten().min()
+    }
+
+    /// The next effect.
+    pub fn poll(&mut self) -> Option<ArrayOutput> {
+        self.out.pop_front()
+    }
+
+    /// State of a region.
+    pub fn region(&self, region: RegionNo) -> RegionState {
+        self.map.state(region)
+    }
+
+    /// The arithmetic.
+    pub fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
+    }
+
+    /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to use.
+    pub(crate) fn settle(&mut self) {
+        self.use_spares();
+        self.drive_persist();
+        self.drive_jobs();
+        self.drive_stop();
+        let state = self.state();
+        if state != self.shown {
+            self.event(EventKind::State { from: self.shown, to: state });
+            self.shown = state;
+        }
+    }
+
+    // ---- small things ------------------------------------------------------------------------
+
+    pub(crate) fn io(&mut self, device: DeviceId, purpose: Purpose, kind: IoKind) {
+        let io = IoId(self.ios.insert(purpose) as u64);
+        self.out.push_back(ArrayOutput::Io(MemberIo { io, device, kind }));
+    }
+
+    pub(crate) fn event(&mut self, kind: EventKind) {
+        self.out.push_back(ArrayOutput::Event(Event { time: self.now, kind }));
+    }
+
+    pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        let result = result.map(|()| Vec::new());
+        self.out.push_back(ArrayOutput::Reply(Reply { id, result }));
+    }
+
+    pub(crate) fn done(&mut self, id: CommandId, result: Result<Changed, CommandError>) {
+        self.out.push_back(ArrayOutput::Done { id, result });
+    }
+
+    pub(crate) fn tell_all(&mut self, message: &ToShard) {
+        for shard in 0..self.shards {
+            self.out.push_back(ArrayOutput::Message(ShardNo(shard), message.clone()));
+        }
+    }
+
+    /// Devices that carry data and metadata of the array: in sync, and being rebuilt.
+    pub(crate) fn live(&self) -> Vec<DeviceId> {
+        self.slots.iter().flat_map(|s| [s.current, s.incoming]).flatten().collect()
+    }
+
+    pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {
+        let holds = |s: &SlotUse| s.current == Some(device) || s.incoming == Some(device);
+        self.slots.iter().position(holds).map(|at| Slot(at as u8))
+    }
+
+    /// Slots of the group of `slot` that have no member in sync.
+    pub(crate) fn lost_in_group(&self, slot: Slot) -> usize {
+        let width = self.geometry.width;
+        let first = usize::from(slot.0) / width * width;
+        self.slots[first..first + width].iter().filter(|s| s.current.is_none()).count()
+    }
+
+    pub(crate) fn state(&self) -> ArrayState {
+        match self.stage {
+            Stage::Failed => ArrayState::Failed,
+            Stage::Stopped => ArrayState::Stopped,
+            _ if self.slots.iter().all(|s| s.current.is_some()) => ArrayState::Optimal,
+            _ => ArrayState::Degraded,
+        }
+    }
+
+    pub(crate) fn make_view(&self, version: u64) -> View {
+        let device_view = |device: DeviceId| {
+            let member = &self.members[&device];
+            DeviceView {
+                device,
+                data_offset: member.layout.data_offset,
+                volatile_cache: member.info.volatile_cache,
+            }
+        };
+        let slots = self
+            .slots
+            .iter()
+            .map(|slot| SlotView {
+                current: slot.current.map(device_view),
+                incoming: slot
+                    .incoming
+                    .map(|d| Incoming { target: device_view(d), rebuilt: slot.rebuilt }),
+            })
+            .collect();
+        View { version, epoch: self.sb.epoch, slots, failed: self.stage == Stage::Failed }
+    }
+
+    pub(crate) fn publish(&mut self) {
+        self.view = Arc::new(self.make_view(self.view.version + 1));
+        let view = Arc::clone(&self.view);
+        self.tell_all(&ToShard::View(view));
+        self.write_pages();
+    }
+
+    /// Everything that `show` tells.
+    pub fn status(&self) -> Status {
+        let mut members: Vec<MemberStatus> = Vec::new();
+        for (at, (slot, record)) in self.slots.iter().zip(&self.sb.slots).enumerate() {
+            let device = slot.current.or(slot.incoming);
+            let state = match (slot.current, slot.incoming, record.state) {
+                (Some(_), _, _) => MemberState::InSync,
+                (None, Some(_), _) => MemberState::Rebuilding,
+                (None, None, SlotState::Failed) => MemberState::Failed,
+                (None, None, _) if self.persist.stale.contains(&Slot(at as u8)) => MemberState::Stale,
+                _ => MemberState::Missing,
+            };
+            members.push(self.member_status(Some(Slot(at as u8)), device, record.member, state));
+            if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
+                let uuid = self.members[&incoming].member;
+                let state = MemberState::Rebuilding;
+                members.push(self.member_status(Some(Slot(at as u8)), Some(incoming), uuid, state));
+            }
+        }
+        for &spare in &self.spares {
+            let uuid = self.members[&spare].member;
+            members.push(self.member_status(None, Some(spare), uuid, MemberState::Spare));
+        }
+        Status {
+            superblock: self.sb.clone(),
+            state: self.state(),
+            size_bytes: self.geometry.size(),
+            unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
+            members,
+            jobs: self.job_status(),
+        }
+    }
+
+    fn member_status(
+        &self,
+        slot: Option<Slot>,
+        device: Option<DeviceId>,
+        member: MemberUuid,
+        state: MemberState,
+    ) -> MemberStatus {
+        let found = device.and_then(|d| self.members.get(&d));
+        let lost = slot.map(|s| &self.slots[usize::from(s.0)]);
+        let read_errors = found.map(|m| m.read_errors).or(lost.map(|s| s.read_errors));
+        let write_errors = found.map(|m| m.write_errors).or(lost.map(|s| s.write_errors));
+        MemberStatus {
+            slot,
+            device,
+            member,
+            state,
+            read_errors: read_errors.unwrap_or(0),
+            write_errors: write_errors.unwrap_or(0),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! From members found to an array ready to start.
+//!
+//! Whom to believe is decided by `strake_format::select_array`; here the believed members become slots, the
+//! newest believed region map pages become the map, and what cannot be started safely is refused. Nothing is
+//! written before [`Array::start`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use slab::Slab;
+use strake_format::*;
+
+use crate::array::{Array, Member, SlotUse, Stage};
+use crate::event::*;
+use crate::geometry::Geometry;
+use crate::jobs::Jobs;
+use crate::map::Map;
+use crate::persist::{After, Persist};
+use crate::units::*;
+
+/// How to start.
+#[derive(Clone, Copy, Debug)]
+pub struct StartOptions {
+    /// Number of shards that will be made.
+    pub shards: u16,
+    /// Start although it is not certain that nothing is lost ([`StartError::DirtyDegraded`]).
+    pub force: bool,
+    /// An open region without writes for this long becomes clean, milliseconds.
+    pub clean_after_ms: u64,
+}
+
+/// Why an array cannot be started. Nothing has been written then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The superblocks do not make one array.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// More members are missing than the level survives.
+    #[error("{missing} members of a group are missing, the level survives {tolerated}")]
+    TooFewMembers {
+        /// Missing in the worst group.
+        missing: usize,
+        /// Tolerated in each group.
+        tolerated: usize,
+    },
+    /// Writes were under way when it stopped, and members are missing: parity cannot be trusted.
+    #[error(
+        "it was not stopped cleanly and members are missing: \
+         blocks that the missing members held may be lost"
+    )]
+    DirtyDegraded,
+    /// No member has a valid version of this region map page.
+    #[error("page {0} of the region map is damaged on every member")]
+    MapDamaged(u32),
+    /// Superblocks of one array that describe different geometry.
+    #[error("the members of {0} describe different arrays")]
+    Geometry(ArrayUuid),
+}
+
+/// The array's own view of what `select_array` found.
+struct Believed {
+    sb: Superblock,
+    slots: Vec<SlotUse>,
+    spares: Vec<DeviceId>,
+    stale: Vec<Slot>,
+    /// Slots whose member the table has and that was not found.
+    gone: Vec<Slot>,
+    used: Vec<usize>,
+}
+
+fn believe(found: &[Found], selection: &Selection) -> Believed {
+    let mut sb = found[selection.authority].superblock.clone();
+    let since = sb.epoch.next();
+    let strip = u64::from(sb.strip_bytes);
+    let mut slots = vec![SlotUse::default(); selection.slots.len()];
+    let (mut stale, mut gone, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, finding) in selection.slots.iter().enumerate() {
+        let record = &mut sb.slots[at];
+        match *finding {
+            Finding::Believed(index) => {
+                used.push(index);
+                let device = Some(found[index].device);
+                match record.state {
+                    SlotState::Rebuilding { rebuilt_bytes } => {
+                        slots[at].incoming = device;
+                        slots[at].rebuilt = Row(rebuilt_bytes / strip);
+                        slots[at].flushed = slots[at].rebuilt;
+                    }
+                    _ => slots[at].current = device,
+                }
+            }
+            Finding::Stale(_) | Finding::Absent => {
+                if matches!(finding, Finding::Stale(_)) {
+                    stale.push(Slot(at as u8));
+                }
+                if record.state.is_live() {
+                    record.state = SlotState::Missing;
+                    record.since = since;
+                    gone.push(Slot(at as u8));
+                }
+            }
+        }
+    }
+    // A spare that was being filled for a member which is still in sync goes on being filled.
+    let mut spares: Vec<DeviceId> = selection.spares.iter().map(|&i| found[i].device).collect();
+    sb.spares = selection.spares.iter().map(|&i| found[i].superblock.member).collect();
+    for replacement in std::mem::take(&mut sb.replacements) {
+        let Some(at) = sb.spares.iter().position(|s| *s == replacement.member) else { continue };
+        let device = found[selection.spares[at]].device;
+        let slot = &mut slots[replacement.slot.index()];
+        if slot.current.is_some() {
+            slot.incoming = Some(device);
+            slot.rebuilt = Row(replacement.rebuilt_bytes / strip);
+            slot.flushed = slot.rebuilt;
+            spares.retain(|&spare| spare != device);
+        }
+    }
+    used.extend(&selection.spares);
+    Believed { sb, slots, spares, stale, gone, used }
+}
+
+/// The newest version of every page among the members in sync.
+fn newest_pages(
+    sb: &Superblock,
+    slots: &[SlotUse],
+    found: &[Found],
+) -> Result<Vec<MapPage>, StartError> {
+    let in_sync = |f: &&Found| slots.iter().any(|s| s.current == Some(f.device));
+    (0..sb.layout.map_pages)
+        .map(|page| {
+            let states = sb.layout.regions_in_page(page);
+            let versions = found.iter().filter(in_sync).filter_map(|f| {
+                let version = f.map.get(page as usize)?.as_ref()?;
+                let ours = version.array == sb.array
+                    && version.member == f.superblock.member
+                    && version.page == page
+                    && version.states.len() >= states;
+                ours.then_some(version)
+            });
+            let newest = versions.max_by_key(|v| v.sequence).cloned();
+            newest.ok_or(StartError::MapDamaged(page))
+        })
+        .collect()
+}
+
+fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
+    let key = |s: &Superblock| {
+        (s.level, s.strip_bytes, s.group_size, s.members, s.block_bytes, s.layout.data_bytes)
+    };
+    key(a) == key(b) && a.layout.region_bytes == b.layout.region_bytes
+}
+
+impl Array {
+    /// Chooses among the members found and gets ready to start. Devices that are not believed come out as
+    /// [`ArrayOutput::Release`].
+    ///
+    /// # Errors
+    /// Why the array cannot be started; nothing has been written.
+    pub fn assemble(found: Vec<Found>, options: &StartOptions) -> Result<Array, StartError> {
+        let superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
+        let selection = select_array(&superblocks)?;
+        let Believed { sb, slots, spares, stale, gone, used } = believe(&found, &selection);
+        if used.iter().any(|&i| !same_geometry(&sb, &found[i].superblock)) {
+            return Err(StartError::Geometry(sb.array));
+        }
+        let geometry = Geometry::of(&sb);
+        let missing = slots
+            .chunks(geometry.width)
+            .map(|group| group.iter().filter(|s| s.current.is_none()).count())
+            .max()
+            .unwrap_or(0);
+        if missing > geometry.m {
+            return Err(StartError::TooFewMembers { missing, tolerated: geometry.m });
+        }
+        let pages = newest_pages(&sb, &slots, &found)?;
+        let unclean = !sb.clean;
+        let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
+        let dirty = unclean && pages.iter().flat_map(|p| &p.states).any(open);
+        let parity = geometry.m > 0 && !geometry.mirrored();
+        if dirty && parity && missing > 0 && !options.force {
+            return Err(StartError::DirtyDegraded);
+        }
+        let trusted = options.force && missing > 0 && parity;
+        let map = Map::new(&geometry, &pages, unclean, trusted, options.clean_after_ms);
+        let members: BTreeMap<DeviceId, Member> = used
+            .iter()
+            .map(|&i| {
+                let Found { device, info, superblock, .. } = &found[i];
+                let (member, layout) = (superblock.member, superblock.layout);
+                let (read_errors, write_errors) = (0, 0);
+                (*device, Member { info: *info, member, layout, read_errors, write_errors })
+            })
+            .collect();
+        let released = found.iter().filter(|f| !members.contains_key(&f.device));
+        let after = released.map(|f| After::Release(f.device)).collect();
+        let persist = Persist::new(after, stale, options.shards);
+        let mut array = Array {
+            geometry: Arc::new(geometry),
+            shards: options.shards,
+            stage: Stage::Starting,
+            sb,
+            members,
+            slots,
+            spares,
+            view: Arc::new(View { version: 0, epoch: Epoch(0), slots: Vec::new(), failed: false }),
+            persist,
+            map,
+            jobs: Jobs::default(),
+            ios: Slab::new(),
+            out: VecDeque::new(),
+            now: Time::default(),
+            shown: ArrayState::Stopped,
+            stop: None,
+            unclean: unclean && dirty,
+        };
+        for slot in gone {
+            let cause = if array.persist.stale.contains(&slot) {
+                OutCause::Stale
+            } else {
+                OutCause::NotFound
+            };
+            array.event(EventKind::MemberOut { slot, device: None, cause });
+            array.persist.view_due = true;
+        }
+        if array.persist.view_due {
+            array.membership_changed();
+        }
+        array.view = Arc::new(array.make_view(1));
+        Ok(array)
+    }
+}

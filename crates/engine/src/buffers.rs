@@ -1,0 +1,227 @@
+//! Memory of the data path: page-aligned buffers, allocated at start, handed around by ownership.
+//!
+//! Invariants:
+//! * A [`Buf`] is written only by its single owner; once shared (cloned) it is read-only.
+//! * When the last clone drops, the memory goes back to the pool that it came from, from any thread.
+//! * The pool never grows: an operation that finds no buffer waits, so memory is bounded.
+//!
+//! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
+//! the `Buf` alive while the kernel uses it.
+
+use std::sync::{Arc, Mutex};
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// Alignment and unit of every buffer, bytes.
+pub const PAGE: usize = 4096;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE]);
+
+struct Memory {
+    pages: Box<[Page]>,
+    /// Position in the pool's list of memories: the index of a registered buffer.
+    index: Option<u32>,
+}
+
+struct Home {
+    /// Free memories per size class, smallest class first.
+    classes: Mutex<Vec<Class>>,
+}
+
+struct Class {
+    bytes: usize,
+    free: Vec<Memory>,
+}
+
+struct Lease {
+    memory: Option<Memory>,
+    home: Option<Arc<Home>>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let (Some(home), Some(memory)) = (self.home.take(), self.memory.take()) else { return };
+        let bytes = memory.pages.len() * PAGE;
+        let mut classes = home.classes.lock().expect("no thread panics while it holds the pool");
+        let class = classes
+            .iter_mut()
+            .find(|class| class.bytes == bytes)
+            .expect("a memory goes back to the class it was made for");
+        class.free.push(memory);
+    }
+}
+
+/// A page-aligned buffer. Cloning shares it; the last clone to drop gives it back.
+#[derive(Clone)]
+pub struct Buf(Arc<Lease>);
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({} bytes)", self.len())
+    }
+}
+
+impl Buf {
+    /// A zeroed buffer outside any pool, for control-path use (superblocks, tests). `bytes` is rounded
+    /// up to whole pages.
+    pub fn zeroed(bytes: usize) -> Buf {
+        let memory = Memory { pages: pages(bytes), index: None };
+        Buf(Arc::new(Lease { memory: Some(memory), home: None }))
+    }
+
+    /// As [`Buf::zeroed`], filled from `content`.
+    pub fn from_bytes(content: &[u8]) -> Buf {
+        let mut buf = Buf::zeroed(content.len());
+        buf.bytes_mut()[..content.len()].copy_from_slice(content);
+        buf
+    }
+
+    fn memory(&self) -> &Memory {
+        self.0.memory.as_ref().expect("a lease holds its memory until it drops")
+    }
+
+    /// The whole buffer.
+    pub fn bytes(&self) -> &[u8] {
+        self.memory().pages.as_bytes()
+    }
+
+    /// The whole buffer, for writing.
+    ///
+    /// # Panics
+    /// If the buffer is shared: only a single owner may write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let lease = Arc::get_mut(&mut self.0).expect("a buffer is written by its single owner");
+        lease.memory.as_mut().expect("a lease holds its memory").pages.as_mut_bytes()
+    }
+
+    /// Capacity in bytes, a multiple of [`PAGE`].
+    pub fn len(&self) -> usize {
+        self.memory().pages.len() * PAGE
+    }
+
+    /// Never true: a buffer has at least one page.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Index of this buffer among [`Pool::addresses`], if it came from a pool.
+    pub fn index(&self) -> Option<u32> {
+        self.memory().index
+    }
+}
+
+fn pages(bytes: usize) -> Box<[Page]> {
+    let count = bytes.div_ceil(PAGE).max(1);
+    Page::new_vec_zeroed(count).expect("memory for buffers is there at start").into_boxed_slice()
+}
+
+/// A part of a shared buffer: `buf.bytes()[start .. start + len]`, both in bytes.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// The buffer that holds the bytes.
+    pub buf: Buf,
+    /// First byte within `buf`.
+    pub start: usize,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl Slice {
+    /// `buf[..len]`.
+    pub fn new(buf: Buf, start: usize, len: usize) -> Slice {
+        assert!(start + len <= buf.len(), "a slice lies within its buffer");
+        Slice { buf, start, len }
+    }
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf.bytes()[self.start..self.start + self.len]
+    }
+    /// A part of this slice, `start` relative to it.
+    pub fn part(&self, start: usize, len: usize) -> Slice {
+        assert!(start + len <= self.len, "a part lies within its slice");
+        Slice { buf: self.buf.clone(), start: self.start + start, len }
+    }
+}
+
+/// A fixed stock of buffers in a few size classes.
+#[derive(Clone)]
+pub struct Pool {
+    home: Arc<Home>,
+    addresses: Arc<Vec<(usize, usize)>>,
+    largest: usize,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({} buffers)", self.addresses.len())
+    }
+}
+
+impl Pool {
+    /// A pool of `count` buffers of `bytes` (rounded up to pages) for every `(bytes, count)` given.
+    pub fn new(stock: &[(usize, usize)]) -> Pool {
+        let mut addresses = Vec::new();
+        let mut classes: Vec<Class> = Vec::new();
+        let mut sorted = stock.to_vec();
+        sorted.sort_unstable();
+        for (bytes, count) in sorted {
+            let bytes = bytes.div_ceil(PAGE).max(1) * PAGE;
+            if classes.last().is_none_or(|class| class.bytes != bytes) {
+                classes.push(Class { bytes, free: Vec::new() });
+            }
+            let class = classes.last_mut().expect("pushed above");
+            for _ in 0..count {
+                let pages = pages(bytes);
+                let index = Some(u32::try_from(addresses.len()).expect("fewer than 2^32 buffers"));
+                addresses.push((pages.as_bytes().as_ptr() as usize, bytes));
+                class.free.push(Memory { pages, index });
+            }
+        }
+        let largest = classes.last().map_or(0, |class| class.bytes);
+        Pool {
+            home: Arc::new(Home { classes: Mutex::new(classes) }),
+            addresses: Arc::new(addresses),
+            largest,
+        }
+    }
+
+    /// Takes a buffer of at least `bytes`, from the smallest class that has one. Its content is
+    /// whatever it held before.
+    pub fn take(&self, bytes: usize) -> Option<Buf> {
+        let mut classes = self.home.classes.lock().expect("no thread panics with the pool");
+        let memory = classes
+            .iter_mut()
+            .filter(|class| class.bytes >= bytes)
+            .find_map(|class| class.free.pop())?;
+        let home = Some(Arc::clone(&self.home));
+        Some(Buf(Arc::new(Lease { memory: Some(memory), home })))
+    }
+
+    /// Takes one buffer for each length in `wanted`, or none at all.
+    pub fn take_all(&self, wanted: &[usize]) -> Option<Vec<Buf>> {
+        let mut taken = Vec::with_capacity(wanted.len());
+        for &bytes in wanted {
+            // An early return drops what was taken: it goes back to the pool.
+            taken.push(self.take(bytes)?);
+        }
+        Some(taken)
+    }
+
+    /// Address and length of every buffer, in the order of [`Buf::index`], for registration.
+    pub fn addresses(&self) -> &[(usize, usize)] {
+        &self.addresses
+    }
+
+    /// Bytes of the largest class.
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// Free buffers at this moment, all classes together.
+    pub fn free(&self) -> usize {
+        let classes = self.home.classes.lock().expect("no thread panics with the pool");
+        classes.iter().map(|class| class.free.len()).sum()
+    }
+}

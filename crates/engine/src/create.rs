@@ -1,0 +1,343 @@
+//! Making an array: what a new array is, checked, and the bytes to write on each member.
+//!
+//! Pure: the caller does the writes (the second superblock copy last, then a flush of every member).
+//! Deliberately absent: looking at what is on the devices (mounts, signatures); the caller does that first.
+
+use strake_format::*;
+
+use crate::event::DeviceInfo;
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct CreateSpec {
+    /// Random identity of the array, drawn by the caller.
+    pub array: ArrayUuid,
+    /// Its name.
+    pub name: ArrayName,
+    /// Its level.
+    pub level: Level,
+    /// Bytes of a strip; `None`: the largest that keeps a full data stripe at or under 1 MiB, at least
+    /// 16 KiB and the members' write granularity.
+    pub strip_bytes: Option<u32>,
+    /// Members of a group, for the grouped levels (10 defaults to 2).
+    pub group_size: Option<u8>,
+    /// Logical block: 512 or 4096; `None`: the members' largest.
+    pub block_bytes: Option<u32>,
+    /// Write-hole policy.
+    pub write_hole: WriteHole,
+    /// What the members hold at first.
+    pub init: Init,
+    /// Seconds since the Unix epoch.
+    pub created_unix_s: u64,
+    /// Members, one for each slot in order, with identities drawn by the caller.
+    pub members: Vec<(DeviceInfo, MemberUuid)>,
+    /// Spares.
+    pub spares: Vec<(DeviceInfo, MemberUuid)>,
+    /// Layout of the simulator: small alignment, log and regions.
+    pub tiny: Option<Tiny>,
+}
+
+/// Small layout for small members.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiny {
+    /// Alignment of the data area, bytes.
+    pub align_bytes: u64,
+    /// Bytes of the log area.
+    pub log_bytes: u64,
+    /// Bytes of a region on each member.
+    pub region_bytes: u64,
+}
+
+/// State of the regions of a new array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Init {
+    /// Unwritten; each region is zeroed on every member before its first write.
+    Lazy,
+    /// The caller has zeroed (or deallocated to zeros) every member's data area: Clean.
+    Zeroed,
+    /// Parity unknown: a resync makes it true while the array serves.
+    Sync,
+    /// The administrator swears that parity is true.
+    AssumeClean,
+}
+
+/// The bytes of a new array.
+#[derive(Clone, Debug)]
+pub struct CreatePlan {
+    /// Superblock of every member, then of every spare.
+    pub superblocks: Vec<Superblock>,
+    /// Writes for the same, in the same order: (offset on the device, bytes), to be done in this order.
+    pub writes: Vec<Vec<(u64, Vec<u8>)>>,
+    /// Size of the block device, bytes.
+    pub size_bytes: u64,
+}
+
+/// Why an array cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// Fewer members than the level needs.
+    #[error("level {level} needs at least {needs} members, {has} were given")]
+    TooFew {
+        /// The level.
+        level: Level,
+        /// At least.
+        needs: usize,
+        /// Given.
+        has: usize,
+    },
+    /// More members than the level or the format allows.
+    #[error("level {level} takes at most {max} members, {has} were given")]
+    TooMany {
+        /// The level.
+        level: Level,
+        /// At most.
+        max: usize,
+        /// Given.
+        has: usize,
+    },
+    /// More than sixteen spares.
+    #[error("at most 16 spares, {0} were given")]
+    TooManySpares(usize),
+    /// Strip not a power of two within 4 KiB and 1 MiB.
+    #[error("a strip is a power of two from 4096 to 1048576 bytes, {0} is not")]
+    Strip(u64),
+    /// Strip smaller than the logical block.
+    #[error("the strip of {strip} bytes is not a multiple of the members' write granularity, {granularity}")]
+    StripGranularity {
+        /// The strip.
+        strip: u32,
+        /// The members' granularity.
+        granularity: u32,
+    },
+    /// A group size for a level without groups.
+    #[error("level {0} has no groups")]
+    NoGroups(Level),
+    /// A grouped level without a group size.
+    #[error("level {0} needs a group size")]
+    GroupSizeMissing(Level),
+    /// The group size does not divide the number of members, or is too small for the level.
+    #[error("a group of {group} does not fit {members} members of level {level} (at least {needs} a group)")]
+    GroupSize {
+        /// The level.
+        level: Level,
+        /// Asked for.
+        group: u8,
+        /// Members given.
+        members: usize,
+        /// Smallest group of the level.
+        needs: usize,
+    },
+    /// Logical block other than 512 or 4096.
+    #[error("a logical block has 512 or 4096 bytes, not {0}")]
+    Block(u32),
+    /// Members of different logical block size.
+    #[error("members have different logical block sizes: {0} and {1} bytes")]
+    MixedBlocks(u32, u32),
+    /// Logical block smaller than a member's.
+    #[error("a logical block of {asked} bytes is smaller than the members' {has}")]
+    BlockTooSmall {
+        /// Asked for.
+        asked: u32,
+        /// The members'.
+        has: u32,
+    },
+    /// A member too small for any data.
+    #[error("member {index} is too small: {source}")]
+    Layout {
+        /// Position in the list, members then spares.
+        index: usize,
+        /// What does not fit.
+        source: LayoutError,
+    },
+}
+
+/// Checks `spec` and lays the array out.
+///
+/// # Errors
+/// The first thing that does not fit.
+pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
+    let members = spec.members.len();
+    let group = group_size(spec, members)?;
+    let width = usize::from(group);
+    let k = match spec.level {
+        Level::Raid1 | Level::Raid10 => 1,
+        level => width - usize::from(level.parity_count()),
+    };
+    let all: Vec<&(DeviceInfo, MemberUuid)> = spec.members.iter().chain(&spec.spares).collect();
+    let block = block_bytes(spec, &all)?;
+    let granularity = all.iter().map(|(info, _)| info.granularity_bytes).max().unwrap_or(0);
+    let strip = strip_bytes(spec, k, granularity, block)?;
+    let usable = spec.members.iter().map(|(info, _)| info.bytes).min().unwrap_or(0);
+    let mut layouts = Vec::new();
+    for (index, (info, _)) in all.iter().enumerate() {
+        let layout = layout(spec, info, usable, strip, granularity);
+        layouts.push(layout.map_err(|source| CreateError::Layout { index, source })?);
+    }
+    let epoch = Epoch(1);
+    let record = |(_, member): &(DeviceInfo, MemberUuid)| SlotRecord {
+        member: *member,
+        state: SlotState::InSync,
+        since: epoch,
+    };
+    let first = Superblock {
+        array: spec.array,
+        name: spec.name.clone(),
+        level: spec.level,
+        strip_bytes: strip,
+        group_size: group,
+        members: members as u8,
+        block_bytes: block,
+        layout: layouts[0],
+        created_unix_s: spec.created_unix_s,
+        write_hole: spec.write_hole,
+        clean: true,
+        epoch,
+        generation: Generation(1),
+        member: spec.members[0].1,
+        role: Role::Slot(Slot(0)),
+        slots: spec.members.iter().map(record).collect(),
+        spares: spec.spares.iter().map(|(_, member)| *member).collect(),
+        replacements: Vec::new(),
+        settings: Settings::default(),
+    };
+    let superblocks: Vec<Superblock> = all
+        .iter()
+        .enumerate()
+        .map(|(index, (_, member))| {
+            let role =
+                if index < members { Role::Slot(Slot(index as u8)) } else { Role::Spare };
+            Superblock { member: *member, role, layout: layouts[index], ..first.clone() }
+        })
+        .collect();
+    let writes = superblocks.iter().map(|sb| member_writes(sb, spec.init)).collect();
+    let size_bytes = crate::geometry::Geometry::of(&first).size();
+    Ok(CreatePlan { superblocks, writes, size_bytes })
+}
+
+fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
+    let level = spec.level;
+    let nm = match level {
+        Level::Nm { n, m } => Some(usize::from(n) + usize::from(m)),
+        _ => None,
+    };
+    let group_min = usize::from(level.group_min());
+    let needs = nm.unwrap_or(if level.is_grouped() { 2 * group_min } else { group_min });
+    if members < needs {
+        return Err(CreateError::TooFew { level, needs, has: members });
+    }
+    let max = nm.unwrap_or(MEMBERS_MAX);
+    if members > max {
+        return Err(CreateError::TooMany { level, max, has: members });
+    }
+    if spec.spares.len() > SPARES_MAX {
+        return Err(CreateError::TooManySpares(spec.spares.len()));
+    }
+    if !level.is_grouped() {
+        return match spec.group_size {
+            Some(_) => Err(CreateError::NoGroups(level)),
+            None => Ok(members as u8),
+        };
+    }
+    let group = match (spec.group_size, level) {
+        (Some(group), _) => group,
+        (None, Level::Raid10) => 2,
+        (None, _) => return Err(CreateError::GroupSizeMissing(level)),
+    };
+    level
+        .check_shape(members as u8, group)
+        .map(|()| group)
+        .map_err(|_| CreateError::GroupSize { level, group, members, needs: group_min })
+}
+
+fn block_bytes(
+    spec: &CreateSpec,
+    all: &[&(DeviceInfo, MemberUuid)],
+) -> Result<u32, CreateError> {
+    let has = all.first().map_or(512, |(info, _)| info.block_bytes);
+    if let Some((other, _)) = all.iter().find(|(info, _)| info.block_bytes != has) {
+        return Err(CreateError::MixedBlocks(has, other.block_bytes));
+    }
+    let asked = spec.block_bytes.unwrap_or(has);
+    if !matches!(asked, 512 | 4096) {
+        return Err(CreateError::Block(asked));
+    }
+    if asked < has {
+        return Err(CreateError::BlockTooSmall { asked, has });
+    }
+    Ok(asked)
+}
+
+/// Largest power of two for which `k` strips stay at or under 1 MiB, within 16 KiB (or the write granularity)
+/// and 1 MiB; or what was asked for.
+fn strip_bytes(spec: &CreateSpec, k: usize, granularity: u32, block: u32) -> Result<u32, CreateError> {
+    let granularity = granularity.max(block);
+    let Some(strip) = spec.strip_bytes else {
+        let fit = (1u32 << 20) / k.max(1) as u32;
+        let fit = 1u32 << fit.max(1).ilog2();
+        let least = granularity.next_power_of_two().max(16 << 10);
+        return Ok(fit.max(least).min(1 << 20));
+    };
+    if !strip.is_power_of_two() || !(4096..=1 << 20).contains(&strip) {
+        return Err(CreateError::Strip(u64::from(strip)));
+    }
+    if strip % granularity != 0 {
+        return Err(CreateError::StripGranularity { strip, granularity });
+    }
+    Ok(strip)
+}
+
+/// Bytes of the log area of a member: 1/256 of it, within 4 MiB and 64 MiB.
+fn log_bytes(usable: u64) -> u64 {
+    ((usable / 256) & !((1 << 20) - 1)).clamp(4 << 20, 64 << 20)
+}
+
+fn layout(
+    spec: &CreateSpec,
+    info: &DeviceInfo,
+    usable: u64,
+    strip: u32,
+    granularity: u32,
+) -> Result<Layout, LayoutError> {
+    let tiny = spec.tiny;
+    Layout::plan(&LayoutParams {
+        device_bytes: info.bytes,
+        usable_bytes: usable,
+        strip_bytes: strip,
+        align_bytes: tiny.map_or_else(
+            || u64::from(granularity.next_power_of_two()).max(1 << 20),
+            |t| t.align_bytes,
+        ),
+        log_bytes: tiny.map_or_else(|| log_bytes(usable), |t| t.log_bytes),
+        region_bytes: tiny.map(|t| t.region_bytes),
+        tiny: tiny.is_some(),
+    })
+}
+
+/// Region map first, then the superblock's first copy, then its last: a member without a whole superblock is
+/// no member.
+fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
+    let state = match init {
+        Init::Lazy => RegionState::Unwritten,
+        Init::Zeroed | Init::AssumeClean => RegionState::Clean,
+        Init::Sync => RegionState::NeedSync,
+    };
+    let mut writes = Vec::new();
+    for page in 0..sb.layout.map_pages {
+        // The other place may hold a page of an array that was here before; it names that array.
+        let sequence = 1;
+        let offset = region_map::place(&sb.layout, page, sequence);
+        let image = MapPage {
+            array: sb.array,
+            member: sb.member,
+            page,
+            epoch: sb.epoch,
+            sequence,
+            states: vec![state; sb.layout.regions_in_page(page)],
+        };
+        writes.push((offset, image.encode(offset).to_vec()));
+    }
+    for offset in Layout::superblock_offsets(sb.layout.device_bytes) {
+        writes.push((offset, sb.encode(offset).to_vec()));
+    }
+    writes
+}

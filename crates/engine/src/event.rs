@@ -1,0 +1,740 @@
+//! Everything that goes into the engine and comes out of it, as data.
+//!
+//! Two state machines make an array: one [`crate::Array`] (membership, superblocks, region map, jobs)
+//! and one [`crate::Shard`] per thread (stripes). They talk only through [`ToShard`] and [`FromShard`],
+//! which the runtime carries between threads and the simulator between simulated ones. Messages of one
+//! sender to one receiver arrive in order.
+//!
+//! Deliberately absent: how any of this is carried out.
+
+use std::sync::Arc;
+
+use strake_format::{MapPage, MemberUuid, RegionState, Superblock};
+
+use crate::buffers::{Buf, Slice};
+use crate::units::*;
+
+// ---- member I/O ------------------------------------------------------------------------------
+
+/// One I/O that the engine asks of a member. Offsets are absolute on the device, in bytes.
+#[derive(Debug)]
+pub struct MemberIo {
+    /// Comes back in the [`Completion`].
+    pub io: IoId,
+    /// On which device.
+    pub device: DeviceId,
+    /// What to do.
+    pub kind: IoKind,
+}
+
+/// What a member I/O does.
+#[derive(Debug)]
+pub enum IoKind {
+    /// Fill `buf[start .. start + len]` from the device; `buf` is the runtime's until the completion
+    /// brings it back.
+    Read {
+        /// Byte offset on the device.
+        offset: u64,
+        /// Where the bytes go, exclusively owned.
+        buf: Buf,
+        /// First byte of `buf` to fill (page aligned when `offset` is).
+        start: usize,
+        /// Bytes to read.
+        len: usize,
+    },
+    /// Write the slice. With `fua` it is durable when it completes.
+    Write {
+        /// Byte offset on the device.
+        offset: u64,
+        /// What to write; dropped by the runtime before it completes the I/O.
+        data: Slice,
+        /// Durable at completion.
+        fua: bool,
+    },
+    /// Zeroes guaranteed afterwards; the range may be deallocated.
+    WriteZeroes {
+        /// Byte offset on the device.
+        offset: u64,
+        /// Bytes to zero; may be as long as a whole region.
+        len: u64,
+    },
+    /// Advice that the range's content is not needed; its content afterwards is undefined.
+    Discard {
+        /// Byte offset on the device.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Everything that completed on this device before is durable when this completes.
+    Flush,
+}
+
+/// A finished member I/O. The runtime completes every I/O exactly once; one that outlasts its deadline
+/// is completed with [`IoError::TimedOut`] (and no buffer: the runtime keeps it until the kernel lets go).
+#[derive(Debug)]
+pub struct Completion {
+    /// Which.
+    pub io: IoId,
+    /// How it went.
+    pub result: Result<(), IoError>,
+    /// The buffer of a read, on success and on error, if the kernel has let go of it.
+    pub buf: Option<Buf>,
+}
+
+/// Why a member I/O failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoError {
+    /// Unreadable (or unwritable) medium: EIO on a device that is still there, ENODATA, EILSEQ.
+    Media,
+    /// The device is gone: ENODEV, ENXIO, or a closed device.
+    Gone,
+    /// No answer within the deadline.
+    TimedOut,
+    /// No room: a full file system under a file member.
+    NoSpace,
+    /// Any other errno.
+    Other(i32),
+}
+
+// ---- user requests ---------------------------------------------------------------------------
+
+/// A request of the block device's user. Offsets are bytes in the array's address space.
+#[derive(Debug)]
+pub struct Request {
+    /// Comes back in the [`Reply`].
+    pub id: RequestId,
+    /// What is asked.
+    pub op: Op,
+}
+
+/// What a request asks.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Read bytes.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Bytes; a multiple of the logical block.
+        len: u64,
+    },
+    /// Write the slice at `offset`; with `fua` it is durable when answered.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What to write; its length a multiple of the logical block.
+        data: Slice,
+        /// Durable when answered.
+        fua: bool,
+    },
+    /// Everything answered before this request arrived is durable when it is answered.
+    Flush,
+    /// Advice: the content of the range is not needed any more. Afterwards each block reads as before or
+    /// as zeros.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// The range reads as zeros afterwards.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Durable when answered.
+        fua: bool,
+    },
+}
+
+/// The answer to a request; every request is answered exactly once.
+#[derive(Debug)]
+pub struct Reply {
+    /// Which request.
+    pub id: RequestId,
+    /// For a read, slices that in order make up the range asked for; empty for everything else.
+    pub result: Result<Vec<Slice>, RequestError>,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// Beyond the end, of length zero, or not aligned to the logical block (EINVAL).
+    Invalid,
+    /// More strips are lost or unreadable here than the level survives (EIO).
+    Unreadable,
+    /// The array has lost more members than the level survives; nothing was written (EIO).
+    Failed,
+    /// The array is stopping (ESHUTDOWN).
+    Stopping,
+}
+
+// ---- what shards know of the membership ------------------------------------------------------
+
+/// The membership as shards see it; replaced as a whole, `version` grows.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Grows with every change.
+    pub version: u64,
+    /// Epoch under which this view is durable on every live member.
+    pub epoch: Epoch,
+    /// One for each slot.
+    pub slots: Vec<SlotView>,
+    /// More members are lost than the level survives: requests are answered with an error.
+    pub failed: bool,
+}
+
+/// What serves one slot.
+#[derive(Clone, Debug, Default)]
+pub struct SlotView {
+    /// The member in sync, if there is one.
+    pub current: Option<DeviceView>,
+    /// The member being rebuilt into this slot: valid below `rebuilt`, written there too.
+    pub incoming: Option<Incoming>,
+}
+
+/// A device as shards need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceView {
+    /// Which.
+    pub device: DeviceId,
+    /// Where the data area starts on it, bytes.
+    pub data_offset: u64,
+    /// It has a volatile write cache: durability needs a flush.
+    pub volatile_cache: bool,
+}
+
+/// A rebuild's target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// The device.
+    pub target: DeviceView,
+    /// Rows below this one are valid on it.
+    pub rebuilt: Row,
+}
+
+/// What a shard may do in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionAccess {
+    /// Reads are zeros; a write must ask first.
+    Unwritten,
+    /// Reads are served; a write must ask first.
+    Clean,
+    /// Reads and writes are served: Dirty is durable on the members.
+    Open,
+    /// As `Open`, but parity is not to be trusted until the resync has passed: writes do not build on it.
+    NeedSync,
+}
+
+// ---- array and shards ------------------------------------------------------------------------
+
+/// From the array to a shard.
+#[derive(Clone, Debug)]
+pub enum ToShard {
+    /// The membership changed. Answered with [`FromShard::ViewApplied`].
+    View(Arc<View>),
+    /// A region may be used in this way from now on.
+    Region {
+        /// Which.
+        region: RegionNo,
+        /// How.
+        access: RegionAccess,
+    },
+    /// Finish what is being written in the region and start nothing new there until the next
+    /// [`ToShard::Region`]. Answered with [`FromShard::RegionClosed`].
+    CloseRegion {
+        /// Which.
+        region: RegionNo,
+        /// Refuse if it was written since the last such question.
+        if_idle: bool,
+    },
+    /// Work on the shard's own stripes in these rows. Answered with [`FromShard::StepDone`].
+    Step(Step),
+}
+
+/// A piece of a background job.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Comes back in the answer.
+    pub step: u64,
+    /// What to do.
+    pub kind: StepKind,
+    /// First row.
+    pub first: Row,
+    /// Row after the last.
+    pub end: Row,
+}
+
+/// What a step does with each stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Compute the strips of every incoming member (whose `rebuilt` lies at or below) and write them.
+    Rebuild,
+    /// Make parity (or mirrors) agree with the data.
+    Resync,
+    /// Compare parity (or mirrors) with the data; change nothing.
+    Scrub,
+}
+
+/// From a shard to the array.
+#[derive(Clone, Debug)]
+pub enum FromShard {
+    /// The view with this version is in force; nothing started under an older one waits for it.
+    ViewApplied {
+        /// Which.
+        version: u64,
+    },
+    /// An I/O failed on a device. Requests that it concerns wait for a view without the device if it was a
+    /// write; reads are answered from the others meanwhile.
+    MemberError {
+        /// Where.
+        device: DeviceId,
+        /// How.
+        error: IoError,
+        /// It was a write (or flush).
+        write: bool,
+        /// Offset on the device, bytes.
+        offset: u64,
+    },
+    /// A sector that could not be read was rewritten from the others.
+    Repaired {
+        /// Where.
+        device: DeviceId,
+        /// Offset on the device, bytes.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// A write waits for this region.
+    NeedRegion {
+        /// Which.
+        region: RegionNo,
+    },
+    /// Answer to [`ToShard::CloseRegion`].
+    RegionClosed {
+        /// Which.
+        region: RegionNo,
+        /// False: it was not idle and stays open.
+        closed: bool,
+    },
+    /// A step is finished.
+    StepDone {
+        /// Which.
+        step: u64,
+        /// What came of it.
+        outcome: StepOutcome,
+    },
+}
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepOutcome {
+    /// Stripes looked at.
+    pub stripes: u64,
+    /// Stripes whose parity (or mirrors) did not agree.
+    pub inconsistent: u64,
+    /// Stripes that could not be worked on: more strips unreadable than the level survives.
+    pub unreadable: u64,
+    /// User requests served by this shard since the last step: the job makes room when there are any.
+    pub foreground: u64,
+}
+
+/// What a shard wants done.
+#[derive(Debug)]
+pub enum ShardOutput {
+    /// Do this I/O and complete it.
+    Io(MemberIo),
+    /// Answer this request.
+    Reply(Reply),
+    /// Bring this to the array.
+    Message(FromShard),
+}
+
+/// What the array wants done.
+#[derive(Debug)]
+pub enum ArrayOutput {
+    /// Do this I/O and complete it.
+    Io(MemberIo),
+    /// Answer this request (those that the router sends to the array).
+    Reply(Reply),
+    /// Bring this to one shard.
+    Message(ShardNo, ToShard),
+    /// A command is finished.
+    Done {
+        /// Which.
+        id: CommandId,
+        /// How.
+        result: Result<Changed, CommandError>,
+    },
+    /// Something happened that a person may want to know.
+    Event(Event),
+    /// The device is not used any more: close it.
+    Release(DeviceId),
+    /// The array serves: requests may be sent (first output after start).
+    Started,
+    /// Everything is durable and quiet: devices may be closed.
+    Stopped,
+}
+
+/// Whether a command changed something: verbs are idempotent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It did.
+    Yes,
+    /// It was so already.
+    No,
+}
+
+// ---- devices, commands, events ---------------------------------------------------------------
+
+/// What the engine must know of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Size, bytes.
+    pub bytes: u64,
+    /// Logical block, bytes.
+    pub block_bytes: u32,
+    /// Preferred write granularity (NPWG, minimum_io_size), bytes; 0 if not known.
+    pub granularity_bytes: u32,
+    /// It has a volatile write cache.
+    pub volatile_cache: bool,
+}
+
+/// A member found at start, its metadata read by the caller.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The caller's number for it.
+    pub device: DeviceId,
+    /// Its properties.
+    pub info: DeviceInfo,
+    /// The newer of its superblock copies.
+    pub superblock: Superblock,
+    /// The newest valid version of each region map page, `None` where neither place was valid.
+    pub map: Vec<Option<MapPage>>,
+}
+
+/// A device offered as a new member or spare.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// The caller's number for it.
+    pub device: DeviceId,
+    /// Its properties.
+    pub info: DeviceInfo,
+    /// A fresh random identity, drawn by the caller.
+    pub member: MemberUuid,
+}
+
+/// What an administrator asks of a running array.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Take the member in this slot out of service.
+    Fail(Slot),
+    /// Forget the member of this slot (failed, missing or stale) or this spare.
+    Remove(MemberRef),
+    /// Add a spare; it is used at once where a member is missing.
+    Add(NewDevice),
+    /// Rebuild this slot onto the device; the present member stays in service until it is done.
+    Replace(Slot, NewDevice),
+    /// Start or go on with the rebuild of missing members (spares are used by themselves).
+    StartRebuild,
+    /// Pause the rebuild until it is started again.
+    StopRebuild,
+    /// Check parity, read only.
+    StartScrub,
+    /// Stop the check.
+    StopScrub,
+    /// Change a setting.
+    Set(Setting),
+    /// Make everything durable and stop.
+    Stop,
+}
+
+/// A member as commands name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberRef {
+    /// Whatever fills this slot.
+    Slot(Slot),
+    /// A spare, by its device.
+    Device(DeviceId),
+}
+
+/// A setting of a running array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// 1 (give way to every request) to 100 (as fast as it can).
+    RebuildPriority(u8),
+    /// Read errors after which a member is failed.
+    ReadErrorThreshold(u32),
+}
+
+/// Why a command was refused or failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// Slot number outside the array.
+    #[error("no such slot")]
+    NoSuchSlot,
+    /// Not a member or spare of this array.
+    #[error("no such member")]
+    NoSuchMember,
+    /// Failing this member would lose data.
+    #[error("the array would fail: no redundancy is left to lose this member")]
+    WouldFail,
+    /// The member is in use; fail it first.
+    #[error("the member is in use")]
+    InUse,
+    /// The device is too small.
+    #[error("the device is too small: {has} bytes, at least {needs} are needed")]
+    TooSmall {
+        /// Bytes that the device has.
+        has: u64,
+        /// Bytes that a member of this array needs.
+        needs: u64,
+    },
+    /// The device has another logical block size than the array.
+    #[error("the device has blocks of {has} bytes, larger than the array's {needs}")]
+    BlockSize {
+        /// The device's block, bytes.
+        has: u32,
+        /// The array's block, bytes.
+        needs: u32,
+    },
+    /// Sixteen spares at most.
+    #[error("too many spares")]
+    TooManySpares,
+    /// A value outside its range.
+    #[error("the value is out of range")]
+    OutOfRange,
+    /// The array is stopping or has failed.
+    #[error("the array is not serving")]
+    NotServing,
+    /// The slot is being rebuilt or replaced already.
+    #[error("the slot is being rebuilt already")]
+    Rebuilding,
+    /// The device failed while it was being added.
+    #[error("the device failed while it was being prepared")]
+    DeviceFailed,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub time: Time,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// Kinds of events: what happened, to whom, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The array serves.
+    Started {
+        /// It was not stopped cleanly before.
+        unclean: bool,
+    },
+    /// The array's state changed.
+    State {
+        /// Before.
+        from: ArrayState,
+        /// After.
+        to: ArrayState,
+    },
+    /// A member was taken out of service.
+    MemberOut {
+        /// Its slot.
+        slot: Slot,
+        /// The device, if it was there.
+        device: Option<DeviceId>,
+        /// Why.
+        cause: OutCause,
+    },
+    /// A read error on a member.
+    ReadError {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+        /// Offset on the device, bytes.
+        offset: u64,
+    },
+    /// An unreadable sector was rewritten.
+    Repaired {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+        /// Offset on the device, bytes.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// A spare (or a new device) was given a slot.
+    SpareUsed {
+        /// The slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+    },
+    /// A spare was added.
+    SpareAdded {
+        /// The device.
+        device: DeviceId,
+    },
+    /// A member or spare was removed.
+    Removed {
+        /// The slot, if it had one.
+        slot: Option<Slot>,
+    },
+    /// A job started, or went on after a restart.
+    JobStarted {
+        /// Which.
+        kind: JobKind,
+        /// Bytes already done.
+        from_bytes: u64,
+    },
+    /// A job was paused or stopped.
+    JobStopped {
+        /// Which.
+        kind: JobKind,
+        /// Why.
+        cause: StopCause,
+    },
+    /// A job finished.
+    JobFinished {
+        /// Which.
+        kind: JobKind,
+        /// Stripes found inconsistent (resync, scrub).
+        inconsistent: u64,
+    },
+    /// The array was stopped cleanly.
+    Stopped,
+}
+
+/// Why a member went out of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutCause {
+    /// It was not there when the array started.
+    NotFound,
+    /// It was there but had missed writes.
+    Stale,
+    /// The device vanished.
+    Gone,
+    /// A write to it failed.
+    WriteError,
+    /// It did not answer in time.
+    TimedOut,
+    /// Too many read errors.
+    ReadErrors,
+    /// An administrator asked for it.
+    Asked,
+    /// It was replaced.
+    Replaced,
+}
+
+/// Why a job stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    /// An administrator asked for it.
+    Asked,
+    /// The membership changed.
+    Membership,
+    /// Stripes could not be read.
+    Unreadable,
+}
+
+/// Background jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobKind {
+    /// Compute what missing members held onto their replacements.
+    Rebuild,
+    /// Make parity true after an unclean stop.
+    Resync,
+    /// Check parity.
+    Scrub,
+}
+
+/// State of the array, one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayState {
+    /// Every member in sync.
+    Optimal,
+    /// Members missing, data all there.
+    Degraded,
+    /// More members missing than the level survives.
+    Failed,
+    /// Not serving.
+    Stopped,
+}
+
+/// State of a member, one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Holds what it should.
+    InSync,
+    /// Being rebuilt.
+    Rebuilding,
+    /// Not there.
+    Missing,
+    /// Taken out of service.
+    Failed,
+    /// There, but has missed writes.
+    Stale,
+    /// Waiting for use.
+    Spare,
+}
+
+/// Everything that `show` tells.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The superblock's view of the array (name, level, geometry, epoch, settings); as of the first member.
+    pub superblock: Superblock,
+    /// One word.
+    pub state: ArrayState,
+    /// Size of the block device, bytes.
+    pub size_bytes: u64,
+    /// Bytes of the block device in regions never written.
+    pub unwritten_bytes: u64,
+    /// Slots and spares.
+    pub members: Vec<MemberStatus>,
+    /// Jobs at work or paused.
+    pub jobs: Vec<JobStatus>,
+}
+
+/// A member as `show` tells it.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// Its slot; `None` for a spare.
+    pub slot: Option<Slot>,
+    /// The device, if it is there.
+    pub device: Option<DeviceId>,
+    /// Its identity (nil where a slot was vacated).
+    pub member: MemberUuid,
+    /// One word.
+    pub state: MemberState,
+    /// Read errors since start.
+    pub read_errors: u64,
+    /// Write errors since start.
+    pub write_errors: u64,
+}
+
+/// A job as `show` tells it.
+#[derive(Clone, Copy, Debug)]
+pub struct JobStatus {
+    /// Which.
+    pub kind: JobKind,
+    /// For a rebuild, the (first) slot.
+    pub slot: Option<Slot>,
+    /// Bytes of member space done, over all members of the array's height.
+    pub done_bytes: u64,
+    /// Bytes of member space in all (regions never written count as nothing).
+    pub total_bytes: u64,
+    /// Bytes per second since it started.
+    pub rate_bytes_per_s: u64,
+    /// It waits for `rebuild start`.
+    pub paused: bool,
+    /// Stripes found inconsistent so far.
+    pub inconsistent: u64,
+}
+
+/// State of a region, as the map has it (for `explain`).
+pub type Region = RegionState;

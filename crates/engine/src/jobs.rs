@@ -1,0 +1,457 @@
+//! Background jobs: resync, rebuild, scrub; one step at a time, in that order of precedence.
+//!
+//! Invariants:
+//! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
+//! * The row up to which a member counts as rebuilt in its superblock was flushed on it before.
+//! * Regions never written are passed over. One that is being written for the first time is waited for.
+//!
+//! Steered by priority p in 1..=100: while user requests are served, a step is followed by a pause of its own
+//! length times (100 − p)/p.
+
+use strake_format::*;
+
+use crate::array::{Array, Purpose, Stage};
+use crate::event::*;
+use crate::map::Phase;
+use crate::units::*;
+
+/// Bytes of each member that a step covers at most.
+const STEP_BYTES: u64 = 4 << 20;
+/// A rebuild's progress is made durable this many times.
+const CHECKPOINTS: u64 = 32;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    step: u64,
+    running: Option<Running>,
+    next_at: Option<Time>,
+    pub(crate) paused: bool,
+    rebuild: Option<Progress>,
+    resync: Option<Resync>,
+    scrub: Option<Scrub>,
+    checkpoint: Option<Checkpoint>,
+    /// Row of the last durable progress of a rebuild.
+    checkpointed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    started: Time,
+    /// Bytes of member space worked on since then.
+    worked: u64,
+    inconsistent: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Resync {
+    progress: Progress,
+    at: Row,
+    /// Regions that could not be synced.
+    stuck: Vec<RegionNo>,
+    unreadable: u64,
+    total: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Scrub {
+    progress: Progress,
+    at: Row,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    step: u64,
+    kind: StepKind,
+    first: Row,
+    end: Row,
+    waits: u16,
+    outcome: StepOutcome,
+    started: Time,
+}
+
+/// Rebuild targets are flushing.
+#[derive(Clone, Copy, Debug)]
+struct Checkpoint {
+    pending: usize,
+}
+
+impl Jobs {
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.next_at
+    }
+
+    pub(crate) fn busy(&self) -> bool {
+        self.running.is_some() || self.checkpoint.is_some()
+    }
+}
+
+impl Array {
+    pub(crate) fn drive_jobs(&mut self) {
+        if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() {
+            return;
+        }
+        if self.jobs.next_at.is_some_and(|at| at > self.now) {
+            return;
+        }
+        self.jobs.next_at = None;
+        if !(self.drive_resync() || self.drive_rebuild()) {
+            self.drive_scrub();
+        }
+    }
+
+    fn step(&mut self, kind: StepKind, first: Row, end: Row) {
+        self.jobs.step += 1;
+        let step = self.jobs.step;
+        let waits = self.shards;
+        let (outcome, started) = (StepOutcome::default(), self.now);
+        self.jobs.running = Some(Running { step, kind, first, end, waits, outcome, started });
+        self.tell_all(&ToShard::Step(Step { step, kind, first, end }));
+    }
+
+    /// The rows of a step that starts at `row` and stays in its region.
+    fn step_end(&self, row: Row) -> Row {
+        let rows = (STEP_BYTES / self.geometry.strip).max(1);
+        let region_end = self.geometry.region_rows(self.geometry.region(row)).end;
+        Row((row.0 + rows).min(region_end))
+    }
+
+    pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome) {
+        let Some(running) = self.jobs.running.as_mut().filter(|r| r.step == step) else { return };
+        running.waits -= 1;
+        running.outcome.stripes += outcome.stripes;
+        running.outcome.inconsistent += outcome.inconsistent;
+        running.outcome.unreadable += outcome.unreadable;
+        running.outcome.foreground += outcome.foreground;
+        if running.waits > 0 {
+            return;
+        }
+        let done = self.jobs.running.take().expect("it is the one that ended");
+        let priority = u64::from(self.sb.settings.rebuild_priority.clamp(1, 100));
+        if done.outcome.foreground > 0 && priority < 100 {
+            let took = self.now.since(done.started);
+            self.jobs.next_at = Some(Time(self.now.0 + took * (100 - priority) / priority));
+        }
+        let bytes = (done.end.0 - done.first.0) * self.geometry.strip;
+        match done.kind {
+            StepKind::Resync => self.resync_stepped(&done, bytes),
+            StepKind::Rebuild => self.rebuild_stepped(&done, bytes),
+            StepKind::Scrub => {
+                if let Some(scrub) = &mut self.jobs.scrub {
+                    scrub.at = done.end;
+                    scrub.progress.worked += bytes;
+                    scrub.progress.inconsistent += done.outcome.inconsistent;
+                }
+            }
+        }
+    }
+
+    // ---- resync ------------------------------------------------------------------------------
+
+    /// True if a resync step was started.
+    fn drive_resync(&mut self) -> bool {
+        let stuck = |job: &Option<Resync>, r: &RegionNo| {
+            job.as_ref().is_some_and(|job| job.stuck.contains(r))
+        };
+        let due: Vec<RegionNo> = self.regions_in(Phase::NeedSync);
+        let next = due.iter().copied().find(|r| !stuck(&self.jobs.resync, r));
+        let Some(region) = next else {
+            if let Some(job) = self.jobs.resync.take_if(|job| job.stuck.is_empty()) {
+                let inconsistent = job.progress.inconsistent;
+                self.event(EventKind::JobFinished { kind: JobKind::Resync, inconsistent });
+            }
+            return false;
+        };
+        if self.jobs.resync.is_none() {
+            let total = due.len() as u64 * self.geometry.region_rows * self.geometry.strip;
+            let progress = Progress { started: self.now, ..Progress::default() };
+            self.jobs.resync = Some(Resync { progress, total, ..Resync::default() });
+            self.event(EventKind::JobStarted { kind: JobKind::Resync, from_bytes: 0 });
+        }
+        let rows = self.geometry.region_rows(region);
+        let job = self.jobs.resync.as_mut().expect("made above");
+        if !rows.contains(&job.at.0) {
+            job.at = Row(rows.start);
+            job.unreadable = 0;
+        }
+        let first = job.at;
+        let end = self.step_end(first);
+        self.step(StepKind::Resync, first, end);
+        true
+    }
+
+    fn resync_stepped(&mut self, done: &Running, bytes: u64) {
+        let region = self.geometry.region(done.first);
+        let region_end = self.geometry.region_rows(region).end;
+        let Some(job) = &mut self.jobs.resync else { return };
+        job.progress.worked += bytes;
+        job.progress.inconsistent += done.outcome.inconsistent;
+        job.unreadable += done.outcome.unreadable;
+        job.at = done.end;
+        if done.end.0 < region_end {
+            return;
+        }
+        // The next region starts from its first row.
+        job.at = Row(u64::MAX);
+        if job.unreadable > 0 {
+            job.stuck.push(region);
+            let cause = StopCause::Unreadable;
+            self.event(EventKind::JobStopped { kind: JobKind::Resync, cause });
+        } else {
+            self.region_synced(region);
+        }
+    }
+
+    /// Membership changed: what could not be synced is tried again.
+    pub(crate) fn unstick(&mut self) {
+        if let Some(job) = &mut self.jobs.resync {
+            job.stuck.clear();
+        }
+    }
+
+    // ---- rebuild -----------------------------------------------------------------------------
+
+    fn rebuild_row(&self) -> Option<Row> {
+        self.slots.iter().filter(|s| s.incoming.is_some()).map(|s| s.rebuilt).min()
+    }
+
+    /// True if there is a rebuild at work (even if it waits).
+    fn drive_rebuild(&mut self) -> bool {
+        let Some(mut row) = self.rebuild_row() else {
+            if self.jobs.rebuild.take().is_some() {
+                let cause = StopCause::Membership;
+                self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
+            }
+            return false;
+        };
+        if self.jobs.paused {
+            return false;
+        }
+        // A member that joined begins at its own first row.
+        self.jobs.checkpointed = self.jobs.checkpointed.min(row.0);
+        if self.jobs.rebuild.is_none() {
+            self.jobs.rebuild = Some(Progress { started: self.now, ..Progress::default() });
+            self.jobs.checkpointed = row.0;
+            let from_bytes = row.0 * self.geometry.strip;
+            self.event(EventKind::JobStarted { kind: JobKind::Rebuild, from_bytes });
+        }
+        let before = row;
+        let mut wait = false;
+        while row.0 < self.geometry.rows {
+            let region = self.geometry.region(row);
+            match self.map.phase(region) {
+                Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
+                // Zeroes (or the flush after them) are under way on the members that were there then.
+                Phase::Zeroing { .. } | Phase::Unmapping | Phase::Settling { .. } => {
+                    wait = true;
+                    break;
+                }
+                _ => break,
+            }
+        }
+        if row > before {
+            self.raise_rebuilt(before, row);
+        }
+        if wait {
+            return true;
+        }
+        let rows = self.geometry.rows;
+        let due = (row.0 - self.jobs.checkpointed).saturating_mul(CHECKPOINTS) >= rows;
+        if row.0 >= rows || (due && row.0 > self.jobs.checkpointed) {
+            self.checkpoint(row);
+            return true;
+        }
+        let end = self.step_end(row);
+        self.step(StepKind::Rebuild, row, end);
+        true
+    }
+
+    /// Rows up to `end` are valid on every incoming member for which those up to `first` were.
+    fn raise_rebuilt(&mut self, first: Row, end: Row) {
+        for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
+            if slot.rebuilt >= first {
+                slot.rebuilt = slot.rebuilt.max(end);
+            }
+        }
+        // While a change of membership is not durable, shards go by their own marks.
+        if !self.persist.view_due {
+            self.publish();
+        }
+    }
+
+    fn rebuild_stepped(&mut self, done: &Running, bytes: u64) {
+        if let Some(job) = &mut self.jobs.rebuild {
+            job.worked += bytes;
+        }
+        if done.outcome.unreadable > 0 {
+            self.jobs.paused = true;
+            self.jobs.rebuild = None;
+            let cause = StopCause::Unreadable;
+            self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
+            return;
+        }
+        self.raise_rebuilt(done.first, done.end);
+    }
+
+    /// Flushes the targets; then their progress is written down, and those that are whole take their slots.
+    fn checkpoint(&mut self, row: Row) {
+        self.jobs.checkpointed = row.0;
+        let targets: Vec<DeviceId> = self.slots.iter().filter_map(|s| s.incoming).collect();
+        self.jobs.checkpoint = Some(Checkpoint { pending: targets.len() });
+        for device in targets {
+            self.io(device, Purpose::Checkpoint { device }, IoKind::Flush);
+        }
+    }
+
+    pub(crate) fn checkpoint_flushed(&mut self) {
+        let Some(checkpoint) = &mut self.jobs.checkpoint else { return };
+        checkpoint.pending -= 1;
+        if checkpoint.pending > 0 {
+            return;
+        }
+        self.jobs.checkpoint = None;
+        if self.stage == Stage::Failed {
+            return;
+        }
+        let rows = self.geometry.rows;
+        let checkpointed = self.jobs.checkpointed;
+        let mut finished = Vec::new();
+        for at in 0..self.slots.len() {
+            let slot = self.slots[at];
+            if slot.incoming.is_none() {
+                continue;
+            }
+            // One that joined during the flush has its own row.
+            let row = slot.rebuilt.0.min(checkpointed);
+            self.slots[at].flushed = Row(row);
+            if row >= rows {
+                finished.push(at);
+            }
+        }
+        if finished.is_empty() {
+            return self.touch();
+        }
+        for at in finished {
+            self.take_slot(at);
+        }
+        self.membership_changed();
+        if self.rebuild_row().is_none() {
+            self.jobs.rebuild = None;
+            self.event(EventKind::JobFinished { kind: JobKind::Rebuild, inconsistent: 0 });
+        }
+    }
+
+    // ---- scrub -------------------------------------------------------------------------------
+
+    pub(crate) fn start_scrub(&mut self) -> Changed {
+        if self.jobs.scrub.is_some() {
+            return Changed::No;
+        }
+        let progress = Progress { started: self.now, ..Progress::default() };
+        self.jobs.scrub = Some(Scrub { progress, at: Row(0) });
+        self.event(EventKind::JobStarted { kind: JobKind::Scrub, from_bytes: 0 });
+        Changed::Yes
+    }
+
+    pub(crate) fn stop_scrub(&mut self) -> Changed {
+        if self.jobs.scrub.take().is_none() {
+            return Changed::No;
+        }
+        self.event(EventKind::JobStopped { kind: JobKind::Scrub, cause: StopCause::Asked });
+        Changed::Yes
+    }
+
+    fn drive_scrub(&mut self) {
+        let Some(scrub) = self.jobs.scrub else { return };
+        let mut row = scrub.at;
+        while row.0 < self.geometry.rows {
+            let region = self.geometry.region(row);
+            if self.map.state(region) != RegionState::Unwritten {
+                break;
+            }
+            row = Row(self.geometry.region_rows(region).end);
+        }
+        if row.0 >= self.geometry.rows {
+            self.jobs.scrub = None;
+            let inconsistent = scrub.progress.inconsistent;
+            self.event(EventKind::JobFinished { kind: JobKind::Scrub, inconsistent });
+            return;
+        }
+        let end = self.step_end(row);
+        self.step(StepKind::Scrub, row, end);
+    }
+
+    // ---- rebuild commands, stop, status ------------------------------------------------------
+
+    pub(crate) fn start_rebuild(&mut self) -> Changed {
+        if !std::mem::take(&mut self.jobs.paused) {
+            return Changed::No;
+        }
+        Changed::Yes
+    }
+
+    pub(crate) fn stop_rebuild(&mut self) -> Changed {
+        if self.jobs.paused {
+            return Changed::No;
+        }
+        self.jobs.paused = true;
+        if self.jobs.rebuild.take().is_some() {
+            let cause = StopCause::Asked;
+            self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
+        }
+        Changed::Yes
+    }
+
+    pub(crate) fn job_status(&self) -> Vec<JobStatus> {
+        let strip = self.geometry.strip;
+        let written = |end: Row| -> u64 {
+            (0..self.geometry.regions())
+                .map(RegionNo)
+                .filter(|&r| self.map.state(r) != RegionState::Unwritten)
+                .map(|r| self.geometry.region_rows(r))
+                .map(|rows| rows.end.min(end.0).saturating_sub(rows.start) * strip)
+                .sum()
+        };
+        let rate = |p: &Progress| {
+            let ns = u128::from(self.now.since(p.started).max(1));
+            (u128::from(p.worked) * 1_000_000_000 / ns) as u64
+        };
+        let mut jobs = Vec::new();
+        let all = written(Row(self.geometry.rows));
+        if let Some(job) = &self.jobs.resync {
+            jobs.push(JobStatus {
+                kind: JobKind::Resync,
+                slot: None,
+                done_bytes: job.progress.worked.min(job.total),
+                total_bytes: job.total,
+                rate_bytes_per_s: rate(&job.progress),
+                paused: !job.stuck.is_empty(),
+                inconsistent: job.progress.inconsistent,
+            });
+        }
+        if let Some(row) = self.rebuild_row() {
+            let slot = self.slots.iter().position(|s| s.incoming.is_some()).map(|s| Slot(s as u8));
+            jobs.push(JobStatus {
+                kind: JobKind::Rebuild,
+                slot,
+                done_bytes: written(row),
+                total_bytes: all,
+                rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
+                paused: self.jobs.paused,
+                inconsistent: 0,
+            });
+        }
+        if let Some(job) = &self.jobs.scrub {
+            jobs.push(JobStatus {
+                kind: JobKind::Scrub,
+                slot: None,
+                done_bytes: written(job.at),
+                total_bytes: all,
+                rate_bytes_per_s: rate(&job.progress),
+                paused: false,
+                inconsistent: job.progress.inconsistent,
+            });
+        }
+        jobs
+    }
+}

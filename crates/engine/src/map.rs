@@ -1,0 +1,478 @@
+//! The region map: what was never written, what may be inconsistent after an unclean stop.
+//!
+//! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Settling → Cleaning → Clean → Opening …`,
+//! and from any quiet state through `Closing` to `Unmapping → Unwritten` when all of it is discarded.
+//!
+//! Invariants:
+//! * Shards write a region only after a page that says Dirty (or NeedSync) is durable on every live member.
+//! * A page says Clean only after every shard closed the region and every live member flushed.
+//! * What reads as zeros because it is Unwritten is zeroed on every member before its first write, so that
+//!   parity is true from the start.
+//! * A page is written to alternating places, a whole version at a time on all live members.
+
+use strake_format::region_map::{PAGE_BYTES, REGIONS_PER_PAGE, place};
+use strake_format::*;
+
+use crate::array::{Array, Purpose, Stage};
+use crate::buffers::{Buf, Slice};
+use crate::event::*;
+use crate::geometry::Geometry;
+use crate::units::*;
+
+/// How far a region has come in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Unwritten,
+    /// Being zeroed on every member before its first write (then opened), or after a discard.
+    Zeroing { pending: u32, open: bool },
+    /// Dirty is on its way to the members.
+    Opening,
+    Open,
+    /// As open, parity not trusted; a resync is due.
+    NeedSync,
+    /// Shards are finishing their writes there.
+    Closing { waits: u32, refused: bool, unmap: bool, sync: bool },
+    /// Members flush: so that Clean will be true, or so that what was zeroed stays zero.
+    Settling { pending: u32, open: bool },
+    /// Clean is on its way to the members.
+    Cleaning,
+    Clean,
+    /// Unwritten is on its way to the members.
+    Unmapping,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    pub(crate) phase: Phase,
+    /// What the newest page version says (or will say, once written).
+    disk: RegionState,
+    /// A shard asked for it during a transition.
+    wanted: bool,
+    /// Requests that discard it wholly.
+    unmap: Vec<RequestId>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Page {
+    sequence: u64,
+    /// Writes in flight of the version `sequence`.
+    pending: u32,
+    /// Changed since the version in flight was put together.
+    dirty: bool,
+    /// Regions that wait for the version in flight.
+    waiting: Vec<RegionNo>,
+    /// Regions that wait for the next.
+    next: Vec<RegionNo>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Map {
+    pub(crate) regions: Vec<Region>,
+    pages: Vec<Page>,
+    clean_after_ms: u64,
+    sweep: Option<Time>,
+    /// Pieces of requests over several regions: request, regions left.
+    unmapping: Vec<(RequestId, u32)>,
+}
+
+impl Map {
+    /// From the pages chosen at assembly; after an unclean stop Dirty regions need a resync, if
+    /// `redundant`.
+    pub(crate) fn new(
+        geometry: &Geometry,
+        pages: &[MapPage],
+        unclean: bool,
+        trusted: bool,
+        clean_after_ms: u64,
+    ) -> Map {
+        let states = pages.iter().flat_map(|p| p.states.iter().copied());
+        let regions: Vec<Region> = states
+            .take(geometry.regions() as usize)
+            .map(|disk| {
+                let phase = match disk {
+                    RegionState::Unwritten => Phase::Unwritten,
+                    RegionState::Clean => Phase::Clean,
+                    RegionState::Dirty if !unclean || trusted || geometry.m == 0 => Phase::Open,
+                    RegionState::NeedSync if trusted || geometry.m == 0 => Phase::Open,
+                    RegionState::Dirty | RegionState::NeedSync => Phase::NeedSync,
+                };
+                Region { phase, disk, wanted: false, unmap: Vec::new() }
+            })
+            .collect();
+        let pages =
+            pages.iter().map(|p| Page { sequence: p.sequence, ..Page::default() }).collect();
+        Map { regions, pages, clean_after_ms, sweep: None, unmapping: Vec::new() }
+    }
+
+    fn region(&mut self, region: RegionNo) -> &mut Region {
+        &mut self.regions[region.0 as usize]
+    }
+
+    pub(crate) fn phase(&self, region: RegionNo) -> Phase {
+        self.regions[region.0 as usize].phase
+    }
+
+    /// What `explain` tells.
+    pub(crate) fn state(&self, region: RegionNo) -> RegionState {
+        match self.phase(region) {
+            Phase::Unwritten | Phase::Zeroing { .. } | Phase::Unmapping => RegionState::Unwritten,
+            Phase::NeedSync => RegionState::NeedSync,
+            Phase::Clean => RegionState::Clean,
+            _ => RegionState::Dirty,
+        }
+    }
+
+    /// No page is being written.
+    pub(crate) fn quiet(&self) -> bool {
+        self.pages.iter().all(|p| p.pending == 0 && !p.dirty)
+    }
+
+    pub(crate) fn accesses(&self) -> Vec<RegionAccess> {
+        self.regions.iter().map(|r| access(r.phase)).collect()
+    }
+
+    pub(crate) fn unwritten_bytes(&self, geometry: &Geometry) -> u64 {
+        (0..geometry.regions())
+            .map(RegionNo)
+            .filter(|&r| self.state(r) == RegionState::Unwritten)
+            .map(|r| geometry.region_bytes(r))
+            .map(|range| range.end - range.start)
+            .sum()
+    }
+
+    /// When idle regions are looked for again.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.sweep
+    }
+}
+
+fn access(phase: Phase) -> RegionAccess {
+    match phase {
+        Phase::Unwritten | Phase::Zeroing { .. } | Phase::Unmapping => RegionAccess::Unwritten,
+        Phase::Open => RegionAccess::Open,
+        Phase::NeedSync => RegionAccess::NeedSync,
+        _ => RegionAccess::Clean,
+    }
+}
+
+impl Array {
+    fn set_phase(&mut self, region: RegionNo, phase: Phase) {
+        self.map.region(region).phase = phase;
+    }
+
+    /// Enters a phase that shards must know of.
+    fn enter(&mut self, region: RegionNo, phase: Phase) {
+        self.set_phase(region, phase);
+        let access = access(phase);
+        // A shard that asked during the transition asks again, if the answer is not what it needs.
+        self.tell_all(&ToShard::Region { region, access });
+        if matches!(phase, Phase::Open | Phase::NeedSync) && self.map.sweep.is_none() {
+            self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
+        }
+        let entry = self.map.region(region);
+        entry.wanted = false;
+        if !entry.unmap.is_empty() && self.stage == Stage::Serving {
+            self.close(region, false, true);
+        }
+    }
+
+    /// A shard has a write that waits for the region.
+    pub(crate) fn region_needed(&mut self, region: RegionNo) {
+        if !matches!(self.stage, Stage::Serving | Stage::Stopping) {
+            return;
+        }
+        match self.map.phase(region) {
+            Phase::Unwritten => self.zero_region(region, true),
+            Phase::Clean => self.open_region(region),
+            Phase::Open => self.enter(region, Phase::Open),
+            Phase::NeedSync => self.enter(region, Phase::NeedSync),
+            _ => self.map.region(region).wanted = true,
+        }
+    }
+
+    /// Zeroes the region's rows on every live member.
+    fn zero_region(&mut self, region: RegionNo, open: bool) {
+        let rows = self.geometry.region_rows(region);
+        let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
+        let len = len * self.geometry.strip;
+        let devices = self.live();
+        self.set_phase(region, Phase::Zeroing { pending: devices.len() as u32, open });
+        for device in devices {
+            let offset = self.members[&device].layout.data_offset + start;
+            let kind = IoKind::WriteZeroes { offset, len };
+            self.io(device, Purpose::Zero { region, device }, kind);
+        }
+    }
+
+    pub(crate) fn region_zeroed(&mut self, region: RegionNo) {
+        let Phase::Zeroing { pending, open } = self.map.phase(region) else {
+            unreachable!("zeroing ends before the region's phase changes")
+        };
+        self.set_phase(region, Phase::Zeroing { pending: pending - 1, open });
+        if pending > 1 || self.stage == Stage::Failed {
+            return;
+        }
+        let wanted = std::mem::take(&mut self.map.region(region).wanted);
+        let unmap = !self.map.region(region).unmap.is_empty();
+        if open || (wanted && !unmap) {
+            self.settle_region(region, true);
+        } else {
+            self.unmapped(region);
+            self.enter(region, Phase::Unwritten);
+        }
+    }
+
+    fn open_region(&mut self, region: RegionNo) {
+        self.set_phase(region, Phase::Opening);
+        self.write_state(region, RegionState::Dirty);
+    }
+
+    /// Puts a new state of the region into its page and writes it.
+    fn write_state(&mut self, region: RegionNo, state: RegionState) {
+        self.map.region(region).disk = state;
+        let at = region.0 as usize / REGIONS_PER_PAGE;
+        let page = &mut self.map.pages[at];
+        page.next.push(region);
+        page.dirty = true;
+        self.write_page(at as u32);
+    }
+
+    /// Writes every page anew (at start, and when a member joins).
+    pub(crate) fn rewrite_map(&mut self) {
+        self.map.pages.iter_mut().for_each(|page| page.dirty = true);
+        self.write_pages();
+    }
+
+    /// Writes the pages that were held back.
+    pub(crate) fn write_pages(&mut self) {
+        (0..self.map.pages.len() as u32).for_each(|page| self.write_page(page));
+    }
+
+    fn write_page(&mut self, at: u32) {
+        let page = &mut self.map.pages[at as usize];
+        // A member that failed must be durably out before a page builds on its absence: a flush that it
+        // did not do must not make a region Clean for which it is believed later.
+        let held = self.persist.view_due || self.stage == Stage::Failed;
+        if page.pending > 0 || !page.dirty || held {
+            return;
+        }
+        page.dirty = false;
+        page.sequence += 1;
+        page.waiting = std::mem::take(&mut page.next);
+        let sequence = page.sequence;
+        let first = at as usize * REGIONS_PER_PAGE;
+        let states: Vec<RegionState> =
+            self.map.regions.iter().skip(first).take(REGIONS_PER_PAGE).map(|r| r.disk).collect();
+        let devices = self.live();
+        self.map.pages[at as usize].pending = devices.len() as u32;
+        for device in devices {
+            let member = &self.members[&device];
+            let offset = place(&member.layout, at, sequence);
+            let image = MapPage {
+                array: self.sb.array,
+                member: member.member,
+                page: at,
+                epoch: self.sb.epoch,
+                sequence,
+                states: states.clone(),
+            };
+            let fua = member.info.volatile_cache;
+            let data = Slice::new(Buf::from_bytes(&image.encode(offset)[..]), 0, PAGE_BYTES);
+            let kind = IoKind::Write { offset, data, fua };
+            self.io(device, Purpose::MapPage { page: at, device }, kind);
+        }
+    }
+
+    pub(crate) fn page_written(&mut self, at: u32) {
+        let page = &mut self.map.pages[at as usize];
+        page.pending -= 1;
+        if page.pending > 0 || self.stage == Stage::Failed {
+            return;
+        }
+        for region in std::mem::take(&mut page.waiting) {
+            self.state_durable(region);
+        }
+        self.write_page(at);
+    }
+
+    fn state_durable(&mut self, region: RegionNo) {
+        match self.map.phase(region) {
+            Phase::Opening => self.enter(region, Phase::Open),
+            Phase::Cleaning => {
+                let wanted = self.map.region(region).wanted;
+                self.enter(region, Phase::Clean);
+                if wanted && self.map.phase(region) == Phase::Clean {
+                    self.open_region(region);
+                }
+            }
+            Phase::Unmapping => {
+                // Shards answer zeros from now on; then the members' blocks go. Zeroes and not discard:
+                // a read that is under way may still see the members.
+                self.enter_unwritten_quietly(region);
+                self.zero_region(region, false);
+            }
+            _ => {}
+        }
+    }
+
+    fn enter_unwritten_quietly(&mut self, region: RegionNo) {
+        self.set_phase(region, Phase::Unmapping);
+        self.tell_all(&ToShard::Region { region, access: RegionAccess::Unwritten });
+    }
+
+    // ---- closing -----------------------------------------------------------------------------
+
+    fn close(&mut self, region: RegionNo, if_idle: bool, unmap: bool) {
+        let sync = self.map.phase(region) == Phase::NeedSync;
+        let waits = u32::from(self.shards);
+        self.set_phase(region, Phase::Closing { waits, refused: false, unmap, sync });
+        self.tell_all(&ToShard::CloseRegion { region, if_idle });
+    }
+
+    pub(crate) fn region_closed(&mut self, region: RegionNo, _from: ShardNo, closed: bool) {
+        let Phase::Closing { waits, refused, unmap, sync } = self.map.phase(region) else {
+            return;
+        };
+        let refused = refused || !closed;
+        self.set_phase(region, Phase::Closing { waits: waits - 1, refused, unmap, sync });
+        if waits > 1 || self.stage == Stage::Failed {
+            return;
+        }
+        if refused {
+            let phase = if sync { Phase::NeedSync } else { Phase::Open };
+            self.enter(region, phase);
+        } else if unmap {
+            self.set_phase(region, Phase::Unmapping);
+            self.write_state(region, RegionState::Unwritten);
+        } else {
+            self.settle_region(region, false);
+        }
+    }
+
+    /// Flushes every member with a volatile cache, then opens the region or makes it Clean.
+    fn settle_region(&mut self, region: RegionNo, open: bool) {
+        let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
+        let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
+        self.set_phase(region, Phase::Settling { pending: devices.len() as u32 + 1, open });
+        for device in devices {
+            self.io(device, Purpose::Settle { region, device }, IoKind::Flush);
+        }
+        self.region_settled(region);
+    }
+
+    pub(crate) fn region_settled(&mut self, region: RegionNo) {
+        let Phase::Settling { pending, open } = self.map.phase(region) else {
+            unreachable!("settling ends before the region's phase changes")
+        };
+        self.set_phase(region, Phase::Settling { pending: pending - 1, open });
+        if pending > 1 || self.stage == Stage::Failed {
+            return;
+        }
+        if open {
+            return self.open_region(region);
+        }
+        self.set_phase(region, Phase::Cleaning);
+        self.write_state(region, RegionState::Clean);
+    }
+
+    /// Looks for open regions without writes and closes them.
+    pub(crate) fn map_tick(&mut self) {
+        if self.map.sweep.is_none_or(|at| at > self.now) || self.stage != Stage::Serving {
+            return;
+        }
+        self.map.sweep = None;
+        let open: Vec<RegionNo> = self.regions_in(Phase::Open);
+        for &region in &open {
+            self.close(region, true, false);
+        }
+        if !open.is_empty() {
+            self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
+        }
+    }
+
+    pub(crate) fn regions_in(&self, phase: Phase) -> Vec<RegionNo> {
+        (0..self.map.regions.len() as u32)
+            .map(RegionNo)
+            .filter(|&r| self.map.phase(r) == phase)
+            .collect()
+    }
+
+    /// A resync has passed over the region: parity is true.
+    pub(crate) fn region_synced(&mut self, region: RegionNo) {
+        match self.map.phase(region) {
+            Phase::NeedSync => self.enter(region, Phase::Open),
+            Phase::Closing { waits, refused, unmap, .. } => {
+                self.set_phase(region, Phase::Closing { waits, refused, unmap, sync: false });
+            }
+            _ => {}
+        }
+    }
+
+    // ---- discard of whole regions ------------------------------------------------------------
+
+    pub(crate) fn unmap(&mut self, id: RequestId, offset: u64, len: u64) {
+        let per_region = self.geometry.region_bytes(RegionNo(0)).end;
+        let (first, last) = (offset / per_region, (offset + len - 1) / per_region);
+        let whole = |r: u64| {
+            let range = self.geometry.region_bytes(RegionNo(r as u32));
+            range.start >= offset && range.end <= offset + len
+        };
+        if !(first..=last).all(whole) {
+            return self.reply(id, Err(RequestError::Invalid));
+        }
+        let mut left = 0;
+        let mut close = Vec::new();
+        for region in (first..=last).map(|r| RegionNo(r as u32)) {
+            let entry = self.map.region(region);
+            if entry.phase == Phase::Unwritten {
+                continue;
+            }
+            entry.unmap.push(id);
+            left += 1;
+            if matches!(entry.phase, Phase::Open | Phase::NeedSync | Phase::Clean) {
+                close.push(region);
+            }
+        }
+        if left == 0 {
+            return self.reply(id, Ok(()));
+        }
+        self.map.unmapping.push((id, left));
+        for region in close {
+            self.close(region, false, true);
+        }
+    }
+
+    fn unmapped(&mut self, region: RegionNo) {
+        for id in std::mem::take(&mut self.map.region(region).unmap) {
+            let at = self.map.unmapping.iter().position(|(r, _)| *r == id);
+            let at = at.expect("a request stays until its regions are done");
+            self.map.unmapping[at].1 -= 1;
+            if self.map.unmapping[at].1 == 0 {
+                self.map.unmapping.swap_remove(at);
+                self.reply(id, Ok(()));
+            }
+        }
+    }
+
+    /// The array has failed: who waits for a region is told.
+    pub(crate) fn fail_unmaps(&mut self) {
+        for (id, _) in std::mem::take(&mut self.map.unmapping) {
+            self.reply(id, Err(RequestError::Failed));
+        }
+        self.map.regions.iter_mut().for_each(|r| r.unmap.clear());
+    }
+
+    // ---- stopping ----------------------------------------------------------------------------
+
+    /// Closes what is open; true when every region is quiet.
+    pub(crate) fn close_all(&mut self) -> bool {
+        for region in self.regions_in(Phase::Open) {
+            self.close(region, false, false);
+        }
+        let quiet = |r: &Region| {
+            matches!(r.phase, Phase::Unwritten | Phase::Clean | Phase::NeedSync)
+        };
+        self.map.regions.iter().all(quiet) && self.map.quiet()
+    }
+}

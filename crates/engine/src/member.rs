@@ -1,0 +1,358 @@
+//! Members come and go: errors, commands, spares.
+//!
+//! Invariants:
+//! * A member that failed a write is out, and the survivors durably know it, before the write is answered.
+//! * No member is taken out for read errors, or on request, if data would be lost by it.
+//! * Only one device at a time is being rebuilt into a slot.
+
+use strake_format::*;
+
+use crate::array::{Array, Member, SlotUse, Stage};
+use crate::event::*;
+use crate::persist::After;
+use crate::units::*;
+
+impl Array {
+    /// An I/O of the array itself failed on a device (all of them write or flush).
+    pub(crate) fn write_failed(&mut self, device: DeviceId, error: IoError) {
+        if let Some(member) = self.members.get_mut(&device) {
+            member.write_errors += 1;
+        }
+        self.member_out(device, cause_of(error));
+    }
+
+    /// A shard's I/O failed.
+    pub(crate) fn member_error(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
+        let Some(slot) = self.slot_of(device) else { return };
+        let Some(member) = self.members.get_mut(&device) else { return };
+        if write {
+            member.write_errors += 1;
+            return self.member_out(device, cause_of(error));
+        }
+        member.read_errors += 1;
+        let too_many = member.read_errors > u64::from(self.sb.settings.read_error_threshold);
+        self.event(EventKind::ReadError { slot, device, offset });
+        if error != IoError::Media {
+            self.member_out(device, cause_of(error));
+        } else if too_many && self.may_lose(device) {
+            self.member_out(device, OutCause::ReadErrors);
+        }
+    }
+
+    /// The level survives the loss of this device.
+    fn may_lose(&self, device: DeviceId) -> bool {
+        let Some(slot) = self.slot_of(device) else { return true };
+        self.slots[usize::from(slot.0)].current != Some(device)
+            || self.lost_in_group(slot) < self.geometry.m
+    }
+
+    /// Takes a device out of service.
+    pub(crate) fn member_out(&mut self, device: DeviceId, cause: OutCause) {
+        if matches!(self.stage, Stage::Failed | Stage::Stopped) {
+            return;
+        }
+        if self.spares.contains(&device) {
+            self.spares.retain(|&d| d != device);
+            self.forget_spare(device);
+            self.event(EventKind::Removed { slot: None });
+            return self.touch();
+        }
+        let Some(slot) = self.slot_of(device) else { return };
+        let at = usize::from(slot.0);
+        self.event(EventKind::MemberOut { slot, device: Some(device), cause });
+        let (read_errors, write_errors) =
+            self.members.get(&device).map_or((0, 0), |m| (m.read_errors, m.write_errors));
+        let place = &mut self.slots[at];
+        (place.read_errors, place.write_errors) = (read_errors, write_errors);
+        let since = self.sb.epoch.next();
+        if place.incoming == Some(device) {
+            place.incoming = None;
+            (place.rebuilt, place.flushed) = (Row(0), Row(0));
+            if place.current.is_none() {
+                self.sb.slots[at].state = word(cause);
+                self.sb.slots[at].since = since;
+            }
+            self.sb.spares.retain(|uuid| Some(*uuid) != self.members.get(&device).map(|m| m.member));
+        } else {
+            if self.lost_in_group(slot) >= self.geometry.m {
+                return self.fail();
+            }
+            let place = &mut self.slots[at];
+            place.current = None;
+            match place.incoming {
+                // What was to replace it takes its place in the table, as far as it has come.
+                Some(incoming) => {
+                    let uuid = self.members[&incoming].member;
+                    self.sb.spares.retain(|spare| *spare != uuid);
+                    let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
+                    self.sb.slots[at] = SlotRecord { member: uuid, state, since };
+                }
+                None => {
+                    self.sb.slots[at].state = word(cause);
+                    self.sb.slots[at].since = since;
+                }
+            }
+        }
+        self.members.remove(&device);
+        self.persist.after.push(After::Release(device));
+        self.unstick();
+        self.membership_changed();
+    }
+
+    /// More members are lost than the level survives: stop writing, leave everything as it is.
+    fn fail(&mut self) {
+        self.stage = Stage::Failed;
+        self.fail_unmaps();
+        self.publish();
+        if let Some(id) = self.stop.take() {
+            self.done(id, Err(CommandError::NotServing));
+        }
+        for after in std::mem::take(&mut self.persist.after) {
+            match after {
+                After::Done(id, _) => self.done(id, Err(CommandError::NotServing)),
+                After::Release(device) => self.persist.leaving.push((device, self.view.version)),
+            }
+        }
+    }
+
+    /// The incoming member of a slot is whole: it takes the slot.
+    pub(crate) fn take_slot(&mut self, at: usize) {
+        let slot = &mut self.slots[at];
+        let incoming = slot.incoming.take().expect("a rebuild has a target");
+        let replaced = slot.current.replace(incoming);
+        *slot = SlotUse { current: slot.current, ..SlotUse::default() };
+        let member = self.members[&incoming].member;
+        self.sb.spares.retain(|spare| *spare != member);
+        let since = self.sb.epoch.next();
+        self.sb.slots[at] = SlotRecord { member, state: SlotState::InSync, since };
+        if let Some(device) = replaced {
+            self.members.remove(&device);
+            let (slot, cause) = (Slot(at as u8), OutCause::Replaced);
+            self.event(EventKind::MemberOut { slot, device: Some(device), cause });
+            self.persist.after.push(After::Release(device));
+        }
+    }
+
+    fn forget_spare(&mut self, device: DeviceId) {
+        if let Some(member) = self.members.remove(&device) {
+            self.sb.spares.retain(|uuid| *uuid != member.member);
+            self.persist.after.push(After::Release(device));
+        }
+    }
+
+    /// Gives spares to slots without a member.
+    pub(crate) fn use_spares(&mut self) {
+        if self.stage != Stage::Serving || self.jobs.paused || self.persist.view_due {
+            return;
+        }
+        for at in 0..self.slots.len() {
+            let slot = self.slots[at];
+            if slot.current.is_some() || slot.incoming.is_some() || self.spares.is_empty() {
+                continue;
+            }
+            let device = self.spares.remove(0);
+            let member = self.members[&device].member;
+            self.sb.spares.retain(|uuid| *uuid != member);
+            self.join(at, device);
+        }
+    }
+
+    /// Starts to rebuild a slot onto a device.
+    fn join(&mut self, at: usize, device: DeviceId) {
+        let slot = &mut self.slots[at];
+        (slot.incoming, slot.rebuilt, slot.flushed) = (Some(device), Row(0), Row(0));
+        let member = self.members[&device].member;
+        if slot.current.is_none() {
+            let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
+            self.sb.slots[at] = SlotRecord { member, state, since: self.sb.epoch.next() };
+        } else {
+            self.sb.spares.push(member);
+        }
+        self.persist.stale.retain(|s| usize::from(s.0) != at);
+        self.event(EventKind::SpareUsed { slot: Slot(at as u8), device });
+        self.membership_changed();
+        self.rewrite_map();
+    }
+
+    // ---- commands ----------------------------------------------------------------------------
+
+    /// An administrator's command; answered by [`ArrayOutput::Done`].
+    pub fn command(&mut self, now: Time, id: CommandId, command: Command) {
+        self.now = now;
+        let result = match command {
+            Command::Stop => return self.begin_stop(id),
+            _ if self.stage != Stage::Serving => Err(CommandError::NotServing),
+            Command::Fail(slot) => self.fail_member(slot),
+            Command::Remove(MemberRef::Slot(slot)) => self.remove_slot(slot),
+            Command::Remove(MemberRef::Device(device)) => self.remove_device(device),
+            Command::Add(device) => self.add(device),
+            Command::Replace(slot, device) => self.replace(slot, device),
+            Command::StartRebuild => Ok(self.start_rebuild()),
+            Command::StopRebuild => Ok(self.stop_rebuild()),
+            Command::StartScrub => Ok(self.start_scrub()),
+            Command::StopScrub => Ok(self.stop_scrub()),
+            Command::Set(setting) => self.set(setting),
+        };
+        match result {
+            Ok(changed) => self.persist.after.push(After::Done(id, changed)),
+            Err(error) => self.done(id, Err(error)),
+        }
+        self.settle();
+    }
+
+    fn slot_use(&self, slot: Slot) -> Result<SlotUse, CommandError> {
+        self.slots.get(usize::from(slot.0)).copied().ok_or(CommandError::NoSuchSlot)
+    }
+
+    fn fail_member(&mut self, slot: Slot) -> Result<Changed, CommandError> {
+        let place = self.slot_use(slot)?;
+        let Some(device) = place.current.or(place.incoming) else { return Ok(Changed::No) };
+        if !self.may_lose(device) {
+            return Err(CommandError::WouldFail);
+        }
+        self.member_out(device, OutCause::Asked);
+        Ok(Changed::Yes)
+    }
+
+    fn remove_slot(&mut self, slot: Slot) -> Result<Changed, CommandError> {
+        let place = self.slot_use(slot)?;
+        if place.current.is_some() || place.incoming.is_some() {
+            return Err(CommandError::InUse);
+        }
+        let at = usize::from(slot.0);
+        let nil = MemberUuid([0; 16]);
+        if self.sb.slots[at].member == nil {
+            return Ok(Changed::No);
+        }
+        let since = self.sb.epoch.next();
+        self.sb.slots[at] = SlotRecord { member: nil, state: SlotState::Missing, since };
+        self.slots[at] = SlotUse::default();
+        self.persist.stale.retain(|s| *s != slot);
+        self.event(EventKind::Removed { slot: Some(slot) });
+        self.membership_changed();
+        Ok(Changed::Yes)
+    }
+
+    fn remove_device(&mut self, device: DeviceId) -> Result<Changed, CommandError> {
+        if self.spares.contains(&device) {
+            self.spares.retain(|&d| d != device);
+            self.forget_spare(device);
+            self.event(EventKind::Removed { slot: None });
+            self.touch();
+            return Ok(Changed::Yes);
+        }
+        match self.slot_of(device) {
+            Some(_) => Err(CommandError::InUse),
+            None => Err(CommandError::NoSuchMember),
+        }
+    }
+
+    /// Can this device be a member? Then it becomes one of the devices known.
+    fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
+        if new.info.block_bytes > self.sb.block_bytes {
+            let (has, needs) = (new.info.block_bytes, self.sb.block_bytes);
+            return Err(CommandError::BlockSize { has, needs });
+        }
+        let layout = self.sb.layout;
+        let needs = layout.data_offset + layout.data_bytes + (64 << 10) * 2;
+        let layout = layout
+            .for_device(new.info.bytes, self.sb.strip_bytes)
+            .map_err(|_| CommandError::TooSmall { has: new.info.bytes, needs })?;
+        let (info, member) = (new.info, new.member);
+        let member = Member { info, member, layout, read_errors: 0, write_errors: 0 };
+        self.members.insert(new.device, member);
+        Ok(())
+    }
+
+    fn add(&mut self, new: NewDevice) -> Result<Changed, CommandError> {
+        if self.members.contains_key(&new.device) {
+            return Ok(Changed::No);
+        }
+        if self.sb.spares.len() >= SPARES_MAX {
+            return Err(CommandError::TooManySpares);
+        }
+        self.admit(&new)?;
+        self.spares.push(new.device);
+        self.sb.spares.push(new.member);
+        self.event(EventKind::SpareAdded { device: new.device });
+        self.touch();
+        Ok(Changed::Yes)
+    }
+
+    fn replace(&mut self, slot: Slot, new: NewDevice) -> Result<Changed, CommandError> {
+        let place = self.slot_use(slot)?;
+        if place.incoming.is_some() {
+            return Err(CommandError::Rebuilding);
+        }
+        if self.sb.spares.len() >= SPARES_MAX {
+            return Err(CommandError::TooManySpares);
+        }
+        self.admit(&new)?;
+        self.join(usize::from(slot.0), new.device);
+        Ok(Changed::Yes)
+    }
+
+    fn set(&mut self, setting: Setting) -> Result<Changed, CommandError> {
+        let before = self.sb.settings;
+        match setting {
+            Setting::RebuildPriority(p) if !(1..=100).contains(&p) => {
+                return Err(CommandError::OutOfRange);
+            }
+            Setting::ReadErrorThreshold(0) => return Err(CommandError::OutOfRange),
+            Setting::RebuildPriority(p) => self.sb.settings.rebuild_priority = p,
+            Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
+        }
+        if before == self.sb.settings {
+            return Ok(Changed::No);
+        }
+        self.touch();
+        Ok(Changed::Yes)
+    }
+
+    fn begin_stop(&mut self, id: CommandId) {
+        match self.stage {
+            Stage::Serving => {
+                self.stage = Stage::Stopping;
+                self.stop = Some(id);
+            }
+            // Nothing may be written any more; the devices may be closed as they are.
+            Stage::Failed => {
+                self.done(id, Ok(Changed::Yes));
+                self.out.push_back(ArrayOutput::Stopped);
+            }
+            Stage::Stopped => self.done(id, Ok(Changed::No)),
+            Stage::Starting | Stage::Stopping | Stage::Closing => {
+                self.done(id, Err(CommandError::NotServing));
+            }
+        }
+        self.settle();
+    }
+
+    /// Stopping: closes regions, waits for steps, then writes the last superblocks.
+    pub(crate) fn drive_stop(&mut self) {
+        if self.stage != Stage::Stopping || self.jobs.busy() || self.persist.view_due {
+            return;
+        }
+        if self.close_all() {
+            self.stage = Stage::Closing;
+            self.sb.clean = self.regions_in(crate::map::Phase::NeedSync).is_empty();
+            self.touch();
+            self.drive_persist();
+        }
+    }
+}
+
+fn cause_of(error: IoError) -> OutCause {
+    match error {
+        IoError::Gone => OutCause::Gone,
+        IoError::TimedOut => OutCause::TimedOut,
+        IoError::Media | IoError::NoSpace | IoError::Other(_) => OutCause::WriteError,
+    }
+}
+
+fn word(cause: OutCause) -> SlotState {
+    match cause {
+        OutCause::NotFound | OutCause::Stale | OutCause::Gone => SlotState::Missing,
+        _ => SlotState::Failed,
+    }
+}

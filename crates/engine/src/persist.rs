@@ -1,0 +1,213 @@
+//! Superblocks become durable: one flight at a time, first copies everywhere, then second copies.
+//!
+//! Invariants:
+//! * At every moment at least one copy on each member is whole: the second is written only when the first
+//!   is durable.
+//! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
+
+use strake_format::*;
+
+use crate::array::{Array, Purpose, Stage};
+use crate::buffers::{Buf, Slice};
+use crate::event::*;
+use crate::units::*;
+
+/// What waits for the superblocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum After {
+    Done(CommandId, Changed),
+    Release(DeviceId),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Persist {
+    /// Grows with every change of the table.
+    wanted: u64,
+    durable: u64,
+    flight: Option<Flight>,
+    /// The membership differs from what shards know.
+    pub(crate) view_due: bool,
+    pub(crate) after: Vec<After>,
+    /// Slots whose member was found but had missed writes.
+    pub(crate) stale: Vec<Slot>,
+    /// The view that each shard has.
+    applied: Vec<u64>,
+    /// Devices to release once every shard has this view, which is the first without them.
+    pub(crate) leaving: Vec<(DeviceId, u64)>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    version: u64,
+    copy: usize,
+    pending: usize,
+    image: Superblock,
+    /// Whom the image speaks to, and as what: who joins in the meantime gets the next one.
+    devices: Vec<(DeviceId, Role)>,
+}
+
+impl Persist {
+    pub(crate) fn new(after: Vec<After>, stale: Vec<Slot>, shards: u16) -> Persist {
+        let applied = vec![1; usize::from(shards)];
+        Persist { after, stale, applied, ..Persist::default() }
+    }
+}
+
+impl Array {
+    /// The table or a setting changed: it must become durable.
+    pub(crate) fn touch(&mut self) {
+        self.persist.wanted += 1;
+    }
+
+    /// The membership changed: new epoch, durable first, then a new view.
+    pub(crate) fn membership_changed(&mut self) {
+        self.sb.epoch = self.sb.epoch.next();
+        self.persist.view_due = true;
+        self.touch();
+    }
+
+    pub(crate) fn drive_persist(&mut self) {
+        if self.persist.flight.is_some() || matches!(self.stage, Stage::Failed | Stage::Stopped) {
+            return;
+        }
+        if self.persist.wanted > self.persist.durable {
+            self.sb.generation = self.sb.generation.next();
+            self.note_rebuilds();
+            self.persist.flight = Some(Flight {
+                version: self.persist.wanted,
+                copy: 0,
+                pending: 0,
+                image: self.sb.clone(),
+                devices: self.readers_of_superblocks(),
+            });
+            self.write_copies();
+            return;
+        }
+        if std::mem::take(&mut self.persist.view_due) {
+            self.publish();
+        }
+        for after in std::mem::take(&mut self.persist.after) {
+            match after {
+                After::Done(id, changed) => self.done(id, Ok(changed)),
+                After::Release(device) => self.persist.leaving.push((device, self.view.version)),
+            }
+        }
+        self.release_left();
+        self.durable_now();
+    }
+
+    /// A shard works by this view now: devices that no shard knows any more can be closed.
+    pub(crate) fn view_applied(&mut self, shard: ShardNo, version: u64) {
+        self.persist.applied[usize::from(shard.0)] = version;
+        self.release_left();
+    }
+
+    pub(crate) fn release_left(&mut self) {
+        let everywhere = self.persist.applied.iter().copied().min().unwrap_or(u64::MAX);
+        let out = &mut self.out;
+        self.persist.leaving.retain(|&(device, version)| {
+            let left = version <= everywhere;
+            if left {
+                out.push_back(ArrayOutput::Release(device));
+            }
+            !left
+        });
+    }
+
+    /// Everyone who gets the superblock, with the role that the table gives it.
+    fn readers_of_superblocks(&self) -> Vec<(DeviceId, Role)> {
+        let role = |device: DeviceId| match self.slot_of(device) {
+            // While a slot has a member in sync, its replacement is still a spare to the table.
+            Some(slot) => match self.slots[usize::from(slot.0)].current {
+                Some(current) if current != device => Role::Spare,
+                _ => Role::Slot(slot),
+            },
+            None => Role::Spare,
+        };
+        let devices = self.live().into_iter().chain(self.spares.iter().copied());
+        devices.map(|device| (device, role(device))).collect()
+    }
+
+    /// Nothing newer than what is durable is wanted: stages that waited for this go on.
+    fn durable_now(&mut self) {
+        match self.stage {
+            Stage::Starting if self.map.quiet() => {
+                self.stage = Stage::Serving;
+                self.out.push_back(ArrayOutput::Started);
+                self.event(EventKind::Started { unclean: self.unclean });
+            }
+            Stage::Closing => {
+                self.stage = Stage::Stopped;
+                self.event(EventKind::Stopped);
+                if let Some(id) = self.stop.take() {
+                    self.done(id, Ok(Changed::Yes));
+                }
+                self.out.push_back(ArrayOutput::Stopped);
+            }
+            _ => {}
+        }
+    }
+
+    /// How far rebuilds and replacements have durably come, into the table.
+    fn note_rebuilds(&mut self) {
+        self.sb.replacements.clear();
+        for (at, slot) in self.slots.iter().enumerate() {
+            let Some(incoming) = slot.incoming else { continue };
+            let rebuilt_bytes = slot.flushed.0 * self.geometry.strip;
+            if slot.current.is_none() {
+                self.sb.slots[at].state = SlotState::Rebuilding { rebuilt_bytes };
+                continue;
+            }
+            let (member, slot) = (self.members[&incoming].member, Slot(at as u8));
+            self.sb.replacements.push(Replacement { member, slot, rebuilt_bytes });
+        }
+        let spares = &self.sb.spares;
+        self.sb.replacements.sort_by_key(|r| spares.iter().position(|s| *s == r.member));
+    }
+
+    fn write_copies(&mut self) {
+        let flight = self.persist.flight.as_ref().expect("a flight was begun");
+        let (copy, image, devices) = (flight.copy, flight.image.clone(), flight.devices.clone());
+        let mut pending = 0;
+        for (device, role) in devices {
+            // Who left since the flight began gets no second copy.
+            let Some(member) = self.members.get(&device) else { continue };
+            let (fua, member_uuid) = (member.info.volatile_cache, member.member);
+            let sb = Superblock { member: member_uuid, role, layout: member.layout, ..image.clone() };
+            let offset = Layout::superblock_offsets(member.layout.device_bytes)[copy];
+            let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
+            let kind = IoKind::Write { offset, data, fua };
+            self.io(device, Purpose::Superblock { device }, kind);
+            pending += 1;
+        }
+        let flight = self.persist.flight.as_mut().expect("a flight was begun");
+        flight.pending = pending;
+        if pending == 0 {
+            self.copies_written();
+        }
+    }
+
+    pub(crate) fn superblock_written(&mut self) {
+        let Some(flight) = &mut self.persist.flight else { return };
+        flight.pending -= 1;
+        if flight.pending == 0 {
+            self.copies_written();
+        }
+    }
+
+    fn copies_written(&mut self) {
+        if matches!(self.stage, Stage::Failed | Stage::Stopped) {
+            self.persist.flight = None;
+            return;
+        }
+        let flight = self.persist.flight.as_mut().expect("its last write came back");
+        if flight.copy == 0 {
+            flight.copy = 1;
+            self.write_copies();
+        } else {
+            self.persist.durable = flight.version;
+            self.persist.flight = None;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! How a write to a run of a stripe is carried out: pure arithmetic, no state.
+//!
+//! A *run* is the byte range `lo..hi` of the strips (the same on every column) that one operation covers.
+//! Columns are numbered as in strake-parity: 0..k data, k..k+m parity.
+//!
+//! Invariant: a plan that trusts parity is never chosen where parity is untrusted, and no plan reads a
+//! column that is lost.
+
+use crate::geometry::Geometry;
+
+/// A set of columns (at most 64).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Columns(pub(crate) u64);
+
+impl Columns {
+    pub(crate) fn has(self, column: usize) -> bool {
+        self.0 >> column & 1 == 1
+    }
+    pub(crate) fn add(&mut self, column: usize) {
+        self.0 |= 1 << column;
+    }
+    pub(crate) fn with(self, other: Columns) -> Columns {
+        Columns(self.0 | other.0)
+    }
+    pub(crate) fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// What a write brings for one data column, within the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Coverage {
+    /// First byte written.
+    pub(crate) lo: u64,
+    /// Byte after the last.
+    pub(crate) hi: u64,
+    /// Every byte between is written.
+    pub(crate) solid: bool,
+}
+
+/// How to get from the old stripe to the new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WritePlan {
+    /// All data of the run is new, or there is no parity to keep: read only columns whose coverage has holes.
+    Full,
+    /// Read the old data of the written columns and the old parity; add the difference to the parity.
+    ReadModifyWrite,
+    /// Read the data that is not written; compute the parity anew.
+    ReconstructWrite,
+    /// Read k columns, compute the lost data, then as reconstruct-write.
+    Decode,
+}
+
+/// Facts for the choice.
+pub(crate) struct Facts<'a> {
+    pub(crate) geometry: &'a Geometry,
+    /// The run.
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+    /// For each data column what is written.
+    pub(crate) coverage: &'a [Option<Coverage>],
+    /// Columns that cannot be read.
+    pub(crate) lost: Columns,
+    /// Parity columns that have a member: they must be true after the write.
+    pub(crate) parity: Columns,
+    /// Parity agrees with the data here.
+    pub(crate) trusted: bool,
+}
+
+impl Facts<'_> {
+    fn covers(&self, column: usize) -> bool {
+        self.coverage[column].is_some_and(|c| c.solid && c.lo == self.lo && c.hi == self.hi)
+    }
+
+    /// Chooses what reads least; `None` where the level cannot carry the write out.
+    pub(crate) fn choose(&self) -> Option<WritePlan> {
+        let (k, m) = (self.geometry.k, self.geometry.m);
+        let len = self.hi - self.lo;
+        let live_parity = self.parity.count() as u64;
+        let parity_readable = self.parity.0 & self.lost.0 == 0;
+        let uncovered = |c: &usize| !self.covers(*c);
+        if (0..k).all(|c| self.covers(c)) {
+            return Some(WritePlan::Full);
+        }
+        let touched_lost = (0..k).any(|c| self.coverage[c].is_some() && self.lost.has(c));
+        if self.parity.is_empty() && !touched_lost {
+            return Some(WritePlan::Full);
+        }
+        let delta = self.trusted && !touched_lost && parity_readable && !self.geometry.mirrored();
+        let rmw = delta.then(|| {
+            let old: u64 = self.coverage.iter().flatten().map(|c| c.hi - c.lo).sum();
+            old + live_parity * len
+        });
+        let rcw = (0..k)
+            .filter(uncovered)
+            .all(|c| !self.lost.has(c))
+            .then(|| (0..k).filter(uncovered).count() as u64 * len);
+        match (rmw, rcw) {
+            (Some(rmw), Some(rcw)) if rmw < rcw => Some(WritePlan::ReadModifyWrite),
+            (_, Some(_)) => Some(WritePlan::ReconstructWrite),
+            (Some(_), None) => Some(WritePlan::ReadModifyWrite),
+            (None, None) => {
+                let readable = (0..k + m).filter(|&c| !self.lost.has(c)).count();
+                (self.trusted && readable >= k).then_some(WritePlan::Decode)
+            }
+        }
+    }
+
+    /// The columns that `plan` must read over the whole run (read-modify-write reads data columns over
+    /// their coverage only).
+    pub(crate) fn reads(&self, plan: WritePlan) -> Columns {
+        let k = self.geometry.k;
+        let mut columns = Columns::default();
+        for c in 0..k {
+            let wanted = match plan {
+                WritePlan::Full => self.coverage[c].is_some_and(|v| !v.solid),
+                WritePlan::ReadModifyWrite => self.coverage[c].is_some(),
+                WritePlan::ReconstructWrite => !self.covers(c),
+                WritePlan::Decode => !self.lost.has(c),
+            };
+            if wanted {
+                columns.add(c);
+            }
+        }
+        if plan == WritePlan::ReadModifyWrite {
+            columns = columns.with(self.parity);
+        }
+        columns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strake_format::Level;
+
+    fn geometry(level: Level, width: usize, m: usize) -> Geometry {
+        Geometry {
+            level,
+            groups: 1,
+            width,
+            k: width - m,
+            m,
+            strip: 4096,
+            block: 512,
+            rows: 16,
+            region_rows: 4,
+        }
+    }
+
+    fn one(k: usize, column: usize, lo: u64, hi: u64) -> Vec<Option<Coverage>> {
+        let mut coverage = vec![None; k];
+        coverage[column] = Some(Coverage { lo, hi, solid: true });
+        coverage
+    }
+
+    fn choose(g: &Geometry, coverage: &[Option<Coverage>], lost: u64, trusted: bool) -> Option<WritePlan> {
+        let lo = coverage.iter().flatten().map(|c| c.lo).min().expect("written");
+        let hi = coverage.iter().flatten().map(|c| c.hi).max().expect("written");
+        let parity = Columns(((1 << g.width) - (1 << g.k)) & !lost);
+        Facts { geometry: g, lo, hi, coverage, lost: Columns(lost), parity, trusted }.choose()
+    }
+
+    #[test]
+    fn a_small_write_reads_what_is_least() {
+        let wide = geometry(Level::Raid5, 9, 1);
+        let narrow = geometry(Level::Raid5, 3, 1);
+        assert_eq!(choose(&wide, &one(8, 2, 0, 512), 0, true), Some(WritePlan::ReadModifyWrite));
+        assert_eq!(choose(&narrow, &one(2, 1, 0, 512), 0, true), Some(WritePlan::ReconstructWrite));
+    }
+
+    #[test]
+    fn untrusted_parity_is_never_built_on() {
+        let g = geometry(Level::Raid5, 9, 1);
+        assert_eq!(choose(&g, &one(8, 2, 0, 512), 0, false), Some(WritePlan::ReconstructWrite));
+        // Another data column is lost: only parity could tell it, and parity is not to be trusted.
+        assert_eq!(choose(&g, &one(8, 2, 0, 512), 1 << 5, false), None);
+    }
+
+    #[test]
+    fn a_lost_column_under_a_write_needs_the_others() {
+        let g = geometry(Level::Raid6, 8, 2);
+        assert_eq!(choose(&g, &one(6, 2, 0, 512), 1 << 2, true), Some(WritePlan::ReconstructWrite));
+        assert_eq!(choose(&g, &one(6, 2, 0, 512), 1 << 2 | 1 << 3, true), Some(WritePlan::Decode));
+        assert_eq!(choose(&g, &one(6, 2, 0, 512), (1 << 3) | (1 << 4), true), Some(WritePlan::ReadModifyWrite));
+        assert_eq!(choose(&g, &one(6, 2, 0, 512), 0b11100, true), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Splits user requests among shards and joins the answers.
+//!
+//! One router for each export queue, on that queue's thread. Invariant: every request is answered exactly
+//! once, with the first error of its pieces if any failed.
+//!
+//! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to shards.
+
+use std::sync::Arc;
+
+use slab::Slab;
+
+use crate::buffers::Slice;
+use crate::event::*;
+use crate::geometry::Geometry;
+use crate::units::*;
+
+/// Where a piece of a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To this shard.
+    Shard(ShardNo),
+    /// To the array: whole regions.
+    Array,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Router {
+    geometry: Arc<Geometry>,
+    shards: u16,
+    queue: u16,
+    requests: Slab<Split>,
+}
+
+/// A request whose pieces are under way.
+#[derive(Debug)]
+struct Split {
+    id: RequestId,
+    /// Answers of the pieces, in the order of the pieces.
+    parts: Vec<Option<Vec<Slice>>>,
+    left: usize,
+    error: Option<RequestError>,
+}
+
+/// Bits of a piece's id: 16 queue, 24 request, 24 piece.
+const PIECE_BITS: u32 = 24;
+
+impl Router {
+    /// A router whose piece ids are unique if `queue` is: ids of pieces carry it in their top 16 bits.
+    pub fn new(geometry: Arc<Geometry>, shards: u16, queue: u16) -> Router {
+        Router { geometry, shards, queue, requests: Slab::new() }
+    }
+
+    /// The queue that a piece's id belongs to: how the runtime brings its reply home.
+    pub fn queue_of(piece: RequestId) -> u16 {
+        (piece.0 >> 48) as u16
+    }
+
+    /// Splits `request` into pieces. Invalid requests are answered at once.
+    pub fn route(
+        &mut self,
+        request: Request,
+        pieces: &mut Vec<(Target, Request)>,
+    ) -> Option<Reply> {
+        let Request { id, op } = request;
+        let range = match &op {
+            Op::Read { offset, len } => Some((*offset, *len)),
+            Op::Write { offset, data, .. } => Some((*offset, data.len as u64)),
+            Op::Discard { offset, len } | Op::WriteZeroes { offset, len, .. } => {
+                Some((*offset, *len))
+            }
+            Op::Flush => None,
+        };
+        if range.is_some_and(|(offset, len)| !self.geometry.valid(offset, len)) {
+            return Some(Reply { id, result: Err(RequestError::Invalid) });
+        }
+        let ops = match range {
+            None => vec![(Target::Shard(ShardNo(0)), op)],
+            Some((offset, len)) => self.split(&op, offset, len),
+        };
+        let parts = (0..ops.len()).map(|_| None).collect();
+        let left = ops.len();
+        let key = self.requests.insert(Split { id, parts, left, error: None }) as u64;
+        let base = (u64::from(self.queue) << 48) | (key << PIECE_BITS);
+        for (at, (target, op)) in ops.into_iter().enumerate() {
+            pieces.push((target, Request { id: RequestId(base | at as u64), op }));
+        }
+        None
+    }
+
+    fn split(&self, op: &Op, offset: u64, len: u64) -> Vec<(Target, Op)> {
+        let mut out = Vec::new();
+        let (mut at, end) = (offset, offset + len);
+        let forgets = matches!(op, Op::Discard { .. } | Op::WriteZeroes { .. });
+        while at < end {
+            let (target, to) = self.next_piece(at, end, forgets);
+            let part = match op {
+                Op::Read { .. } => Op::Read { offset: at, len: to - at },
+                Op::Write { data, fua, .. } => {
+                    let data = data.part((at - offset) as usize, (to - at) as usize);
+                    Op::Write { offset: at, data, fua: *fua }
+                }
+                Op::Discard { .. } => Op::Discard { offset: at, len: to - at },
+                Op::WriteZeroes { fua, .. } => {
+                    Op::WriteZeroes { offset: at, len: to - at, fua: *fua }
+                }
+                Op::Flush => Op::Flush,
+            };
+            out.push((target, part));
+            at = to;
+        }
+        out
+    }
+
+    /// Who gets what starts at `at`, and up to where.
+    fn next_piece(&self, at: u64, end: u64, forgets: bool) -> (Target, u64) {
+        let geometry = &self.geometry;
+        let row_bytes = geometry.groups * geometry.stripe_bytes();
+        let region = geometry.region(Row(at / row_bytes));
+        let here = geometry.region_bytes(region);
+        let mut limit = end;
+        if forgets {
+            if at == here.start && here.end <= end {
+                return (Target::Array, here.end);
+            }
+            // Up to the next region that is wholly inside.
+            let next = if at == here.start { at } else { here.end };
+            if next > at && next < end {
+                limit = next;
+            }
+        }
+        if self.shards == 1 {
+            return (Target::Shard(ShardNo(0)), limit);
+        }
+        let stripe = geometry.locate(at).stripe;
+        let stripe_end = (stripe.0 + 1) * geometry.stripe_bytes();
+        (Target::Shard(geometry.shard(stripe, self.shards)), limit.min(stripe_end))
+    }
+
+    /// A piece was answered; the whole answer when it was the last.
+    pub fn join(&mut self, piece: Reply) -> Option<Reply> {
+        let mask = (1 << PIECE_BITS) - 1;
+        let (key, at) = ((piece.id.0 >> PIECE_BITS & mask) as usize, (piece.id.0 & mask) as usize);
+        let split = &mut self.requests[key];
+        split.left -= 1;
+        match piece.result {
+            Ok(slices) => split.parts[at] = Some(slices),
+            Err(error) => {
+                split.error.get_or_insert(error);
+            }
+        }
+        if split.left > 0 {
+            return None;
+        }
+        let split = self.requests.remove(key);
+        let result = match split.error {
+            Some(error) => Err(error),
+            None => Ok(split.parts.into_iter().flatten().flatten().collect()),
+        };
+        Some(Reply { id: split.id, result })
+    }
+
+    /// Requests not yet answered.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+}

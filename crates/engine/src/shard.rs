@@ -1,0 +1,620 @@
+//! One shard: the stripes that one thread owns, and the user requests on them.
+//!
+//! Invariants:
+//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both only
+//!   read; among those that overlap, the order is that of arrival.
+//! * A write starts only in a region that is open here, so Dirty is durable on the members before it.
+//! * A request is answered exactly once.
+//!
+//! Healthy reads take no lock: they go to the data column's member and are answered from there. Writes that
+//! arrive before the next `poll` gather: those that touch in a stripe become one operation.
+//!
+//! Deliberately absent: membership decisions and anything durable but user data; those are the array's.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use slab::Slab;
+use strake_parity::Code;
+
+use crate::array::ShardSetup;
+use crate::buffers::{Buf, Pool, Slice};
+use crate::event::*;
+use crate::geometry::Geometry;
+use crate::plan::Columns;
+use crate::regions::Gate;
+use crate::steps::StepRun;
+use crate::stripe::{StripeOp, Work, WritePiece};
+use crate::units::*;
+
+/// The data machine of one thread.
+pub struct Shard {
+    pub(crate) index: ShardNo,
+    pub(crate) count: u16,
+    pub(crate) geometry: Arc<Geometry>,
+    pub(crate) code: Code,
+    pub(crate) pool: Pool,
+    pub(crate) view: Arc<View>,
+    pub(crate) gates: Vec<Gate>,
+    locks: BTreeMap<StripeNo, Lock>,
+    /// Stripes whose queue may have something to start.
+    ready: VecDeque<StripeNo>,
+    requests: Slab<Active>,
+    pub(crate) ops: Slab<StripeOp>,
+    pub(crate) ios: Slab<IoFor>,
+    pub(crate) steps: Vec<StepRun>,
+    /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
+    pub(crate) rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
+    pub(crate) starved: VecDeque<Starved>,
+    pub(crate) out: VecDeque<ShardOutput>,
+    pub(crate) zeros: Buf,
+    pub(crate) foreground: u64,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shard {} ({} requests, {} operations)", self.index.0, self.requests.len(), self.ops.len())
+    }
+}
+
+/// Operations on a stripe: those at work and those waiting, in order of arrival.
+#[derive(Default)]
+struct Lock {
+    active: Vec<Held>,
+    queue: VecDeque<Work>,
+}
+
+struct Held {
+    op: usize,
+    lo: u64,
+    hi: u64,
+    shared: bool,
+}
+
+/// A user request at work.
+struct Active {
+    id: RequestId,
+    /// Pieces not finished.
+    remaining: usize,
+    error: Option<RequestError>,
+    /// For reads, the pieces in order.
+    parts: Vec<Option<Slice>>,
+    /// For flushes, devices whose flush failed: answered when the view has none of them.
+    awaits: Vec<DeviceId>,
+}
+
+/// What a member I/O was for.
+pub(crate) enum IoFor {
+    /// A healthy read.
+    Read(DirectRead),
+    /// A flush of the user's.
+    Flush { request: usize, device: DeviceId },
+    /// A read of an operation.
+    OpRead { op: usize, column: usize, device: DeviceId, offset: u64 },
+    /// A write of an operation.
+    OpWrite { op: usize, device: DeviceId, offset: u64 },
+}
+
+/// A piece of a read that goes straight to the member.
+#[derive(Clone, Copy)]
+pub(crate) struct DirectRead {
+    pub(crate) request: usize,
+    pub(crate) part: usize,
+    pub(crate) stripe: StripeNo,
+    pub(crate) column: usize,
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+    /// The column that was chosen to answer (a copy's, in a mirror), and its device.
+    pub(crate) source: usize,
+    pub(crate) device: DeviceId,
+    pub(crate) offset: u64,
+}
+
+/// Who waits for buffers, in order.
+pub(crate) enum Starved {
+    Read(DirectRead),
+    Op(usize),
+}
+
+/// A part of a request within one strip.
+struct Piece {
+    stripe: StripeNo,
+    column: usize,
+    lo: u64,
+    hi: u64,
+    /// Byte of the request where it starts.
+    at: usize,
+}
+
+fn pieces(geometry: &Geometry, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<> {
+    let geometry = geometry.clone();
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let place = geometry.locate(offset + done);
+        let here = (geometry.strip - place.offset).min(len - done);
+        let (lo, at) = (place.offset, done as usize);
+        done += here;
+        Some(Piece { stripe: place.stripe, column: place.column, lo, hi: lo + here, at })
+    })
+}
+
+impl Shard {
+    /// Shard `index` of `count`; `pool` is what [`crate::limits::stock`] asks for, not shared with the memory
+    /// of requests.
+    pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
+        let geometry = setup.geometry;
+        let code = if geometry.mirrored() {
+            Code::mirror(geometry.width)
+        } else {
+            Code::new(geometry.k, geometry.m)
+        };
+        Shard {
+            index,
+            count,
+            code: code.expect("the superblock's geometry has a code"),
+            zeros: Buf::zeroed(geometry.strip as usize),
+            geometry,
+            pool,
+            view: setup.view,
+            gates: setup.regions.into_iter().map(Gate::new).collect(),
+            locks: BTreeMap::new(),
+            ready: VecDeque::new(),
+            requests: Slab::new(),
+            ops: Slab::new(),
+            ios: Slab::new(),
+            steps: Vec::new(),
+            rebuilt: Vec::new(),
+            starved: VecDeque::new(),
+            out: VecDeque::new(),
+            foreground: 0,
+        }
+    }
+
+    /// A user request, as the router split it: only stripes of this shard.
+    pub fn submit(&mut self, _now: Time, request: Request) {
+        self.foreground += 1;
+        if self.view.failed {
+            return self.answer(request.id, Err(RequestError::Failed));
+        }
+        let id = request.id;
+        match request.op {
+            Op::Read { offset, len } if self.geometry.valid(offset, len) => self.read(id, offset, len),
+            Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
+                self.write(id, offset, &data, fua);
+            }
+            Op::Discard { offset, len } if self.geometry.valid(offset, len) => {
+                self.zero(id, offset, len, false, true);
+            }
+            Op::WriteZeroes { offset, len, fua } if self.geometry.valid(offset, len) => {
+                self.zero(id, offset, len, fua, false);
+            }
+            Op::Flush => self.flush(id),
+            _ => self.answer(id, Err(RequestError::Invalid)),
+        }
+    }
+
+    fn answer(&mut self, id: RequestId, result: Result<Vec<Slice>, RequestError>) {
+        self.out.push_back(ShardOutput::Reply(Reply { id, result }));
+    }
+
+    fn begin(&mut self, id: RequestId, remaining: usize, parts: usize) -> usize {
+        let parts = (0..parts).map(|_| None).collect();
+        self.requests.insert(Active { id, remaining, error: None, parts, awaits: Vec::new() })
+    }
+
+    fn read(&mut self, id: RequestId, offset: u64, len: u64) {
+        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len).collect();
+        let request = self.begin(id, pieces.len(), pieces.len());
+        for (part, piece) in pieces.into_iter().enumerate() {
+            let gate = &self.gates[self.region(piece.stripe).0 as usize];
+            let (bytes, unwritten) = ((piece.hi - piece.lo) as usize, gate.unwritten());
+            if unwritten {
+                let zeros = Slice::new(self.zeros.clone(), 0, bytes);
+                self.finish_part(request, Some((part, zeros)), Ok(()));
+                continue;
+            }
+            match self.direct(request, part, &piece) {
+                Some(read) => self.start_read(read),
+                None => self.enqueue(
+                    piece.stripe,
+                    Work::read(request, part, piece.column, piece.lo, piece.hi, Columns::default()),
+                ),
+            }
+        }
+    }
+
+    /// The member that can answer this piece alone, if any.
+    fn direct(&self, request: usize, part: usize, piece: &Piece) -> Option<DirectRead> {
+        let columns = if self.geometry.mirrored() { self.geometry.width } else { 1 };
+        // Copies of a mirror take turns by place, so that neighbours go to the same member; where copies may
+        // differ (NeedSync) the first one speaks, always.
+        let gate = &self.gates[self.region(piece.stripe).0 as usize];
+        let first = if gate.trusted() { (piece.stripe.0 + piece.lo / 65536) as usize } else { 0 };
+        (0..columns).find_map(|turn| {
+            let source = if columns == 1 { piece.column } else { (first + turn) % columns };
+            let device = self.source(piece.stripe, source)?;
+            let offset = self.member_offset(device, piece.stripe) + piece.lo;
+            Some(DirectRead {
+                request,
+                part,
+                stripe: piece.stripe,
+                column: piece.column,
+                lo: piece.lo,
+                hi: piece.hi,
+                source,
+                device: device.device,
+                offset,
+            })
+        })
+    }
+
+    fn start_read(&mut self, read: DirectRead) {
+        let len = (read.hi - read.lo) as usize;
+        match self.starved.is_empty().then(|| self.pool.take(len)).flatten() {
+            Some(buf) => self.issue_read(read, buf),
+            None => self.starved.push_back(Starved::Read(read)),
+        }
+    }
+
+    fn issue_read(&mut self, read: DirectRead, buf: Buf) {
+        let len = (read.hi - read.lo) as usize;
+        let kind = IoKind::Read { offset: read.offset, buf, start: 0, len };
+        self.io(read.device, IoFor::Read(read), kind);
+    }
+
+    fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
+        let pieces: Vec<Piece> = pieces(&self.geometry, offset, data.len as u64).collect();
+        let request = self.begin(id, pieces.len(), 0);
+        for piece in pieces {
+            let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
+            let Piece { stripe, column, lo, hi, .. } = piece;
+            self.enqueue(stripe, Work::write(WritePiece { request, column, lo, hi, data, fua }));
+        }
+    }
+
+    /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is zero), the
+    /// edges are written as zeros, or left as they are where the content is only advised away.
+    fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
+        let stripe_bytes = self.geometry.stripe_bytes();
+        // One piece more than there are, so that the request cannot be answered while it is being split.
+        let request = self.begin(id, 1, 0);
+        let mut at = offset;
+        while at < offset + len {
+            let end = (at - at % stripe_bytes + stripe_bytes).min(offset + len);
+            let stripe = StripeNo(at / stripe_bytes);
+            let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
+            if unwritten {
+                // It reads as zeros already, and no write of this shard is waiting to change that.
+            } else if end - at == stripe_bytes {
+                self.requests[request].remaining += 1;
+                self.enqueue(stripe, Work::zero(request, self.geometry.strip, fua));
+            } else if !advice {
+                let edge: Vec<Piece> = pieces(&self.geometry, at, end - at).collect();
+                for Piece { stripe, column, lo, hi, .. } in edge {
+                    let data = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
+                    self.requests[request].remaining += 1;
+                    self.enqueue(stripe, Work::write(WritePiece { request, column, lo, hi, data, fua }));
+                }
+            }
+            at = end;
+        }
+        self.finish_part(request, None, Ok(()));
+    }
+
+    fn flush(&mut self, id: RequestId) {
+        let devices: Vec<DeviceView> = self.flushable().collect();
+        let request = self.begin(id, devices.len() + 1, 0);
+        for device in devices {
+            let device = device.device;
+            self.io(device, IoFor::Flush { request, device }, IoKind::Flush);
+        }
+        self.finish_part(request, None, Ok(()));
+    }
+
+    fn flushable(&self) -> impl Iterator<Item = DeviceView> {
+        let both = |s: &SlotView| [s.current, s.incoming.map(|i| i.target)];
+        self.view.slots.iter().flat_map(both).flatten().filter(|d| d.volatile_cache)
+    }
+
+    /// A piece of a request is done; answers the request when it was the last.
+    pub(crate) fn finish_part(
+        &mut self,
+        request: usize,
+        part: Option<(usize, Slice)>,
+        result: Result<(), RequestError>,
+    ) {
+        let active = &mut self.requests[request];
+        if let Some((index, slice)) = part {
+            active.parts[index] = Some(slice);
+        }
+        if let Err(error) = result {
+            active.error.get_or_insert(error);
+        }
+        active.remaining -= 1;
+        if active.remaining > 0 || !active.awaits.is_empty() {
+            return;
+        }
+        let active = self.requests.remove(request);
+        let result = match active.error {
+            Some(error) => Err(error),
+            None => Ok(active.parts.into_iter().map(|p| p.expect("every piece was read")).collect()),
+        };
+        self.answer(active.id, result);
+    }
+
+    /// A member I/O of this shard has finished.
+    pub fn complete(&mut self, _now: Time, completion: Completion) {
+        let Completion { io, result, buf } = completion;
+        match self.ios.remove(io.0 as usize) {
+            IoFor::Read(read) => self.read_done(read, result, buf),
+            IoFor::Flush { request, device } => {
+                if let Err(error) = result {
+                    self.report(device, error, true, 0);
+                    if self.in_view(device) && !self.view.failed {
+                        self.requests[request].awaits.push(device);
+                    }
+                }
+                self.finish_part(request, None, Ok(()));
+            }
+            IoFor::OpRead { op, column, device, offset } => {
+                self.op_read_done(op, column, device, offset, result, buf);
+            }
+            IoFor::OpWrite { op, device, offset } => self.op_write_done(op, device, offset, result),
+        }
+    }
+
+    fn read_done(&mut self, read: DirectRead, result: Result<(), IoError>, buf: Option<Buf>) {
+        match (result, buf) {
+            (Ok(()), Some(buf)) => {
+                let slice = Slice::new(buf, 0, (read.hi - read.lo) as usize);
+                self.finish_part(read.request, Some((read.part, slice)), Ok(()));
+            }
+            (result, _) => {
+                let error = result.err().unwrap_or(IoError::TimedOut);
+                self.report(read.device, error, false, read.offset);
+                let mut bad = Columns::default();
+                bad.add(read.source);
+                let media = if error == IoError::Media { bad } else { Columns::default() };
+                let work = Work::read(read.request, read.part, read.column, read.lo, read.hi, bad);
+                self.enqueue(read.stripe, work.healing(media));
+            }
+        }
+    }
+
+    pub(crate) fn report(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
+        if self.in_view(device) {
+            self.say(FromShard::MemberError { device, error, write, offset });
+        }
+    }
+
+    pub(crate) fn say(&mut self, message: FromShard) {
+        self.out.push_back(ShardOutput::Message(message));
+    }
+
+    /// The device serves a slot in the present view.
+    pub(crate) fn in_view(&self, device: DeviceId) -> bool {
+        self.view.slots.iter().any(|slot| {
+            slot.current.is_some_and(|d| d.device == device)
+                || slot.incoming.is_some_and(|i| i.target.device == device)
+        })
+    }
+
+    /// A message from the array.
+    pub fn message(&mut self, _now: Time, message: ToShard) {
+        match message {
+            ToShard::View(view) => self.apply_view(view),
+            ToShard::Region { region, access } => self.set_region(region, access),
+            ToShard::CloseRegion { region, if_idle } => self.close_region(region, if_idle),
+            ToShard::Step(step) => self.begin_step(step),
+        }
+    }
+
+    fn apply_view(&mut self, view: Arc<View>) {
+        let version = view.version;
+        self.view = view;
+        self.forget_rebuilt();
+        self.say(FromShard::ViewApplied { version });
+        let waiting: Vec<usize> =
+            self.ops.iter().filter(|(_, op)| op.waits_for_view()).map(|(key, _)| key).collect();
+        for op in waiting {
+            self.view_changed(op);
+        }
+        if self.view.failed {
+            self.fail_gated();
+        }
+        let view = Arc::clone(&self.view);
+        let still = |device: &DeviceId| {
+            !view.failed
+                && view.slots.iter().any(|s| {
+                    s.current.is_some_and(|d| d.device == *device)
+                        || s.incoming.is_some_and(|i| i.target.device == *device)
+                })
+        };
+        let flushes: Vec<usize> =
+            self.requests.iter().filter(|(_, r)| !r.awaits.is_empty()).map(|(key, _)| key).collect();
+        for request in flushes {
+            let active = &mut self.requests[request];
+            active.awaits.retain(still);
+            if view.failed {
+                active.error.get_or_insert(RequestError::Failed);
+            }
+            if active.awaits.is_empty() && active.remaining == 0 {
+                active.remaining = 1;
+                self.finish_part(request, None, Ok(()));
+            }
+        }
+    }
+
+    /// Queues work on a stripe; it starts at the next `poll`.
+    pub(crate) fn enqueue(&mut self, stripe: StripeNo, work: Work) {
+        self.locks.entry(stripe).or_default().queue.push_back(work);
+        self.ready.push_back(stripe);
+    }
+
+    /// Starts everything on the stripe that nothing before it stands in the way of.
+    fn pump(&mut self, stripe: StripeNo) {
+        let Some(lock) = self.locks.get_mut(&stripe) else { return };
+        let mut blocked: Vec<(u64, u64, bool)> =
+            lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
+        let mut at = 0;
+        let mut start = Vec::new();
+        while at < lock.queue.len() {
+            let work = &lock.queue[at];
+            let (lo, hi, shared) = (work.lo, work.hi, work.shared());
+            if conflicts(&blocked, lo, hi, shared) {
+                blocked.push((lo, hi, shared));
+                at += 1;
+                continue;
+            }
+            let mut work = lock.queue.remove(at).expect("the index was checked");
+            gather(&mut work, &mut lock.queue, at, &blocked);
+            blocked.push((work.lo, work.hi, shared));
+            start.push(work);
+        }
+        for work in start {
+            let (lo, hi, shared) = (work.lo, work.hi, work.shared());
+            let op = self.ops.insert(StripeOp::new(stripe, work));
+            let lock = self.locks.get_mut(&stripe).expect("it has active operations");
+            lock.active.push(Held { op, lo, hi, shared });
+            self.start_op(op);
+        }
+        self.locks_tidy(stripe);
+    }
+
+    fn locks_tidy(&mut self, stripe: StripeNo) {
+        if self.locks.get(&stripe).is_some_and(|l| l.active.is_empty() && l.queue.is_empty()) {
+            self.locks.remove(&stripe);
+        }
+    }
+
+    /// Removes an operation and lets the stripe's next go on.
+    pub(crate) fn retire(&mut self, op: usize) -> StripeOp {
+        let done = self.ops.remove(op);
+        if let Some(lock) = self.locks.get_mut(&done.stripe) {
+            lock.active.retain(|held| held.op != op);
+        }
+        self.ready.push_back(done.stripe);
+        done
+    }
+
+    /// The next effect. Call until `None` after every input, and when buffers were dropped elsewhere.
+    pub fn poll(&mut self) -> Option<ShardOutput> {
+        while self.out.is_empty() {
+            if let Some(stripe) = self.ready.pop_front() {
+                self.pump(stripe);
+            } else if !self.feed_starved() {
+                return None;
+            }
+        }
+        self.out.pop_front()
+    }
+
+    /// Gives buffers to the first that waits for them; false if none waits or none could be had.
+    fn feed_starved(&mut self) -> bool {
+        match self.starved.front() {
+            None => false,
+            Some(Starved::Read(read)) => {
+                let read = *read;
+                // The member may have left while the read waited.
+                if self.source(read.stripe, read.source).is_none_or(|d| d.device != read.device) {
+                    self.starved.pop_front();
+                    let DirectRead { request, part, stripe, column, lo, hi, .. } = read;
+                    let work = Work::read(request, part, column, lo, hi, Columns::default());
+                    self.enqueue(stripe, work);
+                    return true;
+                }
+                let Some(buf) = self.pool.take((read.hi - read.lo) as usize) else { return false };
+                self.starved.pop_front();
+                self.issue_read(read, buf);
+                true
+            }
+            Some(&Starved::Op(op)) => {
+                if !self.take_buffers(op) {
+                    return false;
+                }
+                self.starved.pop_front();
+                self.issue_op_reads(op);
+                true
+            }
+        }
+    }
+
+    /// Requests accepted and not yet answered.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    // ---- places ------------------------------------------------------------------------------
+
+    pub(crate) fn io(&mut self, device: DeviceId, what: IoFor, kind: IoKind) {
+        let io = IoId(self.ios.insert(what) as u64);
+        self.out.push_back(ShardOutput::Io(MemberIo { io, device, kind }));
+    }
+
+    pub(crate) fn region(&self, stripe: StripeNo) -> RegionNo {
+        self.geometry.region(self.geometry.row(stripe).1)
+    }
+
+    pub(crate) fn member_offset(&self, device: DeviceView, stripe: StripeNo) -> u64 {
+        device.data_offset + self.geometry.row_offset(self.geometry.row(stripe).1)
+    }
+
+    pub(crate) fn slot_view(&self, stripe: StripeNo, column: usize) -> &SlotView {
+        &self.view.slots[usize::from(self.geometry.slot(stripe, column).0)]
+    }
+
+    /// The incoming member of a column, and whether its strip of this stripe is valid.
+    pub(crate) fn incoming(&self, stripe: StripeNo, column: usize) -> Option<(DeviceView, bool)> {
+        let incoming = self.slot_view(stripe, column).incoming?;
+        let row = self.geometry.row(stripe).1;
+        let target = incoming.target;
+        let rebuilt = row < incoming.rebuilt
+            || self.rebuilt.iter().any(|(d, set)| *d == target.device && set.contains(&stripe));
+        Some((target, rebuilt))
+    }
+
+    /// The member that a column can be read from.
+    pub(crate) fn source(&self, stripe: StripeNo, column: usize) -> Option<DeviceView> {
+        let valid = |(target, rebuilt): (DeviceView, bool)| rebuilt.then_some(target);
+        let current = self.slot_view(stripe, column).current;
+        current.or_else(|| self.incoming(stripe, column).and_then(valid))
+    }
+
+    /// The members that a column must be written to.
+    pub(crate) fn targets(&self, stripe: StripeNo, column: usize) -> [Option<DeviceView>; 2] {
+        let valid = |(target, rebuilt): (DeviceView, bool)| rebuilt.then_some(target);
+        [
+            self.slot_view(stripe, column).current,
+            self.incoming(stripe, column).and_then(valid),
+        ]
+    }
+}
+
+/// Does anything at work or waiting before stand in the way of this range?
+fn conflicts(blocked: &[(u64, u64, bool)], lo: u64, hi: u64, shared: bool) -> bool {
+    blocked.iter().any(|&(l, h, s)| lo < h && l < hi && !(s && shared))
+}
+
+/// Adds to a write those writes waiting after it that touch its run and that nothing else stands before.
+fn gather(work: &mut Work, queue: &mut VecDeque<Work>, from: usize, blocked: &[(u64, u64, bool)]) {
+    if !work.is_write() {
+        return;
+    }
+    let mut passed: Vec<(u64, u64, bool)> = Vec::new();
+    let mut at = from;
+    while at < queue.len() {
+        let next = &queue[at];
+        let touches = next.is_write() && next.lo <= work.hi && work.lo <= next.hi;
+        let (lo, hi) = (work.lo.min(next.lo), work.hi.max(next.hi));
+        if touches && !conflicts(blocked, lo, hi, false) && !conflicts(&passed, lo, hi, false) {
+            let next = queue.remove(at).expect("the index was checked");
+            work.absorb(next);
+        } else {
+            passed.push((next.lo, next.hi, next.shared()));
+            at += 1;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A shard's share of background jobs: a step is a range of rows, worked on a few stripes at a time.
+//!
+//! Invariant: a rebuilt stripe counts as valid on its target from the moment its strip is written there
+//! until the view's `rebuilt` row passes it or the target leaves; in between writes go to the target too.
+
+use std::collections::BTreeSet;
+
+use crate::event::*;
+use crate::shard::Shard;
+use crate::stripe::Work;
+use crate::units::*;
+
+/// Stripes of one step at work at once. Two saturate a member with strips of 64 KiB and more while
+/// foreground requests still find buffers; more helps small strips.
+const PARALLEL: u64 = 8;
+
+pub(crate) struct StepRun {
+    step: Step,
+    /// Next stripe to look at.
+    next: u64,
+    end: u64,
+    at_work: u64,
+    outcome: StepOutcome,
+}
+
+impl Shard {
+    pub(crate) fn begin_step(&mut self, step: Step) {
+        let range = self.geometry.stripes_of_rows(step.first, step.end);
+        let (next, end) = (range.start, range.end);
+        let run = StepRun { step, next, end, at_work: 0, outcome: StepOutcome::default() };
+        self.steps.push(run);
+        self.feed_step(self.steps.len() - 1);
+    }
+
+    fn feed_step(&mut self, at: usize) {
+        while self.steps[at].at_work < PARALLEL && self.steps[at].next < self.steps[at].end {
+            let run = &mut self.steps[at];
+            let stripe = StripeNo(run.next);
+            run.next += 1;
+            if self.geometry.shard(stripe, self.count) != self.index {
+                continue;
+            }
+            if self.gates[self.region(stripe).0 as usize].unwritten() {
+                continue;
+            }
+            let run = &mut self.steps[at];
+            run.at_work += 1;
+            let work = Work::step(run.step.step, run.step.kind, self.geometry.strip);
+            self.enqueue(stripe, work);
+        }
+        let run = &self.steps[at];
+        if run.at_work == 0 && run.next == run.end {
+            let mut run = self.steps.swap_remove(at);
+            run.outcome.foreground = std::mem::take(&mut self.foreground);
+            self.say(FromShard::StepDone { step: run.step.step, outcome: run.outcome });
+        }
+    }
+
+    pub(crate) fn step_stripe_done(
+        &mut self,
+        step: u64,
+        unreadable: bool,
+        inconsistent: bool,
+    ) {
+        let at = self
+            .steps
+            .iter()
+            .position(|run| run.step.step == step)
+            .expect("a step stays until its stripes are done");
+        let run = &mut self.steps[at];
+        run.at_work -= 1;
+        run.outcome.stripes += 1;
+        run.outcome.unreadable += u64::from(unreadable);
+        run.outcome.inconsistent += u64::from(inconsistent);
+        self.feed_step(at);
+    }
+
+    /// Notes that a stripe's strips on incoming members are valid now.
+    pub(crate) fn mark_rebuilt(&mut self, stripe: StripeNo, device: DeviceId) {
+        match self.rebuilt.iter_mut().find(|(d, _)| *d == device) {
+            Some((_, set)) => {
+                set.insert(stripe);
+            }
+            None => self.rebuilt.push((device, BTreeSet::from([stripe]))),
+        }
+    }
+
+    /// Drops marks that the view has made superfluous.
+    pub(crate) fn forget_rebuilt(&mut self) {
+        let groups = self.geometry.groups;
+        let view = &self.view;
+        self.rebuilt.retain_mut(|(device, set)| {
+            let incoming = view
+                .slots
+                .iter()
+                .filter_map(|slot| slot.incoming)
+                .find(|incoming| incoming.target.device == *device);
+            let Some(incoming) = incoming else { return false };
+            *set = set.split_off(&StripeNo(incoming.rebuilt.0 * groups));
+            true
+        });
+    }
+}

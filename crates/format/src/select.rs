@@ -1,0 +1,408 @@
+//! Which of several superblocks to believe: of the two copies on a member, and of the members of an
+//! array.
+//!
+//! What the engine promises, and what all of this rests on:
+//! * A change of membership takes a new epoch, and every row of the table that it changes takes
+//!   that epoch as `since`.
+//! * **No write is acknowledged under a table that is not durable on every member which that table
+//!   calls live** (in sync or rebuilding).
+//! * A member that was out comes back by way of rebuilding, and the rebuild runs only once the
+//!   table that says so is durable on every member which that table calls live. (Else those could
+//!   go on under the table before it, which needs no new epoch to leave the member out, while the
+//!   member is called in sync.)
+//!
+//! Three questions decide about a member, and [`verdict`] is their table:
+//! * What does the authority's table say of it: [`Listed`].
+//! * Is its own table an older edition of the authority's: [`History`]. It is, if every row is
+//!   either the same in both or entered the authority's after the member's epoch. A member that
+//!   went on alone put the authority's members out in an epoch that the authority's table knows
+//!   nothing of.
+//! * Can anything have been acknowledged under its own table that the authority's members missed:
+//!   [`Claim`]. Nothing can, if a member that shares the authority's history, and that its table
+//!   calls in sync, was found and never saw that table: a crash came between the superblocks. A
+//!   member that is rebuilding is no such witness: what came before it was taken in may have been
+//!   acknowledged without it.
+//!
+//! The authority is the newest by (epoch, generation) of the members that their own table calls
+//! live and that nothing found contradicts with a claim that stands. So a table that never took
+//! effect does not beat one that did, however high its counters.
+//!
+//! Invariants: no member is believed that missed an acknowledged write of which anything found
+//! knows; what cannot be decided is an error that names both sides. The answer does not depend on
+//! the order of what was found.
+//!
+//! Deliberately absent: whether enough members are believed to run (engine), and any reading of
+//! data or clocks.
+
+use crate::error::{SelectError, SuperblockError};
+use crate::identity::Generation;
+use crate::layout::Layout;
+use crate::superblock::{Role, SlotRecord, SlotState, Superblock};
+
+/// What one copy of a superblock turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyStatus {
+    /// Believable, though perhaps older than the other.
+    Valid(Generation),
+    /// Not believable.
+    Bad(SuperblockError),
+}
+
+impl CopyStatus {
+    /// Whether the copy is believable.
+    pub fn is_valid(self) -> bool {
+        matches!(self, CopyStatus::Valid(_))
+    }
+}
+
+/// The superblock of one member from its two copies: the newer of those that are valid.
+///
+/// # Errors
+/// Why neither can be believed, or both cannot be believed together.
+pub fn select_copy(
+    device_bytes: u64,
+    first: &[u8],
+    last: &[u8],
+) -> Result<(Superblock, [CopyStatus; 2]), SelectError> {
+    let [first_at, last_at] = Layout::superblock_offsets(device_bytes);
+    let first = Superblock::decode(first, first_at);
+    let last = Superblock::decode(last, last_at);
+    let status = |copy: &Result<Superblock, SuperblockError>| match copy {
+        Ok(superblock) => CopyStatus::Valid(superblock.generation),
+        Err(error) => CopyStatus::Bad(*error),
+    };
+    let statuses = [status(&first), status(&last)];
+    let chosen = match (first, last) {
+        (Ok(first), Ok(last)) => newer_copy(first, last)?,
+        (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
+        (Err(SuperblockError::NotStrake), Err(SuperblockError::NotStrake)) => {
+            return Err(SelectError::NotStrake);
+        }
+        (Err(first), Err(last)) => return Err(SelectError::NoValidCopy { first, last }),
+    };
+    let recorded_bytes = chosen.layout.device_bytes;
+    if recorded_bytes > device_bytes {
+        return Err(SelectError::Shrunk {
+            recorded_bytes,
+            device_bytes,
+        });
+    }
+    Ok((chosen, statuses))
+}
+
+/// The newer of two valid copies.
+fn newer_copy(first: Superblock, last: Superblock) -> Result<Superblock, SelectError> {
+    if (first.array, first.member) != (last.array, last.member) {
+        return Err(SelectError::CopiesDisagree {
+            first: first.member,
+            last: last.member,
+        });
+    }
+    if first.generation == last.generation && first != last {
+        return Err(SelectError::CopiesDiffer {
+            generation: first.generation,
+        });
+    }
+    Ok(if last.generation > first.generation {
+        last
+    } else {
+        first
+    })
+}
+
+/// What was found for a slot; the index is that of the superblock given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Its member, with all that the authority's table says it has.
+    Believed(usize),
+    /// A member that missed writes, or was removed.
+    Stale(usize),
+    /// Nothing.
+    Absent,
+}
+
+/// What an array can be assembled from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The superblock whose table holds.
+    pub authority: usize,
+    /// One finding per slot.
+    pub slots: Vec<Finding>,
+    /// Spares found that the authority lists.
+    pub spares: Vec<usize>,
+    /// Found, but of no use: removed or replaced members whose slot another has, spares that are no
+    /// more listed.
+    pub strays: Vec<usize>,
+}
+
+/// What the authority's table says of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// In sync or rebuilding.
+    Live,
+    /// Missing, failed, or not in the table.
+    Out,
+}
+
+/// How a member's table relates to the authority's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// It is the same, or an older edition of it.
+    Shared,
+    /// It is neither.
+    Parted,
+}
+
+/// Whether writes can have been acknowledged under a member's own table that are not part of the
+/// authority's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// They can.
+    Stands,
+    /// They cannot: a member of the authority's history that the table calls in sync never saw the
+    /// table.
+    Void,
+}
+
+/// What a member is to the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All acknowledged writes reached it that its row says did.
+    Believed,
+    /// It missed writes.
+    Stale,
+    /// It and the authority may each hold acknowledged writes that the other lacks.
+    SplitBrain,
+}
+
+/// The decision table.
+pub fn verdict(listed: Listed, history: History, claim: Claim) -> Verdict {
+    match (listed, history, claim) {
+        // A crash between superblocks at most: nothing was acknowledged that this member missed.
+        (Listed::Live, History::Shared, Claim::Stands) => Verdict::Believed,
+        (Listed::Live, History::Shared, Claim::Void) => Verdict::Believed,
+        // Its own table never took effect; as far as writes go it stands where the authority's
+        // table has it.
+        (Listed::Live, History::Parted, Claim::Void) => Verdict::Believed,
+        // It was away, or put out, and knows nothing newer.
+        (Listed::Out, History::Shared, Claim::Stands) => Verdict::Stale,
+        (Listed::Out, History::Shared, Claim::Void) => Verdict::Stale,
+        (Listed::Out, History::Parted, Claim::Void) => Verdict::Stale,
+        // It went on alone.
+        (Listed::Live, History::Parted, Claim::Stands) => Verdict::SplitBrain,
+        (Listed::Out, History::Parted, Claim::Stands) => Verdict::SplitBrain,
+    }
+}
+
+/// What the members found of one array are to it.
+///
+/// # Errors
+/// Why no array can be assembled from them.
+pub fn select_array(found: &[Superblock]) -> Result<Selection, SelectError> {
+    let first = found.first().ok_or(SelectError::NoMembers)?;
+    if let Some(other) = found.iter().find(|other| other.array != first.array) {
+        return Err(SelectError::TwoArrays {
+            first: first.array,
+            second: other.array,
+        });
+    }
+    let mut members: Vec<_> = found.iter().map(|superblock| superblock.member).collect();
+    members.sort_unstable();
+    if let Some(pair) = members.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(SelectError::DuplicateMember { member: pair[0] });
+    }
+    let authority = choose_authority(found)?;
+    classify(found, authority)
+}
+
+/// Whether two records say the same of a slot; how far a rebuild has come does not count.
+fn same_record(a: &SlotRecord, b: &SlotRecord) -> bool {
+    let kind = |state| match state {
+        SlotState::InSync => 1,
+        SlotState::Rebuilding { .. } => 2,
+        SlotState::Missing => 3,
+        SlotState::Failed => 4,
+    };
+    a.member == b.member && a.since == b.since && kind(a.state) == kind(b.state)
+}
+
+/// Whether both describe one geometry.
+fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
+    let of = |s: &Superblock| {
+        let layout = Layout {
+            device_bytes: 0,
+            ..s.layout
+        };
+        (
+            s.level,
+            s.strip_bytes,
+            s.group_size,
+            s.members,
+            s.block_bytes,
+            s.created_unix_s,
+            layout,
+        )
+    };
+    of(a) == of(b)
+}
+
+/// Whether both say the same of the array, whoever says it.
+fn same_content(a: &Superblock, b: &Superblock) -> bool {
+    let of = |s: &Superblock| (s.name.clone(), s.write_hole, s.clean, s.settings);
+    of(a) == of(b) && a.slots == b.slots && a.spares == b.spares && a.replacements == b.replacements
+}
+
+/// Whether `old` is `new` or an older edition of it.
+fn history(old: &Superblock, new: &Superblock) -> History {
+    let rows = old.slots.iter().zip(&new.slots);
+    let newer = |(old_row, new_row): (&SlotRecord, &SlotRecord)| {
+        new_row.since > old.epoch || same_record(old_row, new_row)
+    };
+    let one_moment = (old.epoch, old.generation) == (new.epoch, new.generation);
+    let shared = same_geometry(old, new)
+        && old.epoch <= new.epoch
+        && rows.into_iter().all(newer)
+        && (!one_moment || same_content(old, new));
+    if shared {
+        History::Shared
+    } else {
+        History::Parted
+    }
+}
+
+/// Whether writes can have been acknowledged under the table of `holder` that `authority`'s history
+/// lacks.
+fn claim(holder: &Superblock, authority: &Superblock, found: &[Superblock]) -> Claim {
+    let never_saw = |witness: &Superblock| {
+        let row = holder
+            .slot_of(witness.member)
+            .and_then(|slot| holder.slot(slot));
+        witness.member != holder.member
+            && row.is_some_and(|row| row.state == SlotState::InSync)
+            && history(holder, witness) == History::Parted
+            && history(witness, authority) == History::Shared
+    };
+    if found.iter().any(never_saw) {
+        Claim::Void
+    } else {
+        Claim::Stands
+    }
+}
+
+/// Whether a member's own table calls it live: only such a member can be the authority.
+fn is_eligible(superblock: &Superblock) -> bool {
+    match superblock.role {
+        Role::Slot(slot) => superblock
+            .slot(slot)
+            .is_some_and(|record| record.state.is_live()),
+        Role::Spare => false,
+    }
+}
+
+/// The error that names both sides. A witness that cannot itself be the authority tells of members
+/// that are absent.
+fn parted(found: &[Superblock], first: usize, second: usize) -> SelectError {
+    let (first, second) = (&found[first], &found[second]);
+    if !is_eligible(second) {
+        return SelectError::AuthorityAbsent {
+            witness: second.member,
+            epoch: second.epoch,
+        };
+    }
+    SelectError::SplitBrain {
+        first: first.member,
+        first_epoch: first.epoch,
+        second: second.member,
+        second_epoch: second.epoch,
+    }
+}
+
+/// Indices of `found`, the newest first; equals by member, so that the order of what was found does
+/// not matter.
+fn newest_first(found: &[Superblock]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_unstable_by_key(|&i| {
+        (
+            std::cmp::Reverse((found[i].epoch, found[i].generation)),
+            found[i].member,
+        )
+    });
+    order
+}
+
+/// The superblock whose table holds.
+fn choose_authority(found: &[Superblock]) -> Result<usize, SelectError> {
+    let order = newest_first(found);
+    let eligible = || order.iter().copied().filter(|&i| is_eligible(&found[i]));
+    let contradiction = |candidate: usize| {
+        let contradicts = |&other: &usize| {
+            let (other, candidate) = (&found[other], &found[candidate]);
+            history(other, candidate) == History::Parted
+                && claim(other, candidate, found) == Claim::Stands
+        };
+        order.iter().copied().find(contradicts)
+    };
+    let Some(chosen) = eligible().find(|&candidate| contradiction(candidate).is_none()) else {
+        // Nobody: name the newest and what stands against it.
+        let newest = eligible().next();
+        let against = newest.and_then(|newest| Some((newest, contradiction(newest)?)));
+        let (first, second) = against.unwrap_or((order[0], order[0]));
+        return Err(parted(found, first, second));
+    };
+    // Two of one moment that differ, neither of which took effect: nothing tells which to take.
+    let moment = |i: usize| (found[i].epoch, found[i].generation);
+    let twin = eligible().find(|&other| {
+        moment(other) == moment(chosen)
+            && history(&found[other], &found[chosen]) == History::Parted
+            && contradiction(other).is_none()
+    });
+    match twin {
+        Some(twin) => Err(parted(found, chosen, twin)),
+        None => Ok(chosen),
+    }
+}
+
+/// What everyone is to the authority.
+fn classify(found: &[Superblock], authority: usize) -> Result<Selection, SelectError> {
+    let table = &found[authority];
+    let mut slots = vec![Finding::Absent; table.slots.len()];
+    let (mut spares, mut strays) = (Vec::new(), Vec::new());
+    let mut unlisted = Vec::new();
+    for (index, superblock) in found.iter().enumerate() {
+        let slot = table.slot_of(superblock.member);
+        let live = slot
+            .and_then(|slot| table.slot(slot))
+            .is_some_and(|row| row.state.is_live());
+        let listed = if live { Listed::Live } else { Listed::Out };
+        let finding = match verdict(
+            listed,
+            history(superblock, table),
+            claim(superblock, table, found),
+        ) {
+            Verdict::Believed => Finding::Believed(index),
+            Verdict::Stale => Finding::Stale(index),
+            Verdict::SplitBrain => return Err(parted(found, authority, index)),
+        };
+        match slot {
+            Some(slot) => slots[slot.index()] = finding,
+            None if table.spares.contains(&superblock.member) => spares.push(index),
+            None => unlisted.push(index),
+        }
+    }
+    for index in unlisted {
+        let slot = match found[index].role {
+            Role::Slot(slot) => slots.get_mut(slot.index()),
+            Role::Spare => None,
+        };
+        match slot {
+            Some(empty) if *empty == Finding::Absent => *empty = Finding::Stale(index),
+            _ => strays.push(index),
+        }
+    }
+    Ok(Selection {
+        authority,
+        slots,
+        spares,
+        strays,
+    })
+}

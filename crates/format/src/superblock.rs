@@ -1,0 +1,699 @@
+//! The superblock: who a member is, what its array is, and what this member knows of the others.
+//!
+//! Protocol: a change is written to the first copy, made durable, then to the last copy, with the
+//! next generation; so at any time one copy is whole. A change of membership also takes the next
+//! epoch, and no write is acknowledged under an epoch that is not durable on every live member (in
+//! sync or rebuilding).
+//!
+//! Invariants: parsed is trusted: a decoded [`Superblock`] is whole, in its place and passes
+//! [`Superblock::check`]; what does not pass is never encoded. Place and algorithm of the checksum
+//! are the same in all versions.
+//!
+//! Deliberately absent: which of several superblocks to believe (`select`), and counters that
+//! change with I/O.
+
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum;
+use crate::error::{Invalid, SuperblockError};
+use crate::identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
+use crate::layout::{Layout, check_strip};
+use crate::level::Level;
+
+/// Bytes of a superblock.
+pub const SUPERBLOCK_BYTES: usize = 4096;
+/// The most slots of an array.
+pub const MEMBERS_MAX: usize = 64;
+/// The most spares of an array.
+pub const SPARES_MAX: usize = 16;
+
+const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
+const VERSION_MAJOR: u16 = 1;
+const VERSION_MINOR: u16 = 0;
+const CHECKSUM_AT: usize = 12;
+/// Features without which a superblock cannot be read rightly; none yet.
+const FEATURES_KNOWN: u64 = 0;
+const SLOT_NONE: u8 = 0xff;
+
+/// What a member is to its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It holds, or is to hold, the data of a slot.
+    Slot(Slot),
+    /// It waits.
+    Spare,
+}
+
+/// What the array knows of the member in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SlotState {
+    /// All its data is true.
+    InSync,
+    /// Its data is true up to a point, and every write reaches it.
+    Rebuilding {
+        /// Data bytes of the member, from 0, that are valid.
+        rebuilt_bytes: u64,
+    },
+    /// It was not there when it was needed, or the slot has no member.
+    Missing,
+    /// It failed.
+    Failed,
+}
+
+impl SlotState {
+    /// Whether every write reaches this member: in sync or rebuilding.
+    pub fn is_live(self) -> bool {
+        matches!(self, SlotState::InSync | SlotState::Rebuilding { .. })
+    }
+}
+
+/// One row of the table of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlotRecord {
+    /// Whose slot it is; nil (and then `Missing`) where the member was removed.
+    pub member: MemberUuid,
+    /// Its state.
+    pub state: SlotState,
+    /// The epoch with which it entered this state (the kind of state: progress of a rebuild does
+    /// not count), or with which this member got the slot.
+    pub since: Epoch,
+}
+
+/// A spare that is being filled to take the place of a member which is still in sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Replacement {
+    /// Which of the spares.
+    pub member: MemberUuid,
+    /// Whose place it will take.
+    pub slot: Slot,
+    /// Data bytes of it, from 0, that are valid; every write below reaches it.
+    pub rebuilt_bytes: u64,
+}
+
+/// What a user may set on a running array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// 1 to 100: how much of the members' time a rebuild may take.
+    pub rebuild_priority: u8,
+    /// Unrepaired read errors after which a member fails; at least 1.
+    pub read_error_threshold: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            rebuild_priority: 50,
+            read_error_threshold: 3,
+        }
+    }
+}
+
+/// What one member says of itself and its array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The array.
+    pub array: ArrayUuid,
+    /// The array's name.
+    pub name: ArrayName,
+    /// The level.
+    pub level: Level,
+    /// The strip, a power of two from 4 KiB to 1 MiB.
+    pub strip_bytes: u32,
+    /// Members of a group; equal to `members` where the level is not grouped.
+    pub group_size: u8,
+    /// Slots, at most 64.
+    pub members: u8,
+    /// The array's logical block: 512 or 4096.
+    pub block_bytes: u32,
+    /// Where things lie on this member.
+    pub layout: Layout,
+    /// When the array was created, in seconds since 1970.
+    pub created_unix_s: u64,
+    /// The write-hole policy.
+    pub write_hole: WriteHole,
+    /// Whether the array was stopped cleanly: nothing is dirty and the log is retired.
+    pub clean: bool,
+    /// Grows with membership.
+    pub epoch: Epoch,
+    /// Grows with every superblock write.
+    pub generation: Generation,
+    /// This member.
+    pub member: MemberUuid,
+    /// What this member is.
+    pub role: Role,
+    /// One record per slot: `members` of them.
+    pub slots: Vec<SlotRecord>,
+    /// The spares, at most 16.
+    pub spares: Vec<MemberUuid>,
+    /// What some of the spares are filled for, in the order of the spares.
+    pub replacements: Vec<Replacement>,
+    /// Settings.
+    pub settings: Settings,
+}
+
+/// A row of the table as it lies on the member.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSlot {
+    /// A stranger, or a member that was replaced, in this slot.
+    member: [u8; 16],
+    /// A crash in the middle of a rebuild: what lies behind is not data.
+    rebuilt_bytes: U64,
+    /// A member that was away and comes back: it is stale if it is older than this.
+    since: U64,
+    /// A member that missed writes taken for one that did not.
+    state: u8,
+    /// Room to grow; zero.
+    reserved: [u8; 7],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawReplacement {
+    /// A crash in the middle of a replacement: what lies behind is not data.
+    rebuilt_bytes: U64,
+    /// A replacement that takes another member's place: slot + 1, 0 for a spare that only waits.
+    slot: u8,
+    /// Room to grow; zero.
+    reserved: [u8; 7],
+}
+
+/// The superblock as it lies on the member. Each field names the failure that it defends against.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSuperblock {
+    /// Something else lies here.
+    magic: [u8; 8],
+    /// A format of the future that this program would misread.
+    version_major: U16,
+    /// Tells what a newer program may have added where this one sees reserved bytes.
+    version_minor: U16,
+    /// Torn writes and rot: CRC-32C of the block with this field zero.
+    checksum: U32,
+    /// Misdirected writes and reads: the byte offset of this copy.
+    offset: U64,
+    /// A feature that changes the meaning of what lies on the member.
+    features_incompatible: U64,
+    /// Features that an older program may ignore, and clears when it writes.
+    features_compatible: U64,
+    /// A leftover of another array.
+    array: [u8; 16],
+    /// A drive that was copied or swapped.
+    member: [u8; 16],
+    /// An old copy taken for the new one: a crash between the copies, a lost write.
+    generation: U64,
+    /// A stale member believed.
+    epoch: U64,
+    /// Two arrays of one name confused by a person.
+    created_unix_s: U64,
+    /// A device that shrank or grew: the last copy would be sought elsewhere.
+    device_bytes: U64,
+    /// A planner of another version that would put the map elsewhere; so for all places.
+    map_offset: U64,
+    log_offset: U64,
+    log_bytes: U64,
+    data_offset: U64,
+    data_bytes: U64,
+    region_bytes: U64,
+    map_pages: U32,
+    /// Data read with another geometry than it was written with; so for block, level, members and
+    /// group size.
+    strip_bytes: U32,
+    block_bytes: U32,
+    /// A failing drive that is kept for ever, or a good one that is dropped for one error.
+    read_error_threshold: U32,
+    level: u8,
+    level_n: u8,
+    level_m: u8,
+    members: u8,
+    group_size: u8,
+    /// A log that is not replayed because the policy was forgotten.
+    write_hole: u8,
+    /// An unclean stop taken for a clean one: 1 unclean, 2 clean.
+    clean: u8,
+    /// One copy read as the other: 0 first, 1 last.
+    copy: u8,
+    /// A spare taken for data: 1 slot, 2 spare.
+    role: u8,
+    /// Members exchanged between slots; 255 for a spare.
+    slot: u8,
+    spare_count: u8,
+    rebuild_priority: u8,
+    name_bytes: u8,
+    /// Room to grow; zero.
+    reserved_head: [u8; 11],
+    name: [u8; ArrayName::BYTES_MAX],
+    /// A foreign drive taken for a spare and overwritten.
+    spares: [[u8; 16]; SPARES_MAX],
+    /// A lost member believed when it returns: every member knows the state of all.
+    slots: [RawSlot; MEMBERS_MAX],
+    /// A replacement begun again from the start at every restart; one for each spare.
+    replacements: [RawReplacement; SPARES_MAX],
+    /// Room to grow; zero.
+    reserved: [u8; 792],
+    /// A torn head: the magic once more, so that a block that lost its first sector is still known
+    /// as ours.
+    magic_tail: [u8; 8],
+}
+
+const _: () = {
+    assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);
+    assert!(size_of::<RawSlot>() == 40);
+    assert!(std::mem::offset_of!(RawSuperblock, checksum) == CHECKSUM_AT);
+    assert!(std::mem::offset_of!(RawSuperblock, array) == 40);
+    assert!(std::mem::offset_of!(RawSuperblock, device_bytes) == 96);
+    assert!(std::mem::offset_of!(RawSuperblock, level) == 168);
+    assert!(std::mem::offset_of!(RawSuperblock, name) == 192);
+    assert!(std::mem::offset_of!(RawSuperblock, spares) == 224);
+    assert!(std::mem::offset_of!(RawSuperblock, slots) == 480);
+    assert!(std::mem::offset_of!(RawSuperblock, replacements) == 3040);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3296);
+    assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
+};
+
+impl Superblock {
+    /// This copy's bytes, for the place at `offset`: one of [`Layout::superblock_offsets`].
+    ///
+    /// # Panics
+    /// If the value does not pass [`Superblock::check`], or the place is neither of the two.
+    pub fn encode(&self, offset: u64) -> Box<[u8; SUPERBLOCK_BYTES]> {
+        if let Err(invalid) = self.check() {
+            panic!("a senseless superblock is not written: {invalid}");
+        }
+        let copy = copy_at(&self.layout, offset).expect("a superblock lies in one of two places");
+        let mut raw = self.to_raw(offset, copy);
+        raw.checksum = checksum::sealed(raw.as_bytes(), CHECKSUM_AT).into();
+        let mut bytes = Box::new([0; SUPERBLOCK_BYTES]);
+        bytes.copy_from_slice(raw.as_bytes());
+        bytes
+    }
+
+    /// The superblock that lies at `offset`.
+    ///
+    /// # Errors
+    /// Why these bytes cannot be believed. Only the first of several reasons is told, in the order:
+    /// not ours, damaged, too new, misplaced, senseless.
+    pub fn decode(bytes: &[u8], offset: u64) -> Result<Superblock, SuperblockError> {
+        let raw = RawSuperblock::ref_from_bytes(bytes)
+            .map_err(|_| SuperblockError::Length { bytes: bytes.len() })?;
+        if raw.magic != MAGIC && raw.magic_tail != MAGIC {
+            return Err(SuperblockError::NotStrake);
+        }
+        let (stored, computed) = (raw.checksum.get(), checksum::sealed(bytes, CHECKSUM_AT));
+        if stored != computed || raw.magic != raw.magic_tail {
+            return Err(SuperblockError::Damaged { stored, computed });
+        }
+        let (major, minor) = (raw.version_major.get(), raw.version_minor.get());
+        if major != VERSION_MAJOR {
+            return Err(SuperblockError::Version { major, minor });
+        }
+        let unknown = raw.features_incompatible.get() & !FEATURES_KNOWN;
+        if unknown != 0 {
+            return Err(SuperblockError::Features { unknown });
+        }
+        if raw.offset.get() != offset {
+            return Err(SuperblockError::Misplaced {
+                named: raw.offset.get(),
+                offset,
+            });
+        }
+        raw.parse(offset).map_err(SuperblockError::Invalid)
+    }
+
+    /// The record of a slot.
+    pub fn slot(&self, slot: Slot) -> Option<&SlotRecord> {
+        self.slots.get(slot.index())
+    }
+
+    /// The slot that this superblock's table gives to a member, if any.
+    pub fn slot_of(&self, member: MemberUuid) -> Option<Slot> {
+        let index = self
+            .slots
+            .iter()
+            .position(|record| record.member == member && !member.is_nil());
+        index.map(|index| Slot(index as u8))
+    }
+
+    /// Whether all fields make sense together.
+    ///
+    /// # Errors
+    /// The first thing that does not.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.array.is_nil() {
+            return Err(Invalid::NilArray);
+        }
+        if self.member.is_nil() {
+            return Err(Invalid::NilMember);
+        }
+        self.level
+            .check_shape(self.members, self.group_size)
+            .map_err(Invalid::Shape)?;
+        check_strip(self.strip_bytes).map_err(Invalid::Layout)?;
+        if !matches!(self.block_bytes, 512 | 4096) {
+            return Err(Invalid::BlockBytes(self.block_bytes));
+        }
+        self.layout
+            .check(self.strip_bytes)
+            .map_err(Invalid::Layout)?;
+        if !(1..=100).contains(&self.settings.rebuild_priority) {
+            return Err(Invalid::RebuildPriority(self.settings.rebuild_priority));
+        }
+        if self.settings.read_error_threshold == 0 {
+            return Err(Invalid::ReadErrorThreshold);
+        }
+        self.check_table()?;
+        let listed = match self.role {
+            Role::Slot(slot) => self.slot(slot).is_some_and(|r| r.member == self.member),
+            Role::Spare => self.spares.contains(&self.member),
+        };
+        if listed { Ok(()) } else { Err(Invalid::Role) }
+    }
+
+    /// Whether the table and the spares make sense.
+    fn check_table(&self) -> Result<(), Invalid> {
+        if self.slots.len() != usize::from(self.members) {
+            return Err(Invalid::SlotCount(self.slots.len()));
+        }
+        if self.spares.len() > SPARES_MAX {
+            return Err(Invalid::SpareCount(self.spares.len()));
+        }
+        if self.spares.iter().any(|spare| spare.is_nil()) {
+            return Err(Invalid::NilSpare);
+        }
+        for (slot, record) in self.slots.iter().enumerate() {
+            let rebuilt = match record.state {
+                SlotState::Rebuilding { rebuilt_bytes } => rebuilt_bytes,
+                SlotState::InSync | SlotState::Missing | SlotState::Failed => 0,
+            };
+            let peopled = !record.member.is_nil() || record.state == SlotState::Missing;
+            if !peopled || record.since > self.epoch || rebuilt > self.layout.data_bytes {
+                return Err(Invalid::SlotRecord(slot as u8));
+            }
+        }
+        let mut slots_taken = Vec::new();
+        for replacement in &self.replacements {
+            let record = self.slot(replacement.slot);
+            let sound = self.spares.contains(&replacement.member)
+                && record.is_some_and(|r| r.state == SlotState::InSync)
+                && replacement.rebuilt_bytes <= self.layout.data_bytes
+                && !slots_taken.contains(&replacement.slot);
+            if !sound {
+                return Err(Invalid::Replacement(replacement.slot.0));
+            }
+            slots_taken.push(replacement.slot);
+        }
+        let slots = self.slots.iter().map(|record| record.member);
+        let mut named: Vec<_> = slots.chain(self.spares.iter().copied()).collect();
+        named.retain(|member| !member.is_nil());
+        named.sort_unstable();
+        match named.windows(2).any(|pair| pair[0] == pair[1]) {
+            true => Err(Invalid::Twice),
+            false => Ok(()),
+        }
+    }
+
+    /// The fields as they lie on the member, without the checksum.
+    fn to_raw(&self, offset: u64, copy: u8) -> RawSuperblock {
+        let mut raw = RawSuperblock::empty();
+        raw.offset = offset.into();
+        raw.array = self.array.0;
+        raw.member = self.member.0;
+        raw.generation = self.generation.0.into();
+        raw.epoch = self.epoch.0.into();
+        raw.created_unix_s = self.created_unix_s.into();
+        raw.put_layout(&self.layout);
+        raw.strip_bytes = self.strip_bytes.into();
+        raw.block_bytes = self.block_bytes.into();
+        raw.read_error_threshold = self.settings.read_error_threshold.into();
+        (raw.level, raw.level_n, raw.level_m) = level_codes(self.level);
+        raw.members = self.members;
+        raw.group_size = self.group_size;
+        raw.write_hole = match self.write_hole {
+            WriteHole::Closed => 1,
+            WriteHole::Degraded => 2,
+            WriteHole::Resync => 3,
+        };
+        raw.clean = if self.clean { 2 } else { 1 };
+        raw.copy = copy;
+        (raw.role, raw.slot) = match self.role {
+            Role::Slot(slot) => (1, slot.0),
+            Role::Spare => (2, SLOT_NONE),
+        };
+        raw.spare_count = self.spares.len() as u8;
+        raw.rebuild_priority = self.settings.rebuild_priority;
+        let name = self.name.as_str().as_bytes();
+        raw.name_bytes = name.len() as u8;
+        raw.name[..name.len()].copy_from_slice(name);
+        for (row, spare) in raw.spares.iter_mut().zip(&self.spares) {
+            *row = spare.0;
+        }
+        for replacement in &self.replacements {
+            let spare = self.spares.iter().position(|spare| *spare == replacement.member);
+            let row = &mut raw.replacements[spare.expect("check() found it among the spares")];
+            row.slot = replacement.slot.0 + 1;
+            row.rebuilt_bytes = replacement.rebuilt_bytes.into();
+        }
+        for (row, record) in raw.slots.iter_mut().zip(&self.slots) {
+            *row = RawSlot::from(record);
+        }
+        raw
+    }
+}
+
+/// Which copy lies at `offset`: 0 the first, 1 the last, None neither.
+fn copy_at(layout: &Layout, offset: u64) -> Option<u8> {
+    let offsets = Layout::superblock_offsets(layout.device_bytes);
+    offsets
+        .iter()
+        .position(|&at| at == offset)
+        .map(|copy| copy as u8)
+}
+
+/// The code of a level and its N and M, which are zero at all other levels.
+fn level_codes(level: Level) -> (u8, u8, u8) {
+    match level {
+        Level::Raid0 => (1, 0, 0),
+        Level::Raid1 => (2, 0, 0),
+        Level::Raid5 => (3, 0, 0),
+        Level::Raid6 => (4, 0, 0),
+        Level::Raid7_3 => (5, 0, 0),
+        Level::Raid10 => (6, 0, 0),
+        Level::Raid50 => (7, 0, 0),
+        Level::Raid60 => (8, 0, 0),
+        Level::Raid70 => (9, 0, 0),
+        Level::Nm { n, m } => (10, n, m),
+    }
+}
+
+/// The level of its codes.
+fn level_of(codes: (u8, u8, u8)) -> Result<Level, Invalid> {
+    match codes {
+        (1, 0, 0) => Ok(Level::Raid0),
+        (2, 0, 0) => Ok(Level::Raid1),
+        (3, 0, 0) => Ok(Level::Raid5),
+        (4, 0, 0) => Ok(Level::Raid6),
+        (5, 0, 0) => Ok(Level::Raid7_3),
+        (6, 0, 0) => Ok(Level::Raid10),
+        (7, 0, 0) => Ok(Level::Raid50),
+        (8, 0, 0) => Ok(Level::Raid60),
+        (9, 0, 0) => Ok(Level::Raid70),
+        (10, n, m) => Ok(Level::Nm { n, m }),
+        (code, _, _) => Err(Invalid::LevelCode(code)),
+    }
+}
+
+impl From<&SlotRecord> for RawSlot {
+    fn from(record: &SlotRecord) -> Self {
+        let (state, rebuilt_bytes) = match record.state {
+            SlotState::InSync => (1, 0),
+            SlotState::Rebuilding { rebuilt_bytes } => (2, rebuilt_bytes),
+            SlotState::Missing => (3, 0),
+            SlotState::Failed => (4, 0),
+        };
+        Self {
+            member: record.member.0,
+            rebuilt_bytes: rebuilt_bytes.into(),
+            since: record.since.0.into(),
+            state,
+            reserved: [0; 7],
+        }
+    }
+}
+
+impl RawSlot {
+    /// The record of slot `slot`.
+    fn parse(&self, slot: usize) -> Result<SlotRecord, Invalid> {
+        let state = match (self.state, self.rebuilt_bytes.get()) {
+            (1, 0) => SlotState::InSync,
+            (2, rebuilt_bytes) => SlotState::Rebuilding { rebuilt_bytes },
+            (3, 0) => SlotState::Missing,
+            (4, 0) => SlotState::Failed,
+            (1 | 3 | 4, _) => return Err(Invalid::SlotRecord(slot as u8)),
+            (code, _) => {
+                return Err(Invalid::StateCode {
+                    slot: slot as u8,
+                    code,
+                });
+            }
+        };
+        Ok(SlotRecord {
+            member: MemberUuid(self.member),
+            state,
+            since: Epoch(self.since.get()),
+        })
+    }
+}
+
+impl RawSuperblock {
+    /// A superblock that says only what it is.
+    fn empty() -> Self {
+        let mut raw: Self = zerocopy::FromZeros::new_zeroed();
+        raw.magic = MAGIC;
+        raw.magic_tail = MAGIC;
+        raw.version_major = VERSION_MAJOR.into();
+        raw.version_minor = VERSION_MINOR.into();
+        raw
+    }
+
+    /// Writes down the places.
+    fn put_layout(&mut self, layout: &Layout) {
+        self.device_bytes = layout.device_bytes.into();
+        self.map_offset = layout.map_offset.into();
+        self.map_pages = layout.map_pages.into();
+        self.log_offset = layout.log_offset.into();
+        self.log_bytes = layout.log_bytes.into();
+        self.data_offset = layout.data_offset.into();
+        self.data_bytes = layout.data_bytes.into();
+        self.region_bytes = layout.region_bytes.into();
+    }
+
+    /// The places.
+    fn layout(&self) -> Layout {
+        Layout {
+            device_bytes: self.device_bytes.get(),
+            map_offset: self.map_offset.get(),
+            map_pages: self.map_pages.get(),
+            log_offset: self.log_offset.get(),
+            log_bytes: self.log_bytes.get(),
+            data_offset: self.data_offset.get(),
+            data_bytes: self.data_bytes.get(),
+            region_bytes: self.region_bytes.get(),
+        }
+    }
+
+    /// The name, whose padding is zero.
+    fn array_name(&self) -> Result<ArrayName, Invalid> {
+        let split = self.name.split_at_checked(usize::from(self.name_bytes));
+        let (name, padding) = split.ok_or(Invalid::NameBytes)?;
+        if padding.iter().any(|&byte| byte != 0) {
+            return Err(Invalid::NameBytes);
+        }
+        let name = std::str::from_utf8(name).map_err(|_| Invalid::NameBytes)?;
+        name.parse().map_err(Invalid::Name)
+    }
+
+    /// The table: as many rows as there are members; the rows behind them are empty.
+    fn table(&self) -> Result<Vec<SlotRecord>, Invalid> {
+        let split = self.slots.split_at_checked(usize::from(self.members));
+        let (used, unused) = split.ok_or(Invalid::SlotCount(usize::from(self.members)))?;
+        if unused.as_bytes().iter().any(|&byte| byte != 0) {
+            return Err(Invalid::UnusedRow);
+        }
+        used.iter()
+            .enumerate()
+            .map(|(slot, row)| row.parse(slot))
+            .collect()
+    }
+
+    /// The spares: as many as are counted; the rows behind them are empty.
+    fn spare_list(&self) -> Result<Vec<MemberUuid>, Invalid> {
+        let split = self.spares.split_at_checked(usize::from(self.spare_count));
+        let (used, unused) = split.ok_or(Invalid::SpareCount(usize::from(self.spare_count)))?;
+        if unused.as_bytes().iter().any(|&byte| byte != 0) {
+            return Err(Invalid::UnusedRow);
+        }
+        Ok(used.iter().copied().map(MemberUuid).collect())
+    }
+
+    /// What the spares are filled for.
+    fn replacement_list(&self, spares: &[MemberUuid]) -> Result<Vec<Replacement>, Invalid> {
+        let (used, unused) = self.replacements.split_at(spares.len());
+        let waits = |row: &RawReplacement| row.slot == 0 && row.rebuilt_bytes.get() == 0;
+        if !unused.iter().all(waits) || used.iter().any(|r| r.slot == 0 && !waits(r)) {
+            return Err(Invalid::UnusedRow);
+        }
+        let filled = used.iter().zip(spares).filter(|(row, _)| row.slot > 0);
+        Ok(filled
+            .map(|(row, member)| Replacement {
+                member: *member,
+                slot: Slot(row.slot - 1),
+                rebuilt_bytes: row.rebuilt_bytes.get(),
+            })
+            .collect())
+    }
+
+    /// Whether bytes are in use of which a program of this version knows nothing. A newer minor
+    /// version may use them for what an older program may ignore.
+    fn check_reserved(&self) -> Result<(), Invalid> {
+        let rows = self.slots.iter().flat_map(|row| &row.reserved);
+        let used = rows
+            .chain(self.replacements.iter().flat_map(|row| &row.reserved))
+            .chain(&self.reserved_head)
+            .chain(&self.reserved)
+            .any(|&byte| byte != 0);
+        let newer = self.version_minor.get() > VERSION_MINOR;
+        if !newer && (used || self.features_compatible.get() != 0) {
+            return Err(Invalid::Reserved);
+        }
+        Ok(())
+    }
+
+    /// The value of a block that is whole, known and read where it says that it lies.
+    fn parse(&self, offset: u64) -> Result<Superblock, Invalid> {
+        self.check_reserved()?;
+        let spares = self.spare_list()?;
+        let superblock = Superblock {
+            array: ArrayUuid(self.array),
+            name: self.array_name()?,
+            level: level_of((self.level, self.level_n, self.level_m))?,
+            strip_bytes: self.strip_bytes.get(),
+            group_size: self.group_size,
+            members: self.members,
+            block_bytes: self.block_bytes.get(),
+            layout: self.layout(),
+            created_unix_s: self.created_unix_s.get(),
+            write_hole: match self.write_hole {
+                1 => WriteHole::Closed,
+                2 => WriteHole::Degraded,
+                3 => WriteHole::Resync,
+                code => return Err(Invalid::WriteHoleCode(code)),
+            },
+            clean: match self.clean {
+                1 => false,
+                2 => true,
+                code => return Err(Invalid::CleanCode(code)),
+            },
+            epoch: Epoch(self.epoch.get()),
+            generation: Generation(self.generation.get()),
+            member: MemberUuid(self.member),
+            role: match (self.role, self.slot) {
+                (1, slot) => Role::Slot(Slot(slot)),
+                (2, SLOT_NONE) => Role::Spare,
+                (code, _) => return Err(Invalid::RoleCode(code)),
+            },
+            slots: self.table()?,
+            replacements: self.replacement_list(&spares)?,
+            spares,
+            settings: Settings {
+                rebuild_priority: self.rebuild_priority,
+                read_error_threshold: self.read_error_threshold.get(),
+            },
+        };
+        superblock.check()?;
+        match copy_at(&superblock.layout, offset) {
+            Some(copy) if copy == self.copy => Ok(superblock),
+            _ => Err(Invalid::Copy(self.copy)),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Superblock and map page: identity, any bytes, every flipped bit, and errors that tell what was
+//! found.
+
+use proptest::prelude::*;
+use strake_format::region_map::{self, PAGE_BYTES};
+use strake_format::*;
+
+use crate::samples::*;
+
+const DEVICE: u64 = 16 << 20;
+
+/// The checksum of a block that was tampered with, made right again: for faults that a checksum
+/// cannot see.
+fn reseal(bytes: &mut [u8]) {
+    let sum = checksum::sealed(bytes, 12);
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+}
+
+proptest! {
+    #[test]
+    fn a_superblock_comes_back_as_it_was(superblock in any_superblock()) {
+        for offset in Layout::superblock_offsets(superblock.layout.device_bytes) {
+            let bytes = superblock.encode(offset);
+            prop_assert_eq!(Superblock::decode(&bytes[..], offset), Ok(superblock.clone()));
+        }
+    }
+
+    #[test]
+    fn a_superblock_read_where_it_was_not_written_is_misplaced(
+        superblock in any_superblock(),
+        offset in 0..u64::MAX,
+    ) {
+        let bytes = superblock.encode(4096);
+        prop_assume!(offset != 4096);
+        let misplaced = SuperblockError::Misplaced { named: 4096, offset };
+        prop_assert_eq!(Superblock::decode(&bytes[..], offset), Err(misplaced));
+    }
+
+    #[test]
+    fn any_bytes_under_a_right_checksum_never_panic_and_what_passes_encodes(
+        superblock in any_superblock(),
+        changes in proptest::collection::vec((0..4096usize, any::<u8>()), 1..4),
+        near in any::<bool>(),
+    ) {
+        let mut bytes = superblock.encode(4096);
+        for (at, byte) in changes {
+            bytes[if near { at % 600 } else { at }] = byte;
+        }
+        reseal(&mut bytes[..]);
+        if let Ok(decoded) = Superblock::decode(&bytes[..], 4096) {
+            let again = decoded.encode(4096);
+            prop_assert_eq!(Superblock::decode(&again[..], 4096), Ok(decoded));
+            // What a newer minor version adds is not kept.
+            prop_assert!(again[..] == bytes[..] || bytes[10..12] != [0, 0]);
+        }
+    }
+
+    #[test]
+    fn a_page_comes_back_as_it_was(page in any_page(), offset in any::<u64>()) {
+        let bytes = page.encode(offset);
+        prop_assert_eq!(MapPage::decode(&bytes[..], offset), Ok(page));
+        let misplaced = MapError::Misplaced { named: offset, offset: !offset };
+        prop_assert_eq!(MapPage::decode(&bytes[..], !offset), Err(misplaced));
+    }
+
+    #[test]
+    fn a_page_of_any_bytes_under_a_right_checksum_never_panics(
+        page in any_page(),
+        changes in proptest::collection::vec((0..4096usize, any::<u8>()), 1..4),
+    ) {
+        let mut bytes = page.encode(0);
+        changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+        reseal(&mut bytes[..]);
+        if let Ok(decoded) = MapPage::decode(&bytes[..], 0) {
+            prop_assert_eq!(&decoded.encode(0)[..], &bytes[..]);
+        }
+    }
+
+    #[test]
+    fn any_bytes_of_any_length_are_answered_by_an_error(
+        bytes in proptest::collection::vec(any::<u8>(), 0..5000),
+    ) {
+        prop_assert!(Superblock::decode(&bytes, 4096).is_err());
+        prop_assert!(MapPage::decode(&bytes, 4096).is_err());
+    }
+
+    #[test]
+    fn a_plan_is_refused_or_checks(
+        (device_bytes, spare_bytes) in (any::<u64>(), any::<u64>()),
+        (strip, align, shrink) in (0..22u32, 0..64u32, 0..64u32),
+        (log_bytes, region_bytes) in (any::<u64>(), any::<Option<u64>>()),
+        tiny in any::<bool>(),
+    ) {
+        let device_bytes = device_bytes >> shrink;
+        let strip_bytes = 1 << strip;
+        let params = LayoutParams {
+            device_bytes,
+            usable_bytes: device_bytes - device_bytes.min(spare_bytes >> 32),
+            strip_bytes,
+            align_bytes: 1 << align,
+            log_bytes: (log_bytes >> 40) << 12,
+            region_bytes: region_bytes.map(|bytes| (bytes >> 20) << strip),
+            tiny,
+        };
+        if let Ok(layout) = Layout::plan(&params) {
+            prop_assert_eq!(layout.check(strip_bytes), Ok(()));
+            for page in 0..layout.map_pages {
+                prop_assert!(layout.regions_in_page(page) > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_level_survives_both_copies() {
+    for (level, members, group_size) in shapes() {
+        let superblock = superblock(level, members, group_size, members - 1);
+        for offset in Layout::superblock_offsets(DEVICE) {
+            let bytes = superblock.encode(offset);
+            assert_eq!(
+                Superblock::decode(&bytes[..], offset).as_ref(),
+                Ok(&superblock)
+            );
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_a_superblock_is_known_as_damage() {
+    let mut superblock = superblock(Level::Raid6, 6, 6, 2);
+    superblock.spares = vec![member(0x77), member(0x78)];
+    let mut bytes = superblock.encode(4096);
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let decoded = Superblock::decode(&bytes[..], 4096);
+        assert!(
+            matches!(decoded, Err(SuperblockError::Damaged { .. })),
+            "bit {bit}: {decoded:?}"
+        );
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_a_page_is_known_as_damage() {
+    let mut bytes = sample_page().encode(8192);
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let decoded = MapPage::decode(&bytes[..], 8192);
+        assert!(
+            matches!(decoded, Err(MapError::Damaged { .. })),
+            "bit {bit}: {decoded:?}"
+        );
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// A page with all states in it.
+pub(crate) fn sample_page() -> MapPage {
+    let state = |code: u8| RegionState::try_from(code % 4).expect("a state");
+    MapPage {
+        array: array(0xa5),
+        member: member(3),
+        page: 1,
+        epoch: Epoch(7),
+        sequence: 41,
+        states: (0..250).map(state).collect(),
+    }
+}
+
+#[test]
+fn every_torn_write_of_a_superblock_is_known_as_damage() {
+    let old = superblock(Level::Raid5, 3, 3, 0);
+    let new = Superblock {
+        generation: Generation(2),
+        clean: true,
+        ..old.clone()
+    };
+    let (old, new) = (old.encode(4096), new.encode(4096));
+    let blank = [0u8; 4096];
+    for before in [&old[..], &blank[..]] {
+        for sectors in (0..256u32).filter(|bits| bits & 0b11 != 0 && bits & 0b11 != 0b11) {
+            let mut torn = before.to_vec();
+            for sector in (0..8).filter(|sector| sectors >> sector & 1 == 1) {
+                torn[sector * 512..][..512].copy_from_slice(&new[sector * 512..][..512]);
+            }
+            match Superblock::decode(&torn, 4096) {
+                Ok(decoded) => assert_eq!(&decoded.encode(4096)[..], &torn[..]),
+                Err(SuperblockError::Damaged { .. }) => {}
+                // Nothing of the first or of the last sector was written.
+                Err(error) => {
+                    assert_eq!(error, SuperblockError::NotStrake);
+                    assert!(torn[..8] == [0; 8] && torn[4088..] == [0; 8]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
+    let decode = |bytes: &[u8]| Superblock::decode(bytes, 4096).expect_err("not believable");
+    assert_eq!(decode(&[0; 4096]), SuperblockError::NotStrake);
+    assert_eq!(decode(&[0xff; 4096]), SuperblockError::NotStrake);
+    assert_eq!(decode(&[0; 512]), SuperblockError::Length { bytes: 512 });
+    let whole = superblock(Level::Raid5, 3, 3, 0).encode(4096);
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        reseal(&mut bytes[..]);
+        decode(&bytes[..])
+    };
+    assert_eq!(
+        changed(8, 2),
+        SuperblockError::Version { major: 2, minor: 0 }
+    );
+    assert_eq!(changed(24, 4), SuperblockError::Features { unknown: 4 });
+    let invalid = |at, byte| match changed(at, byte) {
+        SuperblockError::Invalid(invalid) => invalid,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(invalid(32, 1), Invalid::Reserved);
+    assert_eq!(invalid(168, 0), Invalid::LevelCode(0));
+    assert_eq!(invalid(169, 1), Invalid::LevelCode(3));
+    let too_few = ShapeError::TooFewMembers {
+        members: 3,
+        members_min: 4,
+    };
+    assert_eq!(invalid(168, 4), Invalid::Shape(too_few));
+    assert_eq!(invalid(171, 65), Invalid::SlotCount(65));
+    assert_eq!(invalid(171, 2), Invalid::UnusedRow);
+    assert_eq!(invalid(173, 0), Invalid::WriteHoleCode(0));
+    assert_eq!(invalid(174, 0), Invalid::CleanCode(0));
+    assert_eq!(invalid(175, 1), Invalid::Copy(1));
+    assert_eq!(invalid(176, 3), Invalid::RoleCode(3));
+    assert_eq!(invalid(177, 1), Invalid::Role);
+    assert_eq!(invalid(178, 17), Invalid::SpareCount(17));
+    assert_eq!(invalid(178, 1), Invalid::NilSpare);
+    assert_eq!(invalid(179, 0), Invalid::RebuildPriority(0));
+    assert_eq!(invalid(180, 40), Invalid::NameBytes);
+    assert_eq!(invalid(180, 0), Invalid::NameBytes);
+    assert_eq!(
+        invalid(192, b'/'),
+        Invalid::Name(NameError::First { found: '/' })
+    );
+    assert_eq!(invalid(480 + 16, 1), Invalid::SlotRecord(0));
+    assert_eq!(invalid(480 + 24, 2), Invalid::SlotRecord(0));
+    assert_eq!(
+        invalid(480 + 32, 9),
+        Invalid::StateCode { slot: 0, code: 9 }
+    );
+    assert_eq!(invalid(4000, 1), Invalid::Reserved);
+    assert_eq!(invalid(164, 0), Invalid::ReadErrorThreshold);
+}
+
+#[test]
+fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
+    let superblock = superblock(Level::Raid5, 3, 3, 0);
+    let mut bytes = superblock.encode(4096);
+    for (at, byte) in [(10, 1), (32, 8), (4000, 1), (190, 5)] {
+        bytes[at] = byte;
+    }
+    reseal(&mut bytes[..]);
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+}
+
+#[test]
+#[should_panic(expected = "a senseless superblock is not written")]
+fn a_senseless_superblock_is_not_written() {
+    let mut superblock = superblock(Level::Raid5, 3, 3, 0);
+    superblock.slots[1].member = superblock.member;
+    superblock.encode(4096);
+}
+
+#[test]
+fn a_page_names_what_is_wrong_with_it() {
+    let whole = sample_page().encode(8192);
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        reseal(&mut bytes[..]);
+        MapPage::decode(&bytes[..], 8192).expect_err("not believable")
+    };
+    assert_eq!(changed(8, 2), MapError::Version { version: 2 });
+    assert_eq!(changed(11, 0x80), MapError::Count { count: 0x80fa });
+    assert_eq!(changed(96 + 7, 4), MapError::State { region: 7, code: 4 });
+    assert_eq!(changed(96 + 250, 1), MapError::Reserved);
+    assert_eq!(MapPage::decode(&[0; 4096], 0), Err(MapError::NotMap));
+    assert_eq!(
+        MapPage::decode(&[0; 4095], 0),
+        Err(MapError::Length { bytes: 4095 })
+    );
+}
+
+#[test]
+fn a_torn_page_leaves_the_version_before_it() {
+    let layout = wide_layout();
+    let page = |sequence| MapPage {
+        sequence,
+        ..sample_page()
+    };
+    let (old_at, new_at) = (
+        region_map::place(&layout, 1, 41),
+        region_map::place(&layout, 1, 42),
+    );
+    let old = page(41).encode(old_at);
+    let mut new = page(42).encode(new_at);
+    let read = |new: &[u8]| {
+        let places = [
+            MapPage::decode(new, new_at),
+            MapPage::decode(&old[..], old_at),
+        ];
+        let [a, b] = places;
+        region_map::newest(a.clone(), b.clone()).map(|page| {
+            assert_eq!(region_map::newest(b, a).as_ref(), Some(&page));
+            page.sequence
+        })
+    };
+    assert_eq!(read(&new[..]), Some(42));
+    new[2000] ^= 1;
+    assert_eq!(read(&new[..]), Some(41));
+    assert_eq!(
+        region_map::newest(Err(MapError::NotMap), Err(MapError::NotMap)),
+        None
+    );
+}
+
+#[test]
+fn the_places_of_all_pages_are_disjoint_and_inside_the_map() {
+    let layout = wide_layout();
+    assert!(layout.map_pages > 1);
+    let mut places: Vec<u64> = (0..layout.map_pages)
+        .flat_map(|page| [0, 1].map(|sequence| region_map::place(&layout, page, sequence)))
+        .collect();
+    places.sort_unstable();
+    assert!(
+        places
+            .windows(2)
+            .all(|pair| pair[0] + PAGE_BYTES as u64 <= pair[1])
+    );
+    assert!(places[0] >= layout.map_offset);
+    assert!(places[places.len() - 1] + PAGE_BYTES as u64 <= layout.log_offset);
+    let covered: usize = (0..layout.map_pages)
+        .map(|page| layout.regions_in_page(page))
+        .sum();
+    assert_eq!(covered, layout.regions() as usize);
+}

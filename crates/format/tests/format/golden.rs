@@ -1,0 +1,121 @@
+//! Golden images: what version 1 wrote is read for ever. They are written anew only with
+//! `STRAKE_GOLDEN=write`, and a change of one is a change of the format.
+
+use std::path::PathBuf;
+
+use strake_format::*;
+
+use crate::{battery, logs, samples::*};
+
+/// Compares with, or writes, one image; gives it as it lies in the folder.
+fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden/v1")
+        .join(name);
+    if std::env::var_os("STRAKE_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::write(&path, bytes).expect("the golden folder can be written");
+    }
+    let image = std::fs::read(&path).expect("the golden image is there");
+    assert!(image == bytes, "{name} is not what this version writes");
+    image
+}
+
+/// A superblock that uses every field.
+fn rich() -> Superblock {
+    let mut rich = superblock(Level::Raid60, 8, 4, 2);
+    rich.name = "Golden_image.v1-of-strake-format".parse().expect("a name");
+    rich.strip_bytes = 131_072;
+    rich.block_bytes = 512;
+    rich.layout = layout(131_072, (1 << 40) + 512);
+    rich.write_hole = WriteHole::Degraded;
+    rich.clean = true;
+    rich.epoch = Epoch(0x0102_0304_0506_0708);
+    rich.generation = Generation(0x1112_1314_1516_1718);
+    rich.slots[1].state = SlotState::Rebuilding {
+        rebuilt_bytes: 1 << 20,
+    };
+    rich.slots[1].since = Epoch(5);
+    rich.slots[3].state = SlotState::Failed;
+    rich.slots[3].since = Epoch(6);
+    rich.slots[7] = SlotRecord {
+        member: MemberUuid::NIL,
+        state: SlotState::Missing,
+        since: rich.epoch,
+    };
+    rich.spares = vec![member(0x71), member(0x72)];
+    rich.settings = Settings {
+        rebuild_priority: 77,
+        read_error_threshold: 12,
+    };
+    rich
+}
+
+#[test]
+fn superblocks_are_what_they_were() {
+    let rich = rich();
+    let spare = Superblock {
+        member: member(0x72),
+        role: Role::Spare,
+        ..rich.clone()
+    };
+    for (name, superblock) in [("superblock-slot", rich), ("superblock-spare", spare)] {
+        let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
+        for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {
+            let bytes = superblock.encode(offset);
+            golden(&format!("{name}-{copy}.bin"), &bytes[..]);
+            assert_eq!(
+                Superblock::decode(&bytes[..], offset).as_ref(),
+                Ok(&superblock)
+            );
+        }
+    }
+}
+
+#[test]
+fn every_level_is_what_it_was() {
+    let mut bytes = Vec::new();
+    for (level, members, group_size) in shapes() {
+        bytes.extend_from_slice(&superblock(level, members, group_size, 0).encode(4096)[..]);
+    }
+    let image = golden("levels.bin", &bytes);
+    for (block, (level, ..)) in image.chunks(4096).zip(shapes()) {
+        assert_eq!(
+            Superblock::decode(block, 4096).map(|found| found.level),
+            Ok(level)
+        );
+    }
+}
+
+#[test]
+fn a_map_page_is_what_it_was() {
+    let page = battery::sample_page();
+    let image = golden("map-page.bin", &page.encode(8192)[..]);
+    assert_eq!(MapPage::decode(&image, 8192), Ok(page));
+}
+
+#[test]
+fn a_log_batch_is_what_it_was() {
+    let batch = logs::sample_batch();
+    let image = golden("log-batch.bin", &batch.encode(1 << 20, 16384));
+    assert_eq!(
+        LogBatch::decode(&image, 1 << 20),
+        Ok((batch.clone(), image.len()))
+    );
+    let forged = LogRecord {
+        len: 4096,
+        payload: LogPayload::LostStrip {
+            column: 5,
+            bytes: b"STRKLOG\x1a".repeat(512),
+        },
+        ..batch.records[0].clone()
+    };
+    let escaped = LogBatch {
+        records: vec![forged],
+        ..batch
+    };
+    let image = golden("log-batch-escaped.bin", &escaped.encode(1 << 20, 4096));
+    assert_eq!(
+        LogBatch::decode(&image, 1 << 20),
+        Ok((escaped, image.len()))
+    );
+}

@@ -1,0 +1,9 @@
+//! The format from outside: golden images, any bytes, every flipped bit, selection, and a walk
+//! through crashes.
+
+mod battery;
+mod golden;
+mod logs;
+mod samples;
+mod selection;
+mod walk;

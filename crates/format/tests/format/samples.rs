@@ -1,0 +1,229 @@
+//! Fixed values, and strategies for arbitrary valid ones.
+
+use proptest::prelude::*;
+use strake_format::region_map::REGIONS_PER_PAGE;
+use strake_format::*;
+
+/// An array uuid of one repeated byte.
+pub(crate) fn array(byte: u8) -> ArrayUuid {
+    ArrayUuid([byte; 16])
+}
+
+/// A member uuid of one repeated byte.
+pub(crate) fn member(byte: u8) -> MemberUuid {
+    MemberUuid([byte; 16])
+}
+
+/// A small layout for a device of 16 MiB.
+pub(crate) fn layout(strip_bytes: u32, device_bytes: u64) -> Layout {
+    let params = LayoutParams {
+        device_bytes,
+        usable_bytes: 16 << 20,
+        strip_bytes,
+        align_bytes: 1 << 20,
+        log_bytes: 1 << 20,
+        region_bytes: Some(u64::from(strip_bytes)),
+        tiny: true,
+    };
+    Layout::plan(&params).expect("a layout")
+}
+
+/// A layout whose map has several pages.
+pub(crate) fn wide_layout() -> Layout {
+    let params = LayoutParams {
+        device_bytes: 256 << 20,
+        usable_bytes: 256 << 20,
+        strip_bytes: 4096,
+        align_bytes: 1 << 20,
+        log_bytes: 1 << 20,
+        region_bytes: Some(8192),
+        tiny: false,
+    };
+    Layout::plan(&params).expect("a layout")
+}
+
+/// A superblock of slot `slot` of an array of `level` in which all is well.
+pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) -> Superblock {
+    let record = |i| SlotRecord {
+        member: member(i + 1),
+        state: SlotState::InSync,
+        since: Epoch(1),
+    };
+    Superblock {
+        array: array(0xa5),
+        name: "data".parse().expect("a name"),
+        level,
+        strip_bytes: 65536,
+        group_size,
+        members,
+        block_bytes: 4096,
+        layout: layout(65536, 16 << 20),
+        created_unix_s: 1_800_000_000,
+        write_hole: WriteHole::Closed,
+        clean: false,
+        epoch: Epoch(1),
+        generation: Generation(1),
+        member: member(slot + 1),
+        role: Role::Slot(Slot(slot)),
+        slots: (0..members).map(record).collect(),
+        spares: vec![],
+        replacements: vec![],
+        settings: Settings::default(),
+    }
+}
+
+/// Every level with a shape.
+pub(crate) fn shapes() -> Vec<(Level, u8, u8)> {
+    let mut shapes = vec![
+        (Level::Raid0, 2, 2),
+        (Level::Raid1, 3, 3),
+        (Level::Raid5, 3, 3),
+        (Level::Raid6, 6, 6),
+        (Level::Raid7_3, 8, 8),
+        (Level::Raid10, 4, 2),
+        (Level::Raid50, 6, 3),
+        (Level::Raid60, 64, 8),
+        (Level::Raid70, 10, 5),
+    ];
+    shapes.extend([(6u8, 4u8), (1, 1), (32, 32)].map(|(n, m)| (Level::Nm { n, m }, n + m, n + m)));
+    shapes
+}
+
+prop_compose! {
+    fn state()(kind in 0..4, rebuilt_bytes in 0..=1u64 << 20) -> SlotState {
+        match kind {
+            0 => SlotState::InSync,
+            1 => SlotState::Rebuilding { rebuilt_bytes },
+            2 => SlotState::Missing,
+            _ => SlotState::Failed,
+        }
+    }
+}
+
+prop_compose! {
+    /// Any valid superblock.
+    pub(crate) fn any_superblock()(
+        (level, members, group_size) in proptest::sample::select(shapes()),
+        strip in 12u32..=20,
+        grown in 0u64..1 << 40,
+        name in "[A-Za-z0-9][A-Za-z0-9._-]{0,31}",
+        (block, hole, clean) in (any::<bool>(), 0..3usize, any::<bool>()),
+        (epoch, generation, created_unix_s) in (any::<u64>(), any::<u64>(), any::<u64>()),
+        states in proptest::collection::vec((state(), any::<u64>(), any::<bool>()), 64),
+        spare_count in 0..=16u8,
+        me in any::<proptest::sample::Index>(),
+        (priority, threshold) in (1..=100u8, 1..=u32::MAX),
+    ) -> Superblock {
+        let strip_bytes = 1 << strip;
+        let role_at = me.index(usize::from(members + spare_count));
+        let row = |i: u8| {
+            let (state, since, removed) = states[usize::from(i)];
+            let nil = removed && usize::from(i) != role_at;
+            let member = if nil { MemberUuid::NIL } else { member(i + 1) };
+            let state = if nil { SlotState::Missing } else { state };
+            SlotRecord { member, state, since: Epoch(since.min(epoch)) }
+        };
+        let role = match role_at < usize::from(members) {
+            true => Role::Slot(Slot(role_at as u8)),
+            false => Role::Spare,
+        };
+        let spare =
+            |i: usize| member(i as u8 + if i < usize::from(members) { 1 } else { 101 });
+        let slots: Vec<SlotRecord> = (0..members).map(row).collect();
+        let fills = |i: &u8| slots.get(usize::from(*i)).is_some_and(|r| r.state == SlotState::InSync);
+        let replacements = (0..spare_count)
+            .filter(fills)
+            .map(|i| Replacement {
+                member: spare(usize::from(members + i)),
+                slot: Slot(i),
+                rebuilt_bytes: created_unix_s % (1 << 20),
+            })
+            .collect();
+        Superblock {
+            name: name.parse().expect("a name"),
+            strip_bytes,
+            block_bytes: if block { 512 } else { 4096 },
+            layout: layout(strip_bytes, (16 << 20) + grown),
+            created_unix_s,
+            write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync][hole],
+            clean,
+            epoch: Epoch(epoch),
+            generation: Generation(generation),
+            member: spare(role_at),
+            role,
+            slots,
+            replacements,
+            spares: (0..spare_count).map(|i| spare(usize::from(members + i))).collect(),
+            settings: Settings { rebuild_priority: priority, read_error_threshold: threshold },
+            ..superblock(level, members, group_size, 0)
+        }
+    }
+}
+
+prop_compose! {
+    /// Any page.
+    pub(crate) fn any_page()(
+        (a, m) in (any::<[u8; 16]>(), any::<[u8; 16]>()),
+        (page, epoch, sequence) in (any::<u32>(), any::<u64>(), any::<u64>()),
+        codes in proptest::collection::vec(0..4u8, 0..=REGIONS_PER_PAGE),
+    ) -> MapPage {
+        let state = |code| RegionState::try_from(code).expect("a state");
+        MapPage {
+            array: ArrayUuid(a),
+            member: MemberUuid(m),
+            page,
+            epoch: Epoch(epoch),
+            sequence,
+            states: codes.into_iter().map(state).collect(),
+        }
+    }
+}
+
+prop_compose! {
+    /// Any sensible record. Its content is now and then the magic of a batch, where a block may
+    /// begin.
+    pub(crate) fn any_record()(
+        (stripe, operation, written) in (any::<u64>(), any::<u64>(), any::<u64>()),
+        (start, len) in (0..8u32, 1..24u32),
+        checksums in proptest::collection::vec(any::<u32>(), 0..900),
+        (kind, index, forged) in (0..3, 0..32u8, any::<bool>()),
+        fill in any::<u8>(),
+    ) -> LogRecord {
+        let mut bytes = vec![fill; len as usize * 512];
+        if forged {
+            bytes.chunks_mut(512).for_each(|sector| sector[..8].copy_from_slice(b"STRKLOG\x1a"));
+        }
+        LogRecord {
+            stripe,
+            operation,
+            start: start * 512,
+            len: len * 512,
+            written,
+            checksums,
+            payload: match kind {
+                0 => LogPayload::None,
+                1 => LogPayload::PartialSyndrome { parity: index, bytes },
+                _ => LogPayload::LostStrip { column: index * 2, bytes },
+            },
+        }
+    }
+}
+
+prop_compose! {
+    /// Any batch of up to six records.
+    pub(crate) fn any_batch()(
+        (a, m, lane) in (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u16>()),
+        (sequence, retired_before, epoch) in (any::<u64>(), any::<u64>(), any::<u64>()),
+        records in proptest::collection::vec(any_record(), 0..6),
+    ) -> LogBatch {
+        LogBatch {
+            array: ArrayUuid(a),
+            member: MemberUuid(m),
+            lane,
+            sequence,
+            retired_before,
+            epoch: Epoch(epoch),
+            records,
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Selection: the decision table, the two copies, and the scenes that the rules are for.
+
+use strake_format::select::{Claim, History, Listed, Verdict, verdict};
+use strake_format::*;
+
+use crate::samples::{array, member, superblock};
+
+const DEVICE: u64 = 16 << 20;
+
+/// Members `slots` of a mirror or RAID 5 of three, all of them well, in epoch 1.
+fn three(level: Level) -> Vec<Superblock> {
+    (0..3).map(|slot| superblock(level, 3, 3, slot)).collect()
+}
+
+/// Takes the next epoch and puts a slot into a state.
+fn change(superblock: &Superblock, slot: usize, state: SlotState) -> Superblock {
+    let mut next = superblock.clone();
+    next.epoch = next.epoch.next();
+    next.generation = next.generation.next();
+    next.slots[slot].state = state;
+    next.slots[slot].since = next.epoch;
+    next
+}
+
+use Finding::{Absent, Believed, Stale};
+
+#[test]
+fn the_decision_table_is_total_and_cautious() {
+    let mut verdicts = [0; 3];
+    for listed in [Listed::Live, Listed::Out] {
+        for history in [History::Shared, History::Parted] {
+            for claim in [Claim::Stands, Claim::Void] {
+                let verdict = verdict(listed, history, claim);
+                verdicts[verdict as usize] += 1;
+                let parted = history == History::Parted && claim == Claim::Stands;
+                assert_eq!(verdict == Verdict::SplitBrain, parted);
+                // Nobody is believed whom the authority does not call live.
+                assert!(verdict != Verdict::Believed || listed == Listed::Live);
+            }
+        }
+    }
+    assert_eq!(verdicts, [3, 3, 2]);
+}
+
+#[test]
+fn the_newer_of_two_copies_wins_and_a_bad_one_is_named() {
+    let [first_at, last_at] = Layout::superblock_offsets(DEVICE);
+    let old = superblock(Level::Raid5, 3, 3, 0);
+    let new = Superblock {
+        generation: Generation(2),
+        ..old.clone()
+    };
+    let select = |first: &[u8], last: &[u8]| select_copy(DEVICE, first, last);
+    let valid = |generation| CopyStatus::Valid(Generation(generation));
+    let (old_first, old_last) = (old.encode(first_at), old.encode(last_at));
+    let (new_first, new_last) = (new.encode(first_at), new.encode(last_at));
+    let chosen = select(&new_first[..], &old_last[..]);
+    assert_eq!(chosen, Ok((new.clone(), [valid(2), valid(1)])));
+    let chosen = select(&old_first[..], &new_last[..]);
+    assert_eq!(chosen, Ok((new.clone(), [valid(1), valid(2)])));
+    let chosen = select(&[0; 4096], &old_last[..]);
+    let bad = CopyStatus::Bad(SuperblockError::NotStrake);
+    assert_eq!(chosen, Ok((old.clone(), [bad, valid(1)])));
+    // The first copy written over the last one: known as misplaced.
+    let misplaced = SuperblockError::Misplaced {
+        named: first_at,
+        offset: last_at,
+    };
+    let chosen = select(&old_first[..], &new_first[..]);
+    assert_eq!(
+        chosen,
+        Ok((old.clone(), [valid(1), CopyStatus::Bad(misplaced)]))
+    );
+    assert_eq!(select(&[0; 4096], &[0; 4096]), Err(SelectError::NotStrake));
+    let none = SelectError::NoValidCopy {
+        first: SuperblockError::NotStrake,
+        last: misplaced,
+    };
+    assert_eq!(select(&[0; 4096], &old_first[..]), Err(none));
+    let other = superblock(Level::Raid5, 3, 3, 1);
+    let disagree = SelectError::CopiesDisagree {
+        first: member(1),
+        last: member(2),
+    };
+    assert_eq!(
+        select(&old_first[..], &other.encode(last_at)[..]),
+        Err(disagree)
+    );
+    let differs = Superblock {
+        clean: true,
+        ..old.clone()
+    };
+    let differ = SelectError::CopiesDiffer {
+        generation: Generation(1),
+    };
+    assert_eq!(
+        select(&old_first[..], &differs.encode(last_at)[..]),
+        Err(differ)
+    );
+    let shrunk = select_copy(DEVICE - 65536, &old_first[..], &old_last[..]);
+    let (recorded_bytes, device_bytes) = (DEVICE, DEVICE - 65536);
+    assert_eq!(
+        shrunk,
+        Err(SelectError::Shrunk {
+            recorded_bytes,
+            device_bytes
+        })
+    );
+}
+
+#[test]
+fn all_members_of_a_healthy_array_are_believed_in_any_order() {
+    let mut found = three(Level::Raid5);
+    found.rotate_left(1);
+    let selection = select_array(&found).expect("an array");
+    assert_eq!(selection.slots, [Believed(2), Believed(0), Believed(1)]);
+    assert_eq!((selection.spares.len(), selection.strays.len()), (0, 0));
+}
+
+#[test]
+fn what_is_not_one_array_is_refused() {
+    assert_eq!(select_array(&[]), Err(SelectError::NoMembers));
+    let mut found = three(Level::Raid5);
+    found[2].array = array(7);
+    let two = SelectError::TwoArrays {
+        first: array(0xa5),
+        second: array(7),
+    };
+    assert_eq!(select_array(&found), Err(two));
+    let mut found = three(Level::Raid5);
+    found[2] = found[0].clone();
+    assert_eq!(
+        select_array(&found),
+        Err(SelectError::DuplicateMember { member: member(1) })
+    );
+}
+
+#[test]
+fn a_member_that_was_away_is_stale_when_it_returns() {
+    let mut found = three(Level::Raid5);
+    for survivor in [0, 1] {
+        found[survivor] = change(&found[survivor], 2, SlotState::Missing);
+    }
+    let selection = select_array(&found).expect("an array");
+    assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
+    // Even when only one of the survivors is found with it.
+    let selection = select_array(&found[1..]).expect("an array");
+    assert_eq!(selection.slots, [Absent, Believed(0), Stale(1)]);
+}
+
+#[test]
+fn a_member_that_was_told_that_it_is_out_is_stale_and_no_authority() {
+    let mut found = three(Level::Raid1);
+    found
+        .iter_mut()
+        .for_each(|s| *s = change(s, 2, SlotState::Failed));
+    let selection = select_array(&found).expect("an array");
+    assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
+    let absent = SelectError::AuthorityAbsent {
+        witness: member(3),
+        epoch: Epoch(2),
+    };
+    assert_eq!(select_array(&found[2..]), Err(absent));
+}
+
+#[test]
+fn a_crash_between_superblocks_leaves_the_older_ones_believed() {
+    let mut found = three(Level::Raid5);
+    found[1] = change(&found[1], 2, SlotState::Failed);
+    let selection = select_array(&found).expect("an array");
+    assert_eq!(selection.authority, 1);
+    assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
+}
+
+#[test]
+fn two_halves_of_a_mirror_that_went_on_alone_are_split_brain() {
+    let pair: Vec<_> = (0..2)
+        .map(|slot| superblock(Level::Raid1, 2, 2, slot))
+        .collect();
+    let alone = [
+        change(&pair[0], 1, SlotState::Missing),
+        change(&pair[1], 0, SlotState::Missing),
+    ];
+    let split = SelectError::SplitBrain {
+        first: member(1),
+        first_epoch: Epoch(2),
+        second: member(2),
+        second_epoch: Epoch(2),
+    };
+    assert_eq!(select_array(&alone), Err(split));
+    // So they are when one of them has gone on for longer.
+    let longer = Superblock {
+        generation: Generation(9),
+        ..alone[1].clone()
+    };
+    let error = select_array(&[alone[0].clone(), longer]).expect_err("split");
+    assert!(matches!(error, SelectError::SplitBrain { first, .. } if first == member(2)));
+}
+
+#[test]
+fn equal_counters_over_different_tables_are_split_brain() {
+    let mut found = three(Level::Raid1);
+    found.truncate(2);
+    found[0] = change(&found[0], 2, SlotState::Missing);
+    found[1] = change(&found[1], 2, SlotState::Failed);
+    assert!(matches!(
+        select_array(&found),
+        Err(SelectError::SplitBrain { .. })
+    ));
+    let mut found = three(Level::Raid1);
+    found[0].spares = vec![member(0x77)];
+    found[1].spares = vec![member(0x78)];
+    assert!(matches!(
+        select_array(&found),
+        Err(SelectError::SplitBrain { .. })
+    ));
+}
+
+/// A writes a new epoch, the power fails before B has it; twice. Then A is away, and B goes on
+/// alone under an epoch lower than A's. A's table is the newest by its counters, calls both live,
+/// and never took effect.
+#[test]
+fn a_newer_table_that_never_took_effect_does_not_beat_one_that_did() {
+    let pair: Vec<_> = (0..2)
+        .map(|slot| superblock(Level::Raid1, 2, 2, slot))
+        .collect();
+    let spare = |s: &Superblock, byte| {
+        let mut next = s.clone();
+        next.epoch = next.epoch.next();
+        next.generation = next.generation.next();
+        next.spares.push(member(byte));
+        next
+    };
+    let a = spare(&spare(&pair[0], 0x71), 0x72);
+    let b = change(&pair[1], 0, SlotState::Missing);
+    assert!(a.epoch > b.epoch);
+    let selection = select_array(&[a, b]).expect("B went on");
+    assert_eq!(selection.authority, 1);
+    assert_eq!(selection.slots, [Stale(0), Believed(1)]);
+}
+
+/// The power fails when only A knows that C failed. A is slow to appear at the next start: B and C
+/// go on without it. A could not have acknowledged a write without B.
+#[test]
+fn a_member_that_could_not_go_on_alone_is_stale_and_no_split_brain() {
+    let mut found = three(Level::Raid5);
+    found[0] = change(&found[0], 2, SlotState::Failed);
+    for other in [1, 2] {
+        found[other] = change(&found[other], 0, SlotState::Missing);
+    }
+    let selection = select_array(&found).expect("B and C went on");
+    assert_eq!(selection.slots, [Stale(0), Believed(1), Believed(2)]);
+}
+
+/// A fell out of a mirror, which went on as B alone; B dies; A and the spare, which B told, are
+/// found.
+#[test]
+fn a_spare_that_knows_better_stops_a_stale_member_from_starting_alone() {
+    let mut pair: Vec<_> = (0..2)
+        .map(|slot| superblock(Level::Raid1, 2, 2, slot))
+        .collect();
+    pair.iter_mut().for_each(|s| s.spares = vec![member(0x71)]);
+    let told = change(&pair[1], 0, SlotState::Failed);
+    let spare = Superblock {
+        member: member(0x71),
+        role: Role::Spare,
+        ..told.clone()
+    };
+    let absent = SelectError::AuthorityAbsent {
+        witness: member(0x71),
+        epoch: Epoch(2),
+    };
+    assert_eq!(select_array(&[pair[0].clone(), spare.clone()]), Err(absent));
+    let selection = select_array(&[pair[0].clone(), spare, told]).expect("B went on");
+    assert_eq!(selection.slots, [Stale(0), Believed(2)]);
+    assert_eq!(selection.spares, [1]);
+}
+
+#[test]
+fn a_spare_that_took_a_slot_is_believed_there_and_the_old_member_is_a_stray() {
+    let mut found = three(Level::Raid5);
+    found
+        .iter_mut()
+        .for_each(|s| s.spares = vec![member(0x71), member(0x72)]);
+    let spares = [0x71, 0x72].map(|byte| Superblock {
+        member: member(byte),
+        role: Role::Spare,
+        ..found[0].clone()
+    });
+    found.extend(spares);
+    for survivor in [0, 1] {
+        let mut next = change(
+            &found[survivor],
+            2,
+            SlotState::Rebuilding { rebuilt_bytes: 0 },
+        );
+        next.slots[2].member = member(0x71);
+        next.spares.remove(0);
+        found[survivor] = next;
+    }
+    let selection = select_array(&found).expect("an array");
+    assert_eq!(selection.slots, [Believed(0), Believed(1), Believed(3)]);
+    assert_eq!((selection.spares, selection.strays), (vec![4], vec![2]));
+    // Without the new member the old one stands for its slot, stale.
+    found.remove(3);
+    let selection = select_array(&found).expect("an array");
+    assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
+}
+
+#[test]
+fn a_removed_member_is_stale() {
+    let mut found = three(Level::Raid5);
+    for survivor in [0, 1] {
+        let mut next = change(&found[survivor], 2, SlotState::Missing);
+        next.slots[2].member = MemberUuid::NIL;
+        found[survivor] = next;
+    }
+    let selection = select_array(&found).expect("an array");
+    assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
+}

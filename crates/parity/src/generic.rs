@@ -1,0 +1,495 @@
+//! The loops, written once over an instruction set's vectors.
+//!
+//! Three loops compute every [`Map`]: XOR ([`Ones`]), Horner's rule ([`Horner`]) and a matrix
+//! ([`Matrix`]). Each makes a few vectors of every one of its outputs in registers, in one pass
+//! over the sources, and hands them to a [`Target`], which stores, adds or compares. A map with
+//! more outputs than registers hold is cut into groups of rows, and the length into tiles that stay
+//! in the first-level cache, so that memory is still read once.
+//!
+//! Invariants: this file is safe code; every access is bounds-checked once for each run of vectors.
+//! Everything is `inline(always)` because it must end up inside a function that has the instruction
+//! set's target features; an ISA's entry points are the only callers. The last, partial vector goes
+//! through a buffer on the stack, so no byte outside a slice is touched. Absent: intrinsics,
+//! coefficients' origin, non-temporal stores (parity is written out soon after).
+
+use std::ops::Range;
+
+use crate::code::MAX_COLUMNS;
+use crate::ops::{Goal, Map, Shape};
+
+/// Bytes of the widest vector.
+const MAX_WIDTH: usize = 64;
+
+/// Rows computed together by [`Matrix`]: 4 rows of 2 vectors, the sources and the tables fit the 16
+/// registers of SSE and AVX2.
+const GROUP_ROWS: usize = 4;
+
+/// Vectors of each output computed together, where registers suffice: the longer a run, the fewer
+/// bounds checks and loop ends for each vector.
+const RUN: usize = 4;
+
+/// The shorter run of those matrices whose outputs would not leave registers for sources and
+/// tables.
+const SHORT_RUN: usize = 2;
+
+/// Registers that a matrix wants besides its outputs.
+const SPARE_REGISTERS: usize = 8;
+
+/// Bytes of all sources together that one tile may hold: two thirds of a 48 KiB first-level cache.
+const TILE_BUDGET: usize = 32 * 1024;
+
+/// A tile's length is a multiple of this: of the longest run of the widest vectors, at least.
+const TILE_GRAIN: usize = 512;
+const _: () = assert!(TILE_GRAIN.is_multiple_of(MAX_WIDTH * RUN));
+
+/// One instruction set: a vector of `WIDTH` bytes and field arithmetic on it.
+///
+/// A value of an implementing type is the proof that the CPU has the instructions.
+pub(crate) trait Isa: Copy {
+    /// `WIDTH` bytes in a register.
+    type Vector: Copy;
+    /// A vector prepared for multiplication, once for all rows (nibbles taken apart, for example).
+    type Split: Copy;
+    /// A coefficient prepared for multiplication.
+    type Factor: Copy;
+    /// Bytes in a vector; at most [`MAX_WIDTH`], and a divisor of it.
+    const WIDTH: usize;
+    /// Vector registers.
+    const REGISTERS: usize;
+
+    /// All bytes zero.
+    fn zero(self) -> Self::Vector;
+    /// The first `WIDTH` bytes of `from`, at any alignment. Panics where it is shorter.
+    fn load(self, from: &[u8]) -> Self::Vector;
+    /// To the first `WIDTH` bytes of `to`, at any alignment. Panics where it is shorter.
+    fn store(self, vector: Self::Vector, to: &mut [u8]);
+    /// `a ^ b`.
+    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// `a ^ b ^ c`.
+    #[inline(always)]
+    fn xor3(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
+        self.xor(self.xor(a, b), c)
+    }
+    /// `a | b`.
+    fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Whether all bytes are zero.
+    fn is_zero(self, vector: Self::Vector) -> bool;
+    /// `2·a` in every byte.
+    fn double(self, vector: Self::Vector) -> Self::Vector;
+    /// `4·a` in every byte.
+    #[inline(always)]
+    fn quadruple(self, vector: Self::Vector) -> Self::Vector {
+        self.double(self.double(vector))
+    }
+    /// Prepares a vector.
+    fn split(self, vector: Self::Vector) -> Self::Split;
+    /// Prepares a coefficient.
+    fn factor(self, coefficient: u8) -> Self::Factor;
+    /// The product in every byte.
+    fn times(self, split: Self::Split, factor: Self::Factor) -> Self::Vector;
+}
+
+/// A place in every slice: `N` vectors that a step reads or writes.
+trait Span<I: Isa, const N: usize>: Copy {
+    fn load(self, isa: I, from: &[u8]) -> [I::Vector; N];
+    fn store(self, isa: I, vectors: [I::Vector; N], to: &mut [u8]);
+}
+
+/// `N` whole vectors from offset `at`.
+#[derive(Clone, Copy)]
+struct Whole {
+    at: usize,
+}
+
+impl<I: Isa, const N: usize> Span<I, N> for Whole {
+    #[inline(always)]
+    fn load(self, isa: I, from: &[u8]) -> [I::Vector; N] {
+        let from = &from[self.at..self.at + N * I::WIDTH];
+        let mut vectors = [isa.zero(); N];
+        for (index, vector) in vectors.iter_mut().enumerate() {
+            *vector = isa.load(&from[index * I::WIDTH..]);
+        }
+        vectors
+    }
+
+    #[inline(always)]
+    fn store(self, isa: I, vectors: [I::Vector; N], to: &mut [u8]) {
+        let to = &mut to[self.at..self.at + N * I::WIDTH];
+        for (index, vector) in vectors.into_iter().enumerate() {
+            isa.store(vector, &mut to[index * I::WIDTH..]);
+        }
+    }
+}
+
+/// What is left after the last whole vector, from offset `at` to the end: less than one vector.
+#[derive(Clone, Copy)]
+struct Rest {
+    at: usize,
+}
+
+impl<I: Isa> Span<I, 1> for Rest {
+    #[inline(always)]
+    fn load(self, isa: I, from: &[u8]) -> [I::Vector; 1] {
+        let from = &from[self.at..];
+        let mut padded = [0; MAX_WIDTH];
+        padded[..from.len()].copy_from_slice(from);
+        [isa.load(&padded)]
+    }
+
+    #[inline(always)]
+    fn store(self, isa: I, [vector]: [I::Vector; 1], to: &mut [u8]) {
+        let to = &mut to[self.at..];
+        let mut padded = [0; MAX_WIDTH];
+        isa.store(vector, &mut padded);
+        to.copy_from_slice(&padded[..to.len()]);
+    }
+}
+
+/// Where the vectors of a row go.
+trait Target<I: Isa> {
+    fn put<S: Span<I, N>, const N: usize>(
+        &mut self,
+        isa: I,
+        span: S,
+        row: usize,
+        vectors: [I::Vector; N],
+    );
+
+    /// Whether there is any point in going on. Asked once per tile.
+    #[inline(always)]
+    fn wants_more(&self, _isa: I) -> bool {
+        true
+    }
+}
+
+/// Writes rows over whatever the outputs held.
+struct Overwrite<'o, 's>(&'o mut [&'s mut [u8]]);
+
+impl<I: Isa> Target<I> for Overwrite<'_, '_> {
+    #[inline(always)]
+    fn put<S: Span<I, N>, const N: usize>(
+        &mut self,
+        isa: I,
+        span: S,
+        row: usize,
+        vectors: [I::Vector; N],
+    ) {
+        span.store(isa, vectors, self.0[row]);
+    }
+}
+
+/// Adds rows to what the outputs hold.
+struct Accumulate<'o, 's>(&'o mut [&'s mut [u8]]);
+
+impl<I: Isa> Target<I> for Accumulate<'_, '_> {
+    #[inline(always)]
+    fn put<S: Span<I, N>, const N: usize>(
+        &mut self,
+        isa: I,
+        span: S,
+        row: usize,
+        vectors: [I::Vector; N],
+    ) {
+        let held = span.load(isa, self.0[row]);
+        span.store(isa, xor_all(isa, vectors, held), self.0[row]);
+    }
+}
+
+/// Compares rows with stored ones: gathers every bit of their syndromes.
+struct Compare<'o, 's, V> {
+    stored: &'o [&'s [u8]],
+    syndromes: V,
+}
+
+impl<I: Isa> Target<I> for Compare<'_, '_, I::Vector> {
+    #[inline(always)]
+    fn put<S: Span<I, N>, const N: usize>(
+        &mut self,
+        isa: I,
+        span: S,
+        row: usize,
+        vectors: [I::Vector; N],
+    ) {
+        for syndrome in xor_all(isa, vectors, span.load(isa, self.stored[row])) {
+            self.syndromes = isa.or(self.syndromes, syndrome);
+        }
+    }
+
+    #[inline(always)]
+    fn wants_more(&self, isa: I) -> bool {
+        isa.is_zero(self.syndromes)
+    }
+}
+
+#[inline(always)]
+fn xor_all<I: Isa, const N: usize>(
+    isa: I,
+    mut a: [I::Vector; N],
+    b: [I::Vector; N],
+) -> [I::Vector; N] {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a = isa.xor(*a, b);
+    }
+    a
+}
+
+#[inline(always)]
+fn xor3_all<I: Isa, const N: usize>(
+    isa: I,
+    mut a: [I::Vector; N],
+    b: [I::Vector; N],
+    c: [I::Vector; N],
+) -> [I::Vector; N] {
+    for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
+        *a = isa.xor3(*a, b, c);
+    }
+    a
+}
+
+/// What is done at one span: a loop over the sources.
+trait Step<I: Isa> {
+    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S);
+}
+
+/// Row `row` is the XOR of all sources.
+struct Ones<'a> {
+    sources: &'a [&'a [u8]],
+    row: usize,
+}
+
+impl<I: Isa> Step<I> for Ones<'_> {
+    #[inline(always)]
+    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
+        let mut sum = [isa.zero(); N];
+        let (pairs, last) = self.sources.as_chunks::<2>();
+        for [a, b] in pairs {
+            sum = xor3_all(isa, sum, span.load(isa, a), span.load(isa, b));
+        }
+        if let [last] = last {
+            sum = xor_all(isa, sum, span.load(isa, last));
+        }
+        target.put(isa, span, self.row, sum);
+    }
+}
+
+/// Rows 0, 1 and, where `ROWS` is 3, 2 are Σ D_i, Σ 2^i·D_i and Σ 4^i·D_i, from the last source to
+/// the first: `Q = (…(D_k−1·2 + D_k−2)·2 + …)·2 + D_0`.
+struct Horner<'a, const ROWS: usize> {
+    sources: &'a [&'a [u8]],
+}
+
+impl<I: Isa, const ROWS: usize> Step<I> for Horner<'_, ROWS> {
+    #[inline(always)]
+    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
+        let mut p = [isa.zero(); N];
+        let (mut q, mut r) = (p, p);
+        for source in self.sources.iter().rev() {
+            let data = span.load(isa, source);
+            for n in 0..N {
+                p[n] = isa.xor(p[n], data[n]);
+                q[n] = isa.xor(isa.double(q[n]), data[n]);
+                if ROWS == 3 {
+                    r[n] = isa.xor(isa.quadruple(r[n]), data[n]);
+                }
+            }
+        }
+        target.put(isa, span, 0, p);
+        target.put(isa, span, 1, q);
+        if ROWS == 3 {
+            target.put(isa, span, 2, r);
+        }
+    }
+}
+
+/// Rows `first..first + ROWS` are those of a matrix. With `ONES` the first of them is plain XOR.
+struct Matrix<'a, const ROWS: usize, const ONES: bool> {
+    sources: &'a [&'a [u8]],
+    /// For each source, its coefficient in each row.
+    coefficients: &'a [[u8; ROWS]],
+    first: usize,
+}
+
+impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Matrix<'_, ROWS, ONES> {
+    #[inline(always)]
+    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
+        let mut sums = [[isa.zero(); N]; ROWS];
+        for (source, coefficients) in self.sources.iter().zip(self.coefficients) {
+            let data = span.load(isa, source);
+            for n in 0..N {
+                let split = isa.split(data[n]);
+                for row in 0..ROWS {
+                    let product = if ONES && row == 0 {
+                        data[n]
+                    } else {
+                        isa.times(split, isa.factor(coefficients[row]))
+                    };
+                    sums[row][n] = isa.xor(sums[row][n], product);
+                }
+            }
+        }
+        for (row, sum) in sums.into_iter().enumerate() {
+            target.put(isa, span, self.first + row, sum);
+        }
+    }
+}
+
+/// Takes `step` over `range`: runs of `N` vectors, single vectors, and the rest of one. Only a
+/// range that ends where the slices end may leave a rest.
+#[inline(always)]
+fn walk<I: Isa, T: Target<I>, K: Step<I>, const N: usize>(
+    isa: I,
+    range: Range<usize>,
+    target: &mut T,
+    step: &K,
+) {
+    let mut at = range.start;
+    while range.end - at >= N * I::WIDTH {
+        step.step::<T, Whole, N>(isa, target, Whole { at });
+        at += N * I::WIDTH;
+    }
+    while range.end - at >= I::WIDTH {
+        step.step::<T, Whole, 1>(isa, target, Whole { at });
+        at += I::WIDTH;
+    }
+    if at < range.end {
+        step.step::<T, Rest, 1>(isa, target, Rest { at });
+    }
+}
+
+/// One group of at most [`GROUP_ROWS`] rows of a matrix over one tile.
+#[inline(always)]
+fn group<I: Isa, T: Target<I>, const ROWS: usize, const ONES: bool>(
+    isa: I,
+    rows: &[&[u8]],
+    first: usize,
+    range: Range<usize>,
+    sources: &[&[u8]],
+    target: &mut T,
+) {
+    let mut coefficients = [[0; ROWS]; MAX_COLUMNS];
+    for (row, of_row) in rows.iter().enumerate() {
+        for (of_source, &coefficient) in coefficients.iter_mut().zip(*of_row) {
+            of_source[row] = coefficient;
+        }
+    }
+    let coefficients = &coefficients[..sources.len()];
+    let step = Matrix::<ROWS, ONES> {
+        sources,
+        coefficients,
+        first,
+    };
+    if ROWS * RUN + SPARE_REGISTERS <= I::REGISTERS {
+        walk::<I, T, _, RUN>(isa, range, target, &step);
+    } else {
+        walk::<I, T, _, SHORT_RUN>(isa, range, target, &step);
+    }
+}
+
+/// All rows of a matrix over one tile.
+#[inline(always)]
+fn matrix<I: Isa, T: Target<I>>(
+    isa: I,
+    map: &Map<'_>,
+    range: &Range<usize>,
+    sources: &[&[u8]],
+    target: &mut T,
+) {
+    for (index, rows) in map.rows.chunks(GROUP_ROWS).enumerate() {
+        let first = index * GROUP_ROWS;
+        let range = range.clone();
+        let ones = index == 0 && map.shape == Shape::OnesFirst;
+        match (rows.len(), ones) {
+            (1, _) => group::<I, T, 1, false>(isa, rows, first, range, sources, target),
+            (2, false) => group::<I, T, 2, false>(isa, rows, first, range, sources, target),
+            (2, true) => group::<I, T, 2, true>(isa, rows, first, range, sources, target),
+            (3, false) => group::<I, T, 3, false>(isa, rows, first, range, sources, target),
+            (3, true) => group::<I, T, 3, true>(isa, rows, first, range, sources, target),
+            (_, false) => group::<I, T, 4, false>(isa, rows, first, range, sources, target),
+            (_, true) => group::<I, T, 4, true>(isa, rows, first, range, sources, target),
+        }
+    }
+}
+
+/// Bytes of each slice that one tile covers: everything where one pass makes all rows.
+#[inline(always)]
+fn tile_bytes(map: &Map<'_>, sources: usize, length: usize, early_end: bool) -> usize {
+    let passes = match map.shape {
+        Shape::Ones => map.rows.len(),
+        Shape::Horner => 1,
+        Shape::OnesFirst | Shape::General => map.rows.len().div_ceil(GROUP_ROWS),
+    };
+    if passes <= 1 && !early_end {
+        return length.max(1);
+    }
+    let fits = TILE_BUDGET / sources.max(1);
+    (fits / TILE_GRAIN).max(1) * TILE_GRAIN
+}
+
+/// The whole length, tile by tile.
+#[inline(always)]
+fn run<I: Isa, T: Target<I>>(
+    isa: I,
+    map: &Map<'_>,
+    length: usize,
+    tile: usize,
+    sources: &[&[u8]],
+    target: &mut T,
+) {
+    let mut start = 0;
+    while start < length && target.wants_more(isa) {
+        let range = start..length.min(start.saturating_add(tile));
+        start = range.end;
+        match map.shape {
+            Shape::Ones => {
+                for row in 0..map.rows.len() {
+                    let step = Ones { sources, row };
+                    walk::<I, T, _, RUN>(isa, range.clone(), target, &step);
+                }
+            }
+            Shape::Horner if map.rows.len() == 2 => {
+                walk::<I, T, _, RUN>(isa, range, target, &Horner::<2> { sources });
+            }
+            Shape::Horner => {
+                walk::<I, T, _, RUN>(isa, range, target, &Horner::<3> { sources });
+            }
+            Shape::OnesFirst | Shape::General => matrix(isa, map, &range, sources, target),
+        }
+    }
+}
+
+/// [`crate::ops::Ops::combine`] for any instruction set.
+#[inline(always)]
+pub(crate) fn combine<I: Isa>(
+    isa: I,
+    map: &Map<'_>,
+    goal: Goal,
+    sources: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+) {
+    const { assert!(MAX_WIDTH.is_multiple_of(I::WIDTH)) };
+    let lengths = outputs.iter().map(|output| output.len());
+    let length = map.check_lengths(sources, outputs.len(), lengths);
+    let tile = tile_bytes(map, sources.len(), length, false);
+    match goal {
+        Goal::Overwrite => run(isa, map, length, tile, sources, &mut Overwrite(outputs)),
+        Goal::Accumulate => run(isa, map, length, tile, sources, &mut Accumulate(outputs)),
+    }
+}
+
+/// [`crate::ops::Ops::consistent`] for any instruction set.
+#[inline(always)]
+pub(crate) fn consistent<I: Isa>(
+    isa: I,
+    map: &Map<'_>,
+    sources: &[&[u8]],
+    stored: &[&[u8]],
+) -> bool {
+    let length = map.check_lengths(sources, stored.len(), stored.iter().map(|row| row.len()));
+    let tile = tile_bytes(map, sources.len(), length, true);
+    let mut target = Compare {
+        stored,
+        syndromes: isa.zero(),
+    };
+    run(isa, map, length, tile, sources, &mut target);
+    isa.is_zero(target.syndromes)
+}

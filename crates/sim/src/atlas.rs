@@ -1,0 +1,185 @@
+//! Which faults are fair: what the level must survive at this stage of the project.
+//!
+//! Rules:
+//! * In every group at most m members are lost, being rebuilt, or unreadable in the same stripe.
+//! * Until the write hole is closed ([`Rules::write_hole_closed`]), an unclean stop of a parity level
+//!   must not coincide with a loss: neither may the array be degraded when it comes (unless nothing
+//!   is being written), nor may a member be lost until the resync after it is done.
+//! * Mirrors may be cut off while degraded. Whether they may lose a member while they resync is the
+//!   plan's choice; if they may, readers settle nothing meanwhile.
+//!
+//! Deliberately absent: what the engine ought to do about a fault.
+
+/// What is demanded beyond the level's tolerance.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The stripe log is there: unclean stops may come together with losses.
+    pub write_hole_closed: bool,
+    /// Mirrors may lose members while they resync.
+    pub lose_in_resync: bool,
+    /// Read errors fail a member, so unreadable sectors of two members count together even in
+    /// different stripes.
+    pub errors_fail_members: bool,
+}
+
+/// What the atlas must know of a slot.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    /// Its member is in sync, there, and not doomed.
+    pub intact: bool,
+    /// Rows in which it has unreadable sectors.
+    pub spoiled_rows: Vec<u64>,
+}
+
+/// The array as far as faults go.
+#[derive(Clone, Debug, Default)]
+pub struct Situation {
+    /// One for each slot.
+    pub slots: Vec<Condition>,
+    /// Redundancy is not yet true everywhere after an unclean stop.
+    pub resyncing: bool,
+    /// Writes may be under way.
+    pub writing: bool,
+}
+
+/// The level's tolerance.
+#[derive(Clone, Copy, Debug)]
+pub struct Atlas {
+    /// Members of a group.
+    pub width: usize,
+    /// Members of a group that may be lost.
+    pub tolerated: usize,
+    /// Copies, no parity.
+    pub mirrored: bool,
+    /// The rules.
+    pub rules: Rules,
+}
+
+impl Atlas {
+    /// Does the array have parity that an unclean stop can leave untrue?
+    fn has_hole(&self) -> bool {
+        !self.mirrored && self.tolerated > 0 && !self.rules.write_hole_closed
+    }
+
+    fn group(&self, slot: usize) -> std::ops::Range<usize> {
+        let first = slot / self.width * self.width;
+        first..first + self.width
+    }
+
+    /// Losses in the group of `slot` if `slot` were lost too, in the worst stripe.
+    fn losses_with(&self, situation: &Situation, slot: usize) -> usize {
+        let others = self.group(slot).filter(|&other| other != slot);
+        let (mut lost, mut spoiled) = (1, Vec::new());
+        let mut spoiled_members = 0;
+        for condition in others.map(|other| &situation.slots[other]) {
+            if !condition.intact {
+                lost += 1;
+            } else if !condition.spoiled_rows.is_empty() {
+                spoiled_members += 1;
+                spoiled.extend_from_slice(&condition.spoiled_rows);
+            }
+        }
+        if self.rules.errors_fail_members {
+            return lost + spoiled_members;
+        }
+        spoiled.sort_unstable();
+        let worst = spoiled.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(0);
+        lost + worst
+    }
+
+    fn resync_permits_loss(&self, situation: &Situation) -> bool {
+        match (situation.resyncing, self.mirrored) {
+            (false, _) => true,
+            (true, true) => self.rules.lose_in_resync,
+            (true, false) => self.rules.write_hole_closed,
+        }
+    }
+
+    /// May the member in `slot` be lost now?
+    pub fn may_lose(&self, situation: &Situation, slot: usize) -> bool {
+        situation.slots[slot].intact
+            && self.resync_permits_loss(situation)
+            && self.losses_with(situation, slot) <= self.tolerated
+    }
+
+    /// May sectors of `slot` become unreadable in `rows`?
+    pub fn may_spoil(&self, situation: &Situation, slot: usize, rows: &[u64]) -> bool {
+        if !situation.slots[slot].intact || !self.resync_permits_loss(situation) {
+            return false;
+        }
+        if self.rules.errors_fail_members {
+            return self.losses_with(situation, slot) <= self.tolerated;
+        }
+        let others = || self.group(slot).filter(|&other| other != slot);
+        let lost = others().filter(|&other| !situation.slots[other].intact).count();
+        rows.iter().all(|row| {
+            let spoiled = others()
+                .map(|other| &situation.slots[other])
+                .filter(|c| c.intact && c.spoiled_rows.contains(row));
+            1 + lost + spoiled.count() <= self.tolerated
+        })
+    }
+
+    /// May the process die now, by a power cut or a kill?
+    pub fn may_crash(&self, situation: &Situation) -> bool {
+        let whole = situation.slots.iter().all(|c| c.intact && c.spoiled_rows.is_empty());
+        !self.has_hole() || whole || !(situation.writing || situation.resyncing)
+    }
+
+    /// After an unclean stop (`calm` if nothing was being written): may members be missing at the
+    /// next start?
+    pub fn may_start_without(&self, calm: bool) -> bool {
+        match (calm, self.mirrored) {
+            (true, _) => true,
+            (false, true) => self.rules.lose_in_resync,
+            (false, false) => self.rules.write_hole_closed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules =
+        Rules { write_hole_closed: false, lose_in_resync: false, errors_fail_members: false };
+
+    fn whole(slots: usize) -> Situation {
+        let intact = Condition { intact: true, spoiled_rows: Vec::new() };
+        Situation { slots: vec![intact; slots], resyncing: false, writing: true }
+    }
+
+    #[test]
+    fn each_group_may_lose_what_the_level_tolerates_and_no_more() {
+        let atlas = Atlas { width: 3, tolerated: 1, mirrored: false, rules: RULES };
+        let mut situation = whole(6);
+        assert!(atlas.may_lose(&situation, 0));
+        situation.slots[1].intact = false;
+        assert!(!atlas.may_lose(&situation, 0));
+        assert!(atlas.may_lose(&situation, 3));
+    }
+
+    #[test]
+    fn unreadable_sectors_count_in_their_row_only() {
+        let atlas = Atlas { width: 4, tolerated: 1, mirrored: false, rules: RULES };
+        let mut situation = whole(4);
+        situation.slots[2].spoiled_rows = vec![7];
+        assert!(!atlas.may_spoil(&situation, 0, &[7]));
+        assert!(atlas.may_spoil(&situation, 0, &[8]));
+        assert!(!atlas.may_lose(&situation, 0));
+    }
+
+    #[test]
+    fn a_degraded_parity_array_is_not_cut_off_while_it_writes() {
+        let mut atlas = Atlas { width: 4, tolerated: 2, mirrored: false, rules: RULES };
+        let mut situation = whole(4);
+        assert!(atlas.may_crash(&situation));
+        situation.slots[0].intact = false;
+        assert!(!atlas.may_crash(&situation));
+        situation.writing = false;
+        assert!(atlas.may_crash(&situation));
+        situation.writing = true;
+        atlas.rules.write_hole_closed = true;
+        assert!(atlas.may_crash(&situation));
+    }
+}

@@ -1,0 +1,259 @@
+//! Planted bugs: the simulator must find each of them within its budget of seeds.
+//!
+//! A canary that is not found means that the simulator has gone blind. These are planted in the
+//! simulated environment, between the engine and its devices or its user; `CANARIES.md` lists those
+//! that need a hook inside the engine.
+//!
+//! Invariant: the product's code carries no switch for any of this.
+//!
+//! Deliberately absent: bugs that real devices have and the engine must survive (`faults`).
+
+use strake_engine::event::{IoKind, MemberIo};
+use strake_engine::units::Row;
+use strake_format::{Layout, Slot, Superblock};
+
+use crate::prng::{Prng, Purpose};
+use crate::workload::AskKind;
+use crate::world::World;
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Some parity writes are reported done and never happen.
+    ParityDropped,
+    /// Some data writes are reported done and never happen.
+    DataDropped,
+    /// No flush reaches a device.
+    FlushSwallowed,
+    /// No write carries FUA.
+    FuaStripped,
+    /// A change is answered before any member has it.
+    AnswersEarly,
+    /// A superblock with a new epoch is not written.
+    EpochDropped,
+    /// Some pages of the region map are not written.
+    MapDropped,
+    /// Some data writes land on another member.
+    Misdirected,
+    /// What is reconstructed reads as zeros.
+    ReconstructZeros,
+    /// A stale member is shown to the engine as current.
+    StaleBelieved,
+    /// Some writes to a member that is being rebuilt are lost.
+    RebuildSkipped,
+    /// A new region is not zeroed.
+    ZeroingSkipped,
+    /// The engine is told that no device has a volatile cache.
+    CacheHidden,
+    /// The older version of each region map page is shown to the engine.
+    OldMapShown,
+    /// Some reads return another strip.
+    Misread,
+}
+
+impl Canary {
+    /// Every canary, with the seeds within which it must be found.
+    pub const ALL: [(Canary, u64); 15] = [
+        (Canary::ParityDropped, 10),
+        (Canary::DataDropped, 5),
+        (Canary::FlushSwallowed, 40),
+        (Canary::FuaStripped, 60),
+        (Canary::AnswersEarly, 20),
+        (Canary::EpochDropped, 200),
+        (Canary::MapDropped, 40),
+        (Canary::Misdirected, 10),
+        (Canary::ReconstructZeros, 10),
+        (Canary::StaleBelieved, 60),
+        (Canary::RebuildSkipped, 20),
+        (Canary::ZeroingSkipped, 10),
+        (Canary::CacheHidden, 40),
+        (Canary::OldMapShown, 100),
+        (Canary::Misread, 5),
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Canary::ParityDropped => "parity-dropped",
+            Canary::DataDropped => "data-dropped",
+            Canary::FlushSwallowed => "flush-swallowed",
+            Canary::FuaStripped => "fua-stripped",
+            Canary::AnswersEarly => "answers-early",
+            Canary::EpochDropped => "epoch-dropped",
+            Canary::MapDropped => "map-dropped",
+            Canary::Misdirected => "misdirected",
+            Canary::ReconstructZeros => "reconstruct-zeros",
+            Canary::StaleBelieved => "stale-believed",
+            Canary::RebuildSkipped => "rebuild-skipped",
+            Canary::ZeroingSkipped => "zeroing-skipped",
+            Canary::CacheHidden => "cache-hidden",
+            Canary::OldMapShown => "old-map-shown",
+            Canary::Misread => "misread",
+        }
+    }
+    /// The canary with this name.
+    pub fn parse(name: &str) -> Option<Canary> {
+        Canary::ALL.into_iter().map(|(canary, _)| canary).find(|canary| canary.name() == name)
+    }
+}
+
+/// A planted bug at work.
+#[derive(Clone, Debug)]
+pub struct Planted {
+    /// Which.
+    pub canary: Canary,
+    rng: Prng,
+}
+
+/// What part of a member an I/O writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Superblock,
+    Map,
+    Data,
+    Other,
+}
+
+fn part(layout: &Layout, offset: u64, device_bytes: u64) -> Part {
+    if Layout::superblock_offsets(device_bytes).contains(&offset) {
+        Part::Superblock
+    } else if (layout.map_offset..layout.log_offset).contains(&offset) {
+        Part::Map
+    } else if (layout.data_offset..layout.data_offset + layout.data_bytes).contains(&offset) {
+        Part::Data
+    } else {
+        Part::Other
+    }
+}
+
+impl Planted {
+    /// Plants it.
+    pub fn new(canary: Canary, seed: u64) -> Planted {
+        Planted { canary, rng: Prng::new(seed, Purpose::Canary) }
+    }
+
+    /// Is a request of this kind answered at once?
+    pub fn answers_early(&self, kind: AskKind) -> bool {
+        self.canary == Canary::AnswersEarly && kind != AskKind::Read && kind != AskKind::Flush
+    }
+
+    /// Alters the I/O for `drive`, and says to which drive it goes.
+    pub fn strike(&mut self, world: &mut World, drive: usize, io: &mut MemberIo) -> usize {
+        match &io.kind {
+            IoKind::Flush => {
+                if self.canary == Canary::FlushSwallowed {
+                    swallow(io);
+                }
+            }
+            IoKind::Read { offset, .. } => {
+                let offset = *offset;
+                self.strike_read(world, drive, offset, io);
+            }
+            IoKind::WriteZeroes { .. } => {
+                if self.canary == Canary::ZeroingSkipped {
+                    swallow(io);
+                }
+            }
+            IoKind::Discard { .. } => {}
+            IoKind::Write { offset, .. } => {
+                let offset = *offset;
+                let bytes = world.drives[drive].ssd.len();
+                let part = part(&world.superblock.layout, offset, bytes);
+                return self.strike_write(world, drive, part, offset, io);
+            }
+        }
+        drive
+    }
+
+    fn strike_read(&mut self, world: &World, drive: usize, offset: u64, io: &mut MemberIo) {
+        let layout = &world.superblock.layout;
+        let is_data = part(layout, offset, world.drives[drive].ssd.len()) == Part::Data;
+        if self.canary != Canary::Misread || !is_data || !self.rng.one_in(100) {
+            return;
+        }
+        let strip = world.geometry.strip;
+        if let IoKind::Read { offset, len, .. } = &mut io.kind
+            && *offset + strip + *len as u64 <= layout.data_offset + layout.data_bytes
+        {
+            *offset += strip;
+        }
+    }
+
+    fn strike_write(
+        &mut self,
+        world: &mut World,
+        drive: usize,
+        part: Part,
+        offset: u64,
+        io: &mut MemberIo,
+    ) -> usize {
+        let is_data = part == Part::Data;
+        let lost = match self.canary {
+            Canary::ParityDropped => {
+                is_data && is_parity(world, drive, offset) && self.rng.one_in(10)
+            }
+            Canary::DataDropped => {
+                is_data && !is_parity(world, drive, offset) && self.rng.one_in(30)
+            }
+            Canary::EpochDropped => part == Part::Superblock && newer(world, drive, io),
+            Canary::MapDropped => part == Part::Map && self.rng.one_in(3),
+            Canary::RebuildSkipped => {
+                let rebuilding = world.looks().iter().any(|look| look.incoming == Some(drive));
+                is_data && rebuilding && self.rng.one_in(5)
+            }
+            Canary::FuaStripped => {
+                if let IoKind::Write { fua, .. } = &mut io.kind {
+                    *fua = false;
+                }
+                false
+            }
+            Canary::Misdirected if is_data && self.rng.one_in(50) => {
+                let open = |index: &usize| world.drives[*index].device.is_some();
+                let others: Vec<usize> =
+                    (0..world.drives.len()).filter(|i| *i != drive).filter(open).collect();
+                let target = if others.is_empty() { drive } else { self.rng.pick(&others) };
+                // The engine hears of it from the drive that it meant.
+                return target;
+            }
+            _ => false,
+        };
+        if lost {
+            swallow(io);
+        }
+        drive
+    }
+}
+
+/// Makes the I/O succeed without effect.
+fn swallow(io: &mut MemberIo) {
+    io.kind = IoKind::Discard { offset: 0, len: 0 };
+}
+
+fn is_parity(world: &World, drive: usize, offset: u64) -> bool {
+    let geometry = &world.geometry;
+    let layout = &world.superblock.layout;
+    let Some(slot) = slot_of(world, drive) else { return false };
+    let row = Row((offset - layout.data_offset) / geometry.strip);
+    let group = u64::from(slot.0) / geometry.width as u64;
+    let stripe = geometry.stripe(group, row);
+    geometry.column(stripe, slot).is_some_and(|column| column >= geometry.k)
+}
+
+fn slot_of(world: &World, drive: usize) -> Option<Slot> {
+    let ssd = &world.drives[drive].ssd;
+    let offset = Layout::superblock_offsets(ssd.len())[0];
+    let superblock = Superblock::decode(ssd.peek(offset, 4096)?, offset).ok()?;
+    superblock.slot_of(superblock.member)
+}
+
+/// Is this a superblock of a newer epoch than the one that it replaces?
+fn newer(world: &World, drive: usize, io: &MemberIo) -> bool {
+    let IoKind::Write { offset, data, .. } = &io.kind else { return false };
+    let ssd = &world.drives[drive].ssd;
+    let old = ssd.peek(*offset, 4096).and_then(|bytes| Superblock::decode(bytes, *offset).ok());
+    let new = data.bytes().get(..4096).and_then(|b| Superblock::decode(b, *offset).ok());
+    match (old, new) {
+        (Some(old), Some(new)) => old.array == new.array && new.epoch > old.epoch,
+        _ => false,
+    }
+}

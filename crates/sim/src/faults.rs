@@ -1,0 +1,148 @@
+//! Faults as an overlay over a device's pristine content.
+//!
+//! Invariant: a fault changes what a device answers, never what it holds; taking the fault away shows
+//! the content again.
+//!
+//! Deliberately absent: deciding which faults are fair. That is `atlas`.
+
+use std::collections::BTreeSet;
+
+/// What a device suffers from at this moment.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    /// Blocks that cannot be read until they are written.
+    pub latent: BTreeSet<u64>,
+    /// The device does not answer any more.
+    pub gone: bool,
+    /// So many of the next writes fail.
+    pub write_errors: u32,
+    /// So many of the next I/Os time out; they may land later all the same.
+    pub stalls: u32,
+    /// Latencies are multiplied by this (0 and 1: as usual).
+    pub slowness: u32,
+}
+
+impl Overlay {
+    /// Is a block of `first..end` unreadable?
+    pub fn unreadable(&self, first: u64, end: u64) -> bool {
+        self.latent.range(first..end).next().is_some()
+    }
+    /// The blocks were written: they can be read again.
+    pub fn heal(&mut self, first: u64, end: u64) {
+        if !self.latent.is_empty() {
+            self.latent.retain(|block| !(first..end).contains(block));
+        }
+    }
+    /// Takes one of `count` that are left.
+    pub fn take(count: &mut u32) -> bool {
+        let any = *count > 0;
+        *count = count.saturating_sub(1);
+        any
+    }
+}
+
+/// Kinds of faults, so that a run can leave some out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultKind {
+    /// Power cut.
+    PowerCut,
+    /// SIGKILL of the process.
+    Kill,
+    /// A device vanishes.
+    Gone,
+    /// A write fails.
+    WriteError,
+    /// An I/O times out.
+    Stall,
+    /// A sector cannot be read.
+    Latent,
+    /// A lost member is there again after a restart.
+    StaleReturn,
+    /// A member is not there at a start.
+    MissingAtStart,
+    /// An administrator's command: fail, remove, add, replace, stop and start of jobs.
+    Command,
+    /// A device answers slowly.
+    Slow,
+}
+
+impl FaultKind {
+    /// Every kind, in a fixed order.
+    pub const ALL: [FaultKind; 10] = [
+        FaultKind::PowerCut,
+        FaultKind::Kill,
+        FaultKind::Gone,
+        FaultKind::WriteError,
+        FaultKind::Stall,
+        FaultKind::Latent,
+        FaultKind::StaleReturn,
+        FaultKind::MissingAtStart,
+        FaultKind::Command,
+        FaultKind::Slow,
+    ];
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultKind::PowerCut => "power-cut",
+            FaultKind::Kill => "kill",
+            FaultKind::Gone => "gone",
+            FaultKind::WriteError => "write-error",
+            FaultKind::Stall => "stall",
+            FaultKind::Latent => "latent",
+            FaultKind::StaleReturn => "stale-return",
+            FaultKind::MissingAtStart => "missing-at-start",
+            FaultKind::Command => "command",
+            FaultKind::Slow => "slow",
+        }
+    }
+    /// The kind with this name.
+    pub fn parse(name: &str) -> Option<FaultKind> {
+        FaultKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A set of fault kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultSet(u32);
+
+impl FaultSet {
+    /// Nothing in it.
+    pub const NONE: FaultSet = FaultSet(0);
+    /// With `kind` in it.
+    #[must_use]
+    pub fn with(self, kind: FaultKind) -> FaultSet {
+        FaultSet(self.0 | 1 << kind as u32)
+    }
+    /// Is `kind` in it?
+    pub fn has(self, kind: FaultKind) -> bool {
+        self.0 & (1 << kind as u32) != 0
+    }
+    /// Names of what is in it, separated by commas.
+    pub fn names(self) -> String {
+        let kinds = FaultKind::ALL.into_iter().filter(|&kind| self.has(kind));
+        kinds.map(FaultKind::name).collect::<Vec<_>>().join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latent_error_is_healed_by_a_write_over_it_and_by_no_other() {
+        let mut overlay = Overlay::default();
+        overlay.latent.insert(5);
+        overlay.heal(0, 5);
+        assert!(overlay.unreadable(4, 6));
+        overlay.heal(5, 6);
+        assert!(!overlay.unreadable(0, 100));
+    }
+
+    #[test]
+    fn every_kind_is_found_by_its_name() {
+        for kind in FaultKind::ALL {
+            assert_eq!(FaultKind::parse(kind.name()), Some(kind));
+            assert!(FaultSet::NONE.with(kind).has(kind));
+        }
+    }
+}

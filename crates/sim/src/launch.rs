@@ -1,0 +1,253 @@
+//! Making an array on simulated devices, and starting it from what they carry.
+//!
+//! Invariant: the engine learns of the past only through the bytes on the devices.
+//!
+//! Deliberately absent: which devices are there at a start (`life`).
+
+use std::sync::Arc;
+
+use strake_engine::create::{self, CreateSpec, Init};
+use strake_engine::event::{Command, DeviceInfo, Found, Setting};
+use strake_engine::units::RegionNo;
+use strake_engine::{Array, Pool, Router, Shard, StartOptions, limits};
+use strake_format::region_map::{self, PAGE_BYTES};
+use strake_format::{
+    ArrayName, ArrayUuid, Layout, MapPage, MemberUuid, RegionState, SUPERBLOCK_BYTES, Superblock,
+    WriteHole, select_copy,
+};
+
+use crate::canary::Canary;
+use crate::oracle::Version;
+use crate::plan::Plan;
+use crate::prng::{Prng, Purpose};
+use crate::ssd::Ssd;
+use crate::world::{Drive, Going, Machines, World};
+
+/// A new array.
+pub struct Made {
+    /// A superblock of it.
+    pub superblock: Superblock,
+    /// The devices, with the array on them.
+    pub drives: Vec<Drive>,
+    /// What is left of the stream of identities.
+    pub identity: Prng,
+    /// What every block holds.
+    pub content: Version,
+}
+
+/// Makes the plan's array on fresh devices.
+///
+/// # Panics
+/// If the engine refuses the plan: plans are drawn so that it does not.
+pub fn make(plan: &Plan) -> Made {
+    let mut identity = Prng::new(plan.seed, Purpose::Identity);
+    let mut drives: Vec<Drive> = plan
+        .devices
+        .iter()
+        .map(|device| Drive {
+            ssd: Ssd::new(
+                device.bytes as usize,
+                u64::from(plan.block),
+                device.volatile_cache,
+                identity.bits(),
+            ),
+            device: None,
+            doomed: false,
+            hidden: false,
+            pulled: false,
+            used: false,
+        })
+        .collect();
+    let members = usize::from(plan.shape.members);
+    let mut devices: Vec<(DeviceInfo, MemberUuid)> = drives[..members + plan.spares]
+        .iter()
+        .map(|drive| {
+            let info = DeviceInfo {
+                bytes: drive.ssd.len(),
+                block_bytes: plan.block,
+                granularity_bytes: 0,
+                volatile_cache: drive.ssd.volatile_cache(),
+            };
+            (info, MemberUuid(identity.bytes16()))
+        })
+        .collect();
+    let spares = devices.split_off(members);
+    let spec = CreateSpec {
+        array: ArrayUuid(identity.bytes16()),
+        name: ArrayName::try_from("sim").expect("a name"),
+        level: plan.shape.level,
+        strip_bytes: Some(plan.strip),
+        group_size: plan.shape.group,
+        block_bytes: Some(plan.block),
+        write_hole: WriteHole::Resync,
+        init: plan.init,
+        created_unix_s: 1_700_000_000,
+        members: devices,
+        spares,
+        tiny: Some(plan.tiny),
+    };
+    let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
+    for (drive, writes) in drives.iter_mut().zip(&made.writes) {
+        drive.used = true;
+        for (offset, bytes) in writes {
+            drive.ssd.poke(*offset, bytes);
+        }
+    }
+    let superblock = made.superblocks[0].clone();
+    let layout = &superblock.layout;
+    if matches!(plan.init, Init::Zeroed | Init::AssumeClean) {
+        let zeros = vec![0; layout.data_bytes as usize];
+        for drive in &mut drives[..members] {
+            drive.ssd.poke(layout.data_offset, &zeros);
+        }
+    }
+    let content =
+        if plan.init == Init::Sync { Version::UNDEFINED } else { Version::ZEROS };
+    Made { superblock, drives, identity, content }
+}
+
+/// The superblock of a drive, if it carries one of this array.
+pub fn superblock(ssd: &Ssd, array: ArrayUuid) -> Option<Superblock> {
+    let [first, last] = Layout::superblock_offsets(ssd.len());
+    let copy = |offset| ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]);
+    let (superblock, _) = select_copy(ssd.len(), copy(first), copy(last)).ok()?;
+    (superblock.array == array).then_some(superblock)
+}
+
+/// The newest valid version of each page of a member's region map (`older`: the one before it).
+fn map(ssd: &Ssd, superblock: &Superblock, older: bool) -> Vec<Option<MapPage>> {
+    let layout = &superblock.layout;
+    let read = |page: u32, sequence: u64| {
+        let offset = region_map::place(layout, page, sequence);
+        let bytes = ssd.peek(offset, PAGE_BYTES).unwrap_or(&[]);
+        let decoded = MapPage::decode(bytes, offset)?;
+        let own = decoded.array == superblock.array
+            && decoded.member == superblock.member
+            && decoded.page == page;
+        if own { Ok(decoded) } else { Err(strake_format::MapError::NotMap) }
+    };
+    let pages = (0..layout.map_pages).map(|page| {
+        let (even, odd) = (read(page, 0), read(page, 1));
+        match (even, odd) {
+            (Ok(even), Ok(odd)) if older => {
+                Some(if even.sequence < odd.sequence { even } else { odd })
+            }
+            (even, odd) => region_map::newest(even, odd),
+        }
+    });
+    pages.collect()
+}
+
+impl World {
+    /// Drives that would be found now.
+    pub fn present(&self) -> Vec<(usize, Superblock)> {
+        let found = self.drives.iter().enumerate().filter_map(|(index, drive)| {
+            let there = drive.used && !drive.hidden && !drive.ssd.faults.gone;
+            there.then(|| superblock(&drive.ssd, self.array)).flatten().map(|sb| (index, sb))
+        });
+        found.collect()
+    }
+
+    fn found(&mut self) -> Vec<Found> {
+        let canary = self.planted.as_ref().map(|planted| planted.canary);
+        let mut present = self.present();
+        if canary == Some(Canary::StaleBelieved) {
+            believe_stale(&mut present);
+        }
+        let mut found = Vec::new();
+        for (index, superblock) in present {
+            let device = self.open(index);
+            let older = canary == Some(Canary::OldMapShown);
+            let map = map(&self.drives[index].ssd, &superblock, older);
+            found.push(Found { device, info: self.info(index), superblock, map });
+        }
+        self.chance.faults.shuffle(&mut found);
+        found
+    }
+
+    /// Starts the process: assembles the array and lets it begin.
+    pub fn launch(&mut self) -> Going {
+        let found = self.found();
+        let names: Vec<String> = found
+            .iter()
+            .map(|f| format!("{:?}={:?}@{}", f.device, f.superblock.role, f.superblock.epoch))
+            .collect();
+        self.note(format!("start with {}", names.join(" ")));
+        let options = StartOptions {
+            shards: self.plan.shards,
+            force: false,
+            clean_after_ms: self.plan.clean_after_ms,
+        };
+        let array = match Array::assemble(found, &options) {
+            Ok(array) => array,
+            Err(error) => return self.failure(format!("the array does not start: {error}")),
+        };
+        let setup = array.setup();
+        let geometry = Arc::clone(&setup.geometry);
+        if *geometry != *self.geometry {
+            return self.failure(format!("the geometry changed: {geometry:?}"));
+        }
+        let shards = (0..self.plan.shards)
+            .map(|index| {
+                let pool = Pool::new(&limits::stock(&geometry, self.plan.budget_bytes));
+                let index = strake_engine::units::ShardNo(index);
+                Shard::new(index, self.plan.shards, setup.clone(), pool)
+            })
+            .collect();
+        let routers = (0..self.plan.queues)
+            .map(|queue| Router::new(Arc::clone(&geometry), self.plan.shards, queue))
+            .collect();
+        self.machines = Some(Machines {
+            array,
+            shards,
+            routers,
+            geometry,
+            started: false,
+            stopped: false,
+            tick_at: None,
+            array_ios: 0,
+        });
+        let regions = self.geometry.regions();
+        let array = &self.machines().array;
+        self.resyncing |=
+            (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::NeedSync);
+        let either = self.geometry.mirrored() && self.resyncing && self.plan.lose_in_resync;
+        self.oracle.set_pinning(!either);
+        let now = self.clock.now();
+        self.machines().array.start(now);
+        self.poll_array()?;
+        self.poll_shards()
+    }
+
+    /// Tells the array what the plan says of read errors.
+    pub fn settle_threshold(&mut self) -> Option<strake_engine::units::CommandId> {
+        let threshold = self.plan.read_error_threshold.filter(|_| !self.errors_forgiven)?;
+        Some(self.command(Command::Set(Setting::ReadErrorThreshold(threshold))))
+    }
+}
+
+/// Shows members that missed a change as if they had seen it.
+fn believe_stale(present: &mut [(usize, Superblock)]) {
+    let newest = present.iter().map(|(_, sb)| sb).max_by_key(|sb| (sb.epoch, sb.generation));
+    let Some(newest) = newest.cloned() else { return };
+    for (_, superblock) in present {
+        if let Some(slot) = superblock.slot_of(superblock.member)
+            && superblock.epoch < newest.epoch
+        {
+            let mut slots = newest.slots.clone();
+            let record = slots[slot.index()];
+            let vacant = !record.state.is_live();
+            if vacant {
+                slots[slot.index()] = superblock.slots[slot.index()];
+            }
+            *superblock = Superblock {
+                member: superblock.member,
+                role: superblock.role,
+                layout: superblock.layout,
+                slots,
+                generation: strake_format::Generation(newest.generation.0 + 1),
+                ..newest.clone()
+            };
+        }
+    }
+}

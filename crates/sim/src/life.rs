@@ -1,0 +1,607 @@
+//! The course of a world: lives of the process between starts and ends, and the end of all.
+//!
+//! Invariants: a fault happens only where the atlas permits it at that moment; at the end every
+//! block is read, redundancy is checked on the media, and the content is read once more with members
+//! missing.
+//!
+//! Deliberately absent: what a fault does to a device (`ssd`) or to the array (the engine).
+
+use std::collections::BTreeSet;
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::{RegionState, SlotState};
+
+use crate::atlas::{Condition, Situation};
+use crate::checkers;
+use crate::faults::{FaultKind, FaultSet, Overlay};
+use crate::plan::{Action, End, Life, Moment};
+use crate::workload::{Ask, AskKind};
+use crate::world::{Going, Look, World};
+
+/// How the last life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parting {
+    /// Nothing was being written and redundancy was true.
+    pub calm: bool,
+}
+
+impl World {
+    /// Everything that the plan says, and the verification at the end.
+    pub fn run(&mut self, without: FaultSet) -> Going {
+        let lives = self.plan.lives.clone();
+        let mut parting = Parting { calm: self.oracle_is_defined() };
+        for life in &lives {
+            self.begin(life, parting, without)?;
+            parting = self.live(life, without)?;
+        }
+        self.finale(parting, without)
+    }
+
+    fn oracle_is_defined(&self) -> bool {
+        self.plan.init != strake_engine::create::Init::Sync
+    }
+
+    // ---- beginning ----------------------------------------------------------------------------
+
+    fn begin(&mut self, life: &Life, parting: Parting, without: FaultSet) -> Going {
+        if !without.has(FaultKind::StaleReturn) {
+            self.bring_back(life.return_percent);
+        }
+        let missing = !without.has(FaultKind::MissingAtStart)
+            && self.atlas().may_start_without(parting.calm)
+            && self.chance.faults.percent(life.missing_percent);
+        if missing {
+            self.hide_some();
+        }
+        self.launch()
+    }
+
+    /// Lost and hidden devices are there again, some of them.
+    fn bring_back(&mut self, percent: u64) {
+        let newest = self.present().iter().map(|(_, sb)| sb.epoch).max();
+        for index in 0..self.drives.len() {
+            let returns = self.chance.faults.percent(percent);
+            let drive = &mut self.drives[index];
+            if drive.hidden {
+                drive.hidden = !returns;
+            }
+            if !drive.ssd.faults.gone || !returns || !drive.used {
+                continue;
+            }
+            // A device that lost what its cache had answered must be known to be out by then.
+            drive.ssd.faults.gone = false;
+            let own = crate::launch::superblock(&drive.ssd, self.array).map(|sb| sb.epoch);
+            if drive.pulled && own >= newest {
+                drive.ssd.faults.gone = true;
+                continue;
+            }
+            drive.pulled = false;
+            self.stats.stale_returns += 1;
+            self.note(format!("drive {index} is there again"));
+        }
+    }
+
+    /// The condition of the slots as the superblocks tell it: in sync only if all say so.
+    fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
+        let present = self.present();
+        let newest = present.iter().map(|(_, sb)| sb).max_by_key(|sb| (sb.epoch, sb.generation));
+        let mut slots = vec![None; self.geometry.slots()];
+        let mut situation = Situation::default();
+        for slot in 0..slots.len() {
+            let member = newest.and_then(|sb| sb.slots.get(slot)).map(|record| record.member);
+            let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
+            let current = present.iter().filter(|(_, sb)| {
+                newest.is_some_and(|n| {
+                    n.slot_of(sb.member).and_then(|s| n.slot(s)).is_some_and(|r| r.state.is_live())
+                })
+            });
+            let agreed = current.clone().all(|(_, sb)| {
+                let record = &sb.slots[slot];
+                Some(record.member) == member && record.state == SlotState::InSync
+            });
+            let mut condition = Condition::default();
+            if let Some(&(index, _)) = holder.filter(|_| agreed) {
+                slots[slot] = Some(index);
+                let look = Look { in_sync: Some(index), ..Look::default() };
+                condition = self.condition(&look);
+            }
+            situation.slots.push(condition);
+        }
+        (slots, situation)
+    }
+
+    /// Leaves out members at the next start, as many as are fair.
+    fn hide_some(&mut self) {
+        let (drives, mut situation) = self.condition_on_media();
+        let atlas = self.atlas();
+        let mut order: Vec<usize> = (0..drives.len()).collect();
+        self.chance.faults.shuffle(&mut order);
+        let most = self.chance.faults.range(1, 3) as usize;
+        let mut hidden = 0;
+        for slot in order {
+            let Some(index) = drives[slot].filter(|_| hidden < most) else { continue };
+            if atlas.may_lose(&situation, slot) {
+                situation.slots[slot].intact = false;
+                self.drives[index].hidden = true;
+                hidden += 1;
+                self.note(format!("drive {index} (slot {slot}) is missing at the start"));
+            }
+        }
+    }
+
+    // ---- living -------------------------------------------------------------------------------
+
+    fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
+        let mut threshold = None;
+        let total = life.asks;
+        self.asks_left = total;
+        let born = self.stats.events;
+        let mut counted = 0;
+        let mut asks_then = u64::MAX;
+        let mut actions = life.actions.iter().peekable();
+        let crash = match life.end {
+            End::Stop => None,
+            End::PowerCut => Some(FaultKind::PowerCut),
+            End::Kill => Some(FaultKind::Kill),
+        }
+        .filter(|&kind| !without.has(kind));
+        let mut events_since = born;
+        loop {
+            if threshold.is_none() && self.machines().started {
+                threshold = self.settle_threshold();
+            }
+            let asked = total - self.asks_left;
+            if asked != asks_then {
+                (asks_then, events_since) = (asked, self.stats.events);
+            }
+            let here = Moment { asks: asked, events: self.stats.events - events_since };
+            let passed = |at: Moment| asked > at.asks || here >= at;
+            while actions.peek().is_some_and(|(at, _)| passed(*at)) {
+                let (_, action) = actions.next().expect("peeked");
+                self.act(*action, without)?;
+            }
+            if let Some(kind) = crash.filter(|_| passed(life.end_at)) {
+                let situation = self.situation();
+                if self.atlas().may_crash(&situation) {
+                    return self.crash(kind == FaultKind::PowerCut);
+                }
+            }
+            self.note_threshold(threshold);
+            let over = self.asks_left == 0 && self.asks.is_empty() && actions.peek().is_none();
+            counted += u64::from(over);
+            // Jobs get some time of their own, up to the moment that was drawn for the end.
+            if over && (here.events >= life.end_at.events || counted > 3000) {
+                break;
+            }
+            if !self.step()? && (over || self.asks_left == 0 && self.asks.is_empty()) {
+                break;
+            }
+            self.check_alive()?;
+        }
+        self.end_in_peace(crash, threshold)
+    }
+
+    fn note_threshold(&mut self, threshold: Option<CommandId>) {
+        if let Some(id) = threshold
+            && matches!(self.done.get(&id), Some(Ok(_)))
+            && self.plan.read_error_threshold == Some(1000)
+        {
+            self.errors_forgiven = true;
+        }
+    }
+
+    fn check_alive(&mut self) -> Going {
+        if self.clock.is_empty() && !(self.asks.is_empty() && self.commands.is_empty()) {
+            let state = self.state_text();
+            return self.failure(format!("nothing more happens; {state}"));
+        }
+        if self.stats.events > 5_000_000 {
+            return self.failure("the world does not come to an end");
+        }
+        Ok(())
+    }
+
+    /// The end of a life that had to wait until it was fair, or was to be clean.
+    fn end_in_peace(&mut self, crash: Option<FaultKind>, set: Option<CommandId>) -> Going<Parting> {
+        self.wait("requests and commands are answered", |world| {
+            world.machines().started && world.asks.is_empty() && world.commands.is_empty()
+        })?;
+        self.note_threshold(set);
+        let Some(kind) = crash else { return self.stop() };
+        for _ in 0..400 {
+            let situation = self.situation();
+            if self.atlas().may_crash(&situation) {
+                return self.crash(kind == FaultKind::PowerCut);
+            }
+            for _ in 0..20 {
+                if !self.step()? {
+                    break;
+                }
+            }
+        }
+        self.stop()
+    }
+
+    /// A clean stop.
+    pub fn stop(&mut self) -> Going<Parting> {
+        self.situation();
+        let calm = !self.resyncing;
+        self.stats.stops += 1;
+        let id = self.command(Command::Stop);
+        self.wait("the array stops", |world| world.machines().stopped)?;
+        if self.done.get(&id).is_some_and(Result::is_err) {
+            return self.failure("the array refused to stop");
+        }
+        if self.drives.iter().any(|drive| drive.ssd.waiting()) {
+            return self.failure("the array has stopped, but I/Os are in flight");
+        }
+        self.oracle.all_durable();
+        let off = self.chance.fate.percent(50);
+        for drive in &mut self.drives {
+            drive.ssd.kill(&mut self.chance.fate);
+            if off {
+                drive.ssd.power_cut(&mut self.chance.fate);
+            }
+        }
+        self.forget_process();
+        self.clock.pass(1_000_000);
+        Ok(Parting { calm })
+    }
+
+    /// A power cut, or a SIGKILL.
+    pub fn crash(&mut self, power: bool) -> Going<Parting> {
+        let situation = self.situation();
+        let calm = !situation.resyncing && !situation.writing;
+        let name = if power { "POWER CUT" } else { "SIGKILL" };
+        self.note(format!("{name} with {} requests under way", self.asks.len()));
+        self.oracle.crash(power);
+        for drive in &mut self.drives {
+            let report = if power {
+                drive.ssd.power_cut(&mut self.chance.fate)
+            } else {
+                drive.ssd.kill(&mut self.chance.fate)
+            };
+            self.stats.torn_writes += report.torn;
+            self.stats.lost_writes += report.lost;
+        }
+        self.stats.power_cuts += u64::from(power);
+        self.stats.kills += u64::from(!power);
+        self.forget_process();
+        self.resyncing |= !calm && self.geometry.m > 0;
+        self.clock.pass(1_000_000);
+        Ok(Parting { calm })
+    }
+
+    // ---- misfortunes --------------------------------------------------------------------------
+
+    fn act(&mut self, action: Action, without: FaultSet) -> Going {
+        let kind = kind_of(action);
+        if without.has(kind) || !self.machines().started {
+            return Ok(());
+        }
+        match action {
+            Action::Lose | Action::WriteError | Action::Stall | Action::Latent | Action::Fail => {
+                self.strike(action)
+            }
+            Action::LoseTarget => self.lose_target(),
+            Action::Slow => {
+                let open = self.open_drives();
+                if let Some(index) = self.choose(&open) {
+                    let slowness = self.chance.faults.pick(&[1, 5, 30]);
+                    self.drives[index].ssd.faults.slowness = slowness;
+                }
+                Ok(())
+            }
+            _ => self.administer(action),
+        }
+    }
+
+    fn choose(&mut self, items: &[usize]) -> Option<usize> {
+        if items.is_empty() { None } else { Some(self.chance.faults.pick(items)) }
+    }
+
+    fn open_drives(&self) -> Vec<usize> {
+        (0..self.drives.len()).filter(|&index| self.drives[index].device.is_some()).collect()
+    }
+
+    /// Hits a member that may be hit.
+    fn strike(&mut self, action: Action) -> Going {
+        let situation = self.situation();
+        let atlas = self.atlas();
+        let fair: Vec<usize> = match action {
+            Action::Latent => {
+                (0..situation.slots.len()).filter(|&s| situation.slots[s].intact).collect()
+            }
+            _ => (0..situation.slots.len()).filter(|&s| atlas.may_lose(&situation, s)).collect(),
+        };
+        let Some(slot) = self.choose(&fair) else {
+            return self.refuse(action);
+        };
+        let Some(index) = self.looks()[slot].in_sync else { return Ok(()) };
+        match action {
+            Action::Lose => self.vanish(index),
+            Action::WriteError => {
+                self.note(format!("the next write of drive {index} (slot {slot}) will fail"));
+                self.drives[index].ssd.faults.write_errors = 1;
+                self.drives[index].doomed = true;
+                Ok(())
+            }
+            Action::Stall => {
+                let count = self.chance.faults.range(1, 4) as u32;
+                self.note(format!("{count} I/Os of drive {index} (slot {slot}) will time out"));
+                self.drives[index].ssd.faults.stalls = count;
+                self.drives[index].doomed = true;
+                Ok(())
+            }
+            Action::Latent => self.spoil(&situation, slot, index),
+            _ => {
+                self.drives[index].doomed = true;
+                self.command(Command::Fail(Slot(slot as u8)));
+                Ok(())
+            }
+        }
+    }
+
+    /// No member may be lost: the array must refuse to fail one, if nothing is left to lose.
+    fn refuse(&mut self, _action: Action) -> Going {
+        Ok(())
+    }
+
+    /// A drive vanishes, perhaps noticed by the runtime.
+    pub fn vanish(&mut self, index: usize) -> Going {
+        let pulled = self.chance.faults.percent(self.plan.pulled_percent);
+        let noticed = self.chance.faults.percent(50);
+        self.note(format!(
+            "drive {index} ({:?}) vanishes{}{}",
+            self.drives[index].device,
+            if pulled { " with its power" } else { "" },
+            if noticed { "" } else { ", unnoticed" }
+        ));
+        let drive = &mut self.drives[index];
+        drive.pulled = pulled;
+        drive.ssd.vanish(pulled, &mut self.chance.fate);
+        if let Some(device) = drive.device.filter(|_| noticed) {
+            let ns = self.chance.faults.below(2_000_000);
+            self.clock.after(ns, crate::world::Happening::Gone(device));
+        }
+        Ok(())
+    }
+
+    fn lose_target(&mut self) -> Going {
+        let targets: Vec<usize> = self.looks().iter().filter_map(|look| look.incoming).collect();
+        match self.choose(&targets) {
+            Some(index) if !self.drives[index].ssd.faults.gone => self.vanish(index),
+            _ => Ok(()),
+        }
+    }
+
+    fn spoil(&mut self, situation: &Situation, slot: usize, index: usize) -> Going {
+        let layout = self.superblock.layout;
+        let size = self.geometry.block;
+        let first = layout.data_offset / size;
+        let count = self.chance.faults.range(1, 3);
+        let at = first + self.chance.faults.below(layout.data_bytes / size - count);
+        let row = |block: u64| (block * size - layout.data_offset) / self.geometry.strip;
+        let rows: BTreeSet<u64> = (at..at + count).map(row).collect();
+        let rows: Vec<u64> = rows.into_iter().collect();
+        if self.atlas().may_spoil(situation, slot, &rows) {
+            self.note(format!("drive {index} (slot {slot}): rows {rows:?} become unreadable"));
+            self.drives[index].ssd.faults.latent.extend(at..at + count);
+            self.stats.latent_errors += count;
+        }
+        Ok(())
+    }
+
+    fn administer(&mut self, action: Action) -> Going {
+        let looks = self.looks();
+        let slots = |fits: &dyn Fn(&Look) -> bool| -> Vec<usize> {
+            (0..looks.len()).filter(|&slot| fits(&looks[slot])).collect()
+        };
+        match action {
+            Action::Remove => {
+                let idle = slots(&|look| look.in_sync.is_none() && look.incoming.is_none());
+                if let Some(slot) = self.choose(&idle) {
+                    self.command(Command::Remove(MemberRef::Slot(Slot(slot as u8))));
+                }
+            }
+            Action::Add => {
+                if let Some(new) = self.fresh() {
+                    self.command(Command::Add(new));
+                }
+            }
+            Action::Replace => {
+                let whole = slots(&|look| look.in_sync.is_some() && look.incoming.is_none());
+                if let Some(slot) = self.choose(&whole)
+                    && let Some(new) = self.fresh()
+                {
+                    self.command(Command::Replace(Slot(slot as u8), new));
+                }
+            }
+            Action::StopRebuild => drop(self.command(Command::StopRebuild)),
+            Action::StartRebuild => drop(self.command(Command::StartRebuild)),
+            Action::Scrub => self.scrub(),
+            Action::StopScrub => drop(self.command(Command::StopScrub)),
+            Action::Set => {
+                let priority = self.chance.faults.range(1, 100) as u8;
+                self.command(Command::Set(Setting::RebuildPriority(priority)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn scrub(&mut self) {
+        self.refresh_resyncing();
+        self.scrub_must_agree = !self.resyncing;
+        self.command(Command::StartScrub);
+    }
+
+    /// A device that is not in use, with a new identity; an old one is as good as new.
+    pub fn fresh(&mut self) -> Option<NewDevice> {
+        let free: Vec<usize> = (0..self.drives.len())
+            .filter(|&index| {
+                let drive = &self.drives[index];
+                let idle = drive.device.is_none() && drive.ssd.in_flight() == 0;
+                idle && !drive.hidden && !self.named(index)
+            })
+            .collect();
+        let index = self.choose(&free)?;
+        self.drives[index].ssd.faults = Overlay::default();
+        self.drives[index].doomed = false;
+        self.drives[index].pulled = false;
+        self.drives[index].used = true;
+        let device = self.open(index);
+        let member = self.identity();
+        self.note(format!("drive {index} becomes {device:?}"));
+        Some(NewDevice { device, info: self.info(index), member })
+    }
+
+    /// Is the drive's member named by the array (and might return)?
+    fn named(&self, index: usize) -> bool {
+        let Some(machines) = &self.machines else { return false };
+        let mut ssd_superblock = crate::launch::superblock(&self.drives[index].ssd, self.array);
+        let Some(own) = ssd_superblock.take() else { return false };
+        machines.array.status().members.iter().any(|member| member.member == own.member)
+    }
+
+    // ---- the end ------------------------------------------------------------------------------
+
+    /// Nothing is under way, and no job is at work.
+    pub fn at_rest(&mut self) -> bool {
+        if !self.machines().started || !self.asks.is_empty() || !self.commands.is_empty() {
+            return false;
+        }
+        self.refresh_resyncing();
+        let status = self.machines().array.status();
+        !self.resyncing && status.jobs.iter().all(|job| job.paused)
+    }
+
+    fn finale(&mut self, parting: Parting, without: FaultSet) -> Going {
+        let last = Life {
+            asks: 0,
+            actions: Vec::new(),
+            end: End::Stop,
+            end_at: Moment::default(),
+            missing_percent: 0,
+            return_percent: 50,
+        };
+        self.begin(&last, parting, without)?;
+        self.wait("the array starts", |world| world.machines().started)?;
+        self.settle()?;
+        if self.plan.made_whole {
+            self.make_whole()?;
+        }
+        self.read_everything()?;
+        if self.chance.faults.percent(30) {
+            self.scrub();
+            self.wait("the scrub ends", World::at_rest)?;
+        }
+        let states = self.region_states();
+        let looks = self.looks();
+        self.stop()?;
+        if let Err(text) = checkers::redundancy(self, &states, &looks) {
+            return self.failure(text);
+        }
+        self.read_degraded()
+    }
+
+    /// Rebuilds go on and come to an end.
+    fn settle(&mut self) -> Going {
+        for index in 0..self.drives.len() {
+            if let (true, Some(device)) =
+                (self.drives[index].ssd.faults.gone, self.drives[index].device)
+            {
+                self.clock.after(1000, crate::world::Happening::Gone(device));
+            }
+        }
+        self.command(Command::StartRebuild);
+        self.wait("jobs come to an end", World::at_rest)
+    }
+
+    /// Every slot gets a member in sync.
+    fn make_whole(&mut self) -> Going {
+        for _ in 0..24 {
+            let looks = self.looks();
+            let Some(slot) = looks.iter().position(|look| look.in_sync.is_none()) else {
+                return self.check_optimal();
+            };
+            if looks[slot].remains && self.chance.faults.percent(70) {
+                self.command(Command::Remove(MemberRef::Slot(Slot(slot as u8))));
+                self.wait("the member is removed", |world| world.commands.is_empty())?;
+            }
+            let Some(new) = self.fresh() else { return Ok(()) };
+            let add = self.command(Command::Add(new));
+            self.command(Command::StartRebuild);
+            self.wait("the rebuild ends", World::at_rest)?;
+            if let Some(Err(error)) = self.done.get(&add) {
+                let text = format!("a fresh device was refused: {error}");
+                return self.failure(text);
+            }
+        }
+        let state = self.state_text();
+        self.failure(format!("the array is not made whole; {state}"))
+    }
+
+    fn check_optimal(&mut self) -> Going {
+        let state = self.machines().array.status().state;
+        if state == ArrayState::Optimal {
+            return Ok(());
+        }
+        let text = self.state_text();
+        self.failure(format!("every member is in sync and the array is {state:?}; {text}"))
+    }
+
+    fn region_states(&mut self) -> Vec<RegionState> {
+        let regions = self.geometry.regions();
+        let array = &self.machines().array;
+        (0..regions).map(|region| array.region(RegionNo(region))).collect()
+    }
+
+    /// Reads every block.
+    pub fn read_everything(&mut self) -> Going {
+        let total = self.oracle.blocks();
+        let piece = (self.geometry.stripe_bytes() * 3 / self.geometry.block).max(1);
+        let mut first = 0;
+        while first < total {
+            let count = piece.min(total - first);
+            self.submit(Ask { kind: AskKind::Read, first, count, fua: false })?;
+            first += count;
+            while self.asks.len() > 4 {
+                if !self.step()? {
+                    self.check_alive()?;
+                }
+            }
+        }
+        self.wait("everything is read", |world| world.asks.is_empty())
+    }
+
+    /// Reads everything once more, with as many members missing as is fair.
+    fn read_degraded(&mut self) -> Going {
+        let (drives, mut situation) = self.condition_on_media();
+        let atlas = self.atlas();
+        let mut order: Vec<usize> = (0..drives.len()).collect();
+        self.chance.faults.shuffle(&mut order);
+        for slot in order {
+            if let Some(index) = drives[slot].filter(|_| atlas.may_lose(&situation, slot)) {
+                situation.slots[slot].intact = false;
+                self.drives[index].hidden = true;
+                self.note(format!("drive {index} (slot {slot}) is taken away"));
+            }
+        }
+        self.launch()?;
+        self.wait("the degraded array starts", |world| world.machines().started)?;
+        self.read_everything()
+    }
+}
+
+fn kind_of(action: Action) -> FaultKind {
+    match action {
+        Action::Lose | Action::LoseTarget => FaultKind::Gone,
+        Action::WriteError => FaultKind::WriteError,
+        Action::Stall => FaultKind::Stall,
+        Action::Latent => FaultKind::Latent,
+        Action::Slow => FaultKind::Slow,
+        _ => FaultKind::Command,
+    }
+}

@@ -1,0 +1,271 @@
+//! The simulator's command line.
+//!
+//! Invariant: exit code 0 means that every seed (or canary) came out as it must, 1 that one did not,
+//! 2 that the command line made no sense.
+//!
+//! Deliberately absent: anything that changes what a seed means.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
+
+use strake_sim::canary::Canary;
+use strake_sim::faults::{FaultKind, FaultSet};
+use strake_sim::plan::{LEVELS, Variation};
+use strake_sim::report::{Outcome, Stats};
+use strake_sim::runner::{self, Run, Summary};
+use strake_sim::shrink;
+
+/// Simulates arrays under power cuts, losses and errors, and checks every block.
+#[derive(Parser)]
+#[command(name = "strake-sim")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    #[command(flatten)]
+    seeds: Seeds,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// Plants each bug in turn and demands that it is found within its budget of seeds.
+    Canaries {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Only this one.
+        #[arg(long)]
+        only: Option<String>,
+        /// First seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Threads; all processors if not given.
+        #[arg(long)]
+        threads: Option<usize>,
+    },
+}
+
+#[derive(Args)]
+struct Seeds {
+    /// How many seeds.
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// First seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Only this level: 0, 1, 5, 6, 7.3, 10, 50, 60, 70 or n+m.
+    #[arg(long)]
+    level: Option<String>,
+    /// Print every event.
+    #[arg(long)]
+    trace: bool,
+    /// Threads; all processors if not given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// At most so many lives of the process.
+    #[arg(long)]
+    lives: Option<usize>,
+    /// At most so many requests in each life.
+    #[arg(long)]
+    asks: Option<u64>,
+    /// Kinds of faults to leave out, separated by commas.
+    #[arg(long)]
+    without: Option<String>,
+    /// Stop after so many failing seeds.
+    #[arg(long, default_value_t = 5)]
+    stop_after: usize,
+    /// Do not make failing seeds smaller.
+    #[arg(long)]
+    no_shrink: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    seeds: u64,
+    failures: usize,
+    failing_seeds: Vec<u64>,
+    #[serde(flatten)]
+    stats: Stats,
+    seconds: f64,
+    seeds_per_second: f64,
+    trace_hash: String,
+}
+
+#[derive(Serialize)]
+struct Found {
+    canary: &'static str,
+    budget: u64,
+    found_after: Option<u64>,
+    failure: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match &cli.command {
+        Some(Sub::Canaries { json, only, seed, threads }) => {
+            canaries(*json, only.as_deref(), *seed, threads.unwrap_or_else(processors))
+        }
+        None => seeds(&cli.seeds),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(text) => {
+            eprintln!("strake-sim: {text}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn seeds(args: &Seeds) -> Result<bool, String> {
+    let level = args.level.as_deref().map(parse_level).transpose()?;
+    let without = args.without.as_deref().map(parse_faults).transpose()?.unwrap_or_default();
+    let variation = Variation { lives: args.lives, asks: args.asks, without };
+    let like = Run { seed: args.seed, level, variation, canary: None, tracing: args.trace };
+    let threads = if args.trace { 1 } else { args.threads.unwrap_or_else(processors) };
+    let began = Instant::now();
+    let summary = runner::run_many(&like, args.seed, args.seeds, threads, args.stop_after);
+    let seconds = began.elapsed().as_secs_f64();
+    report(&summary, seconds, args.json);
+    if let Some(worst) = summary.failures.first() {
+        let failing = Run { seed: worst.seed, ..like };
+        explain(&failing, worst.clone(), !args.no_shrink && !args.trace);
+        for outcome in &summary.failures[1..] {
+            let text = outcome.failure.as_ref().map_or("", |failure| &failure.text);
+            eprintln!("seed {} also fails: {text} [{}]", outcome.seed, outcome.world);
+        }
+    }
+    Ok(summary.failures.is_empty())
+}
+
+fn parse_level(name: &str) -> Result<usize, String> {
+    let name = name.to_ascii_lowercase();
+    let known = LEVELS.iter().position(|level| *level == name);
+    known.ok_or_else(|| format!("no level {name}; there are {}", LEVELS.join(", ")))
+}
+
+fn parse_faults(names: &str) -> Result<FaultSet, String> {
+    names.split(',').filter(|name| !name.is_empty()).try_fold(FaultSet::NONE, |set, name| {
+        let kinds: Vec<&str> = FaultKind::ALL.into_iter().map(FaultKind::name).collect();
+        let kind = FaultKind::parse(name)
+            .ok_or_else(|| format!("no fault {name}; there are {}", kinds.join(", ")))?;
+        Ok(set.with(kind))
+    })
+}
+
+fn report(summary: &Summary, seconds: f64, json: bool) {
+    let report = Report {
+        seeds: summary.seeds,
+        failures: summary.failures.len(),
+        failing_seeds: summary.failures.iter().map(|outcome| outcome.seed).collect(),
+        stats: summary.stats,
+        seconds,
+        seeds_per_second: summary.seeds as f64 / seconds.max(1e-9),
+        trace_hash: format!("{:016x}", summary.hash),
+    };
+    if json {
+        println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
+        return;
+    }
+    let s = &report.stats;
+    println!(
+        "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
+         {} stale returns, {} rebuilds, {} resyncs, {} scrubs, {} latent errors ({} repaired), \
+         {} writes torn, {} lost; {:.1} seeds/s; trace {}",
+        report.seeds,
+        report.failures,
+        s.asks,
+        s.power_cuts,
+        s.kills,
+        s.stops,
+        s.losses,
+        s.stale_returns,
+        s.rebuilds,
+        s.resyncs,
+        s.scrubs,
+        s.latent_errors,
+        s.repairs,
+        s.torn_writes,
+        s.lost_writes,
+        report.seeds_per_second,
+        report.trace_hash
+    );
+}
+
+/// Tells a failure, of the smallest variation that still fails.
+fn explain(failing: &Run, outcome: Outcome, shrinking: bool) {
+    let (run, outcome) =
+        if shrinking { shrink::shrink(failing, outcome) } else { (failing.clone(), outcome) };
+    let Some(failure) = &outcome.failure else { return };
+    eprintln!("\nseed {} fails: {}", outcome.seed, failure.text);
+    eprintln!("the array: {}", outcome.world);
+    eprintln!("the story:");
+    let skipped = failure.story.len().saturating_sub(120);
+    if skipped > 0 {
+        eprintln!("  … {skipped} lines before");
+    }
+    for line in &failure.story[skipped..] {
+        eprintln!("  {line}");
+    }
+    eprintln!("again: strake-sim --seeds 1 --seed {}{} [--trace]\n", run.seed, flags(&run));
+}
+
+fn flags(run: &Run) -> String {
+    let mut flags = String::new();
+    if let Some(level) = run.level {
+        flags += &format!(" --level {}", LEVELS[level]);
+    }
+    if let Some(lives) = run.variation.lives {
+        flags += &format!(" --lives {lives}");
+    }
+    if let Some(asks) = run.variation.asks {
+        flags += &format!(" --asks {asks}");
+    }
+    if run.variation.without != FaultSet::NONE {
+        flags += &format!(" --without {}", run.variation.without.names());
+    }
+    flags
+}
+
+fn canaries(json: bool, only: Option<&str>, seed: u64, threads: usize) -> Result<bool, String> {
+    let only = match only {
+        Some(name) => Some(Canary::parse(name).ok_or_else(|| format!("no canary {name}"))?),
+        None => None,
+    };
+    let mut found = Vec::new();
+    for (canary, budget) in Canary::ALL {
+        if only.is_some_and(|only| only != canary) {
+            continue;
+        }
+        let like = Run { canary: Some(canary), ..Run::default() };
+        let summary = runner::run_many(&like, seed, budget, threads, 1);
+        let first = summary.failures.first();
+        let one = Found {
+            canary: canary.name(),
+            budget,
+            found_after: first.map(|outcome| outcome.seed - seed + 1),
+            failure: first.and_then(|outcome| outcome.failure.as_ref()).map(|f| f.text.clone()),
+        };
+        if !json {
+            let after = one.found_after.map_or("NOT FOUND".to_owned(), |n| format!("seed {n}"));
+            let text = one.failure.clone().unwrap_or_default();
+            println!("{:<20} {after:>10} of {budget:<5} {text}", one.canary);
+        }
+        found.push(one);
+    }
+    let missed = found.iter().filter(|one| one.found_after.is_none()).count();
+    if json {
+        let all = serde_json::json!({ "canaries": found, "missed": missed });
+        println!("{all}");
+    }
+    Ok(missed == 0)
+}

@@ -1,0 +1,515 @@
+//! What every logical block may read as.
+//!
+//! For each block the oracle keeps the versions that were written to it and that can still be seen.
+//! A version is *superseded* by one whose write was submitted after the older was answered, as soon
+//! as the newer is answered. A reader may see every version that was not superseded before it asked.
+//! After a power cut a block may hold every version that was not superseded by a *durable* one.
+//!
+//! Invariants: a block always has at least one version; what a reader saw of a settled block (none
+//! in flight) stays, until it is written again.
+//!
+//! Deliberately absent: stripes, members and parity. The oracle knows only what the block device's
+//! user knows.
+
+use std::collections::BTreeSet;
+
+use crate::prng;
+
+/// What was written: the number of a write, or one of the special versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// All zeros.
+    pub const ZEROS: Version = Version(0);
+    /// Whatever the devices held when the array was made over them.
+    pub const UNDEFINED: Version = Version(u64::MAX);
+}
+
+/// Puts the content of `version` of `block` into `bytes`.
+pub fn content(version: Version, block: u64, bytes: &mut [u8]) {
+    if version == Version::ZEROS {
+        bytes.fill(0);
+        return;
+    }
+    let base = prng::mix(version.0 ^ block.rotate_left(40));
+    let (words, _) = bytes.as_chunks_mut::<8>();
+    for (index, word) in (0u64..).zip(words.iter_mut()) {
+        *word = word_of(base, version, block, index).to_le_bytes();
+    }
+}
+
+fn word_of(base: u64, version: Version, block: u64, index: u64) -> u64 {
+    match index {
+        0 => version.0,
+        1 => block,
+        _ => (base ^ index).wrapping_mul(0xd6e8_feb8_6659_fd93),
+    }
+}
+
+fn matches(version: Version, block: u64, bytes: &[u8]) -> bool {
+    let (words, _) = bytes.as_chunks::<8>();
+    if version == Version::UNDEFINED {
+        return true;
+    }
+    if version == Version::ZEROS {
+        return words.iter().all(|word| *word == [0; 8]);
+    }
+    let base = prng::mix(version.0 ^ block.rotate_left(40));
+    (0u64..).zip(words).all(|(index, word)| {
+        u64::from_le_bytes(*word) == word_of(base, version, block, index)
+    })
+}
+
+/// A moment of the oracle: grows with everything that it is told.
+pub type Moment = u64;
+const NEVER: Moment = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    version: Version,
+    /// Submitted (or pinned by a reader).
+    start: Moment,
+    /// Answered, or settled by a crash; `NEVER` while in flight.
+    end: Moment,
+    /// No reader that asks after this sees it.
+    hidden: Moment,
+    /// It surely took place, so it supersedes others.
+    certain: bool,
+    /// A power cut does not undo it.
+    durable: bool,
+    /// A durable version superseded it.
+    buried: bool,
+}
+
+/// A write that was announced and not yet settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// First block.
+    pub first: u64,
+    /// Blocks.
+    pub count: u64,
+    start: Moment,
+    version: Version,
+    certain: bool,
+}
+
+/// A mismatch: what was read, and what might have been.
+#[derive(Clone, Debug)]
+pub struct Mismatch {
+    /// The block.
+    pub block: u64,
+    /// What was expected and found, in words.
+    pub text: String,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Oracle {
+    blocks: Vec<Vec<Entry>>,
+    /// Bytes of a block.
+    block_bytes: usize,
+    now: Moment,
+    versions: u64,
+    readers: BTreeSet<Moment>,
+    /// Blocks with answered versions that are not durable.
+    loose: BTreeSet<u64>,
+    /// Blocks with a version in flight.
+    open: BTreeSet<u64>,
+    /// Members lose nothing that they answered.
+    no_caches: bool,
+    /// Readers settle what a crash left open.
+    pinning: bool,
+}
+
+impl Oracle {
+    /// An array of `blocks` blocks that all hold `first`.
+    pub fn new(blocks: u64, block_bytes: usize, first: Version, no_caches: bool) -> Oracle {
+        let entry = Entry {
+            version: first,
+            start: 0,
+            end: 0,
+            hidden: NEVER,
+            certain: true,
+            durable: true,
+            buried: false,
+        };
+        Oracle {
+            blocks: vec![vec![entry]; blocks as usize],
+            block_bytes,
+            now: 1,
+            versions: 0,
+            readers: BTreeSet::new(),
+            loose: BTreeSet::new(),
+            open: BTreeSet::new(),
+            no_caches,
+            pinning: true,
+        }
+    }
+
+    /// Blocks of the array.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+    /// Whether what a reader saw of a block that a crash left open stays so. Off while mirrors
+    /// resync and may lose members: then either copy may answer.
+    pub fn set_pinning(&mut self, on: bool) {
+        self.pinning = on;
+    }
+    /// Does any block of the range have a write in flight?
+    pub fn busy(&self, first: u64, count: u64) -> bool {
+        self.open.range(first..first + count).next().is_some()
+    }
+
+    fn tick(&mut self) -> Moment {
+        self.now += 1;
+        self.now
+    }
+
+    /// Announces a write of new content.
+    pub fn write(&mut self, first: u64, count: u64) -> (Ticket, Version) {
+        self.versions += 1;
+        let version = Version(self.versions);
+        (self.announce(first, count, version, true), version)
+    }
+    /// Announces a write of zeros.
+    pub fn zero(&mut self, first: u64, count: u64) -> Ticket {
+        self.announce(first, count, Version::ZEROS, true)
+    }
+    /// Announces a discard: afterwards each block reads as before or as zeros.
+    pub fn discard(&mut self, first: u64, count: u64) -> Ticket {
+        self.announce(first, count, Version::ZEROS, false)
+    }
+
+    fn announce(&mut self, first: u64, count: u64, version: Version, certain: bool) -> Ticket {
+        let start = self.tick();
+        for block in first..first + count {
+            self.blocks[block as usize].push(Entry {
+                version,
+                start,
+                end: NEVER,
+                hidden: NEVER,
+                certain: false,
+                durable: false,
+                buried: false,
+            });
+            self.open.insert(block);
+        }
+        Ticket { first, count, start, version, certain }
+    }
+
+    /// The write was answered; with `durable` (FUA) it survives a power cut.
+    pub fn answered(&mut self, ticket: &Ticket, durable: bool) {
+        let durable = durable || self.no_caches;
+        let certain = ticket.certain;
+        self.settle(ticket, certain, durable);
+    }
+    /// The write was answered with an error, or never: the block is old or new.
+    pub fn unanswered(&mut self, ticket: &Ticket) {
+        let durable = self.no_caches;
+        self.settle(ticket, false, durable);
+    }
+
+    fn settle(&mut self, ticket: &Ticket, certain: bool, durable: bool) {
+        let now = self.tick();
+        let keep = self.oldest_reader();
+        for block in ticket.first..ticket.first + ticket.count {
+            let entries = &mut self.blocks[block as usize];
+            let own = entries
+                .iter_mut()
+                .find(|e| e.start == ticket.start && e.version == ticket.version && e.end == NEVER)
+                .expect("a ticket's entry is there until it is settled");
+            own.end = now;
+            own.certain = certain;
+            own.durable = durable;
+            supersede(entries, now, keep);
+            if !durable {
+                self.loose.insert(block);
+            }
+            if entries.iter().all(|e| e.end != NEVER) {
+                self.open.remove(&block);
+            }
+        }
+    }
+
+    fn oldest_reader(&self) -> Moment {
+        self.readers.first().copied().unwrap_or(NEVER)
+    }
+
+    /// The moment of a flush's submission.
+    pub fn flush(&mut self) -> Moment {
+        self.tick()
+    }
+    /// The flush was answered: what was answered before its submission is durable.
+    pub fn flushed(&mut self, submitted: Moment) {
+        let (now, keep) = (self.tick(), self.oldest_reader());
+        for block in std::mem::take(&mut self.loose) {
+            let entries = &mut self.blocks[block as usize];
+            for entry in entries.iter_mut().filter(|e| e.end < submitted) {
+                entry.durable = true;
+            }
+            supersede(entries, now, keep);
+            if entries.iter().any(|e| e.end != NEVER && !e.durable && !e.buried) {
+                self.loose.insert(block);
+            }
+        }
+    }
+    /// Everything answered is durable (a clean stop).
+    pub fn all_durable(&mut self) {
+        let now = self.tick();
+        self.flushed(now);
+    }
+
+    /// A reader asks: its moment, to be given back with what it saw.
+    pub fn read(&mut self) -> Moment {
+        let moment = self.tick();
+        self.readers.insert(moment);
+        moment
+    }
+
+    /// The reader that asked at `moment` saw `bytes` from block `first` on.
+    ///
+    /// # Errors
+    /// The first block that holds what it cannot.
+    pub fn seen(&mut self, moment: Moment, first: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+        self.readers.remove(&moment);
+        for (block, bytes) in (first..).zip(bytes.chunks(self.block_bytes)) {
+            self.check(block, moment, bytes)?;
+        }
+        Ok(())
+    }
+    /// The reader got no answer.
+    pub fn unread(&mut self, moment: Moment) {
+        self.readers.remove(&moment);
+    }
+
+    fn check(&mut self, block: u64, moment: Moment, bytes: &[u8]) -> Result<(), Mismatch> {
+        let now = self.tick();
+        let keep = self.oldest_reader();
+        let entries = &mut self.blocks[block as usize];
+        // Of several versions with this content, one that a power cut could undo stands for all.
+        let fitting = entries
+            .iter()
+            .enumerate()
+            .filter(|(_, e)| e.hidden > moment && matches(e.version, block, bytes));
+        let Some((seen, _)) = fitting.min_by_key(|(_, e)| e.durable) else {
+            let text = explain(entries, moment, block, bytes);
+            return Err(Mismatch { block, text });
+        };
+        let visible = entries.iter().filter(|e| e.hidden == NEVER).count();
+        let settled = entries.iter().all(|e| e.end < moment || e.hidden != NEVER);
+        let seen = &mut entries[seen];
+        let lasting = seen.hidden == NEVER && seen.version != Version::UNDEFINED;
+        if self.pinning && visible > 1 && settled && lasting {
+            seen.start = now;
+            seen.end = now;
+            seen.certain = true;
+            if !seen.durable {
+                self.loose.insert(block);
+            }
+            supersede(entries, now, keep);
+        } else if entries.len() > 4 {
+            supersede(entries, now, keep);
+        }
+        Ok(())
+    }
+
+    /// The process was killed or (`power`) the power went: what was in flight is old or new, and
+    /// with volatile caches what was not durable may be gone. Readers are forgotten.
+    pub fn crash(&mut self, power: bool) {
+        let now = self.tick();
+        self.readers.clear();
+        let mut touched = std::mem::take(&mut self.open);
+        if power {
+            touched.extend(std::mem::take(&mut self.loose));
+        }
+        for &block in &touched {
+            let entries = &mut self.blocks[block as usize];
+            if power {
+                entries.retain(|e| !e.buried);
+            } else {
+                entries.retain(|e| !e.buried || e.hidden == NEVER);
+            }
+            let doubtful = !power && entries.iter().filter(|e| e.hidden == NEVER).count() > 1;
+            for entry in entries.iter_mut() {
+                if entry.end == NEVER {
+                    entry.end = now;
+                    entry.durable = self.no_caches;
+                }
+                if power {
+                    entry.durable = true;
+                    entry.hidden = NEVER;
+                    entry.certain = false;
+                    entry.end = now;
+                }
+            }
+            if let [only] = entries.as_mut_slice() {
+                only.certain = true;
+            }
+            if doubtful && !self.no_caches {
+                self.loose.insert(block);
+            }
+        }
+    }
+}
+
+/// Hides what is superseded, buries what is superseded durably, forgets what nobody can see.
+fn supersede(entries: &mut Vec<Entry>, now: Moment, oldest_reader: Moment) {
+    if entries.len() < 2 {
+        return;
+    }
+    let start_of = |durable: bool, entries: &[Entry]| {
+        let sure = entries.iter().filter(|e| e.certain && e.end != NEVER && (e.durable || !durable));
+        sure.map(|e| e.start).max().unwrap_or(0)
+    };
+    let (any, durable) = (start_of(false, entries), start_of(true, entries));
+    for entry in entries.iter_mut() {
+        if entry.end < any && entry.hidden == NEVER {
+            entry.hidden = now;
+        }
+        entry.buried |= entry.end < durable;
+    }
+    entries.retain(|e| !(e.buried && e.hidden < oldest_reader));
+}
+
+fn explain(entries: &[Entry], moment: Moment, block: u64, bytes: &[u8]) -> String {
+    let name = |version: Version| match version {
+        Version::ZEROS => "zeros".to_owned(),
+        Version::UNDEFINED => "anything".to_owned(),
+        Version(n) => format!("write {n}"),
+    };
+    let may: Vec<String> =
+        entries.iter().filter(|e| e.hidden > moment).map(|e| name(e.version)).collect();
+    format!("block {block}: may hold {}, holds {}", may.join(" or "), describe(block, bytes))
+}
+
+/// What the bytes look like, in words.
+pub fn describe(block: u64, bytes: &[u8]) -> String {
+    if matches(Version::ZEROS, block, bytes) {
+        return "zeros".to_owned();
+    }
+    let word = |at: usize| {
+        bytes[at..at + 8].try_into().map(u64::from_le_bytes).expect("a block has 16 bytes")
+    };
+    let (version, named) = (Version(word(0)), word(1));
+    if matches(version, block, bytes) {
+        return format!("write {}", version.0);
+    }
+    if matches(version, named, bytes) {
+        return format!("write {} of block {named}", version.0);
+    }
+    let half = bytes.len() / 2;
+    if matches(version, block, &bytes[..half]) {
+        return format!("write {} at first, then something else", version.0);
+    }
+    "bytes that nobody wrote".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 512;
+
+    fn bytes(version: Version, block: u64) -> Vec<u8> {
+        let mut bytes = vec![0; SIZE];
+        content(version, block, &mut bytes);
+        bytes
+    }
+    fn reads(oracle: &mut Oracle, block: u64, version: Version) -> bool {
+        let moment = oracle.read();
+        oracle.seen(moment, block, &bytes(version, block)).is_ok()
+    }
+    fn oracle(no_caches: bool) -> Oracle {
+        Oracle::new(8, SIZE, Version::ZEROS, no_caches)
+    }
+
+    #[test]
+    fn an_answered_write_is_the_only_thing_that_may_be_read() {
+        let mut oracle = oracle(true);
+        let (ticket, new) = oracle.write(2, 2);
+        assert!(reads(&mut oracle, 2, Version::ZEROS));
+        assert!(reads(&mut oracle, 2, new));
+        oracle.answered(&ticket, false);
+        assert!(reads(&mut oracle, 3, new));
+        assert!(!reads(&mut oracle, 3, Version::ZEROS));
+        assert!(reads(&mut oracle, 4, Version::ZEROS));
+    }
+
+    #[test]
+    fn a_reader_that_asked_before_the_answer_may_see_the_old_version() {
+        let mut oracle = oracle(true);
+        let (ticket, _) = oracle.write(0, 1);
+        let moment = oracle.read();
+        oracle.answered(&ticket, false);
+        assert!(oracle.seen(moment, 0, &bytes(Version::ZEROS, 0)).is_ok());
+        assert!(!reads(&mut oracle, 0, Version::ZEROS));
+    }
+
+    #[test]
+    fn a_power_cut_undoes_what_was_not_flushed_and_nothing_else() {
+        let mut oracle = oracle(false);
+        let (a, old) = oracle.write(0, 1);
+        oracle.answered(&a, false);
+        let flush = oracle.flush();
+        let (b, new) = oracle.write(0, 1);
+        oracle.answered(&b, false);
+        oracle.flushed(flush);
+        assert!(!reads(&mut oracle, 0, old));
+        oracle.crash(true);
+        assert!(!reads(&mut oracle, 0, Version::ZEROS));
+        assert!(reads(&mut oracle, 0, old));
+        assert!(!reads(&mut oracle, 0, new), "what was read stays");
+        oracle.crash(true);
+        assert!(!reads(&mut oracle, 0, new), "also over a second power cut");
+    }
+
+    #[test]
+    fn a_kill_undoes_nothing_that_was_answered() {
+        let mut oracle = oracle(false);
+        let (a, one) = oracle.write(0, 1);
+        oracle.answered(&a, false);
+        let (_b, two) = oracle.write(0, 1);
+        oracle.crash(false);
+        assert!(!reads(&mut oracle, 0, Version::ZEROS));
+        assert!(reads(&mut oracle, 0, two));
+        assert!(!reads(&mut oracle, 0, one));
+        oracle.crash(true);
+        assert!(reads(&mut oracle, 0, Version::ZEROS), "it was never flushed");
+    }
+
+    #[test]
+    fn a_fua_write_survives_a_power_cut() {
+        let mut oracle = oracle(false);
+        let (a, one) = oracle.write(0, 1);
+        oracle.answered(&a, true);
+        oracle.crash(true);
+        assert!(!reads(&mut oracle, 0, Version::ZEROS));
+        assert!(reads(&mut oracle, 0, one));
+    }
+
+    #[test]
+    fn a_discarded_block_is_as_before_or_zeros_and_then_stays() {
+        let mut oracle = oracle(true);
+        let (a, one) = oracle.write(0, 2);
+        oracle.answered(&a, false);
+        let b = oracle.discard(0, 2);
+        oracle.answered(&b, false);
+        assert!(reads(&mut oracle, 0, one));
+        assert!(!reads(&mut oracle, 0, Version::ZEROS));
+        assert!(reads(&mut oracle, 1, Version::ZEROS));
+        assert!(!reads(&mut oracle, 1, one));
+    }
+
+    #[test]
+    fn of_two_overlapping_writes_either_may_win() {
+        let mut oracle = oracle(true);
+        let (a, one) = oracle.write(0, 1);
+        let (b, two) = oracle.write(0, 1);
+        oracle.answered(&b, false);
+        oracle.answered(&a, false);
+        assert!(!reads(&mut oracle, 0, Version::ZEROS));
+        assert!(reads(&mut oracle, 0, one));
+        assert!(!reads(&mut oracle, 0, two));
+    }
+}

@@ -1,0 +1,330 @@
+//! What a seed stands for: an array, its devices, its user and its misfortunes.
+//!
+//! Invariant: a plan follows from the seed and the level asked for alone; variations of it (fewer
+//! requests, fewer faults) are applied afterwards, so they do not change the rest.
+//!
+//! Deliberately absent: whether a fault is fair at the moment at which it comes (`atlas`).
+
+use strake_engine::create::{Init, Tiny};
+use strake_format::Level;
+
+use crate::faults::FaultSet;
+use crate::prng::{Prng, Purpose};
+use crate::ssd::Latencies;
+
+/// Shape of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Level.
+    pub level: Level,
+    /// Slots.
+    pub members: u8,
+    /// Members of a group, for grouped levels.
+    pub group: Option<u8>,
+}
+
+/// The levels by name, as `--level` takes them.
+pub const LEVELS: [&str; 10] = ["0", "1", "5", "6", "7.3", "10", "50", "60", "70", "n+m"];
+const LEVEL_WEIGHTS: [u32; 10] = [1, 2, 4, 4, 2, 2, 2, 1, 1, 2];
+
+impl Shape {
+    /// Draws a shape of the level at `index` of [`LEVELS`].
+    fn draw(index: usize, rng: &mut Prng) -> Shape {
+        let plain = |level, members: u64| Shape { level, members: members as u8, group: None };
+        let grouped = |level, groups: u64, group: u64| Shape {
+            level,
+            members: (groups * group) as u8,
+            group: Some(group as u8),
+        };
+        match LEVELS[index] {
+            "0" => plain(Level::Raid0, rng.range(2, 4)),
+            "1" => plain(Level::Raid1, rng.range(2, 4)),
+            "5" => plain(Level::Raid5, rng.range(3, 6)),
+            "6" => plain(Level::Raid6, rng.range(4, 7)),
+            "7.3" => plain(Level::Raid7_3, rng.range(5, 8)),
+            "10" => grouped(Level::Raid10, rng.range(2, 3), 2),
+            "50" => grouped(Level::Raid50, 2, rng.range(3, 4)),
+            "60" => grouped(Level::Raid60, 2, rng.range(4, 5)),
+            "70" => grouped(Level::Raid70, 2, 5),
+            _ => {
+                let (n, m) = (rng.range(2, 4) as u8, rng.range(4, 5) as u8);
+                plain(Level::Nm { n, m }, u64::from(n + m))
+            }
+        }
+    }
+}
+
+/// How a life of the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Stopped by command.
+    Stop,
+    /// The power is cut.
+    PowerCut,
+    /// SIGKILL.
+    Kill,
+}
+
+/// A misfortune or a command in the course of a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A member vanishes.
+    Lose,
+    /// A member in the middle of being rebuilt vanishes.
+    LoseTarget,
+    /// A write of a member fails.
+    WriteError,
+    /// An I/O of a member times out.
+    Stall,
+    /// Sectors of a member become unreadable.
+    Latent,
+    /// A member becomes slow, or quick again.
+    Slow,
+    /// Command: fail a member.
+    Fail,
+    /// Command: remove what is not in service.
+    Remove,
+    /// Command: add a fresh device.
+    Add,
+    /// Command: replace a member in service.
+    Replace,
+    /// Command: pause the rebuild.
+    StopRebuild,
+    /// Command: go on with the rebuild.
+    StartRebuild,
+    /// Command: scrub.
+    Scrub,
+    /// Command: stop the scrub.
+    StopScrub,
+    /// Command: change a setting.
+    Set,
+}
+
+const ACTIONS: [Action; 15] = [
+    Action::Lose,
+    Action::LoseTarget,
+    Action::WriteError,
+    Action::Stall,
+    Action::Latent,
+    Action::Slow,
+    Action::Fail,
+    Action::Remove,
+    Action::Add,
+    Action::Replace,
+    Action::StopRebuild,
+    Action::StartRebuild,
+    Action::Scrub,
+    Action::StopScrub,
+    Action::Set,
+];
+const ACTION_WEIGHTS: [u32; 15] = [10, 3, 4, 4, 10, 2, 5, 6, 9, 4, 2, 4, 3, 1, 2];
+
+/// When something happens in a life: so many requests submitted, and so many events after that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Requests.
+    pub asks: u64,
+    /// Events.
+    pub events: u64,
+}
+
+/// One life of the process: from a start to a stop or a crash.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Requests.
+    pub asks: u64,
+    /// What happens in it, in order.
+    pub actions: Vec<(Moment, Action)>,
+    /// How it ends.
+    pub end: End,
+    /// When, at the earliest.
+    pub end_at: Moment,
+    /// Percent of chance that a member is missing at the start.
+    pub missing_percent: u64,
+    /// Percent of chance that each lost device is there again.
+    pub return_percent: u64,
+}
+
+/// A device.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// Size, bytes.
+    pub bytes: u64,
+    /// It has a volatile write cache.
+    pub volatile_cache: bool,
+}
+
+/// Everything that a seed decides beforehand.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The array's shape.
+    pub shape: Shape,
+    /// Strip, bytes.
+    pub strip: u32,
+    /// Logical block, bytes.
+    pub block: u32,
+    /// Places on the members.
+    pub tiny: Tiny,
+    /// What the members hold at first.
+    pub init: Init,
+    /// Members, then spares, then devices that may be added.
+    pub devices: Vec<Device>,
+    /// Spares.
+    pub spares: usize,
+    /// Shards.
+    pub shards: u16,
+    /// Export queues.
+    pub queues: u16,
+    /// An idle region becomes clean after this.
+    pub clean_after_ms: u64,
+    /// Memory of a shard beyond the least.
+    pub budget_bytes: usize,
+    /// Read errors after which a member is failed; `None` leaves the default.
+    pub read_error_threshold: Option<u32>,
+    /// Latencies of devices.
+    pub latencies: Latencies,
+    /// Longest way of a message, nanoseconds.
+    pub message_ns: u64,
+    /// Mirrors may lose members while they resync (and then answer from either copy).
+    pub lose_in_resync: bool,
+    /// Percent of vanished devices that lose their power, too.
+    pub pulled_percent: u64,
+    /// The lives.
+    pub lives: Vec<Life>,
+    /// At the end the array is made whole before it is verified.
+    pub made_whole: bool,
+}
+
+/// A plan with less in it, for finding out what matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Variation {
+    /// Lives at most.
+    pub lives: Option<usize>,
+    /// Requests per life at most.
+    pub asks: Option<u64>,
+    /// Faults left out.
+    pub without: FaultSet,
+}
+
+impl Plan {
+    /// The plan of a seed; `level` is an index of [`LEVELS`].
+    pub fn draw(seed: u64, level: Option<usize>) -> Plan {
+        let mut rng = Prng::new(seed, Purpose::Plan);
+        let drawn = rng.weighted(&LEVEL_WEIGHTS);
+        let shape = Shape::draw(level.unwrap_or(drawn), &mut rng);
+        let strip = rng.pick(&[4096, 4096, 4096, 8192]);
+        let tiny = Tiny {
+            align_bytes: rng.pick(&[4096, 8192]),
+            log_bytes: rng.pick(&[8192, 16384]),
+            region_bytes: u64::from(strip) * rng.range(2, 9),
+        };
+        let spares = rng.pick(&[0, 0, 1, 2]);
+        let members = usize::from(shape.members);
+        let devices = draw_devices(members, spares + 6, &mut rng);
+        let low_ns = rng.pick(&[1_000, 20_000]);
+        Plan {
+            seed,
+            shape,
+            strip,
+            block: rng.pick(&[512, 4096]),
+            tiny,
+            init: [Init::Lazy, Init::Zeroed, Init::Sync, Init::AssumeClean]
+                [rng.weighted(&[14, 2, 3, 1])],
+            devices,
+            spares,
+            shards: rng.range(1, 3) as u16,
+            queues: rng.range(1, 2) as u16,
+            clean_after_ms: rng.pick(&[1, 5, 50]),
+            budget_bytes: rng.pick(&[0, 1 << 16, 1 << 18]),
+            read_error_threshold: rng.pick(&[None, Some(1), Some(1000), Some(1000)]),
+            latencies: Latencies {
+                low_ns,
+                high_ns: low_ns + rng.pick(&[10_000, 100_000, 400_000]),
+                deadline_ns: 50_000_000,
+            },
+            message_ns: rng.pick(&[100, 5_000, 100_000]),
+            lose_in_resync: rng.percent(50),
+            pulled_percent: rng.pick(&[0, 50, 100]),
+            lives: draw_lives(&mut rng),
+            made_whole: rng.percent(75),
+        }
+    }
+
+    /// Leaves out what the variation leaves out.
+    pub fn vary(&mut self, variation: &Variation) {
+        if let Some(lives) = variation.lives {
+            self.lives.truncate(lives);
+        }
+        if let Some(most) = variation.asks {
+            for life in &mut self.lives {
+                life.asks = life.asks.min(most);
+                life.end_at.asks = life.end_at.asks.min(most);
+            }
+        }
+    }
+}
+
+/// Members of different sizes, and others that are large enough for each of them.
+fn draw_devices(members: usize, others: usize, rng: &mut Prng) -> Vec<Device> {
+    let caches = rng.below(3);
+    let device = |rng: &mut Prng, least: u64| Device {
+        bytes: 4096 * rng.range(least, 88),
+        volatile_cache: match caches {
+            0 => false,
+            1 => true,
+            _ => rng.percent(50),
+        },
+    };
+    let count = members + others;
+    (0..count).map(|index| device(rng, if index < members { 72 } else { 88 })).collect()
+}
+
+fn draw_lives(rng: &mut Prng) -> Vec<Life> {
+    let lives = rng.range(1, 5);
+    let ends = [rng.range(1, 3) as u32, rng.range(0, 6) as u32, rng.range(0, 4) as u32];
+    let troubled = rng.percent(90);
+    (0..lives).map(|_| draw_life(&ends, troubled, rng)).collect()
+}
+
+fn draw_life(ends: &[u32; 3], troubled: bool, rng: &mut Prng) -> Life {
+    let short = rng.one_in(5);
+    let asks = if short { rng.below(4) } else { rng.range(10, 120) };
+    let count = if troubled { rng.below(7) } else { 0 };
+    let moment = |rng: &mut Prng| Moment { asks: rng.below(asks + 1), events: rng.below(300) };
+    let mut actions: Vec<(Moment, Action)> = (0..count)
+        .map(|_| (moment(rng), ACTIONS[rng.weighted(&ACTION_WEIGHTS)]))
+        .collect();
+    actions.sort_by_key(|&(at, _)| at);
+    let end_at = match rng.below(4) {
+        0 => Moment { asks: 0, events: rng.below(150) },
+        1 => Moment { asks, events: rng.below(3000) },
+        _ => moment(rng),
+    };
+    Life {
+        asks,
+        actions,
+        end: [End::Stop, End::PowerCut, End::Kill][rng.weighted(ends)],
+        end_at,
+        missing_percent: rng.pick(&[0, 0, 30]),
+        return_percent: rng.pick(&[0, 50, 100]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_is_drawn_and_fits_the_format() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..500 {
+            let shape = Plan::draw(seed, None).shape;
+            let group = shape.group.unwrap_or(shape.members);
+            shape.level.check_shape(shape.members, group).expect("a drawn shape makes sense");
+            seen.insert(format!("{:?}", std::mem::discriminant(&shape.level)));
+        }
+        assert_eq!(seen.len(), LEVELS.len());
+    }
+}

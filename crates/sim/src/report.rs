@@ -1,0 +1,95 @@
+//! What is told of a world: counts, and a failure in words.
+//!
+//! Invariant: nothing here depends on the real clock, so equal worlds have equal reports.
+//!
+//! Deliberately absent: printing (`main`).
+
+use serde::Serialize;
+
+/// What happened, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// Requests of the user.
+    pub asks: u64,
+    /// Events of the simulation.
+    pub events: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Kills of the process.
+    pub kills: u64,
+    /// Clean stops.
+    pub stops: u64,
+    /// Members that went out of service.
+    pub losses: u64,
+    /// Lost members that were there again after a restart.
+    pub stale_returns: u64,
+    /// Rebuilds finished.
+    pub rebuilds: u64,
+    /// Resyncs finished.
+    pub resyncs: u64,
+    /// Scrubs finished.
+    pub scrubs: u64,
+    /// Sectors made unreadable.
+    pub latent_errors: u64,
+    /// Unreadable sectors rewritten by the engine.
+    pub repairs: u64,
+    /// I/Os that failed on a device that is still there.
+    pub io_errors: u64,
+    /// Writes torn by a power cut or a kill.
+    pub torn_writes: u64,
+    /// Writes lost by a power cut or a kill.
+    pub lost_writes: u64,
+    /// Virtual time, milliseconds.
+    pub virtual_ms: u64,
+}
+
+impl Stats {
+    /// Adds what happened in another world.
+    pub fn add(&mut self, other: &Stats) {
+        let pairs = [
+            (&mut self.asks, other.asks),
+            (&mut self.events, other.events),
+            (&mut self.power_cuts, other.power_cuts),
+            (&mut self.kills, other.kills),
+            (&mut self.stops, other.stops),
+            (&mut self.losses, other.losses),
+            (&mut self.stale_returns, other.stale_returns),
+            (&mut self.rebuilds, other.rebuilds),
+            (&mut self.resyncs, other.resyncs),
+            (&mut self.scrubs, other.scrubs),
+            (&mut self.latent_errors, other.latent_errors),
+            (&mut self.repairs, other.repairs),
+            (&mut self.io_errors, other.io_errors),
+            (&mut self.torn_writes, other.torn_writes),
+            (&mut self.lost_writes, other.lost_writes),
+            (&mut self.virtual_ms, other.virtual_ms),
+        ];
+        for (sum, more) in pairs {
+            *sum += more;
+        }
+    }
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was found, and what was expected.
+    pub text: String,
+    /// What happened before, in words.
+    pub story: Vec<String>,
+}
+
+/// What came of one seed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The array, in words.
+    pub world: String,
+    /// Counts.
+    pub stats: Stats,
+    /// Hash of everything that happened.
+    pub hash: u64,
+    /// What went wrong, if anything did.
+    pub failure: Option<Failure>,
+}

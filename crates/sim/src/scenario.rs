@@ -1,0 +1,239 @@
+//! Scenarios: short scripts over a world, each one a story.
+//!
+//! ```
+//! # use strake_sim::scenario::Scenario;
+//! # if false {
+//! let mut raid6 = Scenario::new("6", 6).start();
+//! raid6.write(50).lose(1).write(50).lose(4).verify();
+//! # }
+//! ```
+//!
+//! Invariant: a scenario names what happens; the seed only decides latencies and places.
+//!
+//! Deliberately absent: the atlas. A scenario's author knows what is fair.
+
+use strake_engine::create::Init;
+use strake_engine::event::{ArrayState, Command, CommandError, MemberRef};
+use strake_engine::units::{CommandId, Slot};
+
+use crate::launch;
+use crate::plan::{LEVELS, Plan};
+use crate::world::{Going, World};
+
+/// A script under way. Every step panics with the story if it does not come out as it must.
+pub struct Scenario {
+    /// The world, for steps that are not here.
+    pub world: World,
+}
+
+/// What to make before the first start.
+pub struct Draft(Plan);
+
+impl Scenario {
+    /// An array of this level, healthy devices with volatile caches, no faults but the script's.
+    /// `members` picks the nearest size that the level is drawn in.
+    ///
+    /// # Panics
+    /// If there is no such level.
+    #[expect(clippy::new_ret_no_self, reason = "a draft becomes a scenario when it starts")]
+    pub fn new(level: &str, members: u8) -> Draft {
+        let index = LEVELS.iter().position(|name| *name == level).expect("a level");
+        let fits = |plan: &Plan| plan.shape.members == members;
+        let plans = (1..10_000).map(|seed| Plan::draw(seed, Some(index)));
+        let mut plan = plans.into_iter().find(fits).expect("the level has this many members");
+        plan.lives.clear();
+        plan.init = Init::Lazy;
+        plan.spares = 0;
+        plan.block = 4096;
+        plan.read_error_threshold = None;
+        plan.pulled_percent = 0;
+        plan.lose_in_resync = false;
+        for device in &mut plan.devices {
+            device.volatile_cache = true;
+        }
+        Draft(plan)
+    }
+
+    fn must<T>(&mut self, going: Going<T>) -> T {
+        going.unwrap_or_else(|failure| {
+            panic!("{}\nthe story:\n{}", failure.text, failure.story.join("\n"))
+        })
+    }
+
+    /// Makes this many random requests and waits for the answers.
+    pub fn write(&mut self, asks: u64) -> &mut Self {
+        self.world.asks_left += asks;
+        let pumped = self.world.pump();
+        self.must(pumped);
+        self.wait("requests are answered", |world| world.asks_left == 0 && world.asks.is_empty())
+    }
+    /// Makes this many random requests, and leaves them under way after `events` events.
+    pub fn begin_to_write(&mut self, asks: u64, events: u64) -> &mut Self {
+        self.world.asks_left += asks;
+        let pumped = self.world.pump();
+        self.must(pumped);
+        self.steps(events)
+    }
+    /// Lets this many events happen.
+    pub fn steps(&mut self, events: u64) -> &mut Self {
+        for _ in 0..events {
+            let stepped = self.world.step();
+            if !self.must(stepped) {
+                break;
+            }
+        }
+        self
+    }
+    /// Goes on until `until` says so.
+    pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> &mut Self {
+        let waited = self.world.wait(what, until);
+        self.must(waited);
+        self
+    }
+    /// Waits until requests, commands and jobs are done.
+    pub fn rest(&mut self) -> &mut Self {
+        self.wait("everything comes to rest", World::at_rest)
+    }
+    /// The drive that serves a slot.
+    pub fn drive(&mut self, slot: u8) -> usize {
+        let look = self.world.looks()[usize::from(slot)];
+        look.in_sync.or(look.incoming).expect("the slot has a drive")
+    }
+    /// The device in this slot vanishes.
+    pub fn lose(&mut self, slot: u8) -> &mut Self {
+        let drive = self.drive(slot);
+        let vanished = self.world.vanish(drive);
+        self.must(vanished);
+        self
+    }
+    /// A drive that vanished is there again (at the next start).
+    pub fn bring_back(&mut self, drive: usize) -> &mut Self {
+        self.world.drives[drive].ssd.faults.gone = false;
+        self.world.drives[drive].hidden = false;
+        self
+    }
+    /// Is this drive serving, or being rebuilt?
+    pub fn serves(&mut self, drive: usize) -> bool {
+        let looks = self.world.looks();
+        looks.iter().any(|look| look.in_sync == Some(drive) || look.incoming == Some(drive))
+    }
+    /// Every block of one row of a slot becomes unreadable.
+    pub fn spoil(&mut self, slot: u8, row: u64) -> &mut Self {
+        let drive = self.drive(slot);
+        let block = self.world.geometry.block;
+        let from = self.world.superblock.layout.data_offset + row * self.world.geometry.strip;
+        let blocks = from / block..(from + self.world.geometry.strip) / block;
+        self.world.drives[drive].ssd.faults.latent.extend(blocks);
+        self
+    }
+    /// Sends a command and waits for its answer.
+    pub fn command(&mut self, command: Command) -> Result<(), CommandError> {
+        let id = self.world.command(command);
+        self.answer(id)
+    }
+    fn answer(&mut self, id: CommandId) -> Result<(), CommandError> {
+        self.wait("the command is answered", |world| world.done.contains_key(&id));
+        self.world.done[&id].map(|_| ())
+    }
+    /// Adds a fresh device.
+    pub fn add(&mut self) -> &mut Self {
+        let new = self.world.fresh().expect("there are devices left");
+        self.command(Command::Add(new)).expect("a fresh device is taken");
+        self
+    }
+    /// Removes what is named in a slot.
+    pub fn remove(&mut self, slot: u8) -> &mut Self {
+        let member = MemberRef::Slot(Slot(slot));
+        self.command(Command::Remove(member)).expect("it can be removed");
+        self
+    }
+    /// Replaces the member of a slot by a fresh device.
+    pub fn replace(&mut self, slot: u8) -> &mut Self {
+        let new = self.world.fresh().expect("there are devices left");
+        self.command(Command::Replace(Slot(slot), new)).expect("it can be replaced");
+        self
+    }
+    /// Stops cleanly.
+    pub fn stop(&mut self) -> &mut Self {
+        let stopped = self.world.stop();
+        self.must(stopped);
+        self
+    }
+    /// Cuts the power, at this very moment.
+    pub fn power_cut(&mut self) -> &mut Self {
+        let cut = self.world.crash(true);
+        self.must(cut);
+        self
+    }
+    /// Kills the process, at this very moment.
+    pub fn kill(&mut self) -> &mut Self {
+        let killed = self.world.crash(false);
+        self.must(killed);
+        self
+    }
+    /// Starts the process again.
+    pub fn start(&mut self) -> &mut Self {
+        let launched = self.world.launch();
+        self.must(launched);
+        self.wait("the array serves", |world| world.machines().started)
+    }
+    /// Starts the process without waiting until it serves.
+    pub fn begin_to_start(&mut self) -> &mut Self {
+        let launched = self.world.launch();
+        self.must(launched);
+        self
+    }
+    /// Reads every block.
+    pub fn verify(&mut self) -> &mut Self {
+        let read = self.world.read_everything();
+        self.must(read);
+        self
+    }
+    /// The array's state.
+    pub fn state(&mut self) -> ArrayState {
+        self.world.machines().array.status().state
+    }
+    /// Goes on with rebuilds, waits for them, and demands that every member is in sync.
+    pub fn made_whole(&mut self) -> &mut Self {
+        self.command(Command::StartRebuild).expect("rebuilds can start");
+        self.rest();
+        let text = self.world.state_text();
+        assert_eq!(self.state(), ArrayState::Optimal, "{text}");
+        self
+    }
+}
+
+impl Draft {
+    /// With this many spares.
+    pub fn spares(mut self, spares: usize) -> Draft {
+        self.0.spares = spares;
+        self
+    }
+    /// With another seed's latencies and requests.
+    pub fn seed(mut self, seed: u64) -> Draft {
+        self.0.seed = seed;
+        self
+    }
+    /// Devices without volatile caches.
+    pub fn no_caches(mut self) -> Draft {
+        for device in &mut self.0.devices {
+            device.volatile_cache = false;
+        }
+        self
+    }
+    /// Read errors after which a member fails.
+    pub fn forgiving(mut self) -> Draft {
+        self.0.read_error_threshold = Some(1000);
+        self
+    }
+    /// Makes the array and starts it.
+    pub fn start(self) -> Scenario {
+        let made = launch::make(&self.0);
+        let mut scenario = Scenario { world: World::new(self.0, made, None) };
+        scenario.start();
+        if let Some(id) = scenario.world.settle_threshold() {
+            scenario.answer(id).expect("a threshold can be set");
+        }
+        scenario
+    }
+}

@@ -1,0 +1,550 @@
+//! A simulated drive: bytes, a volatile cache, I/Os in flight, and what is left of them.
+//!
+//! Invariants:
+//! * A read sees every completed write. A completed write is durable at once without a volatile
+//!   cache, with FUA, or after a flush that was issued after it completed.
+//! * At a power cut every write in the cache or in flight survives, is lost, or is torn at a
+//!   logical block, each independently of the others.
+//! * An I/O takes effect when it completes (or lands late, when it timed out): what is in flight
+//!   together happens in any order.
+//!
+//! Deliberately absent: queues and bandwidth. Latency is only there to shuffle completions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use strake_engine::event::{Completion, IoError, IoKind, MemberIo};
+use strake_engine::units::{DeviceId, IoId};
+
+use crate::faults::Overlay;
+use crate::prng::{self, Prng};
+
+/// Number of an I/O on one drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpNo(pub u64);
+
+/// The machine that waits for an I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The array.
+    Array,
+    /// This shard.
+    Shard(u16),
+}
+
+/// When an accepted I/O ends, in nanoseconds from now.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Its number.
+    pub op: OpNo,
+    /// It completes.
+    pub done_ns: u64,
+    /// It timed out, and lands only now.
+    pub late_ns: Option<u64>,
+}
+
+/// Latencies of one world, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Latencies {
+    /// Shortest.
+    pub low_ns: u64,
+    /// Usual longest.
+    pub high_ns: u64,
+    /// Deadline after which an I/O counts as timed out.
+    pub deadline_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Normal,
+    Fails(IoError),
+    TimesOut,
+}
+
+struct Flight {
+    owner: Owner,
+    device: DeviceId,
+    io: IoId,
+    kind: IoKind,
+    fate: Fate,
+    /// For a flush: what completed before this is covered.
+    issued: u64,
+    /// Reported as timed out; what is left is to land.
+    abandoned: bool,
+}
+
+/// A block in the volatile cache.
+struct Cached {
+    block: u64,
+    /// Blocks of one write bear one number.
+    group: u64,
+    /// When it completed.
+    at: u64,
+    data: Content,
+}
+
+#[derive(Clone)]
+enum Content {
+    Zeros,
+    Bytes(Arc<[u8]>, usize),
+}
+
+/// See the module.
+pub struct Ssd {
+    /// What the device suffers from.
+    pub faults: Overlay,
+    /// Logical block, bytes.
+    pub block: u64,
+    current: Vec<u8>,
+    /// What survives a power cut, where there is a volatile cache.
+    durable: Option<Vec<u8>>,
+    cached: Vec<Cached>,
+    flights: BTreeMap<OpNo, Flight>,
+    /// Flights of a vanished device that are still to be answered; empty but while it vanishes.
+    told: Vec<(OpNo, Flight)>,
+    next_op: u64,
+    /// Counts completions and flushes: the order of time on this device.
+    moment: u64,
+}
+
+/// What a power cut did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CutReport {
+    /// Writes of which some blocks survived and some did not.
+    pub torn: u64,
+    /// Writes lost whole.
+    pub lost: u64,
+}
+
+impl Ssd {
+    /// A drive of `bytes`, full of garbage that follows from `seed`.
+    pub fn new(bytes: usize, block: u64, volatile_cache: bool, seed: u64) -> Ssd {
+        let mut current = vec![0; bytes];
+        prng::fill(seed, &mut current);
+        let durable = volatile_cache.then(|| current.clone());
+        Ssd {
+            faults: Overlay::default(),
+            block,
+            current,
+            durable,
+            cached: Vec::new(),
+            flights: BTreeMap::new(),
+            told: Vec::new(),
+            next_op: 0,
+            moment: 0,
+        }
+    }
+
+    /// Size, bytes.
+    pub fn len(&self) -> u64 {
+        self.current.len() as u64
+    }
+    /// Never true.
+    pub fn is_empty(&self) -> bool {
+        self.current.is_empty()
+    }
+    /// It has a volatile write cache.
+    pub fn volatile_cache(&self) -> bool {
+        self.durable.is_some()
+    }
+    /// I/Os in flight, late ones included.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+    /// Does anybody still wait for an I/O?
+    pub fn waiting(&self) -> bool {
+        self.flights.values().any(|flight| !flight.abandoned)
+    }
+    /// What a read of the whole device would see.
+    pub fn bytes(&self) -> &[u8] {
+        &self.current
+    }
+    /// A read outside of time, as a program does at start; `None` where a block is unreadable.
+    pub fn peek(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let blocks = self.blocks(offset, len as u64);
+        let readable = !self.faults.gone && !self.faults.unreadable(blocks.start, blocks.end);
+        readable.then(|| &self.current[offset as usize..offset as usize + len])
+    }
+    /// A durable write outside of time: preparing a new device.
+    pub fn poke(&mut self, offset: u64, bytes: &[u8]) {
+        let at = offset as usize..offset as usize + bytes.len();
+        self.current[at.clone()].copy_from_slice(bytes);
+        if let Some(durable) = &mut self.durable {
+            durable[at].copy_from_slice(bytes);
+        }
+    }
+
+    fn blocks(&self, offset: u64, len: u64) -> std::ops::Range<u64> {
+        offset / self.block..(offset + len).div_ceil(self.block)
+    }
+
+    /// Would this write overlap one that is in flight? Their order would be left to the drive.
+    pub fn overlapping_write(&self, kind: &IoKind) -> bool {
+        let Some((offset, len)) = written(kind) else { return false };
+        self.flights.values().filter(|flight| !flight.abandoned).any(|flight| {
+            written(&flight.kind).is_some_and(|(o, l)| o < offset + len && offset < o + l)
+        })
+    }
+
+    /// Accepts an I/O and decides how it will end.
+    pub fn submit(
+        &mut self,
+        owner: Owner,
+        io: MemberIo,
+        latencies: &Latencies,
+        rng: &mut Prng,
+    ) -> Timing {
+        let op = OpNo(self.next_op);
+        self.next_op += 1;
+        let slow = u64::from(self.faults.slowness.max(1));
+        let mut done_ns = rng.range(latencies.low_ns, latencies.high_ns) * slow;
+        if rng.one_in(50) {
+            done_ns *= 10;
+        }
+        let fate = self.fate(&io.kind);
+        let mut late_ns = None;
+        if fate == Fate::TimesOut {
+            done_ns = latencies.deadline_ns;
+            late_ns = Some(done_ns + rng.below(2 * latencies.deadline_ns));
+        }
+        let MemberIo { io, device, kind } = io;
+        let flight =
+            Flight { owner, device, io, kind, fate, issued: self.moment, abandoned: false };
+        self.flights.insert(op, flight);
+        Timing { op, done_ns, late_ns }
+    }
+
+    fn fate(&mut self, kind: &IoKind) -> Fate {
+        if self.faults.gone {
+            return Fate::Fails(IoError::Gone);
+        }
+        if Overlay::take(&mut self.faults.stalls) {
+            return Fate::TimesOut;
+        }
+        if written(kind).is_some() && Overlay::take(&mut self.faults.write_errors) {
+            return Fate::Fails(IoError::Media);
+        }
+        Fate::Normal
+    }
+
+    /// The I/O ends now: its effect, and who is to hear of it. `None` if it has landed already.
+    pub fn finish(&mut self, op: OpNo, rng: &mut Prng) -> Option<(Owner, DeviceId, Completion)> {
+        let mut flight = self.flights.remove(&op)?;
+        if flight.abandoned {
+            drop(self.apply(flight, rng));
+            return None;
+        }
+        let (owner, device, io) = (flight.owner, flight.device, flight.io);
+        let answer = |result, buf| Some((owner, device, Completion { io, result, buf }));
+        if flight.fate == Fate::TimesOut {
+            flight.abandoned = true;
+            self.flights.insert(op, flight);
+            return answer(Err(IoError::TimedOut), None);
+        }
+        if self.faults.gone {
+            flight.fate = Fate::Fails(IoError::Gone);
+        }
+        if let Fate::Fails(error) = flight.fate {
+            let buf = match flight.kind {
+                IoKind::Read { buf, .. } => Some(buf),
+                _ => None,
+            };
+            return answer(Err(error), buf);
+        }
+        let (result, buf) = self.apply(flight, rng);
+        answer(result, buf)
+    }
+
+    fn apply(
+        &mut self,
+        flight: Flight,
+        rng: &mut Prng,
+    ) -> (Result<(), IoError>, Option<strake_engine::Buf>) {
+        self.moment += 1;
+        match flight.kind {
+            IoKind::Read { offset, mut buf, start, len } => {
+                let blocks = self.blocks(offset, len as u64);
+                if self.faults.unreadable(blocks.start, blocks.end) {
+                    return (Err(IoError::Media), Some(buf));
+                }
+                let from = offset as usize;
+                buf.bytes_mut()[start..start + len]
+                    .copy_from_slice(&self.current[from..from + len]);
+                return (Ok(()), Some(buf));
+            }
+            IoKind::Write { offset, data, fua } => self.write(offset, data.bytes(), fua),
+            IoKind::WriteZeroes { offset, len } => self.zero(offset, len, None),
+            IoKind::Discard { offset, len } => self.zero(offset, len, Some(rng)),
+            IoKind::Flush => self.flush(flight.issued),
+        }
+        (Ok(()), None)
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], fua: bool) {
+        let blocks = self.blocks(offset, data.len() as u64);
+        self.faults.heal(blocks.start, blocks.end);
+        let at = offset as usize..offset as usize + data.len();
+        self.current[at.clone()].copy_from_slice(data);
+        let Some(durable) = &mut self.durable else { return };
+        if fua {
+            durable[at].copy_from_slice(data);
+            self.cached.retain(|cached| !blocks.contains(&cached.block));
+            return;
+        }
+        let shared: Arc<[u8]> = data.into();
+        for (index, block) in blocks.enumerate() {
+            let from = index * self.block as usize;
+            let data = Content::Bytes(Arc::clone(&shared), from);
+            self.cached.push(Cached { block, group: self.moment, at: self.moment, data });
+        }
+    }
+
+    /// Zeroes a range, or (with `chance`) leaves each block as it is, zero, or garbage.
+    fn zero(&mut self, offset: u64, len: u64, mut chance: Option<&mut Prng>) {
+        let size = self.block as usize;
+        for block in self.blocks(offset, len) {
+            let at = block as usize * size;
+            let outcome = chance.as_deref_mut().map_or(0, |rng| rng.below(3));
+            let data = match outcome {
+                0 => Content::Zeros,
+                1 => continue,
+                _ => {
+                    let mut garbage = vec![0; size];
+                    prng::fill(self.moment << 32 | block, &mut garbage);
+                    Content::Bytes(garbage.into(), 0)
+                }
+            };
+            self.faults.heal(block, block + 1);
+            put(&mut self.current[at..at + size], &data);
+            if self.durable.is_some() {
+                self.cached.push(Cached { block, group: self.moment, at: self.moment, data });
+            }
+        }
+    }
+
+    fn flush(&mut self, issued: u64) {
+        let Some(durable) = &mut self.durable else { return };
+        let size = self.block as usize;
+        self.cached.retain(|cached| {
+            if cached.at > issued {
+                return true;
+            }
+            let at = cached.block as usize * size;
+            put(&mut durable[at..at + size], &cached.data);
+            false
+        });
+    }
+
+    /// The power goes: what was not durable survives, is lost or is torn.
+    pub fn power_cut(&mut self, rng: &mut Prng) -> CutReport {
+        let mut report = CutReport::default();
+        if let Some(mut durable) = self.durable.take() {
+            let size = self.block as usize;
+            let cached = std::mem::take(&mut self.cached);
+            for group in cached.chunk_by(|a, b| a.group == b.group) {
+                let (mut kept, mut lost) = (false, false);
+                let outcome = rng.below(3);
+                for block in group {
+                    let survives = outcome == 0 || outcome == 1 && rng.percent(50);
+                    kept |= survives;
+                    lost |= !survives;
+                    if survives {
+                        let at = block.block as usize * size;
+                        put(&mut durable[at..at + size], &block.data);
+                    }
+                }
+                report.torn += u64::from(kept && lost);
+                report.lost += u64::from(!kept);
+            }
+            self.current.copy_from_slice(&durable);
+            self.durable = Some(durable);
+        }
+        self.end_flights(rng, &mut report);
+        // What landed of the flights has landed on the medium.
+        if let Some(durable) = &mut self.durable {
+            durable.copy_from_slice(&self.current);
+            self.cached.clear();
+        }
+        report
+    }
+
+    /// The process is killed: nothing in the cache is lost, I/Os in flight may land.
+    pub fn kill(&mut self, rng: &mut Prng) -> CutReport {
+        let mut report = CutReport::default();
+        self.end_flights(rng, &mut report);
+        report
+    }
+
+    /// The device vanishes, with its power (`pulled`) or only from sight. What was in flight may have
+    /// landed; every answer from now on is [`IoError::Gone`].
+    pub fn vanish(&mut self, pulled: bool, rng: &mut Prng) {
+        let waiting: Vec<(OpNo, Flight)> = std::mem::take(&mut self.flights)
+            .into_iter()
+            .filter(|(_, flight)| !flight.abandoned)
+            .collect();
+        let mut report = CutReport::default();
+        for (op, flight) in waiting {
+            let (owner, device, io) = (flight.owner, flight.device, flight.io);
+            self.flights.insert(op, flight);
+            self.end_flights(rng, &mut report);
+            let (kind, fate) = (IoKind::Flush, Fate::Fails(IoError::Gone));
+            let told = Flight { owner, device, io, kind, fate, issued: 0, abandoned: false };
+            self.told.push((op, told));
+        }
+        if pulled {
+            self.power_cut(rng);
+        }
+        self.flights.extend(std::mem::take(&mut self.told));
+        self.faults.gone = true;
+    }
+
+    fn end_flights(&mut self, rng: &mut Prng, report: &mut CutReport) {
+        for (_, flight) in std::mem::take(&mut self.flights) {
+            let lands = match flight.fate {
+                Fate::Normal | Fate::TimesOut => !self.faults.gone,
+                Fate::Fails(_) => false,
+            };
+            let Some((offset, len)) = written(&flight.kind).filter(|_| lands) else { continue };
+            match rng.below(3) {
+                0 => report.lost += 1,
+                1 => drop(self.apply(flight, rng)),
+                _ => {
+                    report.torn += u64::from(len > self.block);
+                    for block in self.blocks(offset, len) {
+                        if rng.percent(50) {
+                            self.apply_block(&flight.kind, block, rng);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn apply_block(&mut self, kind: &IoKind, block: u64, rng: &mut Prng) {
+        self.moment += 1;
+        let at = block * self.block;
+        match kind {
+            IoKind::Write { offset, data, fua } => {
+                let from = (at - offset) as usize;
+                let part = &data.bytes()[from..from + self.block as usize];
+                self.write(at, part, *fua);
+            }
+            IoKind::WriteZeroes { .. } => self.zero(at, self.block, None),
+            IoKind::Discard { .. } => self.zero(at, self.block, Some(rng)),
+            IoKind::Read { .. } | IoKind::Flush => {}
+        }
+    }
+}
+
+/// Offset and length of what an I/O changes.
+pub fn written(kind: &IoKind) -> Option<(u64, u64)> {
+    match kind {
+        IoKind::Write { offset, data, .. } => Some((*offset, data.len as u64)),
+        IoKind::WriteZeroes { offset, len } | IoKind::Discard { offset, len } => {
+            Some((*offset, *len))
+        }
+        IoKind::Read { .. } | IoKind::Flush => None,
+    }
+}
+
+fn put(to: &mut [u8], content: &Content) {
+    match content {
+        Content::Zeros => to.fill(0),
+        Content::Bytes(bytes, from) => to.copy_from_slice(&bytes[*from..*from + to.len()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prng::Purpose;
+    use strake_engine::{Buf, Slice};
+
+    const LATENCIES: Latencies = Latencies { low_ns: 1, high_ns: 9, deadline_ns: 1000 };
+
+    fn write_io(offset: u64, byte: u8, len: usize, fua: bool) -> MemberIo {
+        let data = Slice::new(Buf::from_bytes(&vec![byte; len]), 0, len);
+        MemberIo { io: IoId(1), device: DeviceId(0), kind: IoKind::Write { offset, data, fua } }
+    }
+
+    fn run(ssd: &mut Ssd, io: MemberIo, rng: &mut Prng) -> Result<(), IoError> {
+        let timing = ssd.submit(Owner::Array, io, &LATENCIES, rng);
+        ssd.finish(timing.op, rng).expect("it is in flight").2.result
+    }
+
+    fn flush_io() -> MemberIo {
+        MemberIo { io: IoId(2), device: DeviceId(0), kind: IoKind::Flush }
+    }
+
+    #[test]
+    fn a_flushed_write_and_a_fua_write_survive_every_power_cut() {
+        for seed in 0..50 {
+            let mut rng = Prng::new(seed, Purpose::Fate);
+            let mut ssd = Ssd::new(16384, 512, true, seed);
+            run(&mut ssd, write_io(0, 1, 4096, false), &mut rng).expect("no fault");
+            run(&mut ssd, flush_io(), &mut rng).expect("no fault");
+            run(&mut ssd, write_io(4096, 2, 512, false), &mut rng).expect("no fault");
+            run(&mut ssd, write_io(4096, 3, 512, true), &mut rng).expect("no fault");
+            ssd.power_cut(&mut rng);
+            assert!(ssd.bytes()[..4096].iter().all(|&b| b == 1));
+            assert!(ssd.bytes()[4096..4608].iter().all(|&b| b == 3));
+        }
+    }
+
+    #[test]
+    fn an_unflushed_write_survives_is_lost_and_is_torn_each_in_some_power_cut() {
+        let (mut whole, mut none, mut torn) = (0, 0, 0);
+        for seed in 0..100 {
+            let mut rng = Prng::new(seed, Purpose::Fate);
+            let mut ssd = Ssd::new(16384, 512, true, seed);
+            run(&mut ssd, write_io(0, 1, 4096, false), &mut rng).expect("no fault");
+            ssd.power_cut(&mut rng);
+            let blocks = ssd.bytes()[..4096].chunks(512);
+            let written = blocks.filter(|c| c.iter().all(|&b| b == 1)).count();
+            match written {
+                0 => none += 1,
+                8 => whole += 1,
+                _ => torn += 1,
+            }
+        }
+        assert!(whole > 10 && none > 10 && torn > 10, "{whole} {none} {torn}");
+    }
+
+    #[test]
+    fn a_flush_does_not_cover_what_completes_after_it_was_issued() {
+        let mut lost = false;
+        for seed in 0..50 {
+            let mut rng = Prng::new(seed, Purpose::Fate);
+            let mut ssd = Ssd::new(16384, 512, true, seed);
+            let flush = ssd.submit(Owner::Array, flush_io(), &LATENCIES, &mut rng);
+            run(&mut ssd, write_io(0, 1, 512, false), &mut rng).expect("no fault");
+            ssd.finish(flush.op, &mut rng);
+            ssd.power_cut(&mut rng);
+            lost |= ssd.bytes()[0] != 1;
+        }
+        assert!(lost);
+    }
+
+    #[test]
+    fn without_a_volatile_cache_a_completed_write_survives() {
+        let mut rng = Prng::new(1, Purpose::Fate);
+        let mut ssd = Ssd::new(16384, 512, false, 1);
+        run(&mut ssd, write_io(0, 1, 4096, false), &mut rng).expect("no fault");
+        ssd.power_cut(&mut rng);
+        assert!(ssd.bytes()[..4096].iter().all(|&b| b == 1));
+    }
+
+    #[test]
+    fn a_stalled_write_times_out_first_and_lands_later() {
+        let mut rng = Prng::new(1, Purpose::Fate);
+        let mut ssd = Ssd::new(16384, 512, false, 1);
+        ssd.faults.stalls = 1;
+        let io = write_io(0, 1, 512, false);
+        let timing = ssd.submit(Owner::Array, io, &LATENCIES, &mut rng);
+        let (_, _, completion) = ssd.finish(timing.op, &mut rng).expect("it answers");
+        assert_eq!(completion.result, Err(IoError::TimedOut));
+        assert_ne!(ssd.bytes()[0], 1);
+        assert!(ssd.finish(timing.op, &mut rng).is_none());
+        assert_eq!(ssd.bytes()[0], 1);
+    }
+}
