@@ -59,9 +59,11 @@ struct Scrub {
     at: Row,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Running {
     step: u64,
+    /// Members that were being rebuilt when it began: no others are worked on.
+    targets: Vec<DeviceId>,
     kind: StepKind,
     first: Row,
     end: Row,
@@ -105,7 +107,9 @@ impl Array {
         let step = self.jobs.step;
         let waits = self.shards;
         let (outcome, started) = (StepOutcome::default(), self.now);
-        self.jobs.running = Some(Running { step, kind, first, end, waits, outcome, started });
+        let targets = self.slots.iter().filter_map(|s| s.incoming).collect();
+        self.jobs.running =
+            Some(Running { step, targets, kind, first, end, waits, outcome, started });
         self.tell_all(&ToShard::Step(Step { step, kind, first, end }));
     }
 
@@ -241,8 +245,12 @@ impl Array {
             let region = self.geometry.region(row);
             match self.map.phase(region) {
                 Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
-                // Zeroes (or the flush after them) are under way on the members that were there then.
-                Phase::Zeroing { .. } | Phase::Unmapping | Phase::Settling { .. } => {
+                // Zeroes (or the flush after them) are under way on the members that were there then;
+                // and while it opens, shards still take a new region for unwritten and pass it over.
+                Phase::Zeroing { .. }
+                | Phase::Unmapping
+                | Phase::Settling { .. }
+                | Phase::Opening => {
                     wait = true;
                     break;
                 }
@@ -250,7 +258,8 @@ impl Array {
             }
         }
         if row > before {
-            self.raise_rebuilt(before, row);
+            let targets: Vec<DeviceId> = self.slots.iter().filter_map(|s| s.incoming).collect();
+            self.raise_rebuilt(before, row, &targets);
         }
         if wait {
             return true;
@@ -266,10 +275,10 @@ impl Array {
         true
     }
 
-    /// Rows up to `end` are valid on every incoming member for which those up to `first` were.
-    fn raise_rebuilt(&mut self, first: Row, end: Row) {
-        for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
-            if slot.rebuilt >= first {
+    /// Rows up to `end` are valid on each of `targets` for which those up to `first` were.
+    fn raise_rebuilt(&mut self, first: Row, end: Row, targets: &[DeviceId]) {
+        for slot in &mut self.slots {
+            if slot.incoming.is_some_and(|d| targets.contains(&d)) && slot.rebuilt >= first {
                 slot.rebuilt = slot.rebuilt.max(end);
             }
         }
@@ -290,7 +299,7 @@ impl Array {
             self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
             return;
         }
-        self.raise_rebuilt(done.first, done.end);
+        self.raise_rebuilt(done.first, done.end, &done.targets);
     }
 
     /// Flushes the targets; then their progress is written down, and those that are whole take their slots.
