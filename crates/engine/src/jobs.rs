@@ -83,6 +83,11 @@ impl Jobs {
         self.next_at
     }
 
+    /// A step works on some of these rows.
+    pub(crate) fn at_work_in(&self, rows: std::ops::Range<u64>) -> bool {
+        self.running.as_ref().is_some_and(|r| r.first.0 < rows.end && rows.start < r.end.0)
+    }
+
     pub(crate) fn busy(&self) -> bool {
         self.running.is_some() || self.checkpoint.is_some()
     }
@@ -90,13 +95,13 @@ impl Jobs {
 
 impl Array {
     pub(crate) fn drive_jobs(&mut self) {
-        if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() {
+        // A pause that is over must not stay as a deadline while something else is waited for: whatever
+        // ends that comes by here again.
+        self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
+        let paused = self.jobs.next_at.is_some();
+        if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() || paused {
             return;
         }
-        if self.jobs.next_at.is_some_and(|at| at > self.now) {
-            return;
-        }
-        self.jobs.next_at = None;
         if !(self.drive_resync() || self.drive_rebuild()) {
             self.drive_scrub();
         }
@@ -136,6 +141,7 @@ impl Array {
             let took = self.now.since(done.started);
             self.jobs.next_at = Some(Time(self.now.0 + took * (100 - priority) / priority));
         }
+        self.step_left(self.geometry.region(done.first));
         let bytes = (done.end.0 - done.first.0) * self.geometry.strip;
         match done.kind {
             StepKind::Resync => self.resync_stepped(&done, bytes),
@@ -251,6 +257,10 @@ impl Array {
                 | Phase::Unmapping
                 | Phase::Settling { .. }
                 | Phase::Opening => {
+                    wait = true;
+                    break;
+                }
+                _ if self.giving_back(region) => {
                     wait = true;
                     break;
                 }
@@ -385,6 +395,9 @@ impl Array {
             self.jobs.scrub = None;
             let inconsistent = scrub.progress.inconsistent;
             self.event(EventKind::JobFinished { kind: JobKind::Scrub, inconsistent });
+            return;
+        }
+        if self.giving_back(self.geometry.region(row)) {
             return;
         }
         let end = self.step_end(row);

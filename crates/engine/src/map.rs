@@ -339,6 +339,28 @@ impl Array {
         if waits > 1 || self.stage == Stage::Failed {
             return;
         }
+        // A job's stripe would read members that are zeroed one after the other, and write what it
+        // made of them.
+        if unmap && self.jobs.at_work_in(self.geometry.region_rows(region)) {
+            return;
+        }
+        self.closed(region);
+    }
+
+    /// No job works in the region any more: goes on with closing, if only that was waited for.
+    pub(crate) fn step_left(&mut self, region: RegionNo) {
+        if matches!(self.map.phase(region), Phase::Closing { waits: 0, .. }) {
+            self.closed(region);
+        }
+    }
+
+    /// The region is to be given back; no job may begin there.
+    pub(crate) fn giving_back(&self, region: RegionNo) -> bool {
+        matches!(self.map.phase(region), Phase::Closing { unmap: true, .. })
+    }
+
+    fn closed(&mut self, region: RegionNo) {
+        let Phase::Closing { refused, unmap, sync, .. } = self.map.phase(region) else { return };
         if refused {
             let phase = if sync { Phase::NeedSync } else { Phase::Open };
             self.enter(region, phase);

@@ -83,7 +83,7 @@ impl World {
     }
 
     /// The condition of the slots as the superblocks tell it: in sync only if all say so.
-    fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
+    pub(crate) fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
         let present = self.present();
         let newest = present.iter().map(|(_, sb)| sb).max_by_key(|sb| (sb.epoch, sb.generation));
         let mut slots = vec![None; self.geometry.slots()];

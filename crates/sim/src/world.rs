@@ -794,7 +794,16 @@ impl World {
     pub fn situation(&mut self) -> Situation {
         self.refresh_resyncing();
         let looks = self.looks();
-        let slots = looks.iter().map(|look| self.condition(look)).collect();
+        // In sync is what the superblocks say; what only the array says may be forgotten yet.
+        let (media, _) = self.condition_on_media();
+        let slots = looks
+            .iter()
+            .zip(media)
+            .map(|(look, media)| {
+                let durable = look.in_sync.is_some() && look.in_sync == media;
+                if durable { self.condition(look) } else { Condition::default() }
+            })
+            .collect();
         let regions = self.geometry.regions();
         let array = &self.machines().array;
         let dirty =
