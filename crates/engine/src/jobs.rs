@@ -255,6 +255,7 @@ impl Array {
                 // and while it opens, shards still take a new region for unwritten and pass it over.
                 Phase::Zeroing { .. }
                 | Phase::Unmapping
+                | Phase::Draining { .. }
                 | Phase::Settling { .. }
                 | Phase::Opening => {
                     wait = true;

@@ -39,6 +39,9 @@ pub(crate) enum Phase {
     Clean,
     /// Unwritten is on its way to the members.
     Unmapping,
+    /// Shards answer zeros, and finish the reads of several members that they have begun: while the
+    /// members are zeroed one after the other, those would compute nonsense.
+    Draining { waits: u32 },
 }
 
 #[derive(Clone, Debug)]
@@ -116,7 +119,10 @@ impl Map {
     /// What `explain` tells.
     pub(crate) fn state(&self, region: RegionNo) -> RegionState {
         match self.phase(region) {
-            Phase::Unwritten | Phase::Zeroing { .. } | Phase::Unmapping => RegionState::Unwritten,
+            Phase::Unwritten
+            | Phase::Zeroing { .. }
+            | Phase::Unmapping
+            | Phase::Draining { .. } => RegionState::Unwritten,
             Phase::NeedSync => RegionState::NeedSync,
             Phase::Clean => RegionState::Clean,
             _ => RegionState::Dirty,
@@ -149,7 +155,10 @@ impl Map {
 
 fn access(phase: Phase) -> RegionAccess {
     match phase {
-        Phase::Unwritten | Phase::Zeroing { .. } | Phase::Unmapping => RegionAccess::Unwritten,
+        Phase::Unwritten
+        | Phase::Zeroing { .. }
+        | Phase::Unmapping
+        | Phase::Draining { .. } => RegionAccess::Unwritten,
         Phase::Open => RegionAccess::Open,
         Phase::NeedSync => RegionAccess::NeedSync,
         _ => RegionAccess::Clean,
@@ -307,18 +316,14 @@ impl Array {
                 }
             }
             Phase::Unmapping => {
-                // Shards answer zeros from now on; then the members' blocks go. Zeroes and not discard:
-                // a read that is under way may still see the members.
-                self.enter_unwritten_quietly(region);
-                self.zero_region(region, false);
+                // Shards answer zeros from now on; when what they had begun is over, the members' blocks
+                // go. Zeroes and not discard: a read of one member may still see it.
+                self.set_phase(region, Phase::Draining { waits: u32::from(self.shards) });
+                self.tell_all(&ToShard::Region { region, access: RegionAccess::Unwritten });
+                self.tell_all(&ToShard::CloseRegion { region, if_idle: false });
             }
             _ => {}
         }
-    }
-
-    fn enter_unwritten_quietly(&mut self, region: RegionNo) {
-        self.set_phase(region, Phase::Unmapping);
-        self.tell_all(&ToShard::Region { region, access: RegionAccess::Unwritten });
     }
 
     // ---- closing -----------------------------------------------------------------------------
@@ -331,6 +336,13 @@ impl Array {
     }
 
     pub(crate) fn region_closed(&mut self, region: RegionNo, _from: ShardNo, closed: bool) {
+        if let Phase::Draining { waits } = self.map.phase(region) {
+            self.set_phase(region, Phase::Draining { waits: waits - 1 });
+            if waits == 1 && self.stage != Stage::Failed {
+                self.zero_region(region, false);
+            }
+            return;
+        }
         let Phase::Closing { waits, refused, unmap, sync } = self.map.phase(region) else {
             return;
         };

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! * A write counts as a writer of its region from before its first member I/O until it is over.
-//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says so.
+//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says so; in a
+//!   region that is Unwritten by then, nothing is read either.
 
 use crate::event::*;
 use crate::shard::Shard;
@@ -15,6 +16,8 @@ pub(crate) struct Gate {
     closing: bool,
     /// Operations that write here now.
     pub(crate) writers: u32,
+    /// Operations that read several members here now.
+    pub(crate) readers: u32,
     /// Written since the last question whether it is idle.
     pub(crate) touched: bool,
     /// The array knows that a write waits.
@@ -25,7 +28,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(access: RegionAccess) -> Gate {
-        Gate { access, closing: false, writers: 0, touched: false, asked: false, waiting: Vec::new() }
+        Gate { access, closing: false, writers: 0, readers: 0, touched: false, asked: false, waiting: Vec::new() }
     }
 
     /// Reads are zeros.
@@ -77,8 +80,24 @@ impl Shard {
         gate.closing = true;
         // Who waits from now on, and who waited, asks again when it is open for asking.
         gate.asked = true;
-        if gate.writers == 0 {
+        self.tell_if_closed(region);
+    }
+
+    /// Closed is closed for writers; where the members are about to be zeroed, readers of several members
+    /// must be through as well. None begins where reads are zeros.
+    fn tell_if_closed(&mut self, region: RegionNo) {
+        let gate = &self.gates[region.0 as usize];
+        let read = gate.readers > 0 && gate.unwritten();
+        if gate.closing && gate.writers == 0 && !read {
             self.say(FromShard::RegionClosed { region, closed: true });
+        }
+    }
+
+    pub(crate) fn reader_left(&mut self, region: RegionNo) {
+        let gate = &mut self.gates[region.0 as usize];
+        gate.readers -= 1;
+        if gate.unwritten() && gate.readers == 0 {
+            self.tell_if_closed(region);
         }
     }
 
@@ -94,8 +113,8 @@ impl Shard {
     pub(crate) fn leave_gate(&mut self, region: RegionNo) {
         let gate = &mut self.gates[region.0 as usize];
         gate.writers -= 1;
-        if gate.closing && gate.writers == 0 {
-            self.say(FromShard::RegionClosed { region, closed: true });
+        if gate.writers == 0 {
+            self.tell_if_closed(region);
         }
     }
 }

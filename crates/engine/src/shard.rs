@@ -497,6 +497,9 @@ impl Shard {
             lock.active.retain(|held| held.op != op);
         }
         self.ready.push_back(done.stripe);
+        if done.reads_members {
+            self.reader_left(self.region(done.stripe));
+        }
         done
     }
 

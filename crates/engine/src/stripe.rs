@@ -131,6 +131,8 @@ pub(crate) struct StripeOp {
     failed: Vec<DeviceId>,
     /// Counted as a writer of its region.
     gated: bool,
+    /// Counted as a reader of its region.
+    pub(crate) reads_members: bool,
     error: Option<RequestError>,
     found_inconsistent: bool,
     /// Columns that could not be read when the plan was made.
@@ -165,6 +167,7 @@ impl StripeOp {
             columns: Vec::new(),
             failed: Vec::new(),
             gated: false,
+            reads_members: false,
             error: None,
             found_inconsistent: false,
             lost: Columns::default(),
@@ -220,6 +223,18 @@ impl Shard {
             gate.writers += 1;
             gate.touched = true;
             self.ops[key].gated = true;
+        }
+        if let WorkKind::Read { request, part, .. } = self.ops[key].work.kind {
+            let gate = &mut self.gates[region.0 as usize];
+            if gate.unwritten() {
+                let op = &mut self.ops[key];
+                op.answered = true;
+                let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
+                self.finish_part(request, Some((part, zeros)), Ok(()));
+                return self.finish_op(key, None);
+            }
+            gate.readers += 1;
+            self.ops[key].reads_members = true;
         }
         self.prepare(key);
     }
