@@ -1,2 +1,80 @@
-//! Habits as code: ci, test, tidy, bench, vm, sim.
-fn main() {}
+//! Habits as code: what a person or CI runs by hand lives here, not in shell files or in memory.
+//!
+//! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim` and `bench`
+//! thin doors to the crates that do the work, `golden` rewrites the frozen images on purpose, and
+//! `vm` boots a real kernel with emulated drives.
+//!
+//! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
+//! the `strake` binary, cargo's output, files. A change of an internal type can never break it.
+
+mod bench;
+mod ci;
+mod golden;
+mod host;
+mod need;
+mod outcome;
+mod sim;
+mod test;
+mod tidy;
+mod vm;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Builds, proves and measures Strake.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run everything: formatting, rules, lints, tests, simulation, demo, virtual machine
+    Test(ci::Options),
+    /// The same as `test`: what CI runs
+    Ci(ci::Options),
+    /// Check the rules that the compiler cannot hold
+    Tidy,
+    /// Run the simulator: all arguments go to it (`--seeds N --seed S --json`, `canaries`)
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// Passed on as they are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run the benchmarks of the kernels and of the engine; arguments go to each of them
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Passed on as they are (`--smoke` for a short run)
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Compare the frozen on-disk images with the code, or write them anew
+    Golden(golden::Options),
+    /// Boot a real kernel with emulated NVMe drives; `vm test` runs the scenarios there
+    Vm(vm::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Test(options) | Command::Ci(options) => ci::run(&options),
+        Command::Tidy => tidy::run(),
+        Command::Sim { args } => sim::run(&args),
+        Command::Bench { args } => bench::run(&args),
+        Command::Golden(options) => golden::run(&options),
+        Command::Vm(options) => vm::run(&options),
+    }
+}

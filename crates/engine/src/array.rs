@@ -55,6 +55,8 @@ pub(crate) struct SlotUse {
     pub(crate) incoming: Option<DeviceId>,
     /// Rows below are valid on the incoming device.
     pub(crate) rebuilt: Row,
+    /// Rows below are durable on it: what the superblock tells.
+    pub(crate) flushed: Row,
     /// Errors counted on the member that was here last, for `show`.
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,

@@ -84,6 +84,7 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
                     SlotState::Rebuilding { rebuilt_bytes } => {
                         slots[at].incoming = device;
                         slots[at].rebuilt = Row(rebuilt_bytes / strip);
+                        slots[at].flushed = slots[at].rebuilt;
                     }
                     _ => slots[at].current = device,
                 }
@@ -100,8 +101,20 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
             }
         }
     }
-    let spares: Vec<DeviceId> = selection.spares.iter().map(|&i| found[i].device).collect();
+    // A spare that was being filled for a member which is still in sync goes on being filled.
+    let mut spares: Vec<DeviceId> = selection.spares.iter().map(|&i| found[i].device).collect();
     sb.spares = selection.spares.iter().map(|&i| found[i].superblock.member).collect();
+    for replacement in std::mem::take(&mut sb.replacements) {
+        let Some(at) = sb.spares.iter().position(|s| *s == replacement.member) else { continue };
+        let device = found[selection.spares[at]].device;
+        let slot = &mut slots[replacement.slot.index()];
+        if slot.current.is_some() {
+            slot.incoming = Some(device);
+            slot.rebuilt = Row(replacement.rebuilt_bytes / strip);
+            slot.flushed = slot.rebuilt;
+            spares.retain(|&spare| spare != device);
+        }
+    }
     used.extend(&selection.spares);
     Believed { sb, slots, spares, stale, gone, used }
 }

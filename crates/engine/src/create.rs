@@ -197,6 +197,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         role: Role::Slot(Slot(0)),
         slots: spec.members.iter().map(record).collect(),
         spares: spec.spares.iter().map(|(_, member)| *member).collect(),
+        replacements: Vec::new(),
         settings: Settings::default(),
     };
     let superblocks: Vec<Superblock> = all

@@ -333,20 +333,19 @@ impl Array {
         if self.stage == Stage::Failed {
             return;
         }
-        let (rows, strip) = (self.geometry.rows, self.geometry.strip);
+        let rows = self.geometry.rows;
         let checkpointed = self.jobs.checkpointed;
         let mut finished = Vec::new();
         for at in 0..self.slots.len() {
             let slot = self.slots[at];
+            if slot.incoming.is_none() {
+                continue;
+            }
             // One that joined during the flush has its own row.
             let row = slot.rebuilt.0.min(checkpointed);
-            match slot.incoming {
-                Some(_) if row >= rows => finished.push(at),
-                Some(_) if slot.current.is_none() => {
-                    let state = SlotState::Rebuilding { rebuilt_bytes: row * strip };
-                    self.sb.slots[at].state = state;
-                }
-                _ => {}
+            self.slots[at].flushed = Row(row);
+            if row >= rows {
+                finished.push(at);
             }
         }
         if finished.is_empty() {

@@ -67,7 +67,7 @@ impl Array {
         let since = self.sb.epoch.next();
         if place.incoming == Some(device) {
             place.incoming = None;
-            place.rebuilt = Row(0);
+            (place.rebuilt, place.flushed) = (Row(0), Row(0));
             if place.current.is_none() {
                 self.sb.slots[at].state = word(cause);
                 self.sb.slots[at].since = since;
@@ -160,7 +160,7 @@ impl Array {
     /// Starts to rebuild a slot onto a device.
     fn join(&mut self, at: usize, device: DeviceId) {
         let slot = &mut self.slots[at];
-        (slot.incoming, slot.rebuilt) = (Some(device), Row(0));
+        (slot.incoming, slot.rebuilt, slot.flushed) = (Some(device), Row(0), Row(0));
         let member = self.members[&device].member;
         if slot.current.is_none() {
             let state = SlotState::Rebuilding { rebuilt_bytes: 0 };

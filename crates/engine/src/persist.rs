@@ -73,6 +73,7 @@ impl Array {
         }
         if self.persist.wanted > self.persist.durable {
             self.sb.generation = self.sb.generation.next();
+            self.note_rebuilds();
             self.persist.flight = Some(Flight {
                 version: self.persist.wanted,
                 copy: 0,
@@ -146,6 +147,23 @@ impl Array {
             }
             _ => {}
         }
+    }
+
+    /// How far rebuilds and replacements have durably come, into the table.
+    fn note_rebuilds(&mut self) {
+        self.sb.replacements.clear();
+        for (at, slot) in self.slots.iter().enumerate() {
+            let Some(incoming) = slot.incoming else { continue };
+            let rebuilt_bytes = slot.flushed.0 * self.geometry.strip;
+            if slot.current.is_none() {
+                self.sb.slots[at].state = SlotState::Rebuilding { rebuilt_bytes };
+                continue;
+            }
+            let (member, slot) = (self.members[&incoming].member, Slot(at as u8));
+            self.sb.replacements.push(Replacement { member, slot, rebuilt_bytes });
+        }
+        let spares = &self.sb.spares;
+        self.sb.replacements.sort_by_key(|r| spares.iter().position(|s| *s == r.member));
     }
 
     fn write_copies(&mut self) {

@@ -267,6 +267,9 @@ pub enum Invalid {
     /// More than 16 spares.
     #[error("{0} spares")]
     SpareCount(usize),
+    /// A replacement that is no spare, or for a slot that has no member in sync or two replacements.
+    #[error("the replacement of slot {0}")]
+    Replacement(u8),
     /// A spare without a uuid.
     #[error("a nil spare")]
     NilSpare,

@@ -80,6 +80,17 @@ pub struct SlotRecord {
     pub since: Epoch,
 }
 
+/// A spare that is being filled to take the place of a member which is still in sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Replacement {
+    /// Which of the spares.
+    pub member: MemberUuid,
+    /// Whose place it will take.
+    pub slot: Slot,
+    /// Data bytes of it, from 0, that are valid; every write below reaches it.
+    pub rebuilt_bytes: u64,
+}
+
 /// What a user may set on a running array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
@@ -135,6 +146,8 @@ pub struct Superblock {
     pub slots: Vec<SlotRecord>,
     /// The spares, at most 16.
     pub spares: Vec<MemberUuid>,
+    /// What some of the spares are filled for, in the order of the spares.
+    pub replacements: Vec<Replacement>,
     /// Settings.
     pub settings: Settings,
 }
@@ -151,6 +164,17 @@ struct RawSlot {
     since: U64,
     /// A member that missed writes taken for one that did not.
     state: u8,
+    /// Room to grow; zero.
+    reserved: [u8; 7],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawReplacement {
+    /// A crash in the middle of a replacement: what lies behind is not data.
+    rebuilt_bytes: U64,
+    /// A replacement that takes another member's place: slot + 1, 0 for a spare that only waits.
+    slot: u8,
     /// Room to grow; zero.
     reserved: [u8; 7],
 }
@@ -224,8 +248,10 @@ struct RawSuperblock {
     spares: [[u8; 16]; SPARES_MAX],
     /// A lost member believed when it returns: every member knows the state of all.
     slots: [RawSlot; MEMBERS_MAX],
+    /// A replacement begun again from the start at every restart; one for each spare.
+    replacements: [RawReplacement; SPARES_MAX],
     /// Room to grow; zero.
-    reserved: [u8; 1048],
+    reserved: [u8; 792],
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -241,7 +267,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, name) == 192);
     assert!(std::mem::offset_of!(RawSuperblock, spares) == 224);
     assert!(std::mem::offset_of!(RawSuperblock, slots) == 480);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3040);
+    assert!(std::mem::offset_of!(RawSuperblock, replacements) == 3040);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3296);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
@@ -364,6 +391,18 @@ impl Superblock {
                 return Err(Invalid::SlotRecord(slot as u8));
             }
         }
+        let mut slots_taken = Vec::new();
+        for replacement in &self.replacements {
+            let record = self.slot(replacement.slot);
+            let sound = self.spares.contains(&replacement.member)
+                && record.is_some_and(|r| r.state == SlotState::InSync)
+                && replacement.rebuilt_bytes <= self.layout.data_bytes
+                && !slots_taken.contains(&replacement.slot);
+            if !sound {
+                return Err(Invalid::Replacement(replacement.slot.0));
+            }
+            slots_taken.push(replacement.slot);
+        }
         let slots = self.slots.iter().map(|record| record.member);
         let mut named: Vec<_> = slots.chain(self.spares.iter().copied()).collect();
         named.retain(|member| !member.is_nil());
@@ -408,6 +447,12 @@ impl Superblock {
         raw.name[..name.len()].copy_from_slice(name);
         for (row, spare) in raw.spares.iter_mut().zip(&self.spares) {
             *row = spare.0;
+        }
+        for replacement in &self.replacements {
+            let spare = self.spares.iter().position(|spare| *spare == replacement.member);
+            let row = &mut raw.replacements[spare.expect("check() found it among the spares")];
+            row.slot = replacement.slot.0 + 1;
+            row.rebuilt_bytes = replacement.rebuilt_bytes.into();
         }
         for (row, record) in raw.slots.iter_mut().zip(&self.slots) {
             *row = RawSlot::from(record);
@@ -571,11 +616,29 @@ impl RawSuperblock {
         Ok(used.iter().copied().map(MemberUuid).collect())
     }
 
+    /// What the spares are filled for.
+    fn replacement_list(&self, spares: &[MemberUuid]) -> Result<Vec<Replacement>, Invalid> {
+        let (used, unused) = self.replacements.split_at(spares.len());
+        let waits = |row: &RawReplacement| row.slot == 0 && row.rebuilt_bytes.get() == 0;
+        if !unused.iter().all(waits) || used.iter().any(|r| r.slot == 0 && !waits(r)) {
+            return Err(Invalid::UnusedRow);
+        }
+        let filled = used.iter().zip(spares).filter(|(row, _)| row.slot > 0);
+        Ok(filled
+            .map(|(row, member)| Replacement {
+                member: *member,
+                slot: Slot(row.slot - 1),
+                rebuilt_bytes: row.rebuilt_bytes.get(),
+            })
+            .collect())
+    }
+
     /// Whether bytes are in use of which a program of this version knows nothing. A newer minor
     /// version may use them for what an older program may ignore.
     fn check_reserved(&self) -> Result<(), Invalid> {
         let rows = self.slots.iter().flat_map(|row| &row.reserved);
         let used = rows
+            .chain(self.replacements.iter().flat_map(|row| &row.reserved))
             .chain(&self.reserved_head)
             .chain(&self.reserved)
             .any(|&byte| byte != 0);
@@ -589,6 +652,7 @@ impl RawSuperblock {
     /// The value of a block that is whole, known and read where it says that it lies.
     fn parse(&self, offset: u64) -> Result<Superblock, Invalid> {
         self.check_reserved()?;
+        let spares = self.spare_list()?;
         let superblock = Superblock {
             array: ArrayUuid(self.array),
             name: self.array_name()?,
@@ -619,7 +683,8 @@ impl RawSuperblock {
                 (code, _) => return Err(Invalid::RoleCode(code)),
             },
             slots: self.table()?,
-            spares: self.spare_list()?,
+            replacements: self.replacement_list(&spares)?,
+            spares,
             settings: Settings {
                 rebuild_priority: self.rebuild_priority,
                 read_error_threshold: self.read_error_threshold.get(),

@@ -1,8 +1,9 @@
 //! [`Code`]: k data columns, m parity rows, and what may be asked of them.
 //!
-//! Invariants: k ≥ 1 and k + m ≤ [`MAX_COLUMNS`], checked once, when a code is made; its coefficients
-//! are those of `coefficients`, for ever; row 0 is all ones. Slices of unequal length and rows that do
-//! not exist are programmers' errors and assert. Absent: reconstruction (`decoder`), arithmetic.
+//! Invariants: k ≥ 1 and k + m ≤ [`MAX_COLUMNS`], checked once, when a code is made; its
+//! coefficients are those of `coefficients`, for ever; row 0 is all ones. Slices of unequal length
+//! and rows that do not exist are programmers' errors and assert. Absent: reconstruction
+//! (`decoder`), arithmetic.
 
 use std::error::Error;
 use std::fmt;
@@ -98,8 +99,9 @@ pub struct Code {
 }
 
 impl Code {
-    /// The code of `k` data columns and `m` parity rows: none for 0, XOR for 1, P+Q for 2, P+Q+R for 3,
-    /// an extended Cauchy matrix that begins with P and Q from 4 on. Any `m` columns may be lost.
+    /// The code of `k` data columns and `m` parity rows: none for 0, XOR for 1, P+Q for 2, P+Q+R
+    /// for 3, an extended Cauchy matrix that begins with P and Q from 4 on. Any `m` columns may be
+    /// lost.
     ///
     /// # Errors
     /// Unless `k ≥ 1`, `m ≤` [`MAX_PARITIES`] and `k + m ≤` [`MAX_COLUMNS`].
@@ -185,8 +187,8 @@ impl Code {
         dispatch::ops().combine(&map, Goal::Overwrite, data, outputs);
     }
 
-    /// `parity_row ^= c · delta`, c being the coefficient of data column `column` in row `parity`, and
-    /// `delta` old XOR new data of that column. Both of one length in bytes.
+    /// `parity_row ^= c · delta`, c being the coefficient of data column `column` in row `parity`,
+    /// and `delta` old XOR new data of that column. Both of one length in bytes.
     pub fn update(&self, parity: usize, column: usize, delta: &[u8], parity_row: &mut [u8]) {
         self.update_rows(&[parity], column, delta, &mut [parity_row]);
     }
@@ -236,10 +238,10 @@ impl Code {
         dispatch::ops().consistent(&map, data, stored)
     }
 
-    /// How to compute the columns in `wanted` from k of those in `available` (or fewer, where that is
-    /// enough). Data columns are taken before parities, low parities before high ones; so one
-    /// lost data column is the XOR of the others and P. A column that is both wanted and taken is copied.
-    /// Order and repetition in `available` do not matter.
+    /// How to compute the columns in `wanted` from k of those in `available` (or fewer, where that
+    /// is enough). Data columns are taken before parities, low parities before high ones; so one
+    /// lost data column is the XOR of the others and P. A column that is both wanted and taken is
+    /// copied. Order and repetition in `available` do not matter.
     ///
     /// # Errors
     /// [`CodeError::TooFewAvailable`] where fewer than k different columns are available,

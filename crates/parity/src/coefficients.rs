@@ -1,9 +1,9 @@
 //! Which coefficients each code has. These numbers lie on drives: they never change.
 //!
-//! Up to three parities the rows are 1, 2^i and 4^i (see [`crate::gf`] for why any three columns may
-//! be lost). From four on the matrix is an *extended Cauchy* matrix. Take a Cauchy matrix
-//! `1/(x_j + y_i)` whose x and y are all distinct, and put a row of ones above it, which is the row of
-//! `x = ∞`: every square minor of the whole is still non-zero (a minor with the row of ones is
+//! Up to three parities the rows are 1, 2^i and 4^i (see [`crate::gf`] for why any three columns
+//! may be lost). From four on the matrix is an *extended Cauchy* matrix. Take a Cauchy matrix
+//! `1/(x_j + y_i)` whose x and y are all distinct, and put a row of ones above it, which is the row
+//! of `x = ∞`: every square minor of the whole is still non-zero (a minor with the row of ones is
 //! the limit of `x·(minor)`; J. Blömer et al., "An XOR-based erasure-resilient coding scheme",
 //! 1995, for the plain case). Any row may be multiplied by a constant without harm.
 //!
@@ -73,8 +73,12 @@ mod tests {
             .collect();
         let inverse = invert(matrix.clone()).expect("the minors of the code are invertible");
         for (row, entries) in inverse.iter().enumerate() {
-            for column in 0..7 {
-                let sum = (0..7).fold(0, |sum, n| sum ^ gf::mul(entries[n], matrix[n][column]));
+            for column in 0..inverse.len() {
+                let products = entries
+                    .iter()
+                    .zip(&matrix)
+                    .map(|(&entry, below)| gf::mul(entry, below[column]));
+                let sum = products.fold(0, |sum, product| sum ^ product);
                 assert_eq!(sum, u8::from(row == column));
             }
         }

@@ -1,9 +1,9 @@
 //! Which instruction set computes: the fastest that this CPU has, or one chosen by name.
 //!
-//! The order is fixed (widest first), not measured at start: two starts on one machine behave alike.
-//! The environment variable [`VARIABLE`] overrides the choice at first use, [`select`] at any time.
-//! Besides the kernels' names both take `"cycle"`: every operation goes to the next kernel in turn,
-//! so a test of anything above this crate exercises all of them.
+//! The order is fixed (widest first), not measured at start: two starts on one machine behave
+//! alike. The environment variable [`VARIABLE`] overrides the choice at first use, [`select`] at
+//! any time. Besides the kernels' names both take `"cycle"`: every operation goes to the next
+//! kernel in turn, so a test of anything above this crate exercises all of them.
 //!
 //! Invariants: a kernel is in the list only if detection found its CPU features; all kernels give
 //! the same bytes, so a change of choice in the middle of other threads' work is harmless.

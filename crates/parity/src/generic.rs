@@ -1,16 +1,16 @@
 //! The loops, written once over an instruction set's vectors.
 //!
 //! Three loops compute every [`Map`]: XOR ([`Ones`]), Horner's rule ([`Horner`]) and a matrix
-//! ([`Matrix`]). Each makes a few vectors of every one of its outputs in registers, in one pass over
-//! the sources, and hands them to a [`Target`], which stores, adds or compares. A map with more
-//! outputs than registers hold is cut into groups of rows, and the length into tiles that stay in the
-//! first-level cache, so that memory is still read once.
+//! ([`Matrix`]). Each makes a few vectors of every one of its outputs in registers, in one pass
+//! over the sources, and hands them to a [`Target`], which stores, adds or compares. A map with
+//! more outputs than registers hold is cut into groups of rows, and the length into tiles that stay
+//! in the first-level cache, so that memory is still read once.
 //!
 //! Invariants: this file is safe code; every access is bounds-checked once for each run of vectors.
 //! Everything is `inline(always)` because it must end up inside a function that has the instruction
 //! set's target features; an ISA's entry points are the only callers. The last, partial vector goes
-//! through a buffer on the stack, so no byte outside a slice is touched.
-//! Absent: intrinsics, coefficients' origin, non-temporal stores (parity is written out soon after).
+//! through a buffer on the stack, so no byte outside a slice is touched. Absent: intrinsics,
+//! coefficients' origin, non-temporal stores (parity is written out soon after).
 
 use std::ops::Range;
 
@@ -20,12 +20,20 @@ use crate::ops::{Goal, Map, Shape};
 /// Bytes of the widest vector.
 const MAX_WIDTH: usize = 64;
 
-/// Rows computed together by [`Matrix`]: 4 rows of 2 vectors, the sources and the tables fit
-/// the 16 registers of SSE and AVX2.
+/// Rows computed together by [`Matrix`]: 4 rows of 2 vectors, the sources and the tables fit the 16
+/// registers of SSE and AVX2.
 const GROUP_ROWS: usize = 4;
 
-/// Vectors of each output computed together.
-const RUN: usize = 2;
+/// Vectors of each output computed together, where registers suffice: the longer a run, the fewer
+/// bounds checks and loop ends for each vector.
+const RUN: usize = 4;
+
+/// The shorter run of those matrices whose outputs would not leave registers for sources and
+/// tables.
+const SHORT_RUN: usize = 2;
+
+/// Registers that a matrix wants besides its outputs.
+const SPARE_REGISTERS: usize = 8;
 
 /// Bytes of all sources together that one tile may hold: two thirds of a 48 KiB first-level cache.
 const TILE_BUDGET: usize = 32 * 1024;
@@ -46,6 +54,8 @@ pub(crate) trait Isa: Copy {
     type Factor: Copy;
     /// Bytes in a vector; at most [`MAX_WIDTH`], and a divisor of it.
     const WIDTH: usize;
+    /// Vector registers.
+    const REGISTERS: usize;
 
     /// All bytes zero.
     fn zero(self) -> Self::Vector;
@@ -323,8 +333,8 @@ impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Matrix<'_, ROWS, O
     }
 }
 
-/// Takes `step` over `range`: runs of `N` vectors, single vectors, and the rest of one. Only a range
-/// that ends where the slices end may leave a rest.
+/// Takes `step` over `range`: runs of `N` vectors, single vectors, and the rest of one. Only a
+/// range that ends where the slices end may leave a rest.
 #[inline(always)]
 fn walk<I: Isa, T: Target<I>, K: Step<I>, const N: usize>(
     isa: I,
@@ -368,7 +378,11 @@ fn group<I: Isa, T: Target<I>, const ROWS: usize, const ONES: bool>(
         coefficients,
         first,
     };
-    walk::<I, T, _, RUN>(isa, range, target, &step);
+    if ROWS * RUN + SPARE_REGISTERS <= I::REGISTERS {
+        walk::<I, T, _, RUN>(isa, range, target, &step);
+    } else {
+        walk::<I, T, _, SHORT_RUN>(isa, range, target, &step);
+    }
 }
 
 /// All rows of a matrix over one tile.

@@ -11,8 +11,8 @@
 //! columns, and minors of rows that are not consecutive powers vanish far sooner. From the fourth
 //! parity on `coefficients` uses a Cauchy matrix.
 //!
-//! Invariants: everything is computed at compile time from [`mul`], which multiplies by shifting and
-//! adding and uses no table; the tables are what the vector kernels load. Absent: vectors.
+//! Invariants: everything is computed at compile time from [`mul`], which multiplies by shifting
+//! and adding and uses no table; the tables are what the vector kernels load. Absent: vectors.
 
 /// The low byte of the field's polynomial: what is added when a doubling overflows.
 pub const POLYNOMIAL: u8 = 0x1d;

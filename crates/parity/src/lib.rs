@@ -25,6 +25,26 @@
 //!
 //! Deliberately absent: threads, files, strips and slots (the engine knows those), Galois fields of
 //! other sizes, and a choice of kernel by timing them at start (a fixed order is reproducible).
+//!
+//! ```
+//! # fn main() -> Result<(), strake_parity::CodeError> {
+//! let code = strake_parity::Code::new(3, 2)?;
+//! let data: [&[u8]; 3] = [b"some", b"data", b"here"];
+//! let (mut p, mut q) = ([0; 4], [0; 4]);
+//! code.generate(&data, &mut [&mut p, &mut q]);
+//! assert!(code.check(&data, &[&p, &q]));
+//!
+//! // Columns 0 and 2 are lost; 1, P (3) and Q (4) are left.
+//! let decoder = code.decoder(&[1, 3, 4], &[0, 2])?;
+//! assert_eq!(decoder.sources(), [1, 3, 4]);
+//! let (mut first, mut third) = ([0; 4], [0; 4]);
+//! decoder.decode(&[data[1], &p, &q], &mut [&mut first, &mut third]);
+//! assert_eq!((&first, &third), (b"some", b"here"));
+//! # Ok(())
+//! # }
+//! ```
+
+#![deny(unsafe_code)]
 
 mod code;
 mod coefficients;
@@ -37,8 +57,10 @@ pub mod reference;
 mod scalar;
 
 #[cfg(target_arch = "aarch64")]
+#[expect(unsafe_code, reason = "intrinsics")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
 pub use code::{Code, CodeError, MAX_COLUMNS, MAX_PARITIES};

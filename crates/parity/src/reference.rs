@@ -45,8 +45,8 @@ pub fn reconstruct(code: &Code, columns: &[Option<&[u8]>]) -> Option<Vec<Vec<u8>
             continue;
         };
         let mut right = stored.to_vec();
-        for column in 0..code.k() {
-            if let Some(bytes) = columns[column] {
+        for (column, bytes) in columns[..code.k()].iter().enumerate() {
+            if let Some(bytes) = bytes {
                 add_product(&mut right, code.coefficient(row, column), bytes);
             }
         }
@@ -73,12 +73,12 @@ pub fn reconstruct(code: &Code, columns: &[Option<&[u8]>]) -> Option<Vec<Vec<u8>
         }
     }
     let mut data: Vec<Vec<u8>> = Vec::new();
-    for column in 0..code.k() {
+    for (column, bytes) in columns[..code.k()].iter().enumerate() {
         let solved = lost
             .iter()
             .position(|&c| c == column)
             .map(|n| equations[n].1.clone());
-        data.push(solved.or_else(|| columns[column].map(<[u8]>::to_vec))?);
+        data.push(solved.or_else(|| bytes.map(<[u8]>::to_vec))?);
     }
     assert!(data.iter().all(|column| column.len() == length));
     let slices: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();

@@ -29,6 +29,7 @@ impl Isa for Scalar {
     type Split = [u64; WORDS];
     type Factor = u8;
     const WIDTH: usize = WORDS * WORD_BYTES;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     fn zero(self) -> [u64; WORDS] {

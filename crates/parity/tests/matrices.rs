@@ -1,7 +1,7 @@
-//! The matrices: that they are the ones that drives will carry for ever, and that any m columns may be
-//! lost. A systematic code survives any loss of m columns exactly if every square minor of its matrix
-//! is invertible; that is shown here by trying minors (all of them up to the sizes named below, a
-//! large sample elsewhere) and, for every size, by the form of the matrix.
+//! The matrices: that they are the ones that drives will carry for ever, and that any m columns may
+//! be lost. A systematic code survives any loss of m columns exactly if every square minor of its
+//! matrix is invertible; that is shown here by trying minors (all of them up to the sizes named
+//! below, a large sample elsewhere) and, for every size, by the form of the matrix.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -123,15 +123,10 @@ fn coefficients_do_not_depend_on_the_width_of_the_array() {
 fn the_first_rows_are_those_of_md_and_raid_z() {
     for m in 1..=32 {
         let rows = matrix(64 - m, m);
-        for column in 0..64 - m {
-            assert_eq!(rows[0][column], 1);
-            if m >= 2 {
-                assert_eq!(rows[1][column], gf::pow(2, column));
-            }
-            if m == 3 {
-                assert_eq!(rows[2][column], gf::pow(4, column));
-            }
-        }
+        let powers = |base: u8| (0..64 - m).map(move |column| gf::pow(base, column));
+        assert!(rows[0].iter().copied().eq(powers(1)));
+        assert!(m < 2 || rows[1].iter().copied().eq(powers(2)));
+        assert!(m != 3 || rows[2].iter().copied().eq(powers(4)));
         assert!(
             rows.iter().all(|row| row[0] == 1),
             "a code of one data column is a mirror"
@@ -197,8 +192,8 @@ fn sampled_minors_of_extended_cauchy_are_invertible_everywhere() {
 }
 
 /// The proof for every size: from row 1 on, c_ji·(x_j + y_i) is the same for all i, with x_1 = 0,
-/// x_j = 2^(j−1), y_i = 2^−i all distinct. So those rows are a Cauchy matrix with scaled rows, and row 0
-/// is the row of x = ∞. By Cauchy's determinant no minor is zero.
+/// x_j = 2^(j−1), y_i = 2^−i all distinct. So those rows are a Cauchy matrix with scaled rows, and
+/// row 0 is the row of x = ∞. By Cauchy's determinant no minor is zero.
 #[test]
 fn the_matrix_is_a_cauchy_matrix_with_a_row_at_infinity() {
     for m in 4..=32 {

@@ -67,6 +67,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         role: Role::Slot(Slot(slot)),
         slots: (0..members).map(record).collect(),
         spares: vec![],
+        replacements: vec![],
         settings: Settings::default(),
     }
 }
@@ -128,6 +129,16 @@ prop_compose! {
         };
         let spare =
             |i: usize| member(i as u8 + if i < usize::from(members) { 1 } else { 101 });
+        let slots: Vec<SlotRecord> = (0..members).map(row).collect();
+        let fills = |i: &u8| slots.get(usize::from(*i)).is_some_and(|r| r.state == SlotState::InSync);
+        let replacements = (0..spare_count)
+            .filter(fills)
+            .map(|i| Replacement {
+                member: spare(usize::from(members + i)),
+                slot: Slot(i),
+                rebuilt_bytes: created_unix_s % (1 << 20),
+            })
+            .collect();
         Superblock {
             name: name.parse().expect("a name"),
             strip_bytes,
@@ -140,7 +151,8 @@ prop_compose! {
             generation: Generation(generation),
             member: spare(role_at),
             role,
-            slots: (0..members).map(row).collect(),
+            slots,
+            replacements,
             spares: (0..spare_count).map(|i| spare(usize::from(members + i))).collect(),
             settings: Settings { rebuild_priority: priority, read_error_threshold: threshold },
             ..superblock(level, members, group_size, 0)

@@ -54,6 +54,7 @@ impl Isa for Neon {
     /// The tables of the low and of the high nibble.
     type Factor = (uint8x16_t, uint8x16_t);
     const WIDTH: usize = 16;
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     fn zero(self) -> uint8x16_t {

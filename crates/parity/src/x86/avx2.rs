@@ -26,6 +26,7 @@ impl Isa for Avx2 {
     /// The tables of the low and of the high nibble, each in both lanes.
     type Factor = (__m256i, __m256i);
     const WIDTH: usize = 32;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     fn zero(self) -> __m256i {

@@ -1,7 +1,7 @@
 //! AVX-512 with GFNI: 64 bytes, products by one VGF2P8AFFINEQB, three-way XOR by VPTERNLOG.
 //!
-//! The CPUs that have AVX-512 but no GFNI (2017 to 2019) run `avx2` here: on those, 512-bit shuffles
-//! lower the clock, and a drive array does not outrun 256 bits.
+//! The CPUs that have AVX-512 but no GFNI (2017 to 2019) run `avx2` here: on those, 512-bit
+//! shuffles lower the clock, and a drive array does not outrun 256 bits.
 
 use std::arch::x86_64::*;
 
@@ -37,6 +37,7 @@ impl Isa for Avx512Gfni {
     /// The bit matrix, in every 64-bit lane.
     type Factor = __m512i;
     const WIDTH: usize = 64;
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     fn zero(self) -> __m512i {

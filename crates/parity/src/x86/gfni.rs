@@ -30,6 +30,7 @@ impl Isa for Avx2Gfni {
     /// The bit matrix, in every 64-bit lane.
     type Factor = __m256i;
     const WIDTH: usize = 32;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     fn zero(self) -> __m256i {

@@ -28,6 +28,7 @@ impl Isa for Ssse3 {
     /// The tables of the low and of the high nibble.
     type Factor = (__m128i, __m128i);
     const WIDTH: usize = 16;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     fn zero(self) -> __m128i {

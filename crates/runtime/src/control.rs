@@ -1,0 +1,158 @@
+//! What shard 0's thread does besides: the array's control machine, and those who ask it.
+//!
+//! Invariant: every command is answered, at the latest by its sender being dropped when the thread ends.
+//! Deliberately absent: waiting for anything.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::time::SystemTime;
+
+use strake_engine::Array;
+use strake_engine::event::*;
+use strake_engine::units::*;
+
+use crate::clock::Clock;
+use crate::devices::Devices;
+use crate::mail::Mail;
+use crate::watch::Watch;
+
+/// An event with wall-clock time.
+#[derive(Clone, Debug)]
+pub struct EventRecord {
+    /// When.
+    pub time: SystemTime,
+    /// What.
+    pub kind: EventKind,
+    /// Path of the device that the event names, if any.
+    pub device: Option<PathBuf>,
+}
+
+/// A turn in the life of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It serves.
+    Started,
+    /// It has lost too many members to serve.
+    Failed,
+    /// Everything is durable and quiet.
+    Stopped,
+}
+
+/// See the module.
+pub(crate) struct Control {
+    pub(crate) array: Array,
+    pub(crate) watch: Watch,
+    commands: BTreeMap<CommandId, Sender<Result<Changed, CommandError>>>,
+    next_command: u64,
+    events: Sender<EventRecord>,
+    turns: Sender<Turn>,
+}
+
+impl Control {
+    /// Control of an array that is not started yet.
+    pub(crate) fn new(
+        array: Array,
+        watch: Watch,
+        events: Sender<EventRecord>,
+        turns: Sender<Turn>,
+    ) -> Control {
+        Control {
+            array,
+            watch,
+            commands: BTreeMap::new(),
+            next_command: 0,
+            events,
+            turns,
+        }
+    }
+
+    /// Takes in mail that concerns the array.
+    pub(crate) fn receive(&mut self, now: Time, mail: Mail, devices: &Devices) {
+        // Whoever asked and did not wait for the answer does not get it.
+        match mail {
+            Mail::Start => self.array.start(now),
+            Mail::FromShard(shard, message) => self.array.message(now, shard, message),
+            Mail::ArrayPiece(request) => self.array.submit(now, request),
+            Mail::Watch(id) => {
+                if let Some(device) = devices.get(id) {
+                    self.watch.add(id, device);
+                }
+            }
+            Mail::Command(command, answer) => {
+                let id = CommandId(self.next_command);
+                self.next_command += 1;
+                self.commands.insert(id, answer);
+                self.array.command(now, id, command);
+            }
+            Mail::Status(answer) => {
+                let _ = answer.send(self.array.status());
+            }
+            Mail::Regions(first, count, answer) => {
+                let states = (first.0..first.0.saturating_add(count))
+                    .map(|region| self.array.region(RegionNo(region)))
+                    .collect();
+                let _ = answer.send(states);
+            }
+            Mail::ToShard(_)
+            | Mail::Piece(_)
+            | Mail::PieceReply(_)
+            | Mail::Submit(..)
+            | Mail::Release(_)
+            | Mail::Ublk(_)
+            | Mail::Exit => unreachable!("every shard takes such mail by itself"),
+        }
+    }
+
+    /// Carries out what concerns neither rings nor shards.
+    pub(crate) fn carry_out(&mut self, clock: &Clock, output: ArrayOutput, devices: &Devices) {
+        match output {
+            ArrayOutput::Done { id, result } => {
+                if let Some(answer) = self.commands.remove(&id) {
+                    let _ = answer.send(result);
+                }
+            }
+            ArrayOutput::Event(event) => self.tell(clock, event, devices),
+            ArrayOutput::Started => self.turn(Turn::Started),
+            ArrayOutput::Stopped => self.turn(Turn::Stopped),
+            ArrayOutput::Io(_)
+            | ArrayOutput::Reply(_)
+            | ArrayOutput::Message(..)
+            | ArrayOutput::Release(_) => unreachable!("the worker carries these out"),
+        }
+    }
+
+    fn turn(&self, turn: Turn) {
+        // Nobody listens between start and stop.
+        let _ = self.turns.send(turn);
+    }
+
+    fn tell(&self, clock: &Clock, event: Event, devices: &Devices) {
+        tracing::info!(event = ?event.kind, "array");
+        if matches!(
+            event.kind,
+            EventKind::State {
+                to: ArrayState::Failed,
+                ..
+            }
+        ) {
+            self.turn(Turn::Failed);
+        }
+        let device = match event.kind {
+            EventKind::MemberOut { device, .. } => device,
+            EventKind::ReadError { device, .. }
+            | EventKind::Repaired { device, .. }
+            | EventKind::SpareUsed { device, .. }
+            | EventKind::SpareAdded { device } => Some(device),
+            _ => None,
+        };
+        let device = device.and_then(|id| devices.path(id));
+        let time = clock.wall(event.time);
+        // The receiver may have lost interest.
+        let _ = self.events.send(EventRecord {
+            time,
+            kind: event.kind,
+            device,
+        });
+    }
+}

@@ -1,0 +1,484 @@
+//! One member: a block device or a file, opened, and its synchronous (control-path) I/O.
+//!
+//! Invariants:
+//! * A device opened as a member is ours alone: block devices by O_EXCL (which mounts, md and device-mapper
+//!   respect), files by an exclusive `flock`. Opening the same one twice fails, also within one process.
+//! * Metadata I/O goes past the page cache where the device allows it, through aligned buffers of its own.
+//!
+//! Deliberately absent: the data path (see `member_io`), and looking for foreign signatures and mounts (the
+//! command line does that before it opens anything for writing).
+
+mod metadata;
+mod probe;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+use strake_engine::buffers::{Buf, PAGE};
+use strake_engine::event::{DeviceInfo, IoError};
+
+pub use metadata::MemberImage;
+
+/// Bytes of one synchronous transfer.
+const CHUNK: usize = 1 << 20;
+
+/// How often a device that is held is tried again.
+const BUSY_TRIES: u32 = 5;
+/// How long to wait between.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// A member device or file, opened.
+#[derive(Debug)]
+pub struct Device {
+    path: PathBuf,
+    file: File,
+    kind: Kind,
+    info: DeviceInfo,
+}
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A block device, with its number.
+    Block {
+        /// `st_rdev`.
+        number: u64,
+        /// It had an entry in sysfs when it was opened.
+        in_sysfs: bool,
+    },
+    /// A regular file.
+    File,
+}
+
+/// How to open a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// To look only; works while somebody else holds it.
+    ReadOnly,
+    /// As a member: read and write, O_DIRECT, O_EXCL for block devices, an exclusive lock for files.
+    Member,
+}
+
+/// Why a device operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// No such file or device.
+    #[error("{0}: not found")]
+    NotFound(PathBuf),
+    /// No permission.
+    #[error("{0}: permission denied")]
+    Permission(PathBuf),
+    /// Another process (or array) holds it.
+    #[error("{0}: in use by another program")]
+    Busy(PathBuf),
+    /// Neither a block device nor a regular file.
+    #[error("{0}: neither a block device nor a regular file")]
+    Kind(PathBuf),
+    /// An I/O failed.
+    #[error("{path}: {action}: {source}")]
+    Io {
+        /// The device.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// No superblock of ours.
+    #[error("{0}: holds no Strake superblock")]
+    NotStrake(PathBuf),
+    /// Superblocks of ours, none of them whole.
+    #[error("{path}: both superblock copies are damaged: {what}")]
+    Damaged {
+        /// The device.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Names the error of an I/O on `path`.
+fn failed(path: &Path, action: &'static str, source: impl Into<io::Error>) -> DeviceError {
+    let source = source.into();
+    let path = path.to_owned();
+    match source.raw_os_error() {
+        Some(libc::ENOENT) => DeviceError::NotFound(path),
+        Some(libc::EACCES | libc::EPERM) => DeviceError::Permission(path),
+        Some(libc::EBUSY | libc::EWOULDBLOCK | libc::ETXTBSY) => DeviceError::Busy(path),
+        _ => DeviceError::Io {
+            path,
+            action,
+            source,
+        },
+    }
+}
+
+/// Opens with O_DIRECT where the file system knows it. The flag says whether it did.
+fn open_direct(path: &Path, write: bool, flags: OFlags) -> io::Result<(File, bool)> {
+    let open = |extra: OFlags| {
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags((flags | extra | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32)
+            .open(path)
+    };
+    match open(OFlags::DIRECT) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            open(OFlags::empty()).map(|file| (file, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Device {
+    /// Opens a device or file. One that is held is tried again for a moment: a device that an array has just
+    /// released closes when its last shard has let go.
+    pub fn open(path: &Path, mode: OpenMode) -> Result<Device, DeviceError> {
+        for _ in 0..BUSY_TRIES {
+            match Device::open_once(path, mode) {
+                Err(DeviceError::Busy(_)) => std::thread::sleep(BUSY_PAUSE),
+                other => return other,
+            }
+        }
+        Device::open_once(path, mode)
+    }
+
+    fn open_once(path: &Path, mode: OpenMode) -> Result<Device, DeviceError> {
+        let kind = std::fs::metadata(path)
+            .map_err(|e| failed(path, "stat", e))?
+            .file_type();
+        if !kind.is_block_device() && !kind.is_file() {
+            return Err(DeviceError::Kind(path.to_owned()));
+        }
+        let member = mode == OpenMode::Member;
+        let exclusive = if member && kind.is_block_device() {
+            OFlags::EXCL
+        } else {
+            OFlags::empty()
+        };
+        let (file, mut direct) =
+            open_direct(path, member, exclusive).map_err(|e| failed(path, "open", e))?;
+        let opened = file.metadata().map_err(|e| failed(path, "stat", e))?;
+        if opened.file_type() != kind {
+            return Err(DeviceError::Kind(path.to_owned()));
+        }
+        if member && kind.is_file() {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+                .map_err(|e| failed(path, "lock", e))?;
+        }
+        let (kind, info) = if kind.is_block_device() {
+            probe::block(&file).map_err(|e| failed(path, "ask for its properties", e))?
+        } else {
+            let (info, usable) = probe::file(&file, direct)
+                .map_err(|e| failed(path, "ask for its properties", e))?;
+            if direct && !usable {
+                file_without_direct(&file).map_err(|e| failed(path, "clear O_DIRECT", e))?;
+                direct = false;
+            }
+            (Kind::File, info)
+        };
+        if !direct {
+            tracing::debug!(path = %path.display(), "no O_DIRECT here: goes through the page cache");
+        }
+        Ok(Device {
+            path: path.to_owned(),
+            file,
+            kind,
+            info,
+        })
+    }
+
+    /// Its path as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its properties.
+    pub fn info(&self) -> DeviceInfo {
+        self.info
+    }
+
+    /// Reads, synchronously (metadata, control path). Any alignment.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        let page = PAGE as u64;
+        let mut bounce = Buf::zeroed(CHUNK.min(bytes.len() + 2 * PAGE));
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let skip = (at % page) as usize;
+            let want = (bounce.len() - skip).min(bytes.len() - done);
+            let len = (skip + want).next_multiple_of(PAGE).min(bounce.len());
+            let got = self
+                .read_some(at - skip as u64, &mut bounce.bytes_mut()[..len])
+                .map_err(|e| failed(&self.path, "read", e))?;
+            if got <= skip {
+                let source = io::Error::from(io::ErrorKind::UnexpectedEof);
+                return Err(failed(&self.path, "read beyond its end", source));
+            }
+            let useful = (got - skip).min(want);
+            bytes[done..done + useful].copy_from_slice(&bounce.bytes()[skip..skip + useful]);
+            done += useful;
+        }
+        Ok(())
+    }
+
+    /// Reads until `bytes` is full or the device ends.
+    fn read_some(&self, offset: u64, bytes: &mut [u8]) -> rustix::io::Result<usize> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pread(&self.file, &mut bytes[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(got) => done += got,
+                Err(Errno::INTR) => {}
+                // A direct read that starts at an end which is not a whole page says EINVAL.
+                Err(Errno::INVAL) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes, synchronously (metadata, control path). Offset and length multiples of 4096.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        if !offset.is_multiple_of(PAGE as u64) || !bytes.len().is_multiple_of(PAGE) {
+            return Err(failed(&self.path, "write unaligned metadata", Errno::INVAL));
+        }
+        let mut bounce = Buf::zeroed(CHUNK.min(bytes.len()));
+        for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+            bounce.bytes_mut()[..chunk.len()].copy_from_slice(chunk);
+            let at = offset + (index * CHUNK) as u64;
+            self.write_all(at, &bounce.bytes()[..chunk.len()])
+                .map_err(|e| failed(&self.path, "write", e))?;
+        }
+        Ok(())
+    }
+
+    fn write_all(&self, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(&self.file, &bytes[done..], offset + done as u64) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(got) => done += got,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    pub fn flush(&self) -> Result<(), DeviceError> {
+        rustix::fs::fdatasync(&self.file).map_err(|e| failed(&self.path, "flush", e))
+    }
+
+    /// Zeroes a range, by deallocation where the device can guarantee zeros.
+    pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        if len == 0 {
+            return Ok(());
+        }
+        let keep = FallocateFlags::KEEP_SIZE;
+        let ways: &[FallocateFlags] = match self.kind {
+            // On a block device: Write Zeroes with deallocation, then without it (the kernel writes zeros if need be).
+            Kind::Block { .. } => &[FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE],
+            Kind::File => &[FallocateFlags::PUNCH_HOLE],
+        };
+        for &way in ways {
+            match rustix::fs::fallocate(&self.file, way | keep, offset, len) {
+                Ok(()) => return Ok(()),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(error) => return Err(failed(&self.path, "zero a range", error)),
+            }
+        }
+        let zeros = Buf::zeroed(CHUNK);
+        let mut at = offset;
+        while at < offset + len {
+            let part = (offset + len - at).min(CHUNK as u64) as usize;
+            self.write_all(at, &zeros.bytes()[..part])
+                .map_err(|e| failed(&self.path, "zero a range", e))?;
+            at += part as u64;
+        }
+        Ok(())
+    }
+
+    /// Deallocates a range. Where the device cannot, nothing happens.
+    pub fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        if len == 0 {
+            return Ok(());
+        }
+        let done = match self.kind {
+            Kind::Block { .. } => probe::block_discard(&self.file, offset, len),
+            Kind::File => rustix::fs::fallocate(
+                &self.file,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                offset,
+                len,
+            )
+            .map_err(io::Error::from),
+        };
+        match done {
+            Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
+                Err(failed(&self.path, "discard", error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its descriptor, for the data path.
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Its descriptor, for the watch.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Has it vanished? A drive that was pulled answers every I/O with EIO and has a size of zero; a file member
+    /// has lost its last name or was cut short.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self.kind {
+            Kind::Block { number, in_sysfs } => {
+                !probe::block_bytes(&self.file).is_ok_and(|bytes| bytes >= self.info.bytes)
+                    || (in_sysfs && !probe::sysfs(number).exists())
+            }
+            Kind::File => !rustix::fs::fstat(&self.file)
+                .is_ok_and(|stat| stat.st_nlink > 0 && stat.st_size as u64 >= self.info.bytes),
+        }
+    }
+
+    /// What an errno of this device means to the engine.
+    pub(crate) fn classify(&self, errno: i32) -> IoError {
+        match errno {
+            libc::ENODEV | libc::ENXIO | libc::EBADF | libc::ENOMEDIUM | libc::ESHUTDOWN => {
+                IoError::Gone
+            }
+            libc::EIO if self.is_gone() => IoError::Gone,
+            libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADE => {
+                IoError::Media
+            }
+            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
+            libc::ETIMEDOUT => IoError::TimedOut,
+            other => IoError::Other(other),
+        }
+    }
+}
+
+/// Takes O_DIRECT off an open file whose file system wants larger alignment than the engine keeps.
+fn file_without_direct(file: &File) -> rustix::io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: u64) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        file.as_file().set_len(bytes).expect("size");
+        file
+    }
+
+    #[test]
+    fn a_member_file_is_ours_alone() {
+        let file = file(1 << 20);
+        let first = Device::open(file.path(), OpenMode::Member).expect("opens");
+        let again = Device::open(file.path(), OpenMode::Member);
+        assert!(matches!(again, Err(DeviceError::Busy(_))), "{again:?}");
+        Device::open(file.path(), OpenMode::ReadOnly).expect("looking works");
+        drop(first);
+        Device::open(file.path(), OpenMode::Member).expect("free again");
+    }
+
+    #[test]
+    fn what_is_not_a_device_is_named() {
+        let dir = tempfile::tempdir().expect("folder");
+        let missing = Device::open(&dir.path().join("nothing"), OpenMode::ReadOnly);
+        assert!(
+            matches!(missing, Err(DeviceError::NotFound(_))),
+            "{missing:?}"
+        );
+        let folder = Device::open(dir.path(), OpenMode::ReadOnly);
+        assert!(matches!(folder, Err(DeviceError::Kind(_))), "{folder:?}");
+        let null = Device::open(Path::new("/dev/null"), OpenMode::Member);
+        assert!(matches!(null, Err(DeviceError::Kind(_))), "{null:?}");
+    }
+
+    #[test]
+    fn metadata_comes_back_at_any_alignment() {
+        // Not a multiple of a page: the last read is cut short by the end.
+        let file = file(3 * (1 << 20) + 512);
+        let device = Device::open(file.path(), OpenMode::Member).expect("opens");
+        let bytes: Vec<u8> = (0..2 * CHUNK + PAGE)
+            .map(|i| (i * 7 + i / 4096) as u8)
+            .collect();
+        device.write_at(4096, &bytes).expect("writes");
+        for (offset, len) in [
+            (4096, bytes.len()),
+            (5000, 1),
+            (4095, 2),
+            (8191, 1 << 20),
+            (4096, 0),
+        ] {
+            let mut read = vec![0xee; len];
+            device.read_at(offset, &mut read).expect("reads");
+            for (i, &byte) in read.iter().enumerate() {
+                let at = offset as usize + i;
+                let expected = if at < 4096 { 0 } else { bytes[at - 4096] };
+                assert_eq!(byte, expected, "byte {at}");
+            }
+        }
+        let mut tail = [1u8; 512];
+        device
+            .read_at(3 * (1 << 20), &mut tail)
+            .expect("the last sector");
+        assert_eq!(tail, [0; 512]);
+        assert!(
+            device.read_at(3 * (1 << 20) + 511, &mut [0; 2]).is_err(),
+            "beyond the end"
+        );
+        assert!(device.write_at(512, &[0; 4096]).is_err(), "unaligned");
+    }
+
+    #[test]
+    fn zeroed_and_discarded_ranges_read_as_zeros() {
+        let file = file(4 << 20);
+        let device = Device::open(file.path(), OpenMode::Member).expect("opens");
+        device.write_at(0, &vec![0x5a; 4 << 20]).expect("writes");
+        device.write_zeroes(4096, 1 << 20).expect("zeroes");
+        device.discard(2 << 20, 1 << 20).expect("discards");
+        let mut all = vec![1; 4 << 20];
+        device.read_at(0, &mut all).expect("reads");
+        for (at, &byte) in all.iter().enumerate() {
+            let zero = (4096..4096 + (1 << 20)).contains(&at) || (2 << 20..3 << 20).contains(&at);
+            assert_eq!(byte, if zero { 0 } else { 0x5a }, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_or_truncated_file_is_gone() {
+        let kept = file(1 << 20);
+        let device = Device::open(kept.path(), OpenMode::Member).expect("opens");
+        assert!(!device.is_gone());
+        kept.as_file().set_len(4096).expect("cut");
+        assert!(device.is_gone());
+        kept.as_file().set_len(1 << 20).expect("grown");
+        assert!(!device.is_gone());
+        assert_eq!(device.classify(libc::EIO), IoError::Media);
+        drop(kept);
+        assert!(device.is_gone());
+        assert_eq!(device.classify(libc::EIO), IoError::Gone);
+    }
+}

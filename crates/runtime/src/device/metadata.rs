@@ -1,0 +1,94 @@
+//! What a member says of itself: both superblock copies and the region map.
+//!
+//! Invariant: nothing is believed here that `strake_format` did not decode; a page of another array or member
+//! counts as no page. Deliberately absent: which member of an array to believe (the engine).
+
+use strake_engine::buffers::PAGE;
+use strake_format::region_map::{newest, place};
+use strake_format::superblock::SUPERBLOCK_BYTES;
+use strake_format::{Layout, MapPage, SelectError, Superblock, select_copy};
+
+use super::{Device, DeviceError};
+
+/// What reading a member's metadata found.
+#[derive(Clone, Debug)]
+pub struct MemberImage {
+    /// The newer valid copy.
+    pub superblock: Superblock,
+    /// Offset and validity of both copies.
+    pub copies: [(u64, bool); 2],
+    /// Newest valid version of each region map page.
+    pub map: Vec<Option<MapPage>>,
+}
+
+impl Device {
+    /// Superblock copies and region map.
+    pub fn read_member(&self) -> Result<MemberImage, DeviceError> {
+        let bytes = self.info().bytes;
+        if bytes < 2 * SUPERBLOCK_BYTES as u64 {
+            return Err(DeviceError::NotStrake(self.path().to_owned()));
+        }
+        let offsets = Layout::superblock_offsets(bytes);
+        // A copy that cannot be read is as good as a damaged one: zeros are no superblock.
+        let [first, last] = offsets.map(|offset| {
+            let mut copy = [0; SUPERBLOCK_BYTES];
+            let read = self.read_at(offset, &mut copy);
+            (copy, read.err())
+        });
+        let (superblock, statuses) = match select_copy(bytes, &first.0, &last.0) {
+            Ok(chosen) => chosen,
+            Err(error) => return Err(self.no_member(error, first.1.or(last.1))),
+        };
+        let copies = [
+            (offsets[0], statuses[0].is_valid()),
+            (offsets[1], statuses[1].is_valid()),
+        ];
+        let map = self.read_map(&superblock);
+        Ok(MemberImage {
+            superblock,
+            copies,
+            map,
+        })
+    }
+
+    fn no_member(&self, error: SelectError, read: Option<DeviceError>) -> DeviceError {
+        match (error, read) {
+            (_, Some(read)) => read,
+            (SelectError::NotStrake, None) => DeviceError::NotStrake(self.path().to_owned()),
+            (error, None) => DeviceError::Damaged {
+                path: self.path().to_owned(),
+                what: error.to_string(),
+            },
+        }
+    }
+
+    /// A page that cannot be read is a page that is not valid: other members have it too.
+    fn read_map(&self, superblock: &Superblock) -> Vec<Option<MapPage>> {
+        let layout = &superblock.layout;
+        let pages = layout.map_pages;
+        let areas = [place(layout, 0, 0), place(layout, 0, 1)].map(|start| {
+            let mut area = vec![0; pages as usize * PAGE];
+            if self.read_at(start, &mut area).is_err() {
+                for (page, bytes) in area.chunks_mut(PAGE).enumerate() {
+                    if self.read_at(start + (page * PAGE) as u64, bytes).is_err() {
+                        bytes.fill(0);
+                    }
+                }
+            }
+            area
+        });
+        let decode = |side: usize, page: u32| {
+            let from = page as usize * PAGE;
+            let offset = place(layout, page, side as u64);
+            MapPage::decode(&areas[side][from..from + PAGE], offset)
+        };
+        (0..pages)
+            .map(|page| {
+                newest(decode(0, page), decode(1, page)).filter(|found| {
+                    (found.array, found.member, found.page)
+                        == (superblock.array, superblock.member, page)
+                })
+            })
+            .collect()
+    }
+}

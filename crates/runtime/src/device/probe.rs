@@ -1,0 +1,114 @@
+//! Properties of block devices and files, asked of the kernel.
+//!
+//! Invariant: what the kernel does not tell is assumed for the worst (a volatile cache, no granularity).
+//! Deliberately absent: NVMe identify data; `minimum_io_size` carries NPWG on kernels that serve us.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, StatxFlags};
+use strake_engine::event::DeviceInfo;
+
+use super::Kind;
+
+/// `_IOR(0x12, 114, size_t)` of linux/fs.h.
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
+/// `_IO(0x12, 119)` of linux/fs.h.
+const BLKDISCARD: libc::Ioctl = 0x1277;
+
+/// Size of a block device, bytes; zero once a drive was pulled.
+pub(super) fn block_bytes(file: &File) -> io::Result<u64> {
+    let mut bytes = 0u64;
+    // SAFETY: BLKGETSIZE64 writes one u64 to the address given, which is that of `bytes`.
+    let status = unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) };
+    if status == 0 {
+        Ok(bytes)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Discards a range of a block device.
+pub(super) fn block_discard(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let range = [offset, len];
+    // SAFETY: BLKDISCARD reads two u64 from the address given, which is that of `range`.
+    let status = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Where sysfs describes a block device.
+pub(super) fn sysfs(number: u64) -> PathBuf {
+    PathBuf::from(format!(
+        "/sys/dev/block/{}:{}",
+        libc::major(number),
+        libc::minor(number)
+    ))
+}
+
+/// A value of the device's queue; a partition has its parent's.
+fn queue(sysfs: &Path, name: &str) -> Option<String> {
+    ["queue", "../queue"]
+        .iter()
+        .find_map(|queue| std::fs::read_to_string(sysfs.join(queue).join(name)).ok())
+        .map(|value| value.trim().to_owned())
+}
+
+/// What a block device is.
+pub(super) fn block(file: &File) -> io::Result<(Kind, DeviceInfo)> {
+    let number = file.metadata()?.rdev();
+    let sysfs = sysfs(number);
+    let block_bytes_logical = rustix::fs::ioctl_blksszget(file)?;
+    let granularity = queue(&sysfs, "minimum_io_size").and_then(|value| value.parse().ok());
+    let write_cache = queue(&sysfs, "write_cache");
+    let info = DeviceInfo {
+        bytes: block_bytes(file)?,
+        block_bytes: block_bytes_logical,
+        granularity_bytes: granularity.unwrap_or(0),
+        volatile_cache: write_cache.as_deref() != Some("write through"),
+    };
+    Ok((
+        Kind::Block {
+            number,
+            in_sysfs: sysfs.exists(),
+        },
+        info,
+    ))
+}
+
+/// What a file is, and whether O_DIRECT can be used on it: the engine aligns offsets to the logical block and memory
+/// to the same within pages.
+pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> {
+    let mut block_bytes = 512;
+    let mut usable = true;
+    if direct {
+        let asked = StatxFlags::DIOALIGN;
+        let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked);
+        if let Ok(stat) = stat
+            && stat.stx_mask & asked.bits() != 0
+        {
+            let align = stat.stx_dio_offset_align.max(stat.stx_dio_mem_align);
+            // Zero: no direct I/O on this file after all.
+            usable = stat.stx_dio_offset_align != 0 && align <= 4096;
+            if usable && align > 512 {
+                block_bytes = align;
+            }
+        }
+    }
+    let bytes = file.metadata()?.len();
+    Ok((
+        DeviceInfo {
+            bytes,
+            block_bytes,
+            granularity_bytes: 0,
+            volatile_cache: true,
+        },
+        usable,
+    ))
+}

@@ -1,0 +1,136 @@
+//! How an array is given to its users: a block device, a socket, or nothing.
+//!
+//! Invariant: an export is chosen before the array is started, so that an array that cannot be exported as asked is
+//! not touched. Deliberately absent: stable names (`/dev/strake/NAME` is the daemon's).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use strake_engine::Geometry;
+
+use crate::ServeError;
+use crate::mail::Peers;
+
+pub mod nbd;
+pub mod ublk;
+
+/// How to serve the block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportKind {
+    /// ublk where the kernel has it and the user may, else NBD.
+    Auto,
+    /// /dev/ublkbN.
+    Ublk,
+    /// A Unix socket that speaks NBD.
+    Nbd,
+    /// Nothing.
+    None,
+}
+
+/// What serves the array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Export {
+    /// A block device.
+    Ublk {
+        /// N of /dev/ublkbN.
+        id: u32,
+    },
+    /// An NBD URI, `nbd+unix:///?socket=…`.
+    Nbd {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// Nothing.
+    None,
+}
+
+impl Export {
+    /// `/dev/ublkbN`, an NBD URI that libnbd's tools accept, or nothing.
+    pub fn device(&self) -> Option<String> {
+        match self {
+            Export::Ublk { id } => Some(format!("/dev/ublkb{id}")),
+            Export::Nbd { socket } => Some(format!("nbd+unix:///?socket={}", socket.display())),
+            Export::None => None,
+        }
+    }
+}
+
+/// The array as an export sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its arithmetic.
+    pub(crate) geometry: Arc<Geometry>,
+    /// Largest write granularity of its members, bytes; 0 if none is known.
+    pub(crate) granularity: u32,
+    /// Its shards.
+    pub(crate) peers: Peers,
+}
+
+/// What was chosen, before the array starts.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// The kernel's driver, found working.
+    Ublk(ublk::Driver),
+    /// A socket.
+    Nbd,
+    /// Nothing.
+    None,
+}
+
+impl Plan {
+    /// Chooses by what was asked and what the kernel has.
+    pub(crate) fn choose(kind: ExportKind) -> Result<Plan, ServeError> {
+        match kind {
+            ExportKind::None => Ok(Plan::None),
+            ExportKind::Nbd => Ok(Plan::Nbd),
+            ExportKind::Ublk => ublk::Driver::open()
+                .map(Plan::Ublk)
+                .map_err(ServeError::NoUblk),
+            ExportKind::Auto => Ok(match ublk::Driver::open() {
+                Ok(driver) => Plan::Ublk(driver),
+                Err(why) => {
+                    tracing::info!(why, "no ublk: served over NBD");
+                    Plan::Nbd
+                }
+            }),
+        }
+    }
+}
+
+/// What serves, while it does.
+#[derive(Debug)]
+pub(crate) enum Running {
+    /// A block device.
+    Ublk(ublk::Device),
+    /// A socket.
+    Nbd(nbd::Server),
+    /// Nothing.
+    None,
+}
+
+impl Running {
+    /// What it is to the outside.
+    pub(crate) fn export(&self) -> Export {
+        match self {
+            Running::Ublk(device) => Export::Ublk { id: device.id() },
+            Running::Nbd(server) => Export::Nbd {
+                socket: server.socket().to_owned(),
+            },
+            Running::None => Export::None,
+        }
+    }
+
+    /// Takes no more requests, has those in flight answered, and takes the export away.
+    pub(crate) fn stop(self) -> Result<(), ServeError> {
+        match self {
+            Running::Ublk(device) => device.stop(),
+            Running::Nbd(server) => {
+                server.stop();
+                Ok(())
+            }
+            Running::None => Ok(()),
+        }
+    }
+}

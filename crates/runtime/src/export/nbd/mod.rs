@@ -1,0 +1,197 @@
+//! The array over NBD on a Unix socket: for kernels without ublk, for virtual machines and for tests.
+//!
+//! Threads: one that accepts, and for each connection one that reads requests and one that writes answers, all asleep while
+//! nothing happens. Requests go to a shard by mail; connections take turns among shards.
+//!
+//! Invariants:
+//! * A connection has its own bounded memory; when that is used up its requests wait in the socket.
+//! * A stop takes no more requests, has those in flight answered, and then closes.
+//! * The socket is for its owner only (mode 0600), and a file left behind by a killed daemon is replaced; one that
+//!   answers is not.
+//!
+//! Deliberately absent: TCP, TLS, and exports other than the one array.
+
+mod connection;
+mod negotiate;
+pub mod wire;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use strake_engine::units::ShardNo;
+
+use super::Target;
+
+/// Connections at once; each may hold as much memory as `connection` says.
+const CONNECTIONS_MAX: usize = 32;
+/// How long a stop waits for clients to read their answers.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The server of one array.
+#[derive(Debug)]
+pub(crate) struct Server {
+    socket: PathBuf,
+    listener: Arc<UnixListener>,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stopping: bool,
+    next: u64,
+    open: BTreeMap<u64, UnixStream>,
+}
+
+impl Shared {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no thread panics with the list of connections")
+    }
+}
+
+impl Server {
+    /// Listens on `socket`.
+    pub(crate) fn start(socket: &Path, target: Target) -> io::Result<Server> {
+        let listener = Arc::new(listen(socket)?);
+        let shared = Arc::new(Shared::default());
+        let accepting = {
+            let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
+            std::thread::Builder::new()
+                .name("strake-nbd".into())
+                .spawn(move || accept(&listener, &shared, &Arc::new(target)))?
+        };
+        Ok(Server {
+            socket: socket.to_owned(),
+            listener,
+            shared,
+            accepting,
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Answers what is in flight, then closes.
+    pub(crate) fn stop(self) {
+        self.end(STOP_PATIENCE);
+    }
+
+    /// Closes everything at once.
+    pub(crate) fn abandon(self) {
+        self.end(Duration::ZERO);
+    }
+
+    fn end(self, patience: Duration) {
+        let _ = std::fs::remove_file(&self.socket);
+        let mut state = self.shared.state();
+        state.stopping = true;
+        // Readers see the end of their requests and finish what they have begun.
+        for stream in state.open.values() {
+            let _ = stream.shutdown(Shutdown::Read);
+        }
+        drop(state);
+        let _ = rustix::net::shutdown(self.listener.as_fd(), rustix::net::Shutdown::Both);
+        let _ = self.accepting.join();
+        let mut state = self.shared.state();
+        let begun = std::time::Instant::now();
+        while !state.open.is_empty() {
+            let left = patience.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.shared.ended.wait_timeout(state, left);
+            state = waited
+                .expect("no thread panics with the list of connections")
+                .0;
+        }
+        for stream in state.open.values() {
+            tracing::debug!("a client does not read its answers: hung up");
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Binds the socket. A file that nobody listens behind is in the way, not in use.
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    let bound = UnixListener::bind(socket).or_else(|error| {
+        if error.kind() != io::ErrorKind::AddrInUse {
+            return Err(error);
+        }
+        match UnixStream::connect(socket) {
+            Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(socket)?;
+                UnixListener::bind(socket)
+            }
+            _ => Err(error),
+        }
+    })?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    Ok(bound)
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>, target: &Arc<Target>) {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) if shared.state().stopping => return,
+            Err(error) => {
+                // Out of descriptors, most likely: clients wait in the backlog meanwhile.
+                tracing::warn!(%error, "NBD accept");
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let Ok(handle) = stream.try_clone() else {
+            continue;
+        };
+        let number = {
+            let mut state = shared.state();
+            if state.stopping {
+                return;
+            }
+            if state.open.len() >= CONNECTIONS_MAX {
+                tracing::warn!("too many NBD connections");
+                continue;
+            }
+            state.next += 1;
+            let number = state.next;
+            state.open.insert(number, handle);
+            number
+        };
+        let shard = ShardNo((number % u64::from(target.peers.count())) as u16);
+        let (own, target) = (Arc::clone(shared), Arc::clone(target));
+        let spawned = std::thread::Builder::new()
+            .name("strake-nbd-in".into())
+            .spawn(move || {
+                if let Err(error) = connection::serve(&stream, &target, shard) {
+                    tracing::debug!(%error, "an NBD connection ended");
+                }
+                let _ = stream.shutdown(Shutdown::Both);
+                own.state().open.remove(&number);
+                own.ended.notify_all();
+            });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread for an NBD connection");
+            shared.state().open.remove(&number);
+        }
+    }
+}

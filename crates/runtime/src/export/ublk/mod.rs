@@ -1,0 +1,527 @@
+//! The array as a Linux block device: a small client of the kernel's ublk driver.
+//!
+//! Order of a start: ADD_DEV → SET_PARAMS → every queue fetches all its tags (on the shards' threads) → START_DEV.
+//! After a kill: START_USER_RECOVERY (refused until the old server is wholly gone) → fetch → END_USER_RECOVERY; requests that were in
+//! flight come again. Order of a stop: STOP_DEV (which waits for requests in flight) → queues closed → DEL_DEV.
+//!
+//! Modes, by what the driver has: *user copy* (6.5), where data goes through pread and pwrite on /dev/ublkcN, else
+//! *copy*, where the driver copies to and from an address given with each fetch. `STRAKE_UBLK_MODE=copy|user-copy`
+//! overrides the choice.
+//!
+//! Invariants: one queue is served by one thread; control commands run on the caller's thread, never on a shard's
+//! (START_DEV reads the partition table through the shards).
+//! Deliberately absent: zero copy, batches, unprivileged devices, and drivers before 6.4.
+
+mod abi;
+mod queue;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use strake_engine::units::ShardNo;
+
+use super::Target;
+use crate::ServeError;
+use crate::mail::Mail;
+pub(crate) use queue::{Event, Mode, Queue, QueueMemory, QueueStart, Stock};
+
+use abi::{Command, ControlCommand, DeviceInfo, Params, SECTOR};
+
+const CONTROL: &str = "/dev/ublk-control";
+/// Requests that one queue has in flight: what keeps drives busy behind one shard.
+const DEPTH_USER_COPY: u16 = 128;
+/// In copy mode every tag holds a buffer of the largest size.
+const DEPTH_COPY: u16 = 64;
+/// Largest request.
+const MAX_IO_USER_COPY: u32 = 1 << 20;
+/// Largest request where every tag holds that much memory.
+const MAX_IO_COPY: u32 = 256 << 10;
+/// Largest discard or write-zeroes request: 1 GiB, several regions.
+const MAX_RANGE_SECTORS: u32 = 1 << 21;
+/// How long the driver may take to notice that the old server is gone.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a queue may take to close, or a device node to appear.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The kernel's ublk driver, found working.
+pub(crate) struct Driver {
+    ring: Box<IoUring<squeue::Entry128, cqueue::Entry>>,
+    control: File,
+    mode: Mode,
+    features: u64,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Driver({:?})", self.mode)
+    }
+}
+
+impl Driver {
+    /// Finds the driver (and asks for its module where there is none), or says why there is none for us.
+    pub(crate) fn open() -> Result<Driver, String> {
+        if !Path::new(CONTROL).exists() && rustix::process::geteuid().is_root() {
+            // Where modprobe is missing or knows no such module, opening says the rest.
+            let _ = std::process::Command::new("modprobe")
+                .args(["-q", "ublk_drv"])
+                .status();
+        }
+        let control = File::options()
+            .read(true)
+            .write(true)
+            .open(CONTROL)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => {
+                    format!(
+                        "{CONTROL} is missing: this kernel has no ublk driver (module ublk_drv)"
+                    )
+                }
+                io::ErrorKind::PermissionDenied => {
+                    format!("{CONTROL}: permission denied: ublk devices are for root here")
+                }
+                _ => format!("{CONTROL}: {error}"),
+            })?;
+        let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder()
+            .build(4)
+            .map_err(|error| format!("no io_uring with large entries: {error}"))?;
+        let mut driver = Driver {
+            ring: Box::new(ring),
+            control,
+            mode: Mode::UserCopy,
+            features: 0,
+        };
+        driver.features = driver.ask_features()?;
+        let wanted = std::env::var("STRAKE_UBLK_MODE").ok();
+        let user_copy = driver.features & abi::F_USER_COPY != 0;
+        driver.mode = match wanted.as_deref() {
+            Some("copy") => Mode::Copy,
+            Some("user-copy") if !user_copy => {
+                return Err("the driver has no user copy (6.5)".into());
+            }
+            None | Some("user-copy") if user_copy => Mode::UserCopy,
+            None => Mode::Copy,
+            Some(other) => {
+                return Err(format!(
+                    "STRAKE_UBLK_MODE is copy or user-copy, not {other}"
+                ));
+            }
+        };
+        Ok(driver)
+    }
+
+    /// What the driver can. One that does not know the question is that of 6.4.
+    fn ask_features(&mut self) -> Result<u64, String> {
+        let mut features = [0; 8];
+        match self.command_out(Command::GetFeatures, u32::MAX, &mut features) {
+            Ok(_) => Ok(u64::from_ne_bytes(features)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY) => Ok(abi::F_CMD_IOCTL_ENCODE
+                    | abi::F_USER_RECOVERY
+                    | abi::F_USER_RECOVERY_REISSUE),
+                Some(libc::EPERM | libc::EACCES) => Err("ublk devices are for root here".into()),
+                _ => Err(format!("the driver does not answer: {error}")),
+            },
+        }
+    }
+
+    /// What each queue's memory is made of.
+    pub(crate) fn stock(&self) -> Stock {
+        match self.mode {
+            Mode::UserCopy => vec![(4096, 128), (65536, 32), (MAX_IO_USER_COPY as usize, 12)],
+            Mode::Copy => vec![(MAX_IO_COPY as usize, usize::from(DEPTH_COPY) + 16)],
+        }
+    }
+
+    fn run(&mut self, command: Command, control: ControlCommand) -> io::Result<i32> {
+        let entry = opcode::UringCmd80::new(types::Fd(self.control.as_raw_fd()), command as u32)
+            .cmd(control.bytes())
+            .build();
+        // SAFETY: the memory that `addr` names is borrowed by the callers until this returns, and this waits for the
+        // completion.
+        unsafe { self.ring.submission().push(&entry) }.expect("one command at a time");
+        loop {
+            match self.ring.submit_and_wait(1) {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(error) => panic!("io_uring_enter fails on a ring that worked: {error}"),
+                Ok(_) => {}
+            }
+            if let Some(done) = self.ring.completion().next() {
+                return match done.result() {
+                    errno if errno < 0 => Err(io::Error::from_raw_os_error(-errno)),
+                    value => Ok(value),
+                };
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command, device: u32, data: u64) -> io::Result<i32> {
+        self.run(
+            command,
+            ControlCommand {
+                device,
+                len: 0,
+                addr: 0,
+                data,
+            },
+        )
+    }
+
+    fn command_in(&mut self, command: Command, device: u32, bytes: &[u8]) -> io::Result<i32> {
+        let (len, addr) = (bytes.len() as u16, bytes.as_ptr() as u64);
+        self.run(
+            command,
+            ControlCommand {
+                device,
+                len,
+                addr,
+                data: 0,
+            },
+        )
+    }
+
+    fn command_out(&mut self, command: Command, device: u32, bytes: &mut [u8]) -> io::Result<i32> {
+        let (len, addr) = (bytes.len() as u16, bytes.as_mut_ptr() as u64);
+        self.run(
+            command,
+            ControlCommand {
+                device,
+                len,
+                addr,
+                data: 0,
+            },
+        )
+    }
+
+    fn info(&mut self, id: u32) -> io::Result<DeviceInfo> {
+        let mut bytes = [0; DeviceInfo::BYTES];
+        self.command_out(Command::GetDevInfo, id, &mut bytes)?;
+        Ok(DeviceInfo::from_bytes(&bytes))
+    }
+
+    /// Makes the block device, or takes over the one that a killed server left.
+    pub(crate) fn serve(
+        mut self,
+        target: &Target,
+        recover: Option<u32>,
+    ) -> Result<Device, ServeError> {
+        let left = recover.and_then(|id| Some((id, self.info(id).ok()?)));
+        if let Some((id, info)) = left {
+            match self.recover(target, id, info)? {
+                Some(ends) => {
+                    return Ok(Device {
+                        driver: self,
+                        id,
+                        ends,
+                    });
+                }
+                None => tracing::warn!(id, "the ublk device left behind is not this array's"),
+            }
+        }
+        self.create(target, recover)
+    }
+
+    fn create(mut self, target: &Target, wanted: Option<u32>) -> Result<Device, ServeError> {
+        let recovery = abi::F_USER_RECOVERY | abi::F_USER_RECOVERY_REISSUE;
+        let copy = if self.mode == Mode::UserCopy {
+            abi::F_USER_COPY
+        } else {
+            0
+        };
+        let info = DeviceInfo {
+            queues: target.peers.count(),
+            depth: if self.mode == Mode::UserCopy {
+                DEPTH_USER_COPY
+            } else {
+                DEPTH_COPY
+            },
+            max_io_bytes: if self.mode == Mode::UserCopy {
+                MAX_IO_USER_COPY
+            } else {
+                MAX_IO_COPY
+            },
+            server_pid: std::process::id() as i32,
+            flags: abi::F_CMD_IOCTL_ENCODE | copy | (recovery & self.features),
+            ..DeviceInfo::default()
+        };
+        let info = self
+            .add(info, wanted)
+            .map_err(|e| ServeError::io("add a ublk device", e))?;
+        let id = info.id;
+        let set_up = self.set_params(target, &info).and_then(|()| {
+            let ends = start_queues(target, &info, self.mode)?;
+            self.command(Command::StartDev, id, u64::from(std::process::id()))
+                .map_err(|e| ServeError::io("start the ublk device", e))?;
+            Ok(ends)
+        });
+        match set_up {
+            Ok(ends) => Ok(Device {
+                driver: self,
+                id,
+                ends,
+            }),
+            Err(error) => {
+                let _ = self.command(Command::StopDev, id, 0);
+                let _ = self.command(Command::DelDev, id, 0);
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds a device, with the number wanted if that is free.
+    fn add(&mut self, info: DeviceInfo, wanted: Option<u32>) -> io::Result<DeviceInfo> {
+        for id in wanted.into_iter().chain([u32::MAX]) {
+            let mut bytes = DeviceInfo { id, ..info }.bytes();
+            match self.command_out(Command::AddDev, id, &mut bytes) {
+                Ok(_) => return Ok(DeviceInfo::from_bytes(&bytes)),
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) && id != u32::MAX => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("the last round returns")
+    }
+
+    fn set_params(&mut self, target: &Target, info: &DeviceInfo) -> Result<(), ServeError> {
+        let params = params(target, info.max_io_bytes);
+        self.command_in(Command::SetParams, info.id, &params.bytes())
+            .map(drop)
+            .map_err(|e| ServeError::io("describe the ublk device", e))
+    }
+
+    /// Takes a device over. `None`: it is not this array's.
+    fn recover(
+        &mut self,
+        target: &Target,
+        id: u32,
+        info: DeviceInfo,
+    ) -> Result<Option<Vec<Receiver<()>>>, ServeError> {
+        let mut params = [0; Params::BYTES];
+        params[0..4].copy_from_slice(&(Params::BYTES as u32).to_ne_bytes());
+        self.command_out(Command::GetParams, id, &mut params)
+            .map_err(|e| ServeError::io("ask for the ublk device", e))?;
+        if Params::sectors_of(&params) * SECTOR != target.geometry.size() {
+            return Ok(None);
+        }
+        let mode = if info.flags & abi::F_USER_COPY != 0 {
+            Mode::UserCopy
+        } else {
+            Mode::Copy
+        };
+        if mode != self.mode {
+            // The shards' memory was made for the other mode.
+            tracing::warn!(
+                ?mode,
+                "the ublk device left behind wants another STRAKE_UBLK_MODE"
+            );
+            return Ok(None);
+        }
+        let since = Instant::now();
+        loop {
+            match self.command(Command::StartUserRecovery, id, 0) {
+                Ok(_) => break,
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    if since.elapsed() > RECOVERY_PATIENCE {
+                        return Err(ServeError::io("recover the ublk device", error));
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(error) => return Err(ServeError::io("recover the ublk device", error)),
+            }
+        }
+        if info.state != abi::STATE_QUIESCED {
+            tracing::debug!(
+                id,
+                state = info.state,
+                "waited for the ublk device to become quiet"
+            );
+        }
+        let ends = start_queues(target, &info, mode)?;
+        self.command(Command::EndUserRecovery, id, u64::from(std::process::id()))
+            .map_err(|e| ServeError::io("end the recovery of the ublk device", e))?;
+        Ok(Some(ends))
+    }
+}
+
+/// What the block layer is told. The driver takes `io_min` and `io_opt` as powers of two only; where the full data
+/// stripe is none, `io_opt` is its largest divisor that is one times the strip: true, if not the whole truth.
+fn params(target: &Target, max_io_bytes: u32) -> Params {
+    let geometry = &target.geometry;
+    let shift = |bytes: u64| bytes.ilog2() as u8;
+    let k = geometry.k as u64;
+    let columns = if geometry.mirrored() {
+        1
+    } else {
+        1 << k.trailing_zeros()
+    };
+    let physical = u64::from(target.granularity)
+        .next_power_of_two()
+        .clamp(geometry.block, 4096);
+    // Requests are cut at multiples of the stripe, where at least one fits.
+    let stripe = geometry.stripe_bytes();
+    let max_io = u64::from(max_io_bytes);
+    let cut = if stripe <= max_io {
+        max_io / stripe * stripe
+    } else {
+        max_io
+    };
+    Params {
+        logical_shift: shift(geometry.block),
+        physical_shift: shift(physical),
+        io_min_shift: shift(geometry.strip.max(physical)),
+        io_opt_shift: shift(geometry.strip * columns),
+        max_sectors: (cut / SECTOR) as u32,
+        sectors: geometry.size() / SECTOR,
+        discard_granularity: geometry.block as u32,
+        max_discard_sectors: MAX_RANGE_SECTORS,
+        max_write_zeroes_sectors: MAX_RANGE_SECTORS,
+    }
+}
+
+/// Has the shards fetch all tags of all queues; queue q goes to shard q mod shards. Returns, for each queue, what tells of its
+/// end.
+fn start_queues(
+    target: &Target,
+    info: &DeviceInfo,
+    mode: Mode,
+) -> Result<Vec<Receiver<()>>, ServeError> {
+    let device = Arc::new(
+        open_char(info.id).map_err(|e| ServeError::io("open the ublk device for serving", e))?,
+    );
+    let mut ends = Vec::new();
+    for queue in 0..info.queues {
+        let (started, start) = channel();
+        let (ended, end) = channel();
+        let shard = ShardNo(queue % target.peers.count());
+        let message = QueueStart::new(Arc::clone(&device), queue, info, mode, started, ended);
+        target
+            .peers
+            .shard(shard)
+            .post(Mail::Ublk(Box::new(message)));
+        start
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe)))
+            .map_err(|e| ServeError::io("serve a queue of the ublk device", e))?;
+        ends.push(end);
+    }
+    Ok(ends)
+}
+
+/// Opens /dev/ublkcN, which appears a moment after the device was added.
+fn open_char(id: u32) -> io::Result<File> {
+    let path = PathBuf::from(format!("/dev/ublkc{id}"));
+    let since = Instant::now();
+    loop {
+        let opened = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path);
+        match opened {
+            Err(error)
+                if since.elapsed() < PATIENCE
+                    && matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBUSY)) =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// A block device that serves.
+#[derive(Debug)]
+pub(crate) struct Device {
+    driver: Driver,
+    id: u32,
+    ends: Vec<Receiver<()>>,
+}
+
+impl Device {
+    /// N of /dev/ublkbN.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Removes the device: requests in flight are answered first.
+    pub(crate) fn stop(mut self) -> Result<(), ServeError> {
+        self.driver
+            .command(Command::StopDev, self.id, 0)
+            .map_err(|e| ServeError::io("stop the ublk device", e))?;
+        for end in &self.ends {
+            // Disconnected is what a queue's end looks like.
+            let _ = end.recv_timeout(PATIENCE);
+        }
+        self.driver
+            .command(Command::DelDev, self.id, 0)
+            .map(drop)
+            .map_err(|e| ServeError::io("remove the ublk device", e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::{Mailbox, Peers};
+    use strake_engine::Geometry;
+    use strake_format::Level;
+
+    fn target(k: usize, m: usize, strip: u64) -> Target {
+        let geometry = Geometry {
+            level: Level::Raid5,
+            groups: 1,
+            width: k + m,
+            k,
+            m,
+            strip,
+            block: 4096,
+            rows: 1000,
+            region_rows: 100,
+        };
+        let (mailbox, _) = Mailbox::new().expect("eventfd");
+        let peers = Peers::new(vec![mailbox]);
+        Target {
+            name: "t".into(),
+            geometry: Arc::new(geometry),
+            granularity: 512,
+            peers,
+        }
+    }
+
+    #[test]
+    fn what_the_block_layer_is_told_is_true_of_the_array() {
+        let four = params(&target(4, 1, 65536), 1 << 20);
+        assert_eq!(
+            (four.io_min_shift, four.io_opt_shift),
+            (16, 18),
+            "strip and full stripe"
+        );
+        assert_eq!((four.logical_shift, four.physical_shift), (12, 12));
+        assert_eq!(four.max_sectors, 2048);
+        let six = params(&target(6, 2, 131072), 1 << 20);
+        assert_eq!(
+            (six.io_min_shift, six.io_opt_shift),
+            (17, 18),
+            "two strips divide the stripe"
+        );
+        assert_eq!(six.max_sectors, 6 * 256, "cut where a stripe ends");
+        let three = params(&target(3, 1, 1 << 20), 1 << 20);
+        assert_eq!((three.io_min_shift, three.io_opt_shift), (20, 20));
+        assert_eq!(three.max_sectors, 2048, "no stripe fits");
+    }
+
+    #[test]
+    fn a_kernel_without_ublk_is_named() {
+        if Path::new(CONTROL).exists() {
+            println!("SKIPPED: this kernel has ublk");
+            return;
+        }
+        let why = Driver::open().expect_err("no driver here");
+        assert!(why.contains("ublk"), "{why}");
+    }
+}

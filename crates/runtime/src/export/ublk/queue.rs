@@ -1,0 +1,471 @@
+//! One queue of a ublk device, on the ring of one shard.
+//!
+//! A tag is always in one of four hands: the driver's (fetching), the array's (busy), or it waits for a buffer (for its data, or
+//! to fetch again), or it has ended. **Who owns a buffer:** in copy mode, the tag's buffer is the driver's while fetching; a write's buffer
+//! then goes to the engine, which may keep it longer than the request lasts, and the tag fetches its next request with another.
+//! In user-copy mode a tag has no buffer between requests.
+//!
+//! Invariants: every request that came is answered once by COMMIT_AND_FETCH; the queue ends when every tag was handed back with an
+//! error, and only then is the character device closed.
+//! Deliberately absent: io_uring for the copies. /dev/ublkcN has no non-blocking reads, so the ring would hand each copy to
+//! a kernel worker; pread and pwrite here are plain memory copies and do not wait.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use io_uring::{opcode, types};
+use rustix::mm::{MapFlags, ProtFlags};
+use strake_engine::buffers::{Buf, Pool, Slice};
+use strake_engine::event::{Op, RequestError};
+
+use super::abi::{self, Descriptor, DeviceInfo, SECTOR};
+use crate::ring::{Ring, Token};
+
+/// Sizes and counts of a queue's buffers.
+pub(crate) type Stock = Vec<(usize, usize)>;
+
+/// How data travels between driver and server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The server reads and writes /dev/ublkcN.
+    UserCopy,
+    /// The driver copies to and from the server's buffers.
+    Copy,
+}
+
+/// Request memory of the queues of one shard.
+#[derive(Debug)]
+pub(crate) struct QueueMemory(Pool);
+
+impl QueueMemory {
+    /// Allocates.
+    pub(crate) fn new(stock: &Stock) -> QueueMemory {
+        QueueMemory(Pool::new(stock))
+    }
+
+    /// For registration.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.0
+    }
+}
+
+/// What a shard needs to serve a queue.
+pub(crate) struct QueueStart {
+    device: Arc<File>,
+    queue: u16,
+    depth: u16,
+    max_io_bytes: u32,
+    mode: Mode,
+    started: Sender<io::Result<()>>,
+    /// Dropped at the end.
+    ended: Sender<()>,
+}
+
+impl QueueStart {
+    /// `started` hears when all tags are fetched; `ended` is dropped when the queue has closed the device.
+    pub(super) fn new(
+        device: Arc<File>,
+        queue: u16,
+        info: &DeviceInfo,
+        mode: Mode,
+        started: Sender<io::Result<()>>,
+        ended: Sender<()>,
+    ) -> QueueStart {
+        let (depth, max_io_bytes) = (info.depth, info.max_io_bytes);
+        QueueStart {
+            device,
+            queue,
+            depth,
+            max_io_bytes,
+            mode,
+            started,
+            ended,
+        }
+    }
+
+    /// Its number.
+    pub(crate) fn queue(&self) -> u16 {
+        self.queue
+    }
+}
+
+/// The driver's list of requests, one for each tag.
+struct Descriptors {
+    base: NonNull<Descriptor>,
+    bytes: usize,
+    depth: u16,
+}
+
+impl Descriptors {
+    fn map(device: &File, queue: u16, depth: u16) -> io::Result<Descriptors> {
+        let bytes = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(4096);
+        let offset = abi::descriptors_offset(queue);
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping, at an address of the kernel's choice, changes no memory that is in use.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ,
+                flags,
+                device,
+                offset,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).expect("a mapping is not at zero");
+        Ok(Descriptors { base, bytes, depth })
+    }
+
+    fn get(&self, tag: u16) -> Descriptor {
+        assert!(tag < self.depth, "a tag of the queue");
+        // SAFETY: `tag` lies within the mapping, which lives as long as `self`. The driver writes the entry before it
+        // completes the fetch and not again before the commit; volatile, because it is not this program that writes it.
+        unsafe { self.base.add(usize::from(tag)).read_volatile() }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this address and length, and no reference into it exists.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Whose a tag is.
+enum Tag {
+    /// The driver's. In copy mode with a buffer for what comes.
+    Fetching(Option<Buf>),
+    /// The array's: a request of so many bytes. In copy mode a read keeps its buffer.
+    Busy {
+        read: bool,
+        len: u64,
+        buf: Option<Buf>,
+    },
+    /// A write waits for a buffer for its data.
+    NeedsData,
+    /// An answer waits for a buffer to fetch the next request with.
+    NeedsFetch(i32),
+    /// Nobody's any more.
+    Ended,
+}
+
+/// See the module.
+pub(crate) struct Queue {
+    start: QueueStart,
+    descriptors: Descriptors,
+    pool: Pool,
+    tags: Vec<Tag>,
+    live: u16,
+    starved: u16,
+}
+
+/// What came of a completion.
+pub(crate) enum Event {
+    /// A request.
+    Request(Op),
+    /// Nothing for the array.
+    Nothing,
+    /// The queue is no more.
+    Ended,
+}
+
+impl Queue {
+    /// Fetches every tag. `None` if that could not be begun; the other end has been told.
+    pub(crate) fn start(start: QueueStart, memory: &QueueMemory, ring: &mut Ring) -> Option<Queue> {
+        let pool = memory.pool().clone();
+        let descriptors = match Descriptors::map(&start.device, start.queue, start.depth) {
+            Ok(descriptors) => descriptors,
+            Err(error) => {
+                let _ = start.started.send(Err(error));
+                return None;
+            }
+        };
+        let mut bufs = vec![None; usize::from(start.depth)];
+        if start.mode == Mode::Copy {
+            bufs = vec![start.max_io_bytes as usize; usize::from(start.depth)]
+                .into_iter()
+                .map(|bytes| pool.take(bytes))
+                .collect();
+            if bufs.iter().any(Option::is_none) {
+                let _ = start
+                    .started
+                    .send(Err(io::Error::from(io::ErrorKind::OutOfMemory)));
+                return None;
+            }
+        }
+        let live = start.depth;
+        let tags = (0..live).map(|_| Tag::Ended).collect();
+        let mut queue = Queue {
+            start,
+            descriptors,
+            pool,
+            tags,
+            live,
+            starved: 0,
+        };
+        for (tag, buf) in (0..live).zip(bufs) {
+            queue.command(ring, abi::FETCH_REQ, tag, 0, buf);
+        }
+        // The entries go to the driver before this thread sleeps; START_DEV waits for them.
+        let _ = queue.start.started.send(Ok(()));
+        Some(queue)
+    }
+
+    /// Some tag waits for a buffer.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved > 0
+    }
+
+    fn command(
+        &mut self,
+        ring: &mut Ring,
+        command: u32,
+        tag: u16,
+        result: i32,
+        mut buf: Option<Buf>,
+    ) {
+        let addr = buf
+            .as_mut()
+            .map_or(0, |buf| buf.bytes_mut().as_mut_ptr() as u64);
+        self.tags[usize::from(tag)] = Tag::Fetching(buf);
+        let entry = opcode::UringCmd16::new(types::Fd(self.start.device.as_raw_fd()), command)
+            .cmd(abi::io_command(self.start.queue, tag, result, addr))
+            .build();
+        // SAFETY: the buffer whose address is given lies in `tags` until the completion; `drop` leaks those that
+        // are still the driver's.
+        unsafe {
+            ring.push(
+                Token::Ublk {
+                    queue: self.start.queue,
+                    tag,
+                },
+                entry,
+            )
+        };
+    }
+
+    /// A fetch has ended: with a request, or for good.
+    pub(crate) fn event(&mut self, ring: &mut Ring, tag: u16, result: i32) -> Event {
+        let state = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Ended);
+        let Tag::Fetching(buf) = state else {
+            panic!("a completion of tag {tag}, which does not fetch")
+        };
+        if result != abi::IO_RES_OK {
+            if result != -libc::ENODEV {
+                let error = io::Error::from_raw_os_error(-result);
+                tracing::warn!(queue = self.start.queue, tag, %error, "ublk fetch");
+            }
+            self.live -= 1;
+            return if self.live == 0 {
+                Event::Ended
+            } else {
+                Event::Nothing
+            };
+        }
+        match self.begin(tag, buf) {
+            Begun::Request(op) => Event::Request(op),
+            Begun::Starved => {
+                self.starved += 1;
+                Event::Nothing
+            }
+            Begun::Refused(errno) => {
+                self.commit(ring, tag, -errno, None);
+                Event::Nothing
+            }
+        }
+    }
+
+    /// Makes a request of what the driver wrote.
+    fn begin(&mut self, tag: u16, buf: Option<Buf>) -> Begun {
+        let descriptor = self.descriptors.get(tag);
+        let offset = descriptor.start_sector * SECTOR;
+        let len = u64::from(descriptor.sectors) * SECTOR;
+        let fua = descriptor.op_flags & abi::IO_F_FUA != 0;
+        let mut kept = None;
+        let (op, read) = match descriptor.op_flags & 0xff {
+            abi::OP_READ => {
+                kept = buf;
+                (Op::Read { offset, len }, true)
+            }
+            abi::OP_WRITE => match self.data(tag, len, buf) {
+                Ok(Some(data)) => (Op::Write { offset, data, fua }, false),
+                Ok(None) => {
+                    self.tags[usize::from(tag)] = Tag::NeedsData;
+                    return Begun::Starved;
+                }
+                Err(errno) => return Begun::Refused(errno),
+            },
+            abi::OP_FLUSH => (Op::Flush, false),
+            abi::OP_DISCARD => (Op::Discard { offset, len }, false),
+            abi::OP_WRITE_ZEROES => (Op::WriteZeroes { offset, len, fua }, false),
+            other => {
+                tracing::warn!(other, "a ublk request that was not offered");
+                return Begun::Refused(libc::EOPNOTSUPP);
+            }
+        };
+        self.tags[usize::from(tag)] = Tag::Busy {
+            read,
+            len,
+            buf: kept,
+        };
+        Begun::Request(op)
+    }
+
+    /// The data of a write; `Ok(None)`: no buffer is free.
+    fn data(&self, tag: u16, len: u64, buf: Option<Buf>) -> Result<Option<Slice>, i32> {
+        let len = len as usize;
+        if let Some(buf) = buf {
+            return if len <= buf.len() {
+                Ok(Some(Slice::new(buf, 0, len)))
+            } else {
+                Err(libc::EIO)
+            };
+        }
+        if len > self.pool.largest() {
+            return Err(libc::EIO);
+        }
+        let Some(mut buf) = self.pool.take(len) else {
+            return Ok(None);
+        };
+        let at = abi::data_offset(self.start.queue, tag);
+        let mut done = 0;
+        while done < len {
+            let room = &mut buf.bytes_mut()[done..len];
+            match rustix::io::pread(&*self.start.device, room, at + done as u64) {
+                Ok(0) => return Err(libc::EIO),
+                Ok(got) => done += got,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.raw_os_error()),
+            }
+        }
+        Ok(Some(Slice::new(buf, 0, len)))
+    }
+
+    /// The array has answered a request.
+    pub(crate) fn answer(
+        &mut self,
+        ring: &mut Ring,
+        tag: u16,
+        result: Result<Vec<Slice>, RequestError>,
+    ) {
+        let state = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Ended);
+        let Tag::Busy { read, len, mut buf } = state else {
+            panic!("an answer for tag {tag}, which asks nothing")
+        };
+        let value = match result {
+            Ok(slices) if read => self.give(tag, len as usize, slices, buf.as_mut()),
+            Ok(_) => i32::try_from(len).unwrap_or(i32::MAX),
+            Err(error) => -errno(error),
+        };
+        self.commit(ring, tag, value, buf);
+    }
+
+    /// Hands the data of a read to the driver (or puts it where the driver will take it).
+    fn give(&self, tag: u16, len: usize, slices: Vec<Slice>, buf: Option<&mut Buf>) -> i32 {
+        let have: usize = slices.iter().map(|slice| slice.len).sum();
+        assert_eq!(have, len, "the answer of a read is as long as the request");
+        if let Some(buf) = buf {
+            let mut room = &mut buf.bytes_mut()[..len];
+            for slice in &slices {
+                let (here, rest) = room.split_at_mut(slice.len);
+                here.copy_from_slice(slice.bytes());
+                room = rest;
+            }
+            return len as i32;
+        }
+        let mut at = abi::data_offset(self.start.queue, tag);
+        let mut parts: Vec<IoSlice<'_>> = slices
+            .iter()
+            .map(|slice| IoSlice::new(slice.bytes()))
+            .collect();
+        let mut left = &mut parts[..];
+        while !left.is_empty() {
+            let batch = left.len().min(1024);
+            match rustix::io::pwritev(&*self.start.device, &left[..batch], at) {
+                Ok(0) => return -libc::EIO,
+                Ok(got) => {
+                    at += got as u64;
+                    IoSlice::advance_slices(&mut left, got);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return -error.raw_os_error(),
+            }
+        }
+        len as i32
+    }
+
+    /// Answers the driver and fetches the next request of the tag.
+    fn commit(&mut self, ring: &mut Ring, tag: u16, value: i32, buf: Option<Buf>) {
+        let buf = match (self.start.mode, buf) {
+            (Mode::UserCopy, _) => None,
+            (Mode::Copy, Some(buf)) => Some(buf),
+            (Mode::Copy, None) => match self.pool.take(self.start.max_io_bytes as usize) {
+                Some(buf) => Some(buf),
+                None => {
+                    self.tags[usize::from(tag)] = Tag::NeedsFetch(value);
+                    self.starved += 1;
+                    return;
+                }
+            },
+        };
+        self.command(ring, abi::COMMIT_AND_FETCH_REQ, tag, value, buf);
+    }
+
+    /// Tries again for every tag that waits for a buffer; gives the requests that found theirs.
+    pub(crate) fn retry(&mut self, ring: &mut Ring) -> Vec<(u16, Op)> {
+        let mut requests = Vec::new();
+        for tag in 0..self.start.depth {
+            let again = match &self.tags[usize::from(tag)] {
+                Tag::NeedsData => None,
+                Tag::NeedsFetch(value) => Some(*value),
+                _ => continue,
+            };
+            let before = self.starved;
+            self.starved -= 1;
+            match again {
+                Some(value) => self.commit(ring, tag, value, None),
+                None => match self.begin(tag, None) {
+                    Begun::Request(op) => requests.push((tag, op)),
+                    Begun::Starved => self.starved += 1,
+                    Begun::Refused(errno) => self.commit(ring, tag, -errno, None),
+                },
+            }
+            if self.starved == before {
+                break;
+            }
+        }
+        requests
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        for tag in self.tags.drain(..) {
+            if let Tag::Fetching(Some(buf)) = tag {
+                // The driver may still write there.
+                std::mem::forget(buf);
+            }
+        }
+        tracing::debug!(queue = self.start.queue, "ublk queue ended");
+        let _ = &self.start.ended;
+    }
+}
+
+enum Begun {
+    Request(Op),
+    Starved,
+    Refused(i32),
+}
+
+/// What the block layer is told of a failed request.
+fn errno(error: RequestError) -> i32 {
+    match error {
+        RequestError::Invalid => libc::EINVAL,
+        RequestError::Unreadable | RequestError::Failed => libc::EIO,
+        RequestError::Stopping => libc::ESHUTDOWN,
+    }
+}

@@ -1,0 +1,157 @@
+//! What threads tell each other: a channel and an eventfd for each shard.
+//!
+//! Invariants:
+//! * Mail of one sender to one receiver arrives in order (the engine relies on it).
+//! * A shard that sleeps is woken once for any amount of mail; no wake-up is lost: the flag is cleared before the
+//!   channel is drained.
+//!
+//! Deliberately absent: bounds. What is in the channels is bounded by requests and I/O in flight, which are.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::event::EventfdFlags;
+use strake_engine::buffers::Slice;
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::RegionState;
+
+use crate::export::ublk::QueueStart;
+
+/// How a request of an export is answered: called once, on the shard's thread, and must not block.
+pub(crate) type Answer = Box<dyn FnOnce(Result<Vec<Slice>, RequestError>) + Send>;
+
+/// A letter to a shard's thread.
+pub(crate) enum Mail {
+    /// From the array to the shard.
+    ToShard(ToShard),
+    /// From a shard to the array (shard 0's thread only).
+    FromShard(ShardNo, FromShard),
+    /// A piece of a request for this shard.
+    Piece(Request),
+    /// A piece of a request for the array (shard 0's thread only).
+    ArrayPiece(Request),
+    /// A piece was answered; its router lives here.
+    PieceReply(Reply),
+    /// A request of an export that has no thread of ours.
+    Submit(Op, Answer),
+    /// The device is not used any more.
+    Release(DeviceId),
+    /// A device was attached: watch it (shard 0's thread only).
+    Watch(DeviceId),
+    /// An administrator's command (shard 0's thread only).
+    Command(Command, Sender<Result<Changed, CommandError>>),
+    /// Everything that `show` tells (shard 0's thread only).
+    Status(Sender<Status>),
+    /// States of so many regions from this one on (shard 0's thread only).
+    Regions(RegionNo, u32, Sender<Vec<RegionState>>),
+    /// Serve a queue of a ublk device.
+    Ublk(Box<QueueStart>),
+    /// Begin: write the superblocks (shard 0's thread only).
+    Start,
+    /// Stop working and end the thread, however things stand.
+    Exit,
+}
+
+/// The way to one shard.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    sender: Sender<Mail>,
+    wake: OwnedFd,
+    /// Somebody has written the eventfd and the shard has not looked yet.
+    notified: AtomicBool,
+    /// The shard has requests under way, which may wait for buffers.
+    hungry: AtomicBool,
+}
+
+impl Mailbox {
+    /// A mailbox and its receiving end.
+    pub(crate) fn new() -> std::io::Result<(Mailbox, Receiver<Mail>)> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let (sender, receiver) = channel();
+        let (notified, hungry) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok((
+            Mailbox {
+                sender,
+                wake,
+                notified,
+                hungry,
+            },
+            receiver,
+        ))
+    }
+
+    /// Posts a letter. False: the shard has ended.
+    pub(crate) fn post(&self, mail: Mail) -> bool {
+        let sent = self.sender.send(mail).is_ok();
+        self.wake();
+        sent
+    }
+
+    /// Wakes the shard.
+    pub(crate) fn wake(&self) {
+        if !self.notified.swap(true, Ordering::SeqCst) {
+            // It can only fail when 2^64 - 2 wake-ups were not read: then the shard is awake.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The shard has seen that it was woken, and will drain its mail now.
+    pub(crate) fn awake(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.notified.store(false, Ordering::SeqCst);
+    }
+
+    /// The eventfd, for the ring.
+    pub(crate) fn wake_fd(&self) -> &OwnedFd {
+        &self.wake
+    }
+
+    /// The shard says whether buffers that come back elsewhere are worth a wake-up. It polls its engine once more
+    /// after saying so, before it sleeps.
+    pub(crate) fn set_hungry(&self, hungry: bool) {
+        self.hungry.store(hungry, Ordering::SeqCst);
+    }
+}
+
+/// The ways to all shards of an array.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers(Arc<[Mailbox]>);
+
+impl Peers {
+    /// One mailbox for each shard, in order.
+    pub(crate) fn new(mailboxes: Vec<Mailbox>) -> Peers {
+        assert!(!mailboxes.is_empty(), "an array has a shard");
+        Peers(mailboxes.into())
+    }
+
+    /// How many shards.
+    pub(crate) fn count(&self) -> u16 {
+        u16::try_from(self.0.len()).expect("made from a u16")
+    }
+
+    /// One of them.
+    pub(crate) fn shard(&self, shard: ShardNo) -> &Mailbox {
+        &self.0[usize::from(shard.0)]
+    }
+
+    /// The one whose thread has the array.
+    pub(crate) fn array(&self) -> &Mailbox {
+        &self.0[0]
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mailbox> {
+        self.0.iter()
+    }
+
+    /// Buffers came back on a thread that is not their owner's.
+    pub(crate) fn buffers_came_back(&self) {
+        self.0
+            .iter()
+            .filter(|peer| peer.hungry.load(Ordering::SeqCst))
+            .for_each(Mailbox::wake);
+    }
+}

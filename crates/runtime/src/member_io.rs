@@ -1,0 +1,744 @@
+//! Member I/O in flight: from what the engine asks to ring entries, and from completions back to the engine.
+//!
+//! **Who owns a buffer in flight:** the table here does, from [`MemberIos::start`] until the kernel's completion
+//! has been reaped, whatever the engine has been told meanwhile. An I/O that outlasts its deadline is answered with
+//! [`IoError::TimedOut`] and *abandoned*: its place, and its memory, stay taken until the kernel lets go. If the thread ends with
+//! I/O in flight, the table leaks that memory rather than let the kernel write into somebody else's.
+//!
+//! Invariants: every I/O started is completed to the engine exactly once; a short transfer is continued where it stopped;
+//! a device that answers nothing costs its deadline, never a hang.
+//!
+//! Deliberately absent: retries of errors (the engine decides) and cancellation (a device that hangs ignores it).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::{opcode, squeue, types};
+use strake_engine::buffers::{Buf, Slice};
+use strake_engine::event::*;
+use strake_engine::units::*;
+
+use crate::buffers::{Registered, Slab};
+use crate::device::{Device, Kind};
+use crate::ring::{File, Ring, Token};
+
+/// Zeros are written in parts of this size where a device cannot zero ranges by itself.
+const ZERO_PART: usize = 1 << 18;
+/// Slowest speed at which a device may zero or deallocate a range before it counts as stalled.
+const ZERO_BYTES_PER_S: u64 = 32 << 20;
+/// The kernel moves at most this much in one entry (it cuts at 2 GiB less a page).
+const TRANSFER_MAX: usize = 1 << 30;
+
+/// Which machine of the shard's thread asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The shard.
+    Shard,
+    /// The array.
+    Array,
+}
+
+/// A device as the ring knows it.
+#[derive(Debug)]
+struct Attached {
+    device: Arc<Device>,
+    file: File,
+}
+
+#[derive(Debug)]
+enum Work {
+    Read {
+        offset: u64,
+        buf: Buf,
+        start: usize,
+        len: usize,
+        done: usize,
+    },
+    Write {
+        offset: u64,
+        data: Slice,
+        fua: bool,
+        done: usize,
+    },
+    Flush,
+    /// `fallocate` with `mode`.
+    Range {
+        offset: u64,
+        len: u64,
+        mode: i32,
+        discard: bool,
+    },
+    /// Zeros written the hard way, `done` of `len`.
+    Zeros {
+        offset: u64,
+        len: u64,
+        done: u64,
+    },
+}
+
+#[derive(Debug)]
+struct Flight {
+    owner: Owner,
+    io: IoId,
+    device: Arc<Device>,
+    file: File,
+    work: Work,
+    due: Time,
+    abandoned: bool,
+}
+
+/// A completion and the machine that waits for it.
+pub(crate) type Finished = (Owner, Completion);
+
+/// See the module.
+pub(crate) struct MemberIos {
+    flights: Slab<Flight>,
+    attached: BTreeMap<DeviceId, Attached>,
+    registered: Registered,
+    zeros: Slice,
+    timeout: Duration,
+}
+
+const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+
+impl MemberIos {
+    /// An empty table; `registered` lists the ring's buffers (none where the kernel refused).
+    pub(crate) fn new(registered: Registered, timeout: Duration) -> MemberIos {
+        MemberIos {
+            flights: Slab::default(),
+            attached: BTreeMap::new(),
+            registered,
+            zeros: Slice::new(Buf::zeroed(ZERO_PART), 0, ZERO_PART),
+            timeout,
+        }
+    }
+
+    /// I/O whose completion has not been reaped, abandoned or not.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Is the device known to this ring?
+    pub(crate) fn knows(&self, device: DeviceId) -> bool {
+        self.attached.contains_key(&device)
+    }
+
+    /// Makes a device known.
+    pub(crate) fn attach(&mut self, ring: &mut Ring, id: DeviceId, device: Arc<Device>) {
+        let file = ring.register_file(device.raw_fd());
+        self.attached.insert(id, Attached { device, file });
+    }
+
+    /// Forgets a device. What is in flight on it goes on and keeps it open.
+    pub(crate) fn release(&mut self, ring: &mut Ring, id: DeviceId) {
+        if let Some(attached) = self.attached.remove(&id) {
+            ring.unregister_file(attached.file);
+        }
+    }
+
+    /// Starts an I/O. One on a device that is not (or no longer) attached is finished at once.
+    pub(crate) fn start(
+        &mut self,
+        ring: &mut Ring,
+        owner: Owner,
+        io: MemberIo,
+        now: Time,
+    ) -> Option<Finished> {
+        let Some(attached) = self.attached.get(&io.device) else {
+            let buf = match io.kind {
+                IoKind::Read { buf, .. } => Some(buf),
+                _ => None,
+            };
+            return Some((
+                owner,
+                Completion {
+                    io: io.io,
+                    result: Err(IoError::Gone),
+                    buf,
+                },
+            ));
+        };
+        let mut due = now.plus_ms(self.timeout.as_millis() as u64);
+        let work = match io.kind {
+            IoKind::Read {
+                offset,
+                buf,
+                start,
+                len,
+            } => {
+                assert!(start + len <= buf.len(), "a read lies within its buffer");
+                Work::Read {
+                    offset,
+                    buf,
+                    start,
+                    len,
+                    done: 0,
+                }
+            }
+            IoKind::Write { offset, data, fua } => Work::Write {
+                offset,
+                data,
+                fua,
+                done: 0,
+            },
+            IoKind::Flush => Work::Flush,
+            IoKind::WriteZeroes { offset, len } => {
+                due = due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
+                Work::Range {
+                    offset,
+                    len,
+                    mode: PUNCH,
+                    discard: false,
+                }
+            }
+            IoKind::Discard { offset, len } => {
+                due = due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
+                Work::Range {
+                    offset,
+                    len,
+                    mode: PUNCH,
+                    discard: true,
+                }
+            }
+        };
+        let (device, file) = (Arc::clone(&attached.device), attached.file);
+        // Between release and completion a registered index could come to mean another device; continuations
+        // use the descriptor, which the flight keeps open.
+        let plain = File::Plain(device.raw_fd());
+        let place = self.flights.insert(Flight {
+            owner,
+            io: io.io,
+            device,
+            file: plain,
+            work,
+            due,
+            abandoned: false,
+        });
+        self.submit(ring, place, file);
+        None
+    }
+
+    /// Submits what a flight still has to do, on `file`.
+    fn submit(&mut self, ring: &mut Ring, place: u32, file: File) {
+        let flight = self
+            .flights
+            .get_mut(place)
+            .expect("a flight is submitted while it is in the table");
+        let entry = entry(&mut flight.work, file, &self.registered, &self.zeros);
+        // SAFETY: the memory named is that of `flight.work` (or `self.zeros`), which stays in the table until the
+        // completion is reaped; `drop` leaks it if that never happens.
+        unsafe { ring.push(Token::Member(place), entry) };
+    }
+
+    /// A completion was reaped.
+    pub(crate) fn finish(&mut self, ring: &mut Ring, place: u32, result: i32) -> Option<Finished> {
+        let flight = self
+            .flights
+            .get_mut(place)
+            .expect("a completion belongs to a flight");
+        let step = flight.advance(result);
+        let verdict = match step {
+            Step::Again if !flight.abandoned => {
+                let file = flight.file;
+                self.submit(ring, place, file);
+                return None;
+            }
+            Step::Again => Err(IoError::TimedOut),
+            Step::Done(verdict) => verdict,
+        };
+        let flight = self.flights.remove(place).expect("found above");
+        if flight.abandoned {
+            tracing::debug!(device = %flight.device.path().display(), "an abandoned I/O came back");
+            return None;
+        }
+        let buf = match flight.work {
+            Work::Read { buf, .. } => Some(buf),
+            // A write's data is dropped here, before the engine hears of its end.
+            _ => None,
+        };
+        Some((
+            flight.owner,
+            Completion {
+                io: flight.io,
+                result: verdict,
+                buf,
+            },
+        ))
+    }
+
+    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile.
+    pub(crate) fn expire(&mut self, now: Time, finished: &mut Vec<Finished>) {
+        for (_, flight) in self.flights.iter_mut() {
+            if flight.abandoned || now < flight.due {
+                continue;
+            }
+            flight.abandoned = true;
+            let error = if flight.device.is_gone() {
+                IoError::Gone
+            } else {
+                IoError::TimedOut
+            };
+            tracing::warn!(device = %flight.device.path().display(), ?error, "an I/O outlasted its deadline");
+            finished.push((
+                flight.owner,
+                Completion {
+                    io: flight.io,
+                    result: Err(error),
+                    buf: None,
+                },
+            ));
+        }
+    }
+
+    /// How soon [`MemberIos::expire`] is worth calling again; `None` while nothing is in flight.
+    pub(crate) fn scan_after(&self) -> Option<Duration> {
+        let coarse = (self.timeout / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        (self.flights.len() > 0).then_some(coarse)
+    }
+}
+
+impl Drop for MemberIos {
+    fn drop(&mut self) {
+        if self.flights.len() > 0 {
+            tracing::warn!(
+                count = self.flights.len(),
+                "I/O never came back: its memory is not used again"
+            );
+            std::mem::forget(std::mem::take(&mut self.flights));
+        }
+    }
+}
+
+enum Step {
+    /// Not done yet: submit the rest.
+    Again,
+    Done(Result<(), IoError>),
+}
+
+impl Flight {
+    /// Takes in a result of the kernel.
+    fn advance(&mut self, result: i32) -> Step {
+        if result < 0 {
+            return self.failed(-result);
+        }
+        let got = result as usize;
+        match &mut self.work {
+            // A device or file that ends before its size does is not the one that was opened.
+            Work::Read { len, done, .. } if got == 0 && *done < *len => {
+                Step::Done(Err(IoError::Gone))
+            }
+            Work::Write { data, done, .. } if got == 0 && *done < data.len => {
+                Step::Done(Err(IoError::NoSpace))
+            }
+            Work::Read { len, done, .. } => {
+                *done += got;
+                if *done < *len {
+                    Step::Again
+                } else {
+                    Step::Done(Ok(()))
+                }
+            }
+            Work::Write { data, done, .. } => {
+                *done += got;
+                if *done < data.len {
+                    Step::Again
+                } else {
+                    Step::Done(Ok(()))
+                }
+            }
+            Work::Zeros { len, done, .. } => {
+                *done += got as u64;
+                if got == 0 {
+                    Step::Done(Err(IoError::NoSpace))
+                } else if *done < *len {
+                    Step::Again
+                } else {
+                    Step::Done(Ok(()))
+                }
+            }
+            Work::Flush | Work::Range { .. } => Step::Done(Ok(())),
+        }
+    }
+
+    fn failed(&mut self, errno: i32) -> Step {
+        if matches!(errno, libc::EINTR | libc::EAGAIN) {
+            return Step::Again;
+        }
+        let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::ENOSYS);
+        match self.work {
+            Work::Range { discard: true, .. } if unsupported => return Step::Done(Ok(())),
+            Work::Range {
+                offset,
+                len,
+                ref mut mode,
+                ..
+            } if unsupported => {
+                let block = matches!(self.device.kind(), Kind::Block { .. });
+                if *mode == PUNCH && block {
+                    *mode = ZERO_RANGE;
+                } else {
+                    self.work = Work::Zeros {
+                        offset,
+                        len,
+                        done: 0,
+                    };
+                }
+                return Step::Again;
+            }
+            _ => {}
+        }
+        Step::Done(Err(self.device.classify(errno)))
+    }
+}
+
+/// The ring entry for what is left of `work`.
+fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) -> squeue::Entry {
+    let fd = file.fd();
+    let built = match work {
+        Work::Read {
+            offset,
+            buf,
+            start,
+            len,
+            done,
+        } => {
+            let index = registered.index(buf);
+            let rest = &mut buf.bytes_mut()[*start + *done..*start + *len];
+            let (base, count, at) = (
+                rest.as_mut_ptr(),
+                transfer(rest.len()),
+                *offset + *done as u64,
+            );
+            match index {
+                Some(index) => opcode::ReadFixed::new(fd, base, count, index)
+                    .offset(at)
+                    .build(),
+                None => opcode::Read::new(fd, base, count).offset(at).build(),
+            }
+        }
+        Work::Write {
+            offset,
+            data,
+            fua,
+            done,
+        } => {
+            let index = registered.index(&data.buf);
+            let flags = if *fua { libc::RWF_DSYNC } else { 0 };
+            write_entry(
+                fd,
+                &data.bytes()[*done..],
+                index,
+                *offset + *done as u64,
+                flags,
+            )
+        }
+        Work::Flush => opcode::Fsync::new(fd)
+            .flags(types::FsyncFlags::DATASYNC)
+            .build(),
+        Work::Range {
+            offset, len, mode, ..
+        } => opcode::Fallocate::new(fd, *len)
+            .offset(*offset)
+            .mode(*mode)
+            .build(),
+        Work::Zeros { offset, len, done } => {
+            let part = (*len - *done).min(zeros.len as u64) as usize;
+            write_entry(fd, &zeros.bytes()[..part], None, *offset + *done, 0)
+        }
+    };
+    file.mark(built)
+}
+
+fn write_entry(
+    fd: types::Fd,
+    bytes: &[u8],
+    index: Option<u16>,
+    at: u64,
+    flags: i32,
+) -> squeue::Entry {
+    let (base, count) = (bytes.as_ptr(), transfer(bytes.len()));
+    match index {
+        Some(index) => opcode::WriteFixed::new(fd, base, count, index)
+            .offset(at)
+            .rw_flags(flags)
+            .build(),
+        None => opcode::Write::new(fd, base, count)
+            .offset(at)
+            .rw_flags(flags)
+            .build(),
+    }
+}
+
+fn transfer(len: usize) -> u32 {
+    len.min(TRANSFER_MAX) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::device::OpenMode;
+    use crate::ring::Reaped;
+    use strake_engine::buffers::Pool;
+
+    const ID: DeviceId = DeviceId(7);
+
+    struct Bench {
+        ring: Ring,
+        ios: MemberIos,
+        pool: Pool,
+        clock: Clock,
+    }
+
+    impl Bench {
+        fn new(path: &std::path::Path, timeout: Duration) -> Bench {
+            let mut ring = Ring::new().expect("io_uring");
+            let pool = Pool::new(&[(4096, 4), (65536, 4)]);
+            let registered = Registered::of(&[&pool]);
+            // SAFETY: the pool is moved into the bench and dropped after the ring.
+            assert!(unsafe { ring.register_buffers(registered.addresses()) });
+            let mut ios = MemberIos::new(registered, timeout);
+            let device = Device::open(path, OpenMode::Member).expect("opens");
+            ios.attach(&mut ring, ID, Arc::new(device));
+            Bench {
+                ring,
+                ios,
+                pool,
+                clock: Clock::start(),
+            }
+        }
+
+        fn start(&mut self, io: u64, kind: IoKind) -> Option<Finished> {
+            let io = MemberIo {
+                io: IoId(io),
+                device: ID,
+                kind,
+            };
+            self.ios
+                .start(&mut self.ring, Owner::Shard, io, self.clock.now())
+        }
+
+        fn wait(&mut self) -> Completion {
+            let mut reaped: Vec<Reaped> = Vec::new();
+            for _ in 0..100 {
+                self.ring
+                    .wait(Some(Duration::from_millis(100)))
+                    .expect("wait");
+                self.ring.reap(&mut reaped);
+                for done in reaped.drain(..) {
+                    let Token::Member(place) = done.token else {
+                        panic!("{done:?}")
+                    };
+                    if let Some((owner, completion)) =
+                        self.ios.finish(&mut self.ring, place, done.result)
+                    {
+                        assert_eq!(owner, Owner::Shard);
+                        return completion;
+                    }
+                }
+            }
+            panic!("nothing came back")
+        }
+
+        fn read(&mut self, offset: u64, len: usize, buf: Buf) -> Completion {
+            assert!(
+                self.start(
+                    1,
+                    IoKind::Read {
+                        offset,
+                        buf,
+                        start: 0,
+                        len
+                    }
+                )
+                .is_none()
+            );
+            self.wait()
+        }
+    }
+
+    fn member(bytes: u64) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        file.as_file().set_len(bytes).expect("size");
+        file
+    }
+
+    #[test]
+    fn what_is_written_is_read_with_and_without_registered_buffers() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        for registered in [true, false] {
+            let buf = |bench: &Bench| match registered {
+                true => bench.pool.take(65536).expect("free"),
+                false => Buf::zeroed(65536),
+            };
+            let mut data = buf(&bench);
+            data.bytes_mut().fill(if registered { 0xa5 } else { 0x5a });
+            let data = Slice::new(data, 0, 65536);
+            for (io, fua) in [(10, false), (11, true)] {
+                let write = IoKind::Write {
+                    offset: 8192,
+                    data: data.part(4096, 8192),
+                    fua,
+                };
+                assert!(bench.start(io, write).is_none());
+                let done = bench.wait();
+                assert_eq!((done.io, done.result), (IoId(io), Ok(())));
+            }
+            assert!(bench.start(2, IoKind::Flush).is_none());
+            assert_eq!(bench.wait().result, Ok(()));
+            let target = buf(&bench);
+            let done = bench.read(4096, 16384, target);
+            assert_eq!(done.result, Ok(()));
+            let read = done.buf.expect("comes back");
+            assert!(read.bytes()[..4096].iter().all(|&b| b == 0));
+            assert_eq!(&read.bytes()[4096..12288], &data.bytes()[..8192]);
+            assert!(read.bytes()[12288..16384].iter().all(|&b| b == 0));
+        }
+    }
+
+    #[test]
+    fn ranges_are_zeroed_and_discarded() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        let mut ones = Buf::zeroed(1 << 20);
+        ones.bytes_mut().fill(1);
+        let data = Slice::new(ones, 0, 1 << 20);
+        assert!(
+            bench
+                .start(
+                    1,
+                    IoKind::Write {
+                        offset: 0,
+                        data,
+                        fua: false
+                    }
+                )
+                .is_none()
+        );
+        assert_eq!(bench.wait().result, Ok(()));
+        assert!(
+            bench
+                .start(
+                    2,
+                    IoKind::WriteZeroes {
+                        offset: 4096,
+                        len: 500_000 / 512 * 512
+                    }
+                )
+                .is_none()
+        );
+        assert_eq!(bench.wait().result, Ok(()));
+        assert!(
+            bench
+                .start(
+                    3,
+                    IoKind::Discard {
+                        offset: 0,
+                        len: 4096
+                    }
+                )
+                .is_none()
+        );
+        assert_eq!(bench.wait().result, Ok(()));
+        let content = std::fs::read(file.path()).expect("reads");
+        let end = 4096 + 500_000 / 512 * 512;
+        assert!(content[..end].iter().all(|&b| b == 0));
+        assert!(content[end..].iter().all(|&b| b == 1));
+    }
+
+    #[test]
+    fn zeros_written_the_hard_way_cover_the_range() {
+        let file = member(2 << 20);
+        std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills");
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        let kind = IoKind::WriteZeroes {
+            offset: 4096,
+            len: 1 << 20,
+        };
+        assert!(bench.start(2, kind).is_none());
+        // The kernel's answer is replaced by that of one that cannot punch holes.
+        let mut reaped = Vec::new();
+        while reaped.is_empty() {
+            bench.ring.wait(None).expect("wait");
+            bench.ring.reap(&mut reaped);
+        }
+        let Token::Member(place) = reaped[0].token else {
+            panic!("{reaped:?}")
+        };
+        std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills again");
+        assert!(
+            bench
+                .ios
+                .finish(&mut bench.ring, place, -libc::EOPNOTSUPP)
+                .is_none()
+        );
+        assert_eq!(bench.wait().result, Ok(()));
+        let content = std::fs::read(file.path()).expect("reads");
+        assert!(content.iter().enumerate().all(|(at, &b)| {
+            b == if (4096..4096 + (1 << 20)).contains(&at) {
+                0
+            } else {
+                9
+            }
+        }));
+    }
+
+    #[test]
+    fn a_file_cut_short_is_gone_and_an_unknown_device_too() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        file.as_file().set_len(8192).expect("cut");
+        let done = bench.read(4096, 8192, Buf::zeroed(8192));
+        assert_eq!(done.result, Err(IoError::Gone));
+        assert!(done.buf.is_some(), "the buffer comes back with the error");
+        let (ring, ios) = (&mut bench.ring, &mut bench.ios);
+        ios.release(ring, ID);
+        let (_, done) = bench.start(9, IoKind::Flush).expect("at once");
+        assert_eq!((done.io, done.result), (IoId(9), Err(IoError::Gone)));
+    }
+
+    #[test]
+    fn an_io_that_outlasts_its_deadline_is_answered_and_keeps_its_buffer() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::ZERO);
+        let free = bench.pool.free();
+        let buf = bench.pool.take(4096).expect("free");
+        assert!(
+            bench
+                .start(
+                    5,
+                    IoKind::Read {
+                        offset: 0,
+                        buf,
+                        start: 0,
+                        len: 4096
+                    }
+                )
+                .is_none()
+        );
+        let mut expired = Vec::new();
+        bench.ios.expire(bench.clock.now(), &mut expired);
+        assert_eq!(expired.len(), 1);
+        assert_eq!(expired[0].1.result, Err(IoError::TimedOut));
+        assert!(expired[0].1.buf.is_none());
+        assert_eq!(bench.pool.free(), free - 1, "the kernel still has it");
+        bench.ios.expire(bench.clock.now(), &mut expired);
+        assert_eq!(expired.len(), 1, "answered once");
+        let mut reaped = Vec::new();
+        bench.ring.wait(None).expect("wait");
+        bench.ring.reap(&mut reaped);
+        let Token::Member(place) = reaped[0].token else {
+            panic!("{reaped:?}")
+        };
+        assert!(
+            bench
+                .ios
+                .finish(&mut bench.ring, place, reaped[0].result)
+                .is_none()
+        );
+        assert_eq!((bench.pool.free(), bench.ios.in_flight()), (free, 0));
+    }
+}

@@ -1,0 +1,337 @@
+//! One io_uring of one shard: submission, waiting, registered files and buffers, and the meaning of `user_data`.
+//!
+//! Invariants:
+//! * An entry pushed is submitted exactly once: where the queue is full it waits in `backlog`, in order.
+//! * [`Token`] is the only thing that makes or reads a `user_data`.
+//! * Whoever pushes an entry that names memory keeps that memory alive until the entry's completion is
+//!   reaped; the ring itself owns none.
+//!
+//! Deliberately absent: SQPOLL and IOPOLL. An idle shard sleeps in `io_uring_enter`; a polled ring carries neither
+//! ublk commands nor fsync.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue, types};
+
+/// Entries of the submission queue. What does not fit waits in the backlog.
+const ENTRIES: u32 = 1024;
+/// Places for registered files: members, spares and their successors.
+const FILES: u32 = 1024;
+/// The kernel registers at most this many buffers (IORING_MAX_REG_BUFFERS).
+const BUFFERS_MAX: usize = 1 << 14;
+
+/// What a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// The shard's eventfd: there is mail.
+    Wake,
+    /// The watch on member files and device nodes.
+    Watch,
+    /// A member I/O in this place of the table.
+    Member(u32),
+    /// A ublk command.
+    Ublk {
+        /// Queue of the ublk device.
+        queue: u16,
+        /// Tag within the queue.
+        tag: u16,
+    },
+}
+
+impl Token {
+    fn encode(self) -> u64 {
+        match self {
+            Token::Wake => 0,
+            Token::Watch => 1 << 56,
+            Token::Member(place) => 2 << 56 | u64::from(place),
+            Token::Ublk { queue, tag } => 3 << 56 | u64::from(queue) << 16 | u64::from(tag),
+        }
+    }
+
+    fn decode(data: u64) -> Token {
+        match data >> 56 {
+            0 => Token::Wake,
+            1 => Token::Watch,
+            2 => Token::Member(data as u32),
+            3 => Token::Ublk {
+                queue: (data >> 16) as u16,
+                tag: data as u16,
+            },
+            kind => unreachable!("no token of kind {kind} was ever made"),
+        }
+    }
+}
+
+/// A completion: what, result, and whether more of the same will come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reaped {
+    /// What it belongs to.
+    pub(crate) token: Token,
+    /// Bytes, or a negative errno.
+    pub(crate) result: i32,
+    /// A multishot request stays armed.
+    pub(crate) more: bool,
+}
+
+/// How a file is named in an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum File {
+    /// Index of a registered file.
+    Registered(u32),
+    /// A plain descriptor.
+    Plain(RawFd),
+}
+
+impl File {
+    /// For `opcode::*::new`; [`File::mark`] must follow.
+    pub(crate) fn fd(self) -> types::Fd {
+        match self {
+            File::Registered(index) => types::Fd(index as RawFd),
+            File::Plain(fd) => types::Fd(fd),
+        }
+    }
+
+    /// Says in the entry which of the two it is.
+    pub(crate) fn mark(self, entry: squeue::Entry) -> squeue::Entry {
+        match self {
+            File::Registered(_) => entry.flags(squeue::Flags::FIXED_FILE),
+            File::Plain(_) => entry,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Ring {
+    ring: IoUring,
+    backlog: VecDeque<squeue::Entry>,
+    /// Free indices of the registered file table; `None` where the kernel has none.
+    free_files: Option<Vec<u32>>,
+}
+
+impl Ring {
+    /// Makes the ring. Call on the thread that will use it: no other may submit.
+    pub(crate) fn new() -> io::Result<Ring> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_cqsize(ENTRIES * 4)
+            .build(ENTRIES)
+            .or_else(|error| {
+                tracing::debug!(%error, "no deferred task work (before 6.1), plain ring");
+                IoUring::builder().setup_cqsize(ENTRIES * 4).build(ENTRIES)
+            })?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "io_uring is older than 5.11",
+            ));
+        }
+        let free_files = match ring.submitter().register_files_sparse(FILES) {
+            Ok(()) => Some((0..FILES).rev().collect()),
+            Err(error) => {
+                tracing::debug!(%error, "no registered files");
+                None
+            }
+        };
+        Ok(Ring {
+            ring,
+            backlog: VecDeque::new(),
+            free_files,
+        })
+    }
+
+    /// Registers buffers by address and length, in order. False where the kernel refuses (RLIMIT_MEMLOCK):
+    /// the caller then uses the plain operations.
+    ///
+    /// # Safety
+    /// The memory must stay where it is for as long as the ring lives.
+    pub(crate) unsafe fn register_buffers(&self, addresses: &[(usize, usize)]) -> bool {
+        if addresses.is_empty() || addresses.len() > BUFFERS_MAX {
+            return false;
+        }
+        let iovecs: Vec<libc::iovec> = addresses
+            .iter()
+            .map(|&(base, len)| libc::iovec {
+                iov_base: base as *mut libc::c_void,
+                iov_len: len,
+            })
+            .collect();
+        // SAFETY: the caller keeps the memory; the list of iovecs is read during the call only.
+        match unsafe { self.ring.submitter().register_buffers(&iovecs) } {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "buffers are not registered: every I/O pins its pages anew");
+                false
+            }
+        }
+    }
+
+    /// Registers a descriptor, where there is room.
+    pub(crate) fn register_file(&mut self, fd: RawFd) -> File {
+        let Some(index) = self.free_files.as_mut().and_then(Vec::pop) else {
+            return File::Plain(fd);
+        };
+        match self.ring.submitter().register_files_update(index, &[fd]) {
+            Ok(_) => File::Registered(index),
+            Err(error) => {
+                tracing::debug!(%error, "file not registered");
+                File::Plain(fd)
+            }
+        }
+    }
+
+    /// Forgets a registered descriptor; I/O in flight on it goes on.
+    pub(crate) fn unregister_file(&mut self, file: File) {
+        let File::Registered(index) = file else {
+            return;
+        };
+        if self
+            .ring
+            .submitter()
+            .register_files_update(index, &[-1])
+            .is_ok()
+            && let Some(free) = self.free_files.as_mut()
+        {
+            free.push(index);
+        }
+    }
+
+    /// Submits an entry, soon.
+    ///
+    /// # Safety
+    /// Memory that the entry names must stay alive and, where the kernel writes it, unread until its completion.
+    pub(crate) unsafe fn push(&mut self, token: Token, entry: squeue::Entry) {
+        self.backlog.push_back(entry.user_data(token.encode()));
+    }
+
+    /// Tells of readiness to read, again and again.
+    pub(crate) fn poll_readable(&mut self, token: Token, fd: RawFd) {
+        let entry = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32)
+            .multi(true)
+            .build();
+        // SAFETY: a poll names no memory.
+        unsafe { self.push(token, entry) };
+    }
+
+    /// Moves the backlog into the submission queue, as far as there is room.
+    fn fill(&mut self) {
+        let mut queue = self.ring.submission();
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: `Ring::push` was promised that the memory of the entry stays.
+            if unsafe { queue.push(entry) }.is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Submits what is pending and sleeps until a completion is there or `timeout` has passed. Returns at once
+    /// when completions wait already.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        loop {
+            self.fill();
+            if self.backlog.is_empty() {
+                break;
+            }
+            match quiet(self.ring.submit())? {
+                Some(count) if count > 0 => {}
+                // The completion queue is full or memory is short: reap first.
+                _ => return Ok(()),
+            }
+        }
+        match timeout {
+            None => quiet(self.ring.submit_and_wait(1))?,
+            Some(timeout) => {
+                let spec = Timespec::from(timeout);
+                let args = SubmitArgs::new().timespec(&spec);
+                quiet(self.ring.submitter().submit_with_args(1, &args))?
+            }
+        };
+        Ok(())
+    }
+
+    /// Gives registered files and buffers back at once. A ring that is merely dropped does so a while later, and
+    /// its members would be busy until then. Not to be called with I/O in flight: it would wait for that.
+    pub(crate) fn unregister_all(&mut self) {
+        // What was never registered cannot be unregistered; nothing depends on it.
+        let _ = self.ring.submitter().unregister_files();
+        let _ = self.ring.submitter().unregister_buffers();
+        self.free_files = None;
+    }
+
+    /// Takes every completion that is there.
+    pub(crate) fn reap(&mut self, into: &mut Vec<Reaped>) {
+        into.extend(self.ring.completion().map(|entry| Reaped {
+            token: Token::decode(entry.user_data()),
+            result: entry.result(),
+            more: io_uring::cqueue::more(entry.flags()),
+        }));
+    }
+}
+
+/// Errors of `io_uring_enter` that mean "later".
+fn quiet(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_survive_user_data() {
+        let tokens = [
+            Token::Wake,
+            Token::Watch,
+            Token::Member(0),
+            Token::Member(u32::MAX),
+            Token::Ublk {
+                queue: u16::MAX,
+                tag: 4095,
+            },
+        ];
+        for token in tokens {
+            assert_eq!(Token::decode(token.encode()), token);
+        }
+    }
+
+    #[test]
+    fn more_entries_than_the_queue_holds_are_all_submitted() {
+        let mut ring = Ring::new().expect("io_uring");
+        let total = ENTRIES * 3 + 7;
+        for place in 0..total {
+            // SAFETY: a no-op names no memory.
+            unsafe { ring.push(Token::Member(place), opcode::Nop::new().build()) };
+        }
+        let mut reaped = Vec::new();
+        while reaped.len() < total as usize {
+            ring.wait(Some(Duration::from_secs(5))).expect("wait");
+            let before = reaped.len();
+            ring.reap(&mut reaped);
+            assert!(reaped.len() > before, "completions come");
+        }
+        let mut places: Vec<_> = reaped.iter().map(|r| r.token.encode()).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), total as usize);
+    }
+
+    #[test]
+    fn waiting_ends_when_the_time_has_passed() {
+        let mut ring = Ring::new().expect("io_uring");
+        let start = std::time::Instant::now();
+        ring.wait(Some(Duration::from_millis(30))).expect("wait");
+        assert!(start.elapsed() >= Duration::from_millis(25));
+    }
+}

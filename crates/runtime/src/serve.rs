@@ -1,0 +1,518 @@
+//! From members to an array that serves, and back.
+//!
+//! Order of a start: export chosen and devices numbered → engine assembled → threads and rings ready → superblocks written →
+//! `Started` → export. Order of a stop: export gone → engine stopped (all durable) → threads ended → devices closed.
+//! Nothing is written before every thread has its ring.
+//!
+//! Invariant: dropping a [`Serving`] without `stop` is like a kill: nothing is written any more, and a ublk device stays for
+//! the next daemon. Deliberately absent: choosing members (the caller scans) and time limits of commands.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::thread::CpuSet;
+use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, Found, Status};
+use strake_engine::units::{DeviceId, ShardNo};
+use strake_engine::{Array, Geometry, Pool, Router, Shard, ShardSetup, StartOptions};
+use strake_format::RegionState;
+
+use crate::buffers::Registered;
+use crate::clock::Clock;
+use crate::control::{Control, EventRecord, Turn};
+use crate::device::{Device, DeviceError, MemberImage};
+use crate::devices::Devices;
+use crate::export::{self, Export, ExportKind, Plan, Running, nbd, ublk};
+use crate::mail::{Mail, Mailbox, Peers};
+use crate::member_io::MemberIos;
+use crate::ring::Ring;
+use crate::shard::Worker;
+use crate::trace::{Counters, Tally, declare_io_flusher, lock_memory};
+use crate::watch::Watch;
+
+/// A region without writes for this long is made clean.
+const CLEAN_AFTER_MS: u64 = 2000;
+/// How long a stop waits for the array to become quiet after it has agreed to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is needed to serve an array.
+#[derive(Debug)]
+pub struct ServeConfig {
+    /// Members and spares found, opened with [`crate::OpenMode::Member`].
+    pub members: Vec<(Device, MemberImage)>,
+    /// Threads; 1 or more.
+    pub shards: u16,
+    /// Buffer memory of each shard, bytes.
+    pub memory_bytes: usize,
+    /// A member I/O that takes longer counts as timed out.
+    pub io_timeout: Duration,
+    /// Start a dirty degraded array all the same.
+    pub force: bool,
+    /// How to serve it.
+    pub export: ExportKind,
+    /// Where the NBD socket goes.
+    pub nbd_socket: PathBuf,
+    /// Number of a ublk device that a daemon killed before left behind, to be recovered.
+    pub recover_ublk: Option<u32>,
+}
+
+/// Why an array cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The engine refused.
+    #[error(transparent)]
+    Start(#[from] strake_engine::StartError),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The kernel has no ublk driver, or the user may not use it.
+    #[error("no ublk: {0}")]
+    NoUblk(String),
+    /// A syscall failed.
+    #[error("{action}: {source}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// Members failed while the array was starting, and too few are left.
+    #[error("members failed while the array was starting")]
+    MembersFailed,
+}
+
+impl ServeError {
+    /// Names what was being done when a syscall failed.
+    pub(crate) fn io(action: &'static str, source: impl Into<io::Error>) -> ServeError {
+        ServeError::Io {
+            action,
+            source: source.into(),
+        }
+    }
+}
+
+/// An array being served. All methods may be called from any thread; they block until answered.
+#[derive(Debug)]
+pub struct Serving {
+    threads: Threads,
+    running: Option<Running>,
+    export: Export,
+    devices: Arc<Devices>,
+    tally: Arc<Tally>,
+    geometry: Arc<Geometry>,
+    turns: std::sync::Mutex<Receiver<Turn>>,
+}
+
+/// The array's threads; dropping ends them.
+#[derive(Debug)]
+struct Threads {
+    peers: Peers,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for peer in self.peers.iter() {
+            peer.post(Mail::Exit);
+        }
+        for handle in self.handles.drain(..) {
+            // A thread that panicked has ended the process.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// Assembles, starts shards and the export, and returns when the array serves.
+pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
+    let plan = Plan::choose(config.export)?;
+    let devices = Arc::new(Devices::default());
+    let mut name = String::new();
+    let mut granularity = 0;
+    let mut all = Vec::new();
+    for (device, image) in config.members {
+        granularity = granularity.max(device.info().granularity_bytes);
+        image.superblock.name.as_str().clone_into(&mut name);
+        let info = device.info();
+        all.push(found(devices.add(device), info, image));
+    }
+    let shards = config.shards.max(1);
+    let options = StartOptions {
+        shards,
+        force: config.force,
+        clean_after_ms: CLEAN_AFTER_MS,
+    };
+    let array = Array::assemble(all, &options)?;
+    let setup = array.setup();
+    declare_io_flusher();
+    lock_memory();
+    let (events, event_receiver) = channel();
+    let (turns, turn_receiver) = channel();
+    let start = ThreadStart {
+        name: name.clone(),
+        clock: Clock::start(),
+        setup: setup.clone(),
+        memory_bytes: config.memory_bytes,
+        io_timeout: config.io_timeout,
+        devices: Arc::clone(&devices),
+        tally: Arc::new(Tally::default()),
+        queue_stock: match &plan {
+            Plan::Ublk(driver) => Some(driver.stock()),
+            Plan::Nbd | Plan::None => None,
+        },
+    };
+    let tally = Arc::clone(&start.tally);
+    let threads = start.threads(shards, array, events, turns)?;
+    threads.peers.array().post(Mail::Start);
+    match turn_receiver.recv() {
+        Ok(Turn::Started) => {}
+        Ok(Turn::Failed | Turn::Stopped) | Err(_) => return Err(ServeError::MembersFailed),
+    }
+    let geometry = setup.geometry;
+    let target = export::Target {
+        name,
+        geometry: Arc::clone(&geometry),
+        granularity,
+        peers: threads.peers.clone(),
+    };
+    let turns = std::sync::Mutex::new(turn_receiver);
+    let export = Export::None;
+    let mut serving = Serving {
+        threads,
+        running: None,
+        export,
+        devices,
+        tally,
+        geometry,
+        turns,
+    };
+    let running = match plan {
+        Plan::Ublk(driver) => driver
+            .serve(&target, config.recover_ublk)
+            .map(Running::Ublk),
+        Plan::Nbd => nbd::Server::start(&config.nbd_socket, target)
+            .map(Running::Nbd)
+            .map_err(|e| ServeError::io("open the NBD socket", e)),
+        Plan::None => Ok(Running::None),
+    };
+    match running {
+        Ok(running) => {
+            serving.export = running.export();
+            serving.running = Some(running);
+            Ok((serving, event_receiver))
+        }
+        Err(error) => {
+            // The array was started for nothing: leave it clean.
+            serving.stop()?;
+            Err(error)
+        }
+    }
+}
+
+impl Serving {
+    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Mail) -> Option<T> {
+        let (sender, receiver) = channel();
+        self.threads.peers.array().post(question(sender));
+        receiver.recv().ok()
+    }
+
+    /// Everything that `show` tells.
+    pub fn status(&self) -> Status {
+        self.ask(Mail::Status)
+            .expect("shard 0 answers for as long as its array is served")
+    }
+
+    /// Path of a device.
+    pub fn path(&self, device: DeviceId) -> Option<PathBuf> {
+        self.devices.path(device)
+    }
+
+    /// Numbers a device and hands it over, for use in a [`Command::Add`] or [`Command::Replace`]. If the
+    /// command is refused, hand it back with [`Serving::detach`].
+    pub fn attach(&self, device: Device) -> DeviceId {
+        let id = self.devices.add(device);
+        self.threads.peers.array().post(Mail::Watch(id));
+        id
+    }
+
+    /// Closes a device that was attached and that the array does not use.
+    pub fn detach(&self, device: DeviceId) {
+        for peer in self.threads.peers.iter() {
+            peer.post(Mail::Release(device));
+        }
+    }
+
+    /// Carries out a command.
+    pub fn command(&self, command: Command) -> Result<Changed, CommandError> {
+        self.ask(|answer| Mail::Command(command, answer))
+            .unwrap_or(Err(CommandError::NotServing))
+    }
+
+    /// What serves it.
+    pub fn export(&self) -> Export {
+        self.export.clone()
+    }
+
+    /// Requests served.
+    pub fn counters(&self) -> Counters {
+        self.tally.read()
+    }
+
+    /// State of the region that holds a byte of the array.
+    ///
+    /// # Panics
+    /// If the byte lies beyond the array's end.
+    pub fn region_of(&self, offset: u64) -> RegionState {
+        assert!(offset < self.geometry.size(), "a byte of the array");
+        let place = self.geometry.locate(offset);
+        let region = self.geometry.region(self.geometry.row(place.stripe).1);
+        self.ask(|answer| Mail::Regions(region, 1, answer))
+            .and_then(|states| states.first().copied())
+            .expect("shard 0 answers for as long as its array is served")
+    }
+
+    /// Stops taking requests, removes the export, makes everything durable and closes the members.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        let export = self.running.take().map_or(Ok(()), Running::stop);
+        match self.command(Command::Stop) {
+            Ok(_) => self.wait_until_stopped()?,
+            Err(error) => tracing::warn!(%error, "the array did not stop cleanly"),
+        }
+        export
+    }
+
+    fn wait_until_stopped(&self) -> Result<(), ServeError> {
+        let turns = self.turns.lock().expect("no thread panics with the turns");
+        loop {
+            match turns.recv_timeout(STOP_PATIENCE) {
+                Ok(Turn::Stopped) => return Ok(()),
+                Ok(Turn::Started | Turn::Failed) => {}
+                Err(_) => {
+                    let source = io::Error::from(io::ErrorKind::TimedOut);
+                    return Err(ServeError::io("wait for the array to become quiet", source));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // As a kill would: sockets close, a ublk device stays for the next daemon.
+        if let Some(Running::Nbd(server)) = self.running.take() {
+            server.abandon();
+        }
+    }
+}
+
+/// What every thread of an array starts from.
+struct ThreadStart {
+    name: String,
+    clock: Clock,
+    setup: ShardSetup,
+    memory_bytes: usize,
+    io_timeout: Duration,
+    devices: Arc<Devices>,
+    tally: Arc<Tally>,
+    queue_stock: Option<ublk::Stock>,
+}
+
+impl ThreadStart {
+    /// Starts all threads, and returns when each has its ring.
+    fn threads(
+        self,
+        shards: u16,
+        array: Array,
+        events: Sender<EventRecord>,
+        turns: Sender<Turn>,
+    ) -> Result<Threads, ServeError> {
+        let mut watch = Watch::new().map_err(|e| ServeError::io("make a watch", e))?;
+        for (id, device) in self.devices.all() {
+            watch.add(id, device);
+        }
+        let mut control = Some(Control::new(array, watch, events, turns));
+        let (mailboxes, receivers): (Vec<_>, Vec<_>) = (0..shards)
+            .map(|_| Mailbox::new())
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|e| ServeError::io("make an eventfd", e))?
+            .into_iter()
+            .unzip();
+        let mut threads = Threads {
+            peers: Peers::new(mailboxes),
+            handles: Vec::new(),
+        };
+        let (ready, readiness) = channel();
+        let start = Arc::new(self);
+        let cpus = Pinning::for_shards(shards);
+        for (index, mail) in (0..shards).zip(receivers) {
+            let (start, peers, ready) = (Arc::clone(&start), threads.peers.clone(), ready.clone());
+            let control = control.take();
+            let cpu = cpus.cpu(index);
+            let handle = std::thread::Builder::new()
+                .name(thread_name(&start.name, index))
+                .spawn(move || {
+                    let _guard = EndProcessOnPanic;
+                    pin(cpu);
+                    declare_io_flusher();
+                    match start.worker(ShardNo(index), peers, control, mail) {
+                        Ok(worker) => {
+                            let _ = ready.send(Ok(()));
+                            drop((start, ready));
+                            worker.run();
+                        }
+                        Err(error) => {
+                            let _ = ready.send(Err(error));
+                        }
+                    }
+                })
+                .map_err(|e| ServeError::io("start a thread", e))?;
+            threads.handles.push(handle);
+        }
+        drop(ready);
+        for result in readiness {
+            result.map_err(|e| ServeError::io("set up io_uring", e))?;
+        }
+        Ok(threads)
+    }
+
+    /// Makes what one thread is made of; on that thread.
+    fn worker(
+        &self,
+        index: ShardNo,
+        peers: Peers,
+        control: Option<Control>,
+        mail: Receiver<Mail>,
+    ) -> io::Result<Worker> {
+        let geometry = &self.setup.geometry;
+        let pool = Pool::new(&strake_engine::limits::stock(geometry, self.memory_bytes));
+        let queue_memory = self.queue_stock.as_ref().map(ublk::QueueMemory::new);
+        let ring = Ring::new()?;
+        let pools: Vec<&Pool> = [
+            Some(&pool),
+            queue_memory.as_ref().map(ublk::QueueMemory::pool),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let listed = Registered::of(&pools);
+        // SAFETY: the pools live in the worker, in fields that are dropped after the ring; memory of theirs that is
+        // elsewhere still (answers on their way) stays where it is until it is dropped there, and the kernel pins
+        // the pages of a registration by itself.
+        let registered = unsafe { ring.register_buffers(listed.addresses()) };
+        let listed = if registered {
+            listed
+        } else {
+            Registered::default()
+        };
+        let count = peers.count();
+        Ok(Worker {
+            index,
+            clock: self.clock,
+            ring,
+            ios: MemberIos::new(listed, self.io_timeout),
+            engine: Shard::new(index, count, self.setup.clone(), pool),
+            control,
+            router: Router::new(Arc::clone(geometry), count, index.0),
+            peers,
+            mail,
+            devices: Arc::clone(&self.devices),
+            tally: Arc::clone(&self.tally),
+            queue_memory,
+            work: Default::default(),
+        })
+    }
+}
+
+/// `strake-NAME-N`, cut to the kernel's 15 bytes with the number kept.
+fn thread_name(array: &str, index: u16) -> String {
+    let number = format!("-{index}");
+    let mut name = format!("strake-{array}");
+    let mut keep = name.len().min(15 - number.len());
+    while !name.is_char_boundary(keep) {
+        keep -= 1;
+    }
+    name.truncate(keep);
+    name + &number
+}
+
+/// Ends the process when the thread that holds it panics.
+struct EndProcessOnPanic;
+
+impl Drop for EndProcessOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(
+                "a shard has panicked: the process ends, the array is found as after a kill"
+            );
+            eprintln!(
+                "strake: a shard has panicked: the process ends, the array is found as after a kill"
+            );
+            std::process::abort();
+        }
+    }
+}
+
+/// Which CPUs threads are bound to.
+struct Pinning(Vec<usize>);
+
+impl Pinning {
+    /// CPUs are enough when those that the process may use are twice the shards, and four at least: then users of
+    /// the array keep as many. Arrays take turns around the CPUs.
+    fn for_shards(shards: u16) -> Pinning {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
+            return Pinning(Vec::new());
+        };
+        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
+            .filter(|&cpu| allowed.is_set(cpu))
+            .collect();
+        let shards = usize::from(shards);
+        if cpus.len() < 4.max(2 * shards) {
+            return Pinning(Vec::new());
+        }
+        let first = NEXT.fetch_add(shards, Ordering::Relaxed);
+        Pinning(
+            (0..shards)
+                .map(|shard| cpus[(first + shard) % cpus.len()])
+                .collect(),
+        )
+    }
+
+    fn cpu(&self, shard: u16) -> Option<usize> {
+        self.0.get(usize::from(shard)).copied()
+    }
+}
+
+fn pin(cpu: Option<usize>) {
+    let Some(cpu) = cpu else { return };
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        tracing::debug!(%error, cpu, "not pinned");
+    }
+}
+
+/// The engine's description of a member found, for offline use.
+pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
+    Found {
+        device,
+        info,
+        superblock: image.superblock,
+        map: image.map,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_names_keep_their_number() {
+        assert_eq!(thread_name("data", 3), "strake-data-3");
+        assert_eq!(thread_name("a-rather-long-name", 12), "strake-a-rat-12");
+        assert_eq!(thread_name("xäöüäöü", 0), "strake-xäö-0");
+    }
+}

@@ -1,0 +1,447 @@
+//! One thread of an array: its ring, its shard of the engine, its router; on shard 0 also the array's control.
+//!
+//! The loop: reap completions, drain mail, look at clocks, then let the machines speak until they are quiet, and sleep
+//! in the kernel. Everything that has come in is given to the machines before they are asked for effects, so that
+//! writes of one batch gather.
+//!
+//! Invariants:
+//! * Effects are carried out in the order in which a machine gives them.
+//! * The thread blocks only in [`Ring::wait`]; with nothing in flight and no deadline it sleeps until it is woken.
+//! * A panic of this thread ends the process: an array that serves with a shard missing would hang its users,
+//!   while a daemon that is started again takes the block device over.
+//!
+//! Deliberately absent: decisions about the array, and locks on the data path.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_engine::{Router, Shard, Slice, Target};
+
+use crate::buffers::Slab;
+use crate::clock::Clock;
+use crate::control::Control;
+use crate::devices::Devices;
+use crate::export::ublk;
+use crate::mail::{Answer, Mail, Peers};
+use crate::member_io::{Finished, MemberIos, Owner};
+use crate::ring::{Reaped, Ring, Token};
+use crate::trace::{Counted, Tally};
+
+/// How long an ending thread waits for I/O in flight.
+const GRACE: Duration = Duration::from_secs(5);
+/// How soon a ublk queue that found no buffer looks again (another shard may let go of one without a word).
+const BUFFER_RETRY: Duration = Duration::from_millis(1);
+
+/// Who waits for a request.
+enum Origin {
+    Answer(Answer),
+    Ublk { queue: u16, tag: u16 },
+}
+
+/// What a thread is made of. Fields drop in order: the ring before the memory that is registered with it.
+pub(crate) struct Worker {
+    pub(crate) index: ShardNo,
+    pub(crate) clock: Clock,
+    pub(crate) ring: Ring,
+    pub(crate) ios: MemberIos,
+    pub(crate) engine: Shard,
+    pub(crate) control: Option<Control>,
+    pub(crate) router: Router,
+    pub(crate) peers: Peers,
+    pub(crate) mail: Receiver<Mail>,
+    pub(crate) devices: Arc<Devices>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) queue_memory: Option<ublk::QueueMemory>,
+    pub(crate) work: Work,
+}
+
+/// What a thread has under way.
+#[derive(Default)]
+pub(crate) struct Work {
+    origins: Slab<(Origin, Counted)>,
+    /// I/O that was finished without the kernel.
+    ready: VecDeque<Finished>,
+    queues: BTreeMap<u16, ublk::Queue>,
+    pieces: Vec<(Target, Request)>,
+    reaped: Vec<Reaped>,
+    finished: Vec<Finished>,
+    next_scan: Time,
+    /// Slices of other shards' buffers were dropped here.
+    foreign_dropped: bool,
+    /// When to give up waiting for I/O, once the thread is to end.
+    ending: Option<Time>,
+}
+
+impl Worker {
+    /// Runs until told to end.
+    pub(crate) fn run(mut self) {
+        let wake = self.peers.shard(self.index).wake_fd().as_raw_fd();
+        self.ring.poll_readable(Token::Wake, wake);
+        if let Some(control) = &self.control {
+            let watch = control.watch.fd().as_raw_fd();
+            self.ring.poll_readable(Token::Watch, watch);
+        }
+        loop {
+            let now = self.clock.now();
+            self.reap(now);
+            self.drain_mail(now);
+            self.look_at_clocks(now);
+            if let Some(until) = self.work.ending {
+                if self.ios.in_flight() == 0 {
+                    self.ring.unregister_all();
+                    return;
+                }
+                if now >= until {
+                    return;
+                }
+            } else {
+                self.pump(now);
+                let hungry = self.engine.in_flight() > 0;
+                self.mailbox().set_hungry(hungry);
+                if hungry {
+                    self.pump(now);
+                }
+            }
+            if let Err(error) = self.ring.wait(self.sleep(now)) {
+                panic!("io_uring_enter fails on a ring that worked: {error}");
+            }
+            self.mailbox().set_hungry(false);
+        }
+    }
+
+    fn mailbox(&self) -> &crate::mail::Mailbox {
+        self.peers.shard(self.index)
+    }
+
+    /// How long there is nothing to do unless something happens.
+    fn sleep(&self, now: Time) -> Option<Duration> {
+        let until = |time: Time| Duration::from_nanos(time.since(now));
+        let scan = self.ios.scan_after().map(|_| until(self.work.next_scan));
+        let control = self.control.as_ref().filter(|_| self.work.ending.is_none());
+        let array = control
+            .and_then(|control| control.array.deadline())
+            .map(until);
+        let watch = control
+            .and_then(|control| control.watch.deadline())
+            .map(until);
+        let starved = self
+            .work
+            .queues
+            .values()
+            .any(ublk::Queue::is_starved)
+            .then_some(BUFFER_RETRY);
+        [scan, array, watch, starved].into_iter().flatten().min()
+    }
+
+    fn reap(&mut self, now: Time) {
+        let mut reaped = std::mem::take(&mut self.work.reaped);
+        self.ring.reap(&mut reaped);
+        for done in reaped.drain(..) {
+            match done.token {
+                Token::Wake => {
+                    self.mailbox().awake();
+                    if !done.more {
+                        let wake = self.mailbox().wake_fd().as_raw_fd();
+                        self.ring.poll_readable(Token::Wake, wake);
+                    }
+                }
+                Token::Watch => self.watched(now, done.more),
+                Token::Member(place) => {
+                    if let Some(finished) = self.ios.finish(&mut self.ring, place, done.result) {
+                        self.complete(now, finished);
+                    }
+                }
+                Token::Ublk { queue, tag } => self.ublk_event(now, queue, tag, done.result),
+            }
+        }
+        self.work.reaped = reaped;
+        while let Some(finished) = self.work.ready.pop_front() {
+            self.complete(now, finished);
+        }
+    }
+
+    fn watched(&mut self, now: Time, more: bool) {
+        let Some(control) = &mut self.control else {
+            return;
+        };
+        if !more {
+            let watch = control.watch.fd().as_raw_fd();
+            self.ring.poll_readable(Token::Watch, watch);
+        }
+        for device in control.watch.read(now) {
+            control.array.device_gone(now, device);
+        }
+    }
+
+    fn complete(&mut self, now: Time, (owner, completion): Finished) {
+        if self.work.ending.is_some() {
+            return;
+        }
+        match owner {
+            Owner::Shard => self.engine.complete(now, completion),
+            Owner::Array => {
+                let control = self
+                    .control
+                    .as_mut()
+                    .expect("array I/O is started where the array is");
+                control.array.complete(now, completion);
+            }
+        }
+    }
+
+    fn look_at_clocks(&mut self, now: Time) {
+        if let Some(after) = self.ios.scan_after()
+            && now >= self.work.next_scan
+        {
+            self.work.next_scan = now.plus_ms(after.as_millis() as u64);
+            let mut finished = std::mem::take(&mut self.work.finished);
+            self.ios.expire(now, &mut finished);
+            for one in finished.drain(..) {
+                self.complete(now, one);
+            }
+            self.work.finished = finished;
+        }
+        let Some(control) = self.control.as_mut().filter(|_| self.work.ending.is_none()) else {
+            return;
+        };
+        for device in control.watch.look(now) {
+            control.array.device_gone(now, device);
+        }
+        if control
+            .array
+            .deadline()
+            .is_some_and(|deadline| now >= deadline)
+        {
+            control.array.tick(now);
+        }
+    }
+
+    fn drain_mail(&mut self, now: Time) {
+        while let Ok(mail) = self.mail.try_recv() {
+            if self.work.ending.is_some() {
+                continue;
+            }
+            match mail {
+                Mail::ToShard(message) => self.engine.message(now, message),
+                Mail::Piece(request) => self.engine.submit(now, request),
+                Mail::PieceReply(reply) => self.join(reply),
+                Mail::Submit(op, answer) => self.submit(now, Origin::Answer(answer), op),
+                Mail::Release(device) => self.release(device),
+                Mail::Ublk(start) => self.ublk_start(*start),
+                Mail::Exit => {
+                    self.work.ending = Some(now.plus_ms(GRACE.as_millis() as u64));
+                    self.mailbox().set_hungry(false);
+                }
+                other => {
+                    let control = self.control.as_mut().expect("such mail goes to shard 0");
+                    control.receive(now, other, &self.devices);
+                }
+            }
+        }
+    }
+
+    /// Carries out what the machines want until they want nothing more.
+    fn pump(&mut self, now: Time) {
+        loop {
+            let mut worked = self.retry_ublk(now);
+            while let Some(output) = self.engine.poll() {
+                worked = true;
+                self.shard_output(now, output);
+            }
+            while let Some(output) = self
+                .control
+                .as_mut()
+                .and_then(|control| control.array.poll())
+            {
+                worked = true;
+                self.array_output(now, output);
+            }
+            while let Some(finished) = self.work.ready.pop_front() {
+                worked = true;
+                self.complete(now, finished);
+            }
+            if !worked {
+                break;
+            }
+        }
+        if std::mem::take(&mut self.work.foreign_dropped) {
+            self.peers.buffers_came_back();
+        }
+    }
+
+    fn shard_output(&mut self, now: Time, output: ShardOutput) {
+        match output {
+            ShardOutput::Io(io) => self.start_io(now, Owner::Shard, io),
+            ShardOutput::Reply(reply) => self.bring_home(reply),
+            ShardOutput::Message(message) => match &mut self.control {
+                Some(control) => control.array.message(now, self.index, message),
+                None => {
+                    self.peers
+                        .array()
+                        .post(Mail::FromShard(self.index, message));
+                }
+            },
+        }
+    }
+
+    fn array_output(&mut self, now: Time, output: ArrayOutput) {
+        match output {
+            ArrayOutput::Io(io) => self.start_io(now, Owner::Array, io),
+            ArrayOutput::Reply(reply) => self.bring_home(reply),
+            ArrayOutput::Message(shard, message) if shard == self.index => {
+                self.engine.message(now, message);
+            }
+            ArrayOutput::Message(shard, message) => {
+                self.peers.shard(shard).post(Mail::ToShard(message));
+            }
+            ArrayOutput::Release(device) => {
+                for peer in self.peers.iter().skip(1) {
+                    peer.post(Mail::Release(device));
+                }
+                self.release(device);
+            }
+            other => {
+                let control = self.control.as_mut().expect("the array spoke");
+                control.carry_out(&self.clock, other, &self.devices);
+            }
+        }
+    }
+
+    fn start_io(&mut self, now: Time, owner: Owner, io: MemberIo) {
+        if !self.ios.knows(io.device)
+            && let Some(device) = self.devices.get(io.device)
+        {
+            self.ios.attach(&mut self.ring, io.device, device);
+        }
+        if let Some(finished) = self.ios.start(&mut self.ring, owner, io, now) {
+            self.work.ready.push_back(finished);
+        }
+    }
+
+    fn release(&mut self, device: DeviceId) {
+        self.devices.close(device);
+        self.ios.release(&mut self.ring, device);
+        if let Some(control) = &mut self.control {
+            control.watch.remove(device);
+        }
+    }
+
+    fn submit(&mut self, now: Time, origin: Origin, op: Op) {
+        let counted = match &op {
+            Op::Read { len, .. } => Counted::Read(*len),
+            Op::Write { data, .. } => Counted::Write(data.len as u64),
+            Op::Flush | Op::Discard { .. } | Op::WriteZeroes { .. } => Counted::Other,
+        };
+        let id = RequestId(u64::from(self.work.origins.insert((origin, counted))));
+        let mut pieces = std::mem::take(&mut self.work.pieces);
+        let answered = self.router.route(Request { id, op }, &mut pieces);
+        for (target, request) in pieces.drain(..) {
+            match (target, &mut self.control) {
+                (Target::Shard(shard), _) if shard == self.index => {
+                    self.engine.submit(now, request)
+                }
+                (Target::Shard(shard), _) => {
+                    self.peers.shard(shard).post(Mail::Piece(request));
+                }
+                (Target::Array, Some(control)) => control.array.submit(now, request),
+                (Target::Array, None) => {
+                    self.peers.array().post(Mail::ArrayPiece(request));
+                }
+            }
+        }
+        self.work.pieces = pieces;
+        if let Some(reply) = answered {
+            self.answer(reply);
+        }
+    }
+
+    /// Brings the answer of a piece to the router that made the piece.
+    fn bring_home(&mut self, reply: Reply) {
+        let home = ShardNo(Router::queue_of(reply.id));
+        if home == self.index {
+            self.join(reply);
+        } else {
+            self.peers.shard(home).post(Mail::PieceReply(reply));
+        }
+    }
+
+    fn join(&mut self, piece: Reply) {
+        if let Some(reply) = self.router.join(piece) {
+            self.answer(reply);
+        }
+    }
+
+    fn answer(&mut self, reply: Reply) {
+        let place = u32::try_from(reply.id.0).expect("an id that this thread gave");
+        let (origin, counted) = self
+            .work
+            .origins
+            .remove(place)
+            .expect("a request is answered exactly once");
+        self.tally.count(counted, reply.result.is_ok());
+        self.work.foreign_dropped |= self.peers.count() > 1 && has_data(&reply.result);
+        match origin {
+            Origin::Answer(answer) => answer(reply.result),
+            Origin::Ublk { queue, tag } => {
+                if let Some(queue) = self.work.queues.get_mut(&queue) {
+                    queue.answer(&mut self.ring, tag, reply.result);
+                }
+            }
+        }
+    }
+
+    fn ublk_start(&mut self, start: ublk::QueueStart) {
+        let memory = self
+            .queue_memory
+            .as_ref()
+            .expect("made where ublk was asked for");
+        let number = start.queue();
+        if let Some(queue) = ublk::Queue::start(start, memory, &mut self.ring) {
+            self.work.queues.insert(number, queue);
+        }
+    }
+
+    fn ublk_event(&mut self, now: Time, number: u16, tag: u16, result: i32) {
+        let Some(queue) = self.work.queues.get_mut(&number) else {
+            return;
+        };
+        match queue.event(&mut self.ring, tag, result) {
+            ublk::Event::Request(op) => self.submit(now, Origin::Ublk { queue: number, tag }, op),
+            ublk::Event::Nothing => {}
+            ublk::Event::Ended => {
+                self.work.queues.remove(&number);
+            }
+        }
+    }
+
+    /// Gives requests that found no buffer another try.
+    fn retry_ublk(&mut self, now: Time) -> bool {
+        let mut worked = false;
+        let starved: Vec<u16> = self
+            .work
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.is_starved())
+            .map(|(&n, _)| n)
+            .collect();
+        for number in starved {
+            let Some(queue) = self.work.queues.get_mut(&number) else {
+                continue;
+            };
+            for (tag, op) in queue.retry(&mut self.ring) {
+                worked = true;
+                self.submit(now, Origin::Ublk { queue: number, tag }, op);
+            }
+        }
+        worked
+    }
+}
+
+fn has_data(result: &Result<Vec<Slice>, RequestError>) -> bool {
+    result.as_ref().is_ok_and(|slices| !slices.is_empty())
+}

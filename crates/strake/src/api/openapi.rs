@@ -1,0 +1,278 @@
+//! The OpenAPI 3.1 document, made from the list of routes and a table of shapes.
+//!
+//! Invariants: every route of [`ROUTES`] is in it (it is made from that list), and every name that a route
+//! mentions has a schema; tests walk both against the router. Deliberately absent: a derive for schemas; the
+//! shapes are few and flat.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::routes::ROUTES;
+
+/// Shapes: name, then fields as `name:type`, where `?` marks what may be null or absent and `[]` lists.
+const SHAPES: &[(&str, &str)] = &[
+    ("Version", "version:string pid:integer dir:string"),
+    (
+        "Array",
+        "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
+         group_size:integer? block_bytes:integer device:string? write_hole:string epoch:integer \
+         unwritten_bytes:integer members:Member[] spares:Member[] jobs:Job[]",
+    ),
+    (
+        "Member",
+        "slot:integer? device:string? uuid:string? state:string read_errors:integer \
+         write_errors:integer",
+    ),
+    (
+        "Job",
+        "kind:string slot:integer? done_bytes:integer total_bytes:integer \
+         rate_bytes_per_s:integer eta_s:integer? paused:boolean inconsistent_stripes:integer",
+    ),
+    (
+        "CreateRequest",
+        "name:string level:string strip_bytes:integer? group_size:integer? write_hole:string? \
+         init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
+         force:boolean? dry_run:boolean?",
+    ),
+    (
+        "Created",
+        "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
+         size_bytes:integer strip_bytes:integer group_size:integer? block_bytes:integer \
+         device:string? write_hole:string epoch:integer unwritten_bytes:integer members:Member[] \
+         spares:Member[] jobs:Job[]",
+    ),
+    (
+        "StartRequest",
+        "export:string? force:boolean? devices:string[]?",
+    ),
+    ("MemberRequest", "member:string"),
+    (
+        "DeviceRequest",
+        "member:string? device:string force:boolean? dry_run:boolean?",
+    ),
+    ("JobRequest", "action:string"),
+    (
+        "Settings",
+        "rebuild_priority:integer? read_error_threshold:integer?",
+    ),
+    ("Outcome", "array:string changed:boolean what:string"),
+    (
+        "ScanArray",
+        "name:string uuid:string level:string members:integer found:integer state:string \
+         reason:string? devices:ScanDevice[]",
+    ),
+    (
+        "ScanDevice",
+        "device:string uuid:string slot:integer? state:string epoch:integer",
+    ),
+    (
+        "Explain",
+        "name:string lba:integer block_bytes:integer offset_bytes:integer stripe:integer \
+         group:integer row:integer column:integer region:integer region_state:string? data:Place \
+         redundancy:Place[]",
+    ),
+    (
+        "Place",
+        "kind:string slot:integer device:string? member_state:string member_offset_bytes:integer",
+    ),
+    ("Preparing", "done_bytes:integer total_bytes:integer"),
+    (
+        "Event",
+        "sequence:integer time:string array:string? event:string slot:integer? device:string? \
+         cause:string? effect:string? inconsistent_stripes:integer?",
+    ),
+    ("Error", "code:string found:string cure:string"),
+];
+
+fn reference(name: &str) -> Value {
+    match name {
+        "string" | "integer" | "boolean" => json!({ "type": name }),
+        "Any" => json!({}),
+        "Text" => json!({ "type": "string" }),
+        "Arrays" => json!({ "type": "array", "items": reference("Array") }),
+        "Scan" => json!({ "type": "array", "items": reference("ScanArray") }),
+        _ => json!({ "$ref": format!("#/components/schemas/{name}") }),
+    }
+}
+
+fn schema(fields: &str) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for field in fields.split_whitespace() {
+        let (name, kind) = field.split_once(':').expect("a field is name:type");
+        let (kind, optional) = kind.strip_suffix('?').map_or((kind, false), |k| (k, true));
+        let mut value = match kind.strip_suffix("[]") {
+            Some(item) => json!({ "type": "array", "items": reference(item) }),
+            None => reference(kind),
+        };
+        match value.get_mut("type") {
+            Some(kind) if optional => *kind = json!([kind.clone(), "null"]),
+            _ => {}
+        }
+        if !optional {
+            required.push(name.to_owned());
+        }
+        properties.insert(name.to_owned(), value);
+    }
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+fn parameters(path: &str) -> Vec<Value> {
+    let parameter = |name: &str, place: &str, kind: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": kind } });
+    let mut all = Vec::new();
+    if path.contains("{name}") {
+        all.push(parameter("name", "path", "string", true));
+    }
+    if path.ends_with("/explain") {
+        all.push(parameter("lba", "query", "integer", true));
+    }
+    if path.ends_with("/events") {
+        all.push(parameter("follow", "query", "boolean", false));
+        all.push(parameter("since", "query", "integer", false));
+    }
+    all
+}
+
+fn media_type(path: &str) -> &'static str {
+    match path {
+        "/v1/events" => "application/x-ndjson",
+        "/metrics" => "text/plain",
+        _ => "application/json",
+    }
+}
+
+/// The document.
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for (method, path, summary, request, answer) in ROUTES {
+        let status = if (*method, *path) == ("post", "/v1/arrays") {
+            "201"
+        } else {
+            "200"
+        };
+        let error = json!({ "application/json": { "schema": reference("Error") } });
+        let mut operation = json!({
+            "summary": summary,
+            "parameters": parameters(path),
+            "responses": {
+                status: {
+                    "description": summary,
+                    "content": { media_type(path): { "schema": reference(answer) } },
+                },
+                "default": { "description": "an error of the catalogue", "content": error },
+            },
+        });
+        if let Some(request) = request {
+            let content = json!({ "application/json": { "schema": reference(request) } });
+            operation["requestBody"] = json!({ "required": true, "content": content });
+        }
+        let entry = paths.entry(*path).or_insert_with(|| json!({}));
+        entry[*method] = operation;
+    }
+    let schemas: Map<String, Value> = SHAPES
+        .iter()
+        .map(|(name, fields)| ((*name).to_owned(), schema(fields)))
+        .collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Strake", "version": env!("CARGO_PKG_VERSION") },
+        "paths": paths,
+        "components": { "schemas": schemas },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::Request;
+    use hyper::service::Service as _;
+
+    use super::*;
+    use crate::api::routes;
+    use crate::daemon::running::Limits;
+    use crate::daemon::service::{Service, Sources};
+    use crate::daemon::state::Dir;
+
+    /// Names that a schema refers to.
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(to)) = map.get("$ref") {
+                    found.push(to.trim_start_matches("#/components/schemas/").to_owned());
+                }
+                map.values().for_each(|v| references(v, found));
+            }
+            Value::Array(list) => list.iter().for_each(|v| references(v, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_of_the_document_has_a_schema() {
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 30);
+        for name in found {
+            assert!(
+                document["components"]["schemas"][&name].is_object(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_route_answers_and_stands_in_the_document() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        let service = Arc::new(Service::new(dir, Sources::default(), Limits::default()));
+        let router = routes::router(service);
+        let document = document();
+        let runtime = crate::daemon::runtime().expect("runtime");
+        for (method, path, ..) in ROUTES {
+            assert!(
+                document["paths"][path][method].is_object(),
+                "{method} {path}"
+            );
+            let request = Request::builder()
+                .method(method.to_uppercase().as_str())
+                .uri(path.replace("{name}", "none"))
+                .header("content-type", "application/json")
+                .body(Body::from("{}"))
+                .expect("request");
+            let call = hyper_util::service::TowerToHyperService::new(router.clone());
+            let answer = runtime.block_on(call.call(request)).expect("infallible");
+            assert_ne!(answer.status(), 405, "{method} {path}");
+            let bytes = runtime
+                .block_on(axum::body::to_bytes(answer.into_body(), 1 << 20))
+                .expect("body");
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains("no-such-route"), "{method} {path}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_shapes_are_those_that_are_sent() {
+        let array = crate::api::types::JobJson {
+            kind: String::new(),
+            slot: None,
+            done_bytes: 0,
+            total_bytes: 0,
+            rate_bytes_per_s: 0,
+            eta_s: None,
+            paused: false,
+            inconsistent_stripes: 0,
+        };
+        let sent = serde_json::to_value(array).expect("json");
+        let keys: Vec<&String> = sent.as_object().expect("object").keys().collect();
+        let document = document();
+        let schema = &document["components"]["schemas"]["Job"]["properties"];
+        let mut shape: Vec<&String> = schema.as_object().expect("object").keys().collect();
+        shape.sort();
+        let mut keys = keys;
+        keys.sort();
+        assert_eq!(keys, shape);
+    }
+}

@@ -1,0 +1,474 @@
+//! The routes of the API.
+//!
+//! Invariants: a handler only translates: the daemon's [`Service`] decides; whatever may block runs under
+//! `spawn_blocking`; every error is the catalogue's JSON. [`ROUTES`] is the one list of routes, from which
+//! the OpenAPI document is made.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http_body_util::channel::{Channel, Sender};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::api::openapi;
+use crate::api::types::*;
+use crate::daemon::service::{Job, Service};
+use crate::errors::{Code, Failure};
+
+type Shared = State<Arc<Service>>;
+type Answer = Result<Response, Failure>;
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status =
+            StatusCode::from_u16(self.code.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, axum::Json(self.json())).into_response()
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Failure {
+        Failure::new(Code::BadRequest, rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejection: QueryRejection) -> Failure {
+        Failure::new(Code::BadRequest, rejection.body_text())
+    }
+}
+
+/// A JSON body whose rejection is one of the catalogue's errors.
+struct In<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for In<T> {
+    type Rejection = Failure;
+    async fn from_request(request: Request, state: &S) -> Result<In<T>, Failure> {
+        let axum::Json(value) = axum::Json::from_request(request, state).await?;
+        Ok(In(value))
+    }
+}
+
+/// The same for query strings.
+struct Asked<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Failure;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Failure> {
+        let Query(value) = Query::from_request_parts(parts, state).await?;
+        Ok(Asked(value))
+    }
+}
+
+/// The routes: method, path, what it does, request and answer in the OpenAPI document.
+pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
+    ("get", "/v1/version", "The daemon", None, "Version"),
+    (
+        "get",
+        "/v1/arrays",
+        "All arrays, running or not",
+        None,
+        "Arrays",
+    ),
+    (
+        "post",
+        "/v1/arrays",
+        "Make an array and start it",
+        Some("CreateRequest"),
+        "Created",
+    ),
+    ("get", "/v1/arrays/{name}", "One array", None, "Array"),
+    (
+        "delete",
+        "/v1/arrays/{name}",
+        "Wipe a stopped array's superblocks",
+        None,
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/start",
+        "Assemble and serve",
+        Some("StartRequest"),
+        "Array",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/stop",
+        "Stop cleanly",
+        None,
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/fail",
+        "Take out a member",
+        Some("MemberRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/remove",
+        "Forget a member",
+        Some("MemberRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/add",
+        "Add a spare",
+        Some("DeviceRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/replace",
+        "Replace a member",
+        Some("DeviceRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/rebuild",
+        "Start or stop",
+        Some("JobRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/scrub",
+        "Start or stop",
+        Some("JobRequest"),
+        "Outcome",
+    ),
+    (
+        "get",
+        "/v1/arrays/{name}/settings",
+        "Settings",
+        None,
+        "Settings",
+    ),
+    (
+        "patch",
+        "/v1/arrays/{name}/settings",
+        "Change settings",
+        Some("Settings"),
+        "Outcome",
+    ),
+    (
+        "get",
+        "/v1/arrays/{name}/explain",
+        "Where a block lies",
+        None,
+        "Explain",
+    ),
+    (
+        "get",
+        "/v1/arrays/{name}/preparing",
+        "Progress of create's zeroing",
+        None,
+        "Preparing",
+    ),
+    (
+        "get",
+        "/v1/events",
+        "What happened, one JSON object a line",
+        None,
+        "Event",
+    ),
+    ("get", "/v1/scan", "Arrays found on drives", None, "Scan"),
+    ("get", "/metrics", "Prometheus metrics", None, "Text"),
+    ("get", "/openapi.json", "This document", None, "Any"),
+];
+
+/// The service behind its routes.
+pub(crate) fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/v1/version", get(version))
+        .route("/v1/arrays", get(show_all).post(create))
+        .route("/v1/arrays/{name}", get(show_one).delete(destroy))
+        .route("/v1/arrays/{name}/start", post(start))
+        .route("/v1/arrays/{name}/stop", post(stop))
+        .route("/v1/arrays/{name}/fail", post(fail))
+        .route("/v1/arrays/{name}/remove", post(remove))
+        .route("/v1/arrays/{name}/add", post(add))
+        .route("/v1/arrays/{name}/replace", post(replace))
+        .route("/v1/arrays/{name}/rebuild", post(rebuild))
+        .route("/v1/arrays/{name}/scrub", post(scrub))
+        .route("/v1/arrays/{name}/settings", get(settings).patch(set))
+        .route("/v1/arrays/{name}/explain", get(explain))
+        .route("/v1/arrays/{name}/preparing", get(preparing))
+        .route("/v1/events", get(events))
+        .route("/v1/scan", get(scan))
+        .route("/metrics", get(metrics))
+        .route(
+            "/openapi.json",
+            get(|| async { axum::Json(openapi::document()) }),
+        )
+        .fallback(|| async { Failure::new(Code::NoRoute, "no such route") })
+        .with_state(service)
+}
+
+/// Runs what may block, and answers its value as JSON.
+async fn blocking<T, F>(act: F) -> Answer
+where
+    T: Serialize + Send + 'static,
+    F: FnOnce() -> Result<T, Failure> + Send + 'static,
+{
+    let done = tokio::task::spawn_blocking(act).await;
+    match done {
+        Ok(result) => Ok(axum::Json(result?).into_response()),
+        Err(error) => Err(Failure::new(
+            Code::Internal,
+            format!("the request ended: {error}"),
+        )),
+    }
+}
+
+async fn version(State(service): Shared) -> Answer {
+    let version = VersionJson {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        dir: service.dir.path().to_owned(),
+    };
+    Ok(axum::Json(version).into_response())
+}
+
+async fn show_all(State(service): Shared) -> Answer {
+    blocking(move || Ok(service.show())).await
+}
+
+async fn show_one(State(service): Shared, Path(name): Path<String>) -> Answer {
+    blocking(move || service.show_one(&name)).await
+}
+
+async fn create(State(service): Shared, In(request): In<CreateRequest>) -> Answer {
+    let made = !request.dry_run;
+    let mut answer = blocking(move || service.create(request)).await?;
+    if made {
+        *answer.status_mut() = StatusCode::CREATED;
+    }
+    Ok(answer)
+}
+
+async fn destroy(State(service): Shared, Path(name): Path<String>) -> Answer {
+    blocking(move || service.destroy(&name)).await
+}
+
+async fn start(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<StartRequest>,
+) -> Answer {
+    blocking(move || service.start(&name, request)).await
+}
+
+async fn stop(State(service): Shared, Path(name): Path<String>) -> Answer {
+    blocking(move || service.stop(&name)).await
+}
+
+async fn fail(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<MemberRequest>,
+) -> Answer {
+    blocking(move || service.fail(&name, &request.member)).await
+}
+
+async fn remove(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<MemberRequest>,
+) -> Answer {
+    blocking(move || service.remove(&name, &request.member)).await
+}
+
+async fn add(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<DeviceRequest>,
+) -> Answer {
+    if request.member.is_some() {
+        return Err(Failure::new(
+            Code::BadRequest,
+            "add takes no member; replace does",
+        ));
+    }
+    blocking(move || service.add(&name, request)).await
+}
+
+async fn replace(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<DeviceRequest>,
+) -> Answer {
+    if request.member.is_none() {
+        return Err(Failure::new(Code::BadRequest, "replace needs a member"));
+    }
+    blocking(move || service.add(&name, request)).await
+}
+
+async fn rebuild(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<JobRequest>,
+) -> Answer {
+    blocking(move || service.job(&name, Job::Rebuild, &request.action)).await
+}
+
+async fn scrub(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<JobRequest>,
+) -> Answer {
+    blocking(move || service.job(&name, Job::Scrub, &request.action)).await
+}
+
+async fn settings(State(service): Shared, Path(name): Path<String>) -> Answer {
+    blocking(move || service.settings(&name)).await
+}
+
+async fn set(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<SettingsJson>,
+) -> Answer {
+    blocking(move || service.set(&name, &request)).await
+}
+
+/// Query of `explain`.
+#[derive(Deserialize)]
+struct Block {
+    lba: u64,
+}
+
+async fn explain(
+    State(service): Shared,
+    Path(name): Path<String>,
+    Asked(block): Asked<Block>,
+) -> Answer {
+    blocking(move || service.explain(&name, block.lba)).await
+}
+
+/// Progress of zeroing.
+#[derive(Serialize)]
+struct Preparing {
+    done_bytes: u64,
+    total_bytes: u64,
+}
+
+async fn preparing(State(service): Shared, Path(name): Path<String>) -> Answer {
+    let (done_bytes, total_bytes) = service.prepared(&name).unwrap_or_default();
+    Ok(axum::Json(Preparing {
+        done_bytes,
+        total_bytes,
+    })
+    .into_response())
+}
+
+/// Query of `events`.
+#[derive(Deserialize)]
+struct Follow {
+    #[serde(default)]
+    follow: bool,
+    #[serde(default)]
+    since: u64,
+}
+
+async fn events(State(service): Shared, Asked(query): Asked<Follow>) -> Answer {
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    if !query.follow {
+        let lines = event_lines(&service.events.since(query.since));
+        return Ok((kind, lines).into_response());
+    }
+    let (sender, body) = Channel::<Bytes>::new(16);
+    tokio::spawn(send_events(service, query.since, sender));
+    Ok((kind, Body::new(body)).into_response())
+}
+
+fn event_lines(events: &[EventJson]) -> String {
+    let mut lines = String::new();
+    for event in events {
+        if let Ok(line) = serde_json::to_string(event) {
+            lines.push_str(&line);
+            lines.push('\n');
+        }
+    }
+    lines
+}
+
+/// Sends events until the client hangs up.
+async fn send_events(service: Arc<Service>, mut next: u64, mut sender: Sender<Bytes>) {
+    let mut newest = service.events.follow();
+    loop {
+        newest.mark_unchanged();
+        let events = service.events.since(next);
+        if let Some(last) = events.last() {
+            next = last.sequence + 1;
+            if sender
+                .send_data(Bytes::from(event_lines(&events)))
+                .await
+                .is_err()
+            {
+                return;
+            }
+        }
+        if newest.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn scan(State(service): Shared) -> Answer {
+    blocking(move || {
+        Ok(service
+            .scan(&[])
+            .iter()
+            .map(|a| a.json())
+            .collect::<Vec<_>>())
+    })
+    .await
+}
+
+async fn metrics(State(service): Shared) -> Answer {
+    let text = tokio::task::spawn_blocking(move || metrics_text(&service)).await;
+    let text = text.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}
+
+fn metrics_text(service: &Service) -> String {
+    let mut text = String::new();
+    for running in service.all_running() {
+        let (Ok(counters), Ok(array)) = (running.counters(), running.json()) else {
+            continue;
+        };
+        let name = &array.name;
+        let missing = array
+            .members
+            .iter()
+            .filter(|m| m.state != "in_sync")
+            .count() as u64;
+        for (metric, value) in [
+            ("strake_reads_total", counters.reads),
+            ("strake_read_bytes_total", counters.read_bytes),
+            ("strake_writes_total", counters.writes),
+            ("strake_written_bytes_total", counters.written_bytes),
+            ("strake_request_errors_total", counters.errors),
+            ("strake_size_bytes", array.size_bytes),
+            ("strake_members_not_in_sync", missing),
+        ] {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{metric}{{array=\"{name}\"}} {value}");
+        }
+    }
+    text
+}

@@ -1,0 +1,287 @@
+//! The JSON shapes of the API and of `--json`, as cli.md has them.
+//!
+//! Invariants: units stand last in every name; what is not known is `null`, never 0 or an empty text; new
+//! fields are only ever added. Deliberately absent: types of the engine (see `view`).
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// An array, as `show` tells it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ArrayJson {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) level: String,
+    pub(crate) state: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) strip_bytes: u64,
+    pub(crate) group_size: Option<u8>,
+    pub(crate) block_bytes: u32,
+    pub(crate) device: Option<String>,
+    pub(crate) write_hole: String,
+    pub(crate) epoch: u64,
+    pub(crate) unwritten_bytes: u64,
+    pub(crate) members: Vec<MemberJson>,
+    pub(crate) spares: Vec<MemberJson>,
+    pub(crate) jobs: Vec<JobJson>,
+}
+
+/// A member or spare.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MemberJson {
+    pub(crate) slot: Option<u8>,
+    pub(crate) device: Option<String>,
+    pub(crate) uuid: Option<String>,
+    pub(crate) state: String,
+    pub(crate) read_errors: u64,
+    pub(crate) write_errors: u64,
+}
+
+/// A background job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct JobJson {
+    pub(crate) kind: String,
+    pub(crate) slot: Option<u8>,
+    pub(crate) done_bytes: u64,
+    pub(crate) total_bytes: u64,
+    pub(crate) rate_bytes_per_s: u64,
+    pub(crate) eta_s: Option<u64>,
+    pub(crate) paused: bool,
+    pub(crate) inconsistent_stripes: u64,
+}
+
+/// What `create` asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateRequest {
+    pub(crate) name: String,
+    pub(crate) level: String,
+    #[serde(default)]
+    pub(crate) strip_bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) group_size: Option<u8>,
+    #[serde(default)]
+    pub(crate) write_hole: Option<String>,
+    #[serde(default)]
+    pub(crate) init: Option<String>,
+    #[serde(default)]
+    pub(crate) block_bytes: Option<u32>,
+    pub(crate) devices: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) spares: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) export: Option<String>,
+    #[serde(default)]
+    pub(crate) force: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What `start` asks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StartRequest {
+    pub(crate) export: Option<String>,
+    pub(crate) force: bool,
+    /// Only these devices; empty: all that are found.
+    pub(crate) devices: Vec<PathBuf>,
+}
+
+/// What `fail` and `remove` ask.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MemberRequest {
+    /// A slot number or a device.
+    pub(crate) member: String,
+}
+
+/// What `add` and `replace` ask.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeviceRequest {
+    /// The member to replace: a slot number or a device. Absent for `add`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) member: Option<String>,
+    pub(crate) device: PathBuf,
+    #[serde(default)]
+    pub(crate) force: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What `rebuild` and `scrub` ask.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JobRequest {
+    /// `start` or `stop`.
+    pub(crate) action: String,
+}
+
+/// Settings: as read, and (each optional) as changed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SettingsJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rebuild_priority: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) read_error_threshold: Option<u32>,
+}
+
+/// What a verb changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OutcomeJson {
+    pub(crate) array: String,
+    pub(crate) changed: bool,
+    pub(crate) what: String,
+}
+
+/// What `create` made, or would make.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CreatedJson {
+    pub(crate) dry_run: bool,
+    /// True when a daemon serves it now.
+    pub(crate) serving: bool,
+    #[serde(flatten)]
+    pub(crate) array: ArrayJson,
+}
+
+/// An array found on drives.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ScanJson {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) level: String,
+    pub(crate) members: u8,
+    pub(crate) found: usize,
+    /// `complete`, `degraded` (startable), `incomplete` or `conflicting`.
+    pub(crate) state: String,
+    /// Why it cannot be started.
+    pub(crate) reason: Option<String>,
+    pub(crate) devices: Vec<ScanDeviceJson>,
+}
+
+/// A device of an array found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ScanDeviceJson {
+    pub(crate) device: String,
+    pub(crate) uuid: String,
+    pub(crate) slot: Option<u8>,
+    /// `in_sync`, `rebuilding`, `stale`, `spare` or `stray`.
+    pub(crate) state: String,
+    pub(crate) epoch: u64,
+}
+
+/// One member, offline.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ExamineJson {
+    pub(crate) array: ExamineArrayJson,
+    pub(crate) member_uuid: String,
+    pub(crate) slot: Option<u8>,
+    pub(crate) data_offset_bytes: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) epoch: u64,
+    pub(crate) generation: u64,
+    pub(crate) clean: bool,
+    pub(crate) copies: Vec<CopyJson>,
+    pub(crate) slots: Vec<SlotJson>,
+    pub(crate) regions: RegionsJson,
+}
+
+/// What a member says of its array.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ExamineArrayJson {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) level: String,
+    pub(crate) members: u8,
+    pub(crate) strip_bytes: u32,
+    pub(crate) group_size: Option<u8>,
+    pub(crate) block_bytes: u32,
+    pub(crate) write_hole: String,
+    pub(crate) created_unix_s: u64,
+}
+
+/// A superblock copy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CopyJson {
+    pub(crate) offset_bytes: u64,
+    pub(crate) valid: bool,
+}
+
+/// A row of the member's table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SlotJson {
+    pub(crate) slot: u8,
+    pub(crate) uuid: Option<String>,
+    pub(crate) state: String,
+    pub(crate) since_epoch: u64,
+}
+
+/// Regions of the member's map, counted by state.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RegionsJson {
+    pub(crate) unwritten: u64,
+    pub(crate) clean: u64,
+    pub(crate) dirty: u64,
+    pub(crate) need_sync: u64,
+    pub(crate) damaged_pages: u64,
+}
+
+/// Where a block lies.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ExplainJson {
+    pub(crate) name: String,
+    pub(crate) lba: u64,
+    pub(crate) block_bytes: u64,
+    pub(crate) offset_bytes: u64,
+    pub(crate) stripe: u64,
+    pub(crate) group: u64,
+    pub(crate) row: u64,
+    pub(crate) column: u64,
+    pub(crate) region: u32,
+    /// `unwritten`, `clean`, `dirty`, `need_sync`, or `null` where no member tells.
+    pub(crate) region_state: Option<String>,
+    pub(crate) data: PlaceJson,
+    /// P, Q, R …, or the copies of a mirror.
+    pub(crate) redundancy: Vec<PlaceJson>,
+}
+
+/// A place on a member.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PlaceJson {
+    /// `D`, `P`, `Q`, `R`, `P3` …, or `copy`.
+    pub(crate) kind: String,
+    pub(crate) slot: u8,
+    pub(crate) device: Option<String>,
+    pub(crate) member_state: String,
+    pub(crate) member_offset_bytes: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EventJson {
+    /// Grows by one with each event of this daemon.
+    pub(crate) sequence: u64,
+    /// RFC 3339, UTC.
+    pub(crate) time: String,
+    pub(crate) array: Option<String>,
+    /// What happened, in snake_case.
+    pub(crate) event: String,
+    pub(crate) slot: Option<u8>,
+    pub(crate) device: Option<String>,
+    /// Why.
+    pub(crate) cause: Option<String>,
+    /// What came of it.
+    pub(crate) effect: Option<String>,
+    /// Of a finished resync or scrub.
+    pub(crate) inconsistent_stripes: Option<u64>,
+}
+
+/// The daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VersionJson {
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    pub(crate) dir: PathBuf,
+}

@@ -1,0 +1,304 @@
+//! From the engine's and the format's values to the JSON shapes.
+//!
+//! Invariant: the words of cli.md (states, jobs) are written here and nowhere else. Deliberately absent: I/O.
+
+use std::path::PathBuf;
+
+use strake_engine::Geometry;
+use strake_engine::event::*;
+use strake_engine::units::DeviceId;
+use strake_format::*;
+use strake_runtime::MemberImage;
+
+use crate::api::types::*;
+use crate::errors::{Code, Failure};
+
+/// One word for the array's state.
+pub(crate) fn array_state(state: ArrayState) -> &'static str {
+    match state {
+        ArrayState::Optimal => "optimal",
+        ArrayState::Degraded => "degraded",
+        ArrayState::Failed => "failed",
+        ArrayState::Stopped => "stopped",
+    }
+}
+
+/// One word for a member's state.
+pub(crate) fn member_state(state: MemberState) -> &'static str {
+    match state {
+        MemberState::InSync => "in_sync",
+        MemberState::Rebuilding => "rebuilding",
+        MemberState::Missing => "missing",
+        MemberState::Failed => "failed",
+        MemberState::Stale => "stale",
+        MemberState::Spare => "spare",
+    }
+}
+
+/// One word for what the table of a superblock says of a slot.
+pub(crate) fn slot_state(state: SlotState) -> &'static str {
+    match state {
+        SlotState::InSync => "in_sync",
+        SlotState::Rebuilding { .. } => "rebuilding",
+        SlotState::Missing => "missing",
+        SlotState::Failed => "failed",
+    }
+}
+
+/// One word for a job.
+pub(crate) fn job_kind(kind: JobKind) -> &'static str {
+    match kind {
+        JobKind::Rebuild => "rebuild",
+        JobKind::Resync => "resync",
+        JobKind::Scrub => "scrub",
+    }
+}
+
+/// One word for a region's state.
+pub(crate) fn region_state(state: RegionState) -> &'static str {
+    match state {
+        RegionState::Unwritten => "unwritten",
+        RegionState::Clean => "clean",
+        RegionState::Dirty => "dirty",
+        RegionState::NeedSync => "need_sync",
+    }
+}
+
+fn group_size(sb: &Superblock) -> Option<u8> {
+    sb.level.is_grouped().then_some(sb.group_size)
+}
+
+fn uuid_text(member: MemberUuid) -> Option<String> {
+    (!member.is_nil()).then(|| member.to_string())
+}
+
+/// A running array.
+pub(crate) fn running(
+    status: &Status,
+    device: Option<String>,
+    path: impl Fn(DeviceId) -> Option<PathBuf>,
+) -> ArrayJson {
+    let sb = &status.superblock;
+    let member = |m: &MemberStatus| MemberJson {
+        slot: m.slot.map(|s| s.0),
+        device: m.device.and_then(&path).map(|p| p.display().to_string()),
+        uuid: uuid_text(m.member),
+        state: member_state(m.state).to_owned(),
+        read_errors: m.read_errors,
+        write_errors: m.write_errors,
+    };
+    let (slots, spares): (Vec<_>, Vec<_>) = status.members.iter().partition(|m| m.slot.is_some());
+    ArrayJson {
+        state: array_state(status.state).to_owned(),
+        size_bytes: status.size_bytes,
+        device,
+        unwritten_bytes: status.unwritten_bytes,
+        members: slots.into_iter().map(member).collect(),
+        spares: spares.into_iter().map(member).collect(),
+        jobs: status.jobs.iter().map(job).collect(),
+        ..blank(sb)
+    }
+}
+
+fn job(job: &JobStatus) -> JobJson {
+    let left = job.total_bytes.saturating_sub(job.done_bytes);
+    JobJson {
+        kind: job_kind(job.kind).to_owned(),
+        slot: job.slot.map(|s| s.0),
+        done_bytes: job.done_bytes,
+        total_bytes: job.total_bytes,
+        rate_bytes_per_s: job.rate_bytes_per_s,
+        eta_s: (!job.paused && job.rate_bytes_per_s > 0).then(|| left / job.rate_bytes_per_s),
+        paused: job.paused,
+        inconsistent_stripes: job.inconsistent,
+    }
+}
+
+/// What a superblock alone tells of an array that does not run.
+fn blank(sb: &Superblock) -> ArrayJson {
+    ArrayJson {
+        name: sb.name.to_string(),
+        uuid: sb.array.to_string(),
+        level: sb.level.to_string(),
+        state: array_state(ArrayState::Stopped).to_owned(),
+        size_bytes: Geometry::of(sb).size(),
+        strip_bytes: u64::from(sb.strip_bytes),
+        group_size: group_size(sb),
+        block_bytes: sb.block_bytes,
+        device: None,
+        write_hole: sb.write_hole.to_string(),
+        epoch: sb.epoch.0,
+        unwritten_bytes: 0,
+        members: Vec::new(),
+        spares: Vec::new(),
+        jobs: Vec::new(),
+    }
+}
+
+/// An array that does not run, from the superblock to believe and where each member was found.
+pub(crate) fn stopped(
+    sb: &Superblock,
+    map: &[Option<MapPage>],
+    path: impl Fn(MemberUuid) -> Option<PathBuf>,
+) -> ArrayJson {
+    let shown = |member: MemberUuid| path(member).map(|p| p.display().to_string());
+    let member = |(index, record): (usize, &SlotRecord)| {
+        let device = shown(record.member);
+        let state = match device {
+            None if record.state.is_live() => "missing",
+            _ => slot_state(record.state),
+        };
+        MemberJson {
+            slot: Some(index as u8),
+            device,
+            uuid: uuid_text(record.member),
+            state: state.to_owned(),
+            read_errors: 0,
+            write_errors: 0,
+        }
+    };
+    let spare = |uuid: &MemberUuid| MemberJson {
+        slot: None,
+        device: shown(*uuid),
+        uuid: uuid_text(*uuid),
+        state: member_state(MemberState::Spare).to_owned(),
+        read_errors: 0,
+        write_errors: 0,
+    };
+    ArrayJson {
+        members: sb.slots.iter().enumerate().map(member).collect(),
+        spares: sb.spares.iter().map(spare).collect(),
+        unwritten_bytes: unwritten(sb, map),
+        ..blank(sb)
+    }
+}
+
+fn unwritten(sb: &Superblock, map: &[Option<MapPage>]) -> u64 {
+    let geometry = Geometry::of(sb);
+    (0..geometry.regions())
+        .filter(|&r| region_in(map, r) == Some(RegionState::Unwritten))
+        .map(|r| geometry.region_bytes(strake_engine::units::RegionNo(r)))
+        .map(|range| range.end - range.start)
+        .sum()
+}
+
+/// State of a region in a member's map.
+pub(crate) fn region_in(map: &[Option<MapPage>], region: u32) -> Option<RegionState> {
+    let per_page = region_map::REGIONS_PER_PAGE;
+    let page = map.get(region as usize / per_page)?.as_ref()?;
+    page.states.get(region as usize % per_page).copied()
+}
+
+/// One member, offline.
+pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
+    let sb = &image.superblock;
+    let slot = |(index, record): (usize, &SlotRecord)| SlotJson {
+        slot: index as u8,
+        uuid: uuid_text(record.member),
+        state: slot_state(record.state).to_owned(),
+        since_epoch: record.since.0,
+    };
+    let mut regions = RegionsJson::default();
+    for page in &image.map {
+        let Some(page) = page else {
+            regions.damaged_pages += 1;
+            continue;
+        };
+        for state in &page.states {
+            *match state {
+                RegionState::Unwritten => &mut regions.unwritten,
+                RegionState::Clean => &mut regions.clean,
+                RegionState::Dirty => &mut regions.dirty,
+                RegionState::NeedSync => &mut regions.need_sync,
+            } += 1;
+        }
+    }
+    ExamineJson {
+        array: ExamineArrayJson {
+            name: sb.name.to_string(),
+            uuid: sb.array.to_string(),
+            level: sb.level.to_string(),
+            members: sb.members,
+            strip_bytes: sb.strip_bytes,
+            group_size: group_size(sb),
+            block_bytes: sb.block_bytes,
+            write_hole: sb.write_hole.to_string(),
+            created_unix_s: sb.created_unix_s,
+        },
+        member_uuid: sb.member.to_string(),
+        slot: match sb.role {
+            Role::Slot(slot) => Some(slot.0),
+            Role::Spare => None,
+        },
+        data_offset_bytes: sb.layout.data_offset,
+        data_bytes: sb.layout.data_bytes,
+        epoch: sb.epoch.0,
+        generation: sb.generation.0,
+        clean: sb.clean,
+        copies: image
+            .copies
+            .iter()
+            .map(|&(offset_bytes, valid)| CopyJson {
+                offset_bytes,
+                valid,
+            })
+            .collect(),
+        slots: sb.slots.iter().enumerate().map(slot).collect(),
+        regions,
+    }
+}
+
+/// Where a logical block lies; `members` as `show` tells them, `state_at` the region's state by byte offset.
+pub(crate) fn explain(
+    sb: &Superblock,
+    members: &[MemberJson],
+    lba: u64,
+    state_at: impl Fn(u64, u32) -> Option<RegionState>,
+) -> Result<ExplainJson, Failure> {
+    let geometry = Geometry::of(sb);
+    let offset = lba
+        .checked_mul(geometry.block)
+        .filter(|&o| o < geometry.size());
+    let Some(offset) = offset else {
+        let found = format!(
+            "block {lba} of an array of {}",
+            geometry.size() / geometry.block
+        );
+        return Err(Failure::new(Code::LbaInvalid, found));
+    };
+    let place = geometry.locate(offset);
+    let (group, row) = geometry.row(place.stripe);
+    let region = geometry.region(row);
+    let at = |kind: String, column: usize| {
+        let slot = geometry.slot(place.stripe, column);
+        let member = members.iter().find(|m| m.slot == Some(slot.0));
+        PlaceJson {
+            kind,
+            slot: slot.0,
+            device: member.and_then(|m| m.device.clone()),
+            member_state: member.map_or("missing".to_owned(), |m| m.state.clone()),
+            member_offset_bytes: sb.layout.data_offset + geometry.row_offset(row) + place.offset,
+        }
+    };
+    let name = |parity: usize| match (geometry.mirrored(), parity) {
+        (true, _) => "copy".to_owned(),
+        (false, 0..3) => ["P", "Q", "R"][parity].to_owned(),
+        (false, _) => format!("P{parity}"),
+    };
+    Ok(ExplainJson {
+        name: sb.name.to_string(),
+        lba,
+        block_bytes: geometry.block,
+        offset_bytes: offset,
+        stripe: place.stripe.0,
+        group,
+        row: row.0,
+        column: place.column as u64,
+        region: region.0,
+        region_state: state_at(offset, region.0).map(|s| region_state(s).to_owned()),
+        data: at("D".to_owned(), place.column),
+        redundancy: (0..geometry.m)
+            .map(|j| at(name(j), geometry.k + j))
+            .collect(),
+    })
+}

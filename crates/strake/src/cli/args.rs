@@ -1,0 +1,279 @@
+//! The command line, as clap reads it: words of cli.md, no logic.
+//!
+//! Invariant: `--json` is understood by every command; `--dry-run` by every command that writes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Software RAID for NVMe drives.
+#[derive(Debug, Parser)]
+#[command(name = "strake", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make an array and start it
+    Create(CreateArgs),
+    /// Show arrays, members, jobs
+    Show {
+        /// Only this one
+        name: Option<String>,
+    },
+    /// Assemble an array and serve it
+    Start(StartArgs),
+    /// Stop an array cleanly
+    Stop(OneOrAll),
+    /// Forget an array and wipe its superblocks
+    Destroy {
+        name: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Find arrays on drives, complete or not
+    Scan {
+        /// Look at these devices, files and folders only
+        devices: Vec<PathBuf>,
+    },
+    /// Tell what lies on one member
+    Examine { device: PathBuf },
+    /// Take a member out of service
+    Fail(OfMember),
+    /// Forget a failed or missing member, or a spare
+    Remove(OfMember),
+    /// Add a spare; it is used at once where a member is missing
+    Add(AddArgs),
+    /// Rebuild a member onto another device while it stays in service
+    Replace(ReplaceArgs),
+    /// Start (or go on with) the rebuild of missing members, or pause it
+    Rebuild(JobArgs),
+    /// Start or stop the check of parity, which changes nothing
+    Scrub(JobArgs),
+    /// Change settings: rebuild_priority=1..100, read_error_threshold=1..
+    Set {
+        name: String,
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Tell settings
+    Get { name: String, key: Option<String> },
+    /// Tell what happened, when and why
+    Events {
+        /// Go on telling
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Tell where a logical block lies: stripe, column, slot, offset, state
+    Explain { name: String, lba: u64 },
+    /// Show the whole life of an array on files in a temporary folder
+    Demo(DemoArgs),
+    /// Serve the arrays of this machine until SIGTERM or SIGINT
+    Daemon(DaemonArgs),
+    /// Write completions for a shell
+    Completions { shell: clap_complete::Shell },
+}
+
+/// Arguments of `create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    pub(crate) name: String,
+    /// 0, 1, 5, 6, 7.3, 10, 50, 60, 70 or N+M
+    #[arg(long, short)]
+    pub(crate) level: String,
+    /// Bytes of a strip: a power of two from 4K to 1M
+    #[arg(long)]
+    pub(crate) strip: Option<String>,
+    /// Members of a group (10, 50, 60, 70)
+    #[arg(long)]
+    pub(crate) group_size: Option<u8>,
+    /// closed, degraded or resync
+    #[arg(long)]
+    pub(crate) write_hole: Option<String>,
+    /// auto, trim, lazy, zero, sync or assume-clean
+    #[arg(long)]
+    pub(crate) init: Option<String>,
+    /// Logical block: 512 or 4096
+    #[arg(long)]
+    pub(crate) block_size: Option<String>,
+    /// A spare; may be given more than once
+    #[arg(long = "spare", value_name = "DEV")]
+    pub(crate) spares: Vec<PathBuf>,
+    /// auto, ublk, nbd or none
+    #[arg(long)]
+    pub(crate) export: Option<String>,
+    /// Overwrite foreign signatures and members of arrays that do not run
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only check, and say what would be made
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// The members, in order of their slots
+    #[arg(required = true, value_name = "DEV")]
+    pub(crate) devices: Vec<PathBuf>,
+}
+
+/// Arguments of `start`.
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    #[arg(required_unless_present = "all")]
+    pub(crate) name: Option<String>,
+    /// All arrays that are found
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    /// Assemble from these devices only
+    #[arg(value_name = "DEV")]
+    pub(crate) devices: Vec<PathBuf>,
+    /// Serve it in this process, without a daemon, until SIGTERM or SIGINT
+    #[arg(long, requires = "name")]
+    pub(crate) foreground: bool,
+    /// auto, ublk, nbd or none
+    #[arg(long)]
+    pub(crate) export: Option<String>,
+    /// Although it was not stopped cleanly and members are missing
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `stop`.
+#[derive(Debug, Args)]
+pub(crate) struct OneOrAll {
+    #[arg(required_unless_present = "all")]
+    pub(crate) name: Option<String>,
+    /// All arrays that run
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `fail` and `remove`.
+#[derive(Debug, Args)]
+pub(crate) struct OfMember {
+    pub(crate) name: String,
+    /// A slot number or a device
+    pub(crate) member: String,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `add`.
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    pub(crate) name: String,
+    pub(crate) device: PathBuf,
+    /// Overwrite foreign signatures
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only check
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `replace`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplaceArgs {
+    pub(crate) name: String,
+    /// A slot number or a device
+    pub(crate) member: String,
+    pub(crate) device: PathBuf,
+    /// Overwrite foreign signatures
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only check
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `rebuild` and `scrub`.
+#[derive(Debug, Args)]
+pub(crate) struct JobArgs {
+    pub(crate) name: String,
+    #[arg(value_parser = ["start", "stop"])]
+    pub(crate) action: String,
+    /// Repair what is found (not in this version)
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Wait until it is done, with a progress bar
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `daemon`.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    /// Also look at this device, file, or folder of files; may be given more than once
+    #[arg(long = "scan", value_name = "PATH")]
+    pub(crate) scan: Vec<PathBuf>,
+    /// Do not look at the machine's block devices
+    #[arg(long)]
+    pub(crate) no_devices: bool,
+    /// How long an array may wait for missing members, seconds
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) wait: f64,
+    /// Threads for each array
+    #[arg(long)]
+    pub(crate) shards: Option<u16>,
+    /// Buffer memory of each thread
+    #[arg(long)]
+    pub(crate) memory: Option<String>,
+    /// A member I/O that takes longer counts as timed out, seconds
+    #[arg(long)]
+    pub(crate) io_timeout: Option<f64>,
+}
+
+/// Arguments of `demo`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DemoArgs {
+    /// 1, 5, 6, 7.3, 10, 50, 60, 70 or N+M
+    #[arg(long, default_value = "5")]
+    pub(crate) level: String,
+    /// Members, without the spare
+    #[arg(long)]
+    pub(crate) members: Option<u8>,
+    /// Members of a group (10, 50, 60, 70)
+    #[arg(long)]
+    pub(crate) group_size: Option<u8>,
+    /// Size of each member file
+    #[arg(long, default_value = "1G")]
+    pub(crate) size: String,
+    /// How much of the array is written and verified
+    #[arg(long, default_value = "256M")]
+    pub(crate) work: String,
+    /// Seconds of each timed phase
+    #[arg(long, default_value_t = 4.0)]
+    pub(crate) seconds: f64,
+    /// auto, ublk or nbd
+    #[arg(long, default_value = "auto")]
+    pub(crate) export: String,
+    /// Folder in which the temporary folder is made
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Keep the folder
+    #[arg(long)]
+    pub(crate) keep: bool,
+}

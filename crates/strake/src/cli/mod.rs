@@ -1,0 +1,616 @@
+//! The command line: each command asks the daemon, or does itself what needs none.
+//!
+//! Invariants: exit codes and error lines are those of cli.md; nothing prompts without a terminal; a dry run
+//! changes nothing. Deliberately absent: engine and devices (they are behind the API and `offline`).
+
+pub(crate) mod args;
+pub(crate) mod client;
+pub(crate) mod offline;
+pub(crate) mod output;
+pub(crate) mod size;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use clap::CommandFactory;
+use serde::Serialize;
+use strake_format::ArrayUuid;
+
+use crate::api::types::*;
+use crate::cli::args::*;
+use crate::cli::client::Client;
+use crate::cli::output::Bar;
+use crate::daemon::running::Limits;
+use crate::daemon::service::{Sources, outcome};
+use crate::daemon::state::Dir;
+use crate::daemon::{self, Config};
+use crate::drives::make::parse_name;
+use crate::errors::{Code, Exit, Failure};
+
+/// How it ended: 0, or 5 for "done, but the array is degraded".
+pub(crate) type Ended = Result<u8, Failure>;
+
+const DONE: u8 = 0;
+
+/// Where the CLI works and how it answers.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) dir: Dir,
+    pub(crate) json: bool,
+}
+
+impl Context {
+    /// Prints an answer.
+    pub(crate) fn say<T: Serialize>(&self, value: &T, human: impl FnOnce(&T) -> String) {
+        let text = if self.json {
+            let json = serde_json::to_string(value).expect("the shapes are all JSON");
+            format!("{json}\n")
+        } else {
+            human(value)
+        };
+        // A reader that has gone away (head, less) does not want the rest.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+    fn outcome(&self, outcome: &OutcomeJson) -> Ended {
+        self.say(outcome, |o| {
+            let unchanged = if o.changed { "" } else { " (nothing changed)" };
+            format!("{}: {}{unchanged}\n", o.array, o.what)
+        });
+        Ok(DONE)
+    }
+    fn would(&self, array: &str, what: &str) -> Ended {
+        let planned = Planned {
+            dry_run: true,
+            array: array.to_owned(),
+            would: what.to_owned(),
+        };
+        self.say(&planned, |p| format!("{}: would {}\n", p.array, p.would));
+        Ok(DONE)
+    }
+    pub(crate) fn array(&self, array: &ArrayJson) -> Ended {
+        self.say(array, output::array);
+        Ok(state_exit(array))
+    }
+}
+
+/// What a dry run answers.
+#[derive(Debug, Serialize)]
+struct Planned {
+    dry_run: bool,
+    array: String,
+    would: String,
+}
+
+/// 5 when degraded.
+pub(crate) fn state_exit(array: &ArrayJson) -> u8 {
+    match array.state.as_str() {
+        "degraded" | "failed" => Exit::Degraded as u8,
+        _ => DONE,
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn absolutes(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().map(|p| absolute(p)).collect()
+}
+
+/// A name or uuid that is fit for a URL.
+fn checked(name: &str) -> Result<&str, Failure> {
+    if name.parse::<ArrayUuid>().is_err() {
+        parse_name(name)?;
+    }
+    Ok(name)
+}
+
+fn url(name: &str, verb: &str) -> Result<String, Failure> {
+    let name = checked(name)?;
+    Ok(if verb.is_empty() {
+        format!("/v1/arrays/{name}")
+    } else {
+        format!("/v1/arrays/{name}/{verb}")
+    })
+}
+
+/// Carries out a command.
+pub(crate) fn run(cli: Cli) -> Ended {
+    let context = Context {
+        dir: Dir::from_env(),
+        json: cli.json,
+    };
+    match cli.command {
+        Command::Create(args) => create(&context, args),
+        Command::Show { name } => show(&context, name.as_deref()),
+        Command::Start(args) => start(&context, &args),
+        Command::Stop(args) => stop(&context, &args),
+        Command::Destroy { name, yes, dry_run } => destroy(&context, &name, yes, dry_run),
+        Command::Scan { devices } => scan(&context, &devices),
+        Command::Examine { device } => offline::examine(&context, &device),
+        Command::Fail(args) => of_member(&context, "fail", "take out of service", &args),
+        Command::Remove(args) => of_member(&context, "remove", "forget", &args),
+        Command::Add(args) => add(&context, &args),
+        Command::Replace(args) => replace(&context, &args),
+        Command::Rebuild(args) => job(&context, "rebuild", &args),
+        Command::Scrub(args) => job(&context, "scrub", &args),
+        Command::Set {
+            name,
+            settings,
+            dry_run,
+        } => set(&context, &name, &settings, dry_run),
+        Command::Get { name, key } => get(&context, &name, key.as_deref()),
+        Command::Events { follow } => events(&context, follow),
+        Command::Explain { name, lba } => explain(&context, &name, lba),
+        Command::Demo(args) => crate::demo::run(&args, cli.json),
+        Command::Daemon(args) => run_daemon(context.dir, &args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "strake", &mut std::io::stdout());
+            Ok(DONE)
+        }
+    }
+}
+
+fn create(context: &Context, args: CreateArgs) -> Ended {
+    let strip_bytes = args.strip.as_deref().map(size::parse).transpose()?;
+    let block_bytes = match args.block_size.as_deref().map(size::parse).transpose()? {
+        Some(bytes) => Some(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        None => None,
+    };
+    let request = CreateRequest {
+        name: args.name,
+        level: args.level,
+        strip_bytes,
+        group_size: args.group_size,
+        write_hole: args.write_hole,
+        init: args.init,
+        block_bytes,
+        devices: absolutes(&args.devices),
+        spares: absolutes(&args.spares),
+        export: args.export,
+        force: args.force,
+        dry_run: args.dry_run,
+    };
+    if request.force && !request.dry_run {
+        confirm(
+            args.yes,
+            true,
+            "--force overwrites what lies on the devices",
+        )?;
+    }
+    let created = match Client::find(&context.dir)? {
+        Some(client) => with_progress(context, &client, &request)?,
+        None => offline::create(context, &request)?,
+    };
+    context.say(&created, |c| {
+        let mut text = output::array(&c.array);
+        match (c.dry_run, c.serving) {
+            (true, _) => text.push_str("nothing was written (--dry-run)\n"),
+            (false, true) => {}
+            (false, false) => text.push_str(
+                "made, but nothing serves it yet: run strake daemon, or strake start --foreground\n",
+            ),
+        }
+        text
+    });
+    Ok(state_exit(&created.array))
+}
+
+/// Asks the daemon, and shows how far the zeroing is.
+fn with_progress(
+    context: &Context,
+    client: &Client,
+    request: &CreateRequest,
+) -> Result<CreatedJson, Failure> {
+    if request.init.as_deref() != Some("zero") || request.dry_run {
+        return client.post("/v1/arrays", request);
+    }
+    let path = url(&request.name, "preparing")?;
+    let watch = Client::need(&context.dir)?;
+    let mut bar = Bar::new("zeroing", 0, context.json);
+    let created = thread::scope(|scope| {
+        let asked = scope.spawn(|| client.post("/v1/arrays", request));
+        while !asked.is_finished() {
+            thread::sleep(Duration::from_millis(200));
+            if let Ok(progress) = watch.get::<serde_json::Value>(&path) {
+                let at = |key: &str| progress[key].as_u64().unwrap_or(0);
+                if at("total_bytes") > 0 {
+                    bar.at(at("done_bytes"), at("total_bytes"));
+                }
+            }
+        }
+        asked
+            .join()
+            .unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the request panicked")))
+    });
+    bar.end();
+    created
+}
+
+/// Asks on a terminal; without one `--yes` must say it (unless the command line says enough by itself).
+fn confirm(yes: bool, said_enough: bool, what: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return match said_enough {
+            true => Ok(()),
+            false => Err(Failure::new(Code::NotConfirmed, what)),
+        };
+    }
+    eprint!("{what}. Go on? [y/N] ");
+    let mut line = String::new();
+    // Nothing read means no.
+    let _ = std::io::stdin().read_line(&mut line);
+    match line.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::new(Code::NotConfirmed, what)),
+    }
+}
+
+fn show(context: &Context, name: Option<&str>) -> Ended {
+    let client = Client::find(&context.dir)?;
+    if let Some(name) = name {
+        let path = url(name, "")?;
+        let array: ArrayJson = match client {
+            Some(client) => client.get(&path)?,
+            None => offline::found(context, name)?.stopped_json(),
+        };
+        return context.array(&array);
+    }
+    let all: Vec<ArrayJson> = match client {
+        Some(client) => client.get("/v1/arrays")?,
+        None => offline::scan(context, &[])
+            .iter()
+            .map(|a| a.stopped_json())
+            .collect(),
+    };
+    context.say(&all, |all| output::arrays(all));
+    Ok(all.iter().map(state_exit).max().unwrap_or(DONE))
+}
+
+fn start(context: &Context, args: &StartArgs) -> Ended {
+    if args.foreground {
+        let name = args.name.as_deref().unwrap_or_default();
+        checked(name)?;
+        return offline::foreground(context, name, args);
+    }
+    let client = Client::need(&context.dir)?;
+    let names = match &args.name {
+        Some(name) => vec![name.clone()],
+        None => {
+            let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
+            all.into_iter()
+                .filter(|a| a.state == "stopped")
+                .map(|a| a.uuid)
+                .collect()
+        }
+    };
+    let request = StartRequest {
+        export: args.export.clone(),
+        force: args.force,
+        devices: absolutes(&args.devices),
+    };
+    let mut worst = DONE;
+    for name in names {
+        if args.dry_run {
+            let array: ArrayJson = client.get(&url(&name, "")?)?;
+            context.would(&array.name, &format!("start ({} now)", array.state))?;
+            continue;
+        }
+        let array: ArrayJson = client.post(&url(&name, "start")?, &request)?;
+        worst = worst.max(context.array(&array)?);
+    }
+    Ok(worst)
+}
+
+fn stop(context: &Context, args: &OneOrAll) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let names = match &args.name {
+        Some(name) => vec![name.clone()],
+        None => {
+            let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
+            all.into_iter()
+                .filter(|a| a.state != "stopped")
+                .map(|a| a.name)
+                .collect()
+        }
+    };
+    for name in names {
+        if args.dry_run {
+            let array: ArrayJson = client.get(&url(&name, "")?)?;
+            context.would(&array.name, &format!("stop ({} now)", array.state))?;
+            continue;
+        }
+        let outcome: OutcomeJson = client.post(&url(&name, "stop")?, &())?;
+        context.outcome(&outcome)?;
+    }
+    Ok(DONE)
+}
+
+fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
+    let path = url(name, "")?;
+    let client = Client::find(&context.dir)?;
+    let array: ArrayJson = match &client {
+        Some(client) => client.get(&path)?,
+        None => offline::found(context, name)?.stopped_json(),
+    };
+    if array.state != "stopped" {
+        let cure = format!("strake stop {name} first");
+        return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
+    }
+    let devices = array
+        .members
+        .iter()
+        .chain(&array.spares)
+        .filter_map(|m| m.device.clone());
+    let what = format!(
+        "wipe the superblocks of {}",
+        devices.collect::<Vec<_>>().join(", ")
+    );
+    if dry_run {
+        return context.would(name, &what);
+    }
+    confirm(yes, false, &format!("strake destroy {name} would {what}"))?;
+    let done: OutcomeJson = match client {
+        Some(client) => client.call("DELETE", &path, &())?,
+        None => offline::destroy(context, name)?,
+    };
+    context.outcome(&done)
+}
+
+fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
+    let all: Vec<ScanJson> = match Client::find(&context.dir)? {
+        Some(client) if devices.is_empty() => client.get("/v1/scan")?,
+        _ => offline::scan(context, devices)
+            .iter()
+            .map(|a| a.json())
+            .collect(),
+    };
+    context.say(&all, |all| output::scan(all));
+    Ok(DONE)
+}
+
+/// The member that a user means, as `show` tells it.
+fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, Failure> {
+    let path = absolute(Path::new(text)).display().to_string();
+    let is = |m: &&MemberJson| match text.parse::<u8>() {
+        Ok(slot) => m.slot == Some(slot),
+        Err(_) => m.device.as_ref() == Some(&path),
+    };
+    array
+        .members
+        .iter()
+        .chain(&array.spares)
+        .find(is)
+        .cloned()
+        .ok_or_else(|| {
+            let found = format!("{text} is no slot or device of {}", array.name);
+            Failure::new(Code::MemberNotFound, found)
+        })
+}
+
+fn of_member(context: &Context, verb: &str, words: &str, args: &OfMember) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let path = url(&args.name, verb)?;
+    if args.dry_run {
+        let array: ArrayJson = client.get(&url(&args.name, "")?)?;
+        let member = shown_member(&array, &args.member)?;
+        let device = member.device.unwrap_or_else(|| "no device".to_owned());
+        let what = format!("{words}: {} ({device}, {} now)", args.member, member.state);
+        return context.would(&array.name, &what);
+    }
+    let member = match args.member.parse::<u8>() {
+        Ok(slot) => slot.to_string(),
+        Err(_) => absolute(Path::new(&args.member)).display().to_string(),
+    };
+    let outcome: OutcomeJson = client.post(&path, &MemberRequest { member })?;
+    context.outcome(&outcome)
+}
+
+fn add(context: &Context, args: &AddArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = DeviceRequest {
+        member: None,
+        device: absolute(&args.device),
+        force: args.force,
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = client.post(&url(&args.name, "add")?, &request)?;
+    context.outcome(&outcome)
+}
+
+fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = DeviceRequest {
+        member: Some(args.member.clone()),
+        device: absolute(&args.device),
+        force: args.force,
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = client.post(&url(&args.name, "replace")?, &request)?;
+    context.outcome(&outcome)
+}
+
+fn job(context: &Context, verb: &str, args: &JobArgs) -> Ended {
+    if args.repair {
+        let failure = Failure::new(Code::Unsupported, "--repair is not in this version");
+        return Err(failure.cure("leave --repair away: the check changes nothing"));
+    }
+    let client = Client::need(&context.dir)?;
+    let path = url(&args.name, verb)?;
+    if args.dry_run {
+        let array: ArrayJson = client.get(&url(&args.name, "")?)?;
+        return context.would(&array.name, &format!("{} the {verb}", args.action));
+    }
+    let request = JobRequest {
+        action: args.action.clone(),
+    };
+    let outcome: OutcomeJson = client.post(&path, &request)?;
+    if args.wait && args.action == "start" {
+        wait_for(context, &client, &args.name, verb)?;
+    }
+    context.outcome(&outcome)
+}
+
+/// Waits until no job of this kind is at work.
+fn wait_for(context: &Context, client: &Client, name: &str, kind: &str) -> Result<(), Failure> {
+    let mut bar = Bar::new(kind, 0, context.json);
+    loop {
+        let array: ArrayJson = client.get(&url(name, "")?)?;
+        let Some(job) = array.jobs.iter().find(|j| j.kind == kind && !j.paused) else {
+            break;
+        };
+        bar.at(job.done_bytes, job.total_bytes);
+        thread::sleep(Duration::from_millis(250));
+    }
+    bar.end();
+    Ok(())
+}
+
+fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
+    let wrong = || Failure::new(Code::SettingInvalid, format!("'{text}' is no setting"));
+    let (key, value) = text.split_once('=').ok_or_else(wrong)?;
+    match key {
+        "rebuild_priority" => {
+            let priority = value.parse().ok().filter(|p| (1..=100).contains(p));
+            into.rebuild_priority = Some(priority.ok_or_else(wrong)?);
+        }
+        "read_error_threshold" => {
+            let threshold = value.parse().ok().filter(|t| *t > 0);
+            into.read_error_threshold = Some(threshold.ok_or_else(wrong)?);
+        }
+        _ => return Err(wrong()),
+    }
+    Ok(())
+}
+
+fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> Ended {
+    let mut wanted = SettingsJson::default();
+    for setting in settings {
+        parse_setting(setting, &mut wanted)?;
+    }
+    let client = Client::need(&context.dir)?;
+    if dry_run {
+        let array: ArrayJson = client.get(&url(name, "")?)?;
+        return context.would(&array.name, &format!("set {}", settings.join(" ")));
+    }
+    let done: OutcomeJson = client.call("PATCH", &url(name, "settings")?, &wanted)?;
+    context.outcome(&OutcomeJson {
+        what: format!("set {}", settings.join(" ")),
+        ..done
+    })
+}
+
+fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
+    let path = url(name, "settings")?;
+    let settings: SettingsJson = match Client::find(&context.dir)? {
+        Some(client) => client.get(&path)?,
+        None => offline::settings(context, name)?,
+    };
+    let all = serde_json::to_value(&settings).expect("settings are JSON");
+    let Some(key) = key else {
+        context.say(&settings, |_| {
+            let map = all.as_object().into_iter().flatten();
+            map.map(|(key, value)| format!("{key}={value}\n")).collect()
+        });
+        return Ok(DONE);
+    };
+    let value = all.get(key).ok_or_else(|| {
+        Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
+            .cure("ask for rebuild_priority or read_error_threshold")
+    })?;
+    context.say(&serde_json::json!({ key: value }), |_| format!("{value}\n"));
+    Ok(DONE)
+}
+
+fn events(context: &Context, follow: bool) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let print = |line: &str| {
+        if context.json {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        } else if let Ok(event) = serde_json::from_str::<EventJson>(line) {
+            let _ = writeln!(std::io::stdout(), "{}", output::event(&event));
+        }
+    };
+    client.lines(&format!("/v1/events?follow={follow}"), print)?;
+    Ok(DONE)
+}
+
+fn explain(context: &Context, name: &str, lba: u64) -> Ended {
+    let path = format!("{}?lba={lba}", url(name, "explain")?);
+    let explained: ExplainJson = match Client::find(&context.dir)? {
+        Some(client) => client.get(&path)?,
+        None => crate::daemon::service::explain_offline(&offline::found(context, name)?, lba)?,
+    };
+    context.say(&explained, output::explain);
+    Ok(DONE)
+}
+
+fn seconds(value: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| Failure::new(Code::Usage, format!("{value} is no number of seconds")))
+}
+
+fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
+    daemon::log_to_stderr("info");
+    let mut limits = Limits::default();
+    if let Some(shards) = args.shards {
+        limits.shards = shards.max(1);
+    }
+    if let Some(memory) = &args.memory {
+        limits.memory_bytes = size::parse(memory)? as usize;
+    }
+    if let Some(timeout) = args.io_timeout {
+        limits.io_timeout = seconds(timeout)?;
+    }
+    let sources = Sources {
+        devices: !args.no_devices,
+        extra: absolutes(&args.scan),
+    };
+    daemon::run(Config {
+        dir,
+        sources,
+        limits,
+        wait: seconds(args.wait)?,
+    })?;
+    Ok(DONE)
+}
+
+/// The outcome of something done without a daemon.
+pub(crate) fn done(array: &str, what: &str) -> OutcomeJson {
+    outcome(array, true, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn settings_parse_within_their_ranges() {
+        let mut into = SettingsJson::default();
+        parse_setting("rebuild_priority=100", &mut into).expect("a setting");
+        parse_setting("read_error_threshold=7", &mut into).expect("a setting");
+        assert_eq!(
+            (into.rebuild_priority, into.read_error_threshold),
+            (Some(100), Some(7))
+        );
+        for wrong in [
+            "",
+            "x",
+            "rebuild_priority",
+            "rebuild_priority=0",
+            "rebuild_priority=101",
+        ] {
+            let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);
+            assert_eq!(parsed, Err(Code::SettingInvalid), "{wrong}");
+        }
+    }
+}

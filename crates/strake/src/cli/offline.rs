@@ -1,0 +1,127 @@
+//! What needs no daemon: making and destroying, looking, and serving one array in the foreground.
+//!
+//! Invariant: the same code as the daemon's does the work; members that a daemon (of another STRAKE_DIR)
+//! serves are held exclusively, so this never touches them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::api::types::*;
+use crate::api::view;
+use crate::cli::args::StartArgs;
+use crate::cli::output::{self, Bar};
+use crate::cli::{Context, Ended, absolutes, done};
+use crate::daemon::events::EventLog;
+use crate::daemon::running::{self, Limits, Start};
+use crate::daemon::service::{self, Sources};
+use crate::daemon::{asked_to_end, log_to_stderr};
+use crate::drives::find::{self, FoundArray};
+use crate::drives::make;
+use crate::errors::{Code, Failure};
+
+/// Arrays on these devices, or on all that can be found.
+pub(crate) fn scan(context: &Context, devices: &[PathBuf]) -> Vec<FoundArray> {
+    let paths = match devices {
+        [] => Sources {
+            devices: true,
+            extra: Vec::new(),
+        }
+        .paths(&context.dir),
+        given => find::expand(given),
+    };
+    find::group(find::members(&paths))
+}
+
+/// The array of that name or uuid.
+pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure> {
+    find::pick(scan(context, &[]), name)
+}
+
+/// Makes an array.
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<CreatedJson, Failure> {
+    running::check_export(request.export.as_deref())?;
+    let mut taken = scan(context, &[]);
+    taken.extend(scan(context, &request.devices));
+    // A device of the request that is itself a member is named as such, not as a taken name.
+    let given = |a: &FoundArray| a.members.iter().any(|m| request.devices.contains(&m.path));
+    let names: Vec<String> = taken
+        .iter()
+        .filter(|a| !given(a))
+        .map(|a| a.name().to_string())
+        .collect();
+    let bar = std::cell::RefCell::new(Bar::new("zeroing", 0, context.json));
+    let made = make::make(request, &names, &|at, total| bar.borrow_mut().at(at, total));
+    bar.into_inner().end();
+    let made = made?;
+    if !request.dry_run {
+        let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
+        // Without a folder of its own a user names the files again; block devices are found anyway.
+        if context.dir.make().is_ok() {
+            let _ = context.dir.remember_files(&paths);
+        }
+    }
+    Ok(service::created_json(&made, request.dry_run))
+}
+
+/// Wipes the superblocks of an array.
+pub(crate) fn destroy(context: &Context, name: &str) -> Result<OutcomeJson, Failure> {
+    let found = found(context, name)?;
+    let what = service::destroy_found(&found)?;
+    context.dir.forget(found.uuid);
+    let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
+    // A folder that cannot be written remembers files that carry nothing: harmless.
+    let _ = context.dir.forget_files(&paths);
+    Ok(done(name, &what))
+}
+
+/// Settings that an array carries.
+pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Failure> {
+    let found = found(context, name)?;
+    let settings = found.authority().image.superblock.settings;
+    Ok(SettingsJson {
+        rebuild_priority: Some(settings.rebuild_priority),
+        read_error_threshold: Some(settings.read_error_threshold),
+    })
+}
+
+/// Tells what lies on one member.
+pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
+    crate::drives::sysfs::identity(device)?;
+    let Some(image) = find::look(device)? else {
+        let found = format!("{} holds no Strake superblock", device.display());
+        return Err(Failure::new(Code::NotAMember, found));
+    };
+    context.say(&view::examine(&image), output::examine);
+    Ok(0)
+}
+
+/// Serves one array until the process is asked to end.
+pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> Ended {
+    log_to_stderr("warn");
+    running::check_export(args.export.as_deref())?;
+    let devices = absolutes(&args.devices);
+    for device in &devices {
+        crate::drives::sysfs::identity(device).or_else(|failure| match device.is_dir() {
+            true => Ok(crate::drives::sysfs::Identity::Block(0)),
+            false => Err(failure),
+        })?;
+    }
+    let found = find::pick(scan(context, &devices), name)?;
+    if args.dry_run {
+        let what = format!("start ({})", found.readiness().word());
+        return context.would(name, &what);
+    }
+    context.dir.make()?;
+    let log = Arc::new(EventLog::open(&context.dir.events()));
+    let how = Start {
+        export: args.export.clone(),
+        force: args.force,
+        limits: Limits::default(),
+    };
+    let running = running::start(&context.dir, &log, &found, &how)?;
+    let ended = running.json().and_then(|array| context.array(&array));
+    let waited = crate::daemon::runtime()?.block_on(asked_to_end());
+    running.stop(&context.dir)?;
+    waited?;
+    ended
+}

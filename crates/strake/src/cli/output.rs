@@ -1,0 +1,358 @@
+//! What people see: tables and sentences. With `--json` nothing of this is used.
+//!
+//! Invariant: standard output carries the answer and nothing else; progress and errors go to standard error.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::api::types::*;
+use crate::cli::size;
+
+/// Columns, as wide as they must be.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with a head.
+    pub(crate) fn new(head: &[&str]) -> Table {
+        Table {
+            rows: vec![head.iter().map(|h| (*h).to_owned()).collect()],
+        }
+    }
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+    /// The lines, indented.
+    pub(crate) fn text(&self, indent: usize) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |c: usize| {
+            self.rows
+                .iter()
+                .filter_map(|r| r.get(c))
+                .map(|t| t.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = " ".repeat(indent);
+            for (cell, width) in row.iter().zip(&widths) {
+                line.push_str(cell);
+                line.push_str(&" ".repeat(width + 2 - cell.chars().count()));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn or_dash(text: Option<&String>) -> String {
+    text.map_or_else(|| "-".to_owned(), Clone::clone)
+}
+
+fn slot_text(slot: Option<u8>) -> String {
+    slot.map_or_else(|| "-".to_owned(), |s| s.to_string())
+}
+
+/// All arrays, one line each.
+pub(crate) fn arrays(all: &[ArrayJson]) -> String {
+    if all.is_empty() {
+        return "no arrays\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        "NAME", "LEVEL", "STATE", "SIZE", "MEMBERS", "DEVICE", "JOBS",
+    ]);
+    for array in all {
+        let in_sync = array
+            .members
+            .iter()
+            .filter(|m| m.state == "in_sync")
+            .count();
+        table.row(vec![
+            array.name.clone(),
+            array.level.clone(),
+            array.state.clone(),
+            size::bytes(array.size_bytes),
+            format!("{in_sync}/{}", array.members.len()),
+            or_dash(array.device.as_ref()),
+            array
+                .jobs
+                .iter()
+                .map(job_short)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ]);
+    }
+    table.text(0)
+}
+
+fn percent(done: u64, total: u64) -> u64 {
+    if total == 0 {
+        100
+    } else {
+        (u128::from(done) * 100 / u128::from(total)) as u64
+    }
+}
+
+fn job_short(job: &JobJson) -> String {
+    let paused = if job.paused { " paused" } else { "" };
+    format!(
+        "{} {} %{paused}",
+        job.kind,
+        percent(job.done_bytes, job.total_bytes)
+    )
+}
+
+fn job_long(job: &JobJson) -> String {
+    let slot = job
+        .slot
+        .map_or_else(String::new, |s| format!(" of slot {s}"));
+    let eta = job
+        .eta_s
+        .map_or_else(String::new, |s| format!(", {} left", size::seconds(s)));
+    format!(
+        "{}{slot}: {} of {}, {}{eta}",
+        job_short(job),
+        size::bytes(job.done_bytes),
+        size::bytes(job.total_bytes),
+        size::rate(job.rate_bytes_per_s)
+    )
+}
+
+/// One array, with its members and jobs.
+pub(crate) fn array(a: &ArrayJson) -> String {
+    let groups = a
+        .group_size
+        .map_or_else(String::new, |g| format!(" in groups of {g}"));
+    let mut text = format!(
+        "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  size        {} ({} never \
+         written)\n  device      {}\n  write hole  {}\n  uuid        {}, epoch {}\n",
+        a.name,
+        a.state,
+        a.level,
+        a.members.len(),
+        size::bytes(a.strip_bytes),
+        a.block_bytes,
+        size::bytes(a.size_bytes),
+        size::bytes(a.unwritten_bytes),
+        or_dash(a.device.as_ref()),
+        a.write_hole,
+        a.uuid,
+        a.epoch,
+    );
+    let mut table = Table::new(&["SLOT", "STATE", "DEVICE", "READ ERRORS", "WRITE ERRORS"]);
+    for member in a.members.iter().chain(&a.spares) {
+        table.row(vec![
+            slot_text(member.slot),
+            member.state.clone(),
+            or_dash(member.device.as_ref()),
+            member.read_errors.to_string(),
+            member.write_errors.to_string(),
+        ]);
+    }
+    text.push_str(&table.text(2));
+    for job in &a.jobs {
+        text.push_str(&format!("  {}\n", job_long(job)));
+    }
+    text
+}
+
+/// Arrays found on drives.
+pub(crate) fn scan(all: &[ScanJson]) -> String {
+    if all.is_empty() {
+        return "no arrays found\n".to_owned();
+    }
+    let mut text = String::new();
+    for array in all {
+        text.push_str(&format!(
+            "{}  level {}  {} ({} of {} members and spares found)  {}\n",
+            array.name, array.level, array.state, array.found, array.members, array.uuid
+        ));
+        if let Some(reason) = &array.reason {
+            text.push_str(&format!("  {reason}\n"));
+        }
+        let mut table = Table::new(&["SLOT", "STATE", "DEVICE", "EPOCH"]);
+        for device in &array.devices {
+            table.row(vec![
+                slot_text(device.slot),
+                device.state.clone(),
+                device.device.clone(),
+                device.epoch.to_string(),
+            ]);
+        }
+        text.push_str(&table.text(2));
+    }
+    text
+}
+
+/// One member.
+pub(crate) fn examine(e: &ExamineJson) -> String {
+    let role = e
+        .slot
+        .map_or_else(|| "spare".to_owned(), |s| format!("slot {s}"));
+    let a = &e.array;
+    let mut text = format!(
+        "{role} of array {}  level {} of {}, strip {}, blocks of {}, write hole {}\n  array     {}\n  \
+         member    {}\n  data      {} at byte {}\n  epoch     {}, generation {}, stopped {}\n  \
+         regions   {} unwritten, {} clean, {} dirty, {} need sync, {} damaged map pages\n",
+        a.name,
+        a.level,
+        a.members,
+        size::bytes(u64::from(a.strip_bytes)),
+        a.block_bytes,
+        a.write_hole,
+        a.uuid,
+        e.member_uuid,
+        size::bytes(e.data_bytes),
+        e.data_offset_bytes,
+        e.epoch,
+        e.generation,
+        if e.clean {
+            "cleanly"
+        } else {
+            "uncleanly, or in use"
+        },
+        e.regions.unwritten,
+        e.regions.clean,
+        e.regions.dirty,
+        e.regions.need_sync,
+        e.regions.damaged_pages,
+    );
+    for copy in &e.copies {
+        let valid = if copy.valid { "valid" } else { "damaged" };
+        text.push_str(&format!(
+            "  superblock at byte {}: {valid}\n",
+            copy.offset_bytes
+        ));
+    }
+    let mut table = Table::new(&["SLOT", "STATE", "SINCE EPOCH", "MEMBER"]);
+    for slot in &e.slots {
+        table.row(vec![
+            slot.slot.to_string(),
+            slot.state.clone(),
+            slot.since_epoch.to_string(),
+            or_dash(slot.uuid.as_ref()),
+        ]);
+    }
+    text.push_str(&table.text(2));
+    text
+}
+
+/// Where a block lies.
+pub(crate) fn explain(e: &ExplainJson) -> String {
+    let region = e
+        .region_state
+        .clone()
+        .unwrap_or_else(|| "unknown".to_owned());
+    let mut text = format!(
+        "block {} of {} (byte {}): stripe {}, group {}, row {}, column {}, region {} ({region})\n",
+        e.lba, e.name, e.offset_bytes, e.stripe, e.group, e.row, e.column, e.region
+    );
+    let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);
+    for place in std::iter::once(&e.data).chain(&e.redundancy) {
+        table.row(vec![
+            place.kind.clone(),
+            place.slot.to_string(),
+            place.member_state.clone(),
+            or_dash(place.device.as_ref()),
+            place.member_offset_bytes.to_string(),
+        ]);
+    }
+    text.push_str(&table.text(2));
+    text
+}
+
+/// One event.
+pub(crate) fn event(e: &EventJson) -> String {
+    let mut text = format!("{} {}", e.time, e.event);
+    if let Some(array) = &e.array {
+        text.push_str(&format!(" {array}"));
+    }
+    if let Some(slot) = e.slot {
+        text.push_str(&format!(" slot {slot}"));
+    }
+    for (word, part) in [
+        ("", &e.device),
+        ("because: ", &e.cause),
+        ("so: ", &e.effect),
+    ] {
+        if let Some(part) = part {
+            text.push_str(&format!(" {word}{part}"));
+        }
+    }
+    text
+}
+
+/// A bar on a terminal, a line now and then elsewhere, nothing with `--json`.
+#[derive(Debug)]
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    what: String,
+    plain: bool,
+    told: u64,
+}
+
+impl Bar {
+    /// A bar for `total` bytes.
+    pub(crate) fn new(what: &str, total: u64, quiet: bool) -> Bar {
+        use std::io::IsTerminal;
+        let terminal = std::io::stderr().is_terminal();
+        let bar = if terminal && !quiet {
+            ProgressBar::new(total)
+        } else {
+            ProgressBar::hidden()
+        };
+        let style = ProgressStyle::with_template(
+            "{msg:<28} {bar:32} {percent:>3} %  {binary_bytes_per_sec}  {eta} left",
+        );
+        bar.set_style(style.expect("the template is constant"));
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Bar {
+            bar,
+            what: what.to_owned(),
+            plain: !terminal && !quiet,
+            told: 0,
+        }
+    }
+    /// How far it is.
+    pub(crate) fn at(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        let tenth = percent(done, total) / 10;
+        if self.plain && tenth > self.told {
+            self.told = tenth;
+            eprintln!("{}: {} %", self.what, tenth * 10);
+        }
+    }
+    /// Takes it away.
+    pub(crate) fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_lines_have_no_trailing_blanks() {
+        let mut table = Table::new(&["A", "LONG"]);
+        table.row(vec!["xyz".into(), "1".into()]);
+        table.row(vec!["x".into(), "".into()]);
+        assert_eq!(table.text(2), "  A    LONG\n  xyz  1\n  x\n");
+    }
+
+    #[test]
+    fn a_job_without_work_is_done() {
+        assert_eq!(percent(0, 0), 100);
+        assert_eq!(percent(1, 3), 33);
+        assert_eq!(percent(u64::MAX, u64::MAX), 100);
+    }
+}

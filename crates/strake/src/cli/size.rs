@@ -1,0 +1,106 @@
+//! Sizes and rates as people write and read them.
+//!
+//! Invariant: `parse` takes every spelling that `bytes` prints. K, M, G, T (and KiB …) are powers of 1024, as
+//! mdadm and zpool have them; kB, MB, GB, TB are powers of 1000.
+
+use crate::errors::{Code, Failure};
+
+/// Parses a size in bytes.
+pub(crate) fn parse(text: &str) -> Result<u64, Failure> {
+    let bad = || Failure::new(Code::SizeInvalid, format!("'{text}' is not a size"));
+    let trimmed = text.trim();
+    let digits = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let factor: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "K" | "k" | "KiB" => 1 << 10,
+        "M" | "m" | "MiB" => 1 << 20,
+        "G" | "g" | "GiB" => 1 << 30,
+        "T" | "t" | "TiB" => 1 << 40,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return Err(bad()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(bad);
+    }
+    let fraction: f64 = number.parse().map_err(|_| bad())?;
+    let bytes = fraction * factor as f64;
+    if bytes.fract() != 0.0 || bytes >= 9.0e15 {
+        return Err(bad());
+    }
+    Ok(bytes as u64)
+}
+
+/// Prints a size: exact multiples whole, others with one decimal.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    while unit + 1 < UNITS.len() && n >= 1 << (10 * (unit + 1)) {
+        unit += 1;
+    }
+    let one = 1u64 << (10 * unit);
+    if n.is_multiple_of(one) {
+        format!("{} {}", n / one, UNITS[unit])
+    } else {
+        format!("{:.1} {}", n as f64 / one as f64, UNITS[unit])
+    }
+}
+
+/// Prints a rate.
+pub(crate) fn rate(bytes_per_s: u64) -> String {
+    format!("{}/s", bytes(bytes_per_s))
+}
+
+/// Prints seconds as people say them.
+pub(crate) fn seconds(s: u64) -> String {
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => format!("{} min {} s", s / 60, s % 60),
+        _ => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_with_binary_and_decimal_units_parse() {
+        for (text, n) in [
+            ("4096", 4096),
+            ("64K", 65536),
+            ("64KiB", 65536),
+            ("64k", 65536),
+            ("1M", 1 << 20),
+            ("1.5G", 3 << 29),
+            ("2 TiB", 2 << 40),
+            ("1kB", 1000),
+            ("3GB", 3_000_000_000),
+        ] {
+            assert_eq!(parse(text), Ok(n), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_not_a_size() {
+        for text in ["", "K", "-1", "1X", "0.3", "1e3", "99999999999T", "1.2.3M"] {
+            assert_eq!(
+                parse(text).map_err(|f| f.code),
+                Err(Code::SizeInvalid),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_printed_parses_again() {
+        for n in [0, 1, 512, 4096, 65536, 1 << 20, 3 << 29, 5 << 40] {
+            assert_eq!(parse(&bytes(n)), Ok(n));
+        }
+    }
+}

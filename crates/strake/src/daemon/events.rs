@@ -1,0 +1,359 @@
+//! What happened, when, why: a ring in memory, the same in `events.jsonl`, and followers.
+//!
+//! Invariants: sequences grow by one; a follower that keeps up misses nothing, one that does not misses the
+//! oldest; the file is bounded (one older part is kept). Deliberately absent: notifications by mail and the
+//! like.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::SystemTime;
+
+use strake_engine::event::{EventKind, OutCause, StopCause};
+use strake_runtime::EventRecord;
+use tokio::sync::watch;
+
+use crate::api::types::EventJson;
+use crate::api::view;
+
+const RING: usize = 4096;
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct EventLog {
+    inner: Mutex<Inner>,
+    newest: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    ring: VecDeque<EventJson>,
+    next: u64,
+    path: PathBuf,
+    file: Option<File>,
+    file_bytes: u64,
+}
+
+/// An event before it has a number and a time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Happened {
+    pub(crate) array: Option<String>,
+    pub(crate) event: &'static str,
+    pub(crate) slot: Option<u8>,
+    pub(crate) device: Option<String>,
+    pub(crate) cause: Option<String>,
+    pub(crate) effect: Option<String>,
+    pub(crate) inconsistent_stripes: Option<u64>,
+}
+
+impl EventLog {
+    /// A log that goes on where the file at `path` ends.
+    pub(crate) fn open(path: &Path) -> EventLog {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut ring: VecDeque<EventJson> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        while ring.len() > RING {
+            ring.pop_front();
+        }
+        let next = ring.back().map_or(1, |last| last.sequence + 1);
+        let file = File::options().create(true).append(true).open(path).ok();
+        let inner = Inner {
+            ring,
+            next,
+            path: path.to_owned(),
+            file,
+            file_bytes: text.len() as u64,
+        };
+        EventLog {
+            inner: Mutex::new(inner),
+            newest: watch::Sender::new(next),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .expect("no holder of the event log panics")
+    }
+
+    /// Notes an event now.
+    pub(crate) fn note(&self, happened: Happened) {
+        self.note_at(SystemTime::now(), happened);
+    }
+
+    /// Notes an event.
+    pub(crate) fn note_at(&self, time: SystemTime, happened: Happened) {
+        let mut inner = self.lock();
+        let event = EventJson {
+            sequence: inner.next,
+            time: rfc3339(time),
+            array: happened.array,
+            event: happened.event.to_owned(),
+            slot: happened.slot,
+            device: happened.device,
+            cause: happened.cause,
+            effect: happened.effect,
+            inconsistent_stripes: happened.inconsistent_stripes,
+        };
+        tracing::info!(
+            array = event.array.as_deref(),
+            slot = event.slot,
+            device = event.device.as_deref(),
+            cause = event.cause.as_deref(),
+            effect = event.effect.as_deref(),
+            "{}",
+            event.event
+        );
+        inner.next += 1;
+        inner.append(&event);
+        if inner.ring.len() == RING {
+            inner.ring.pop_front();
+        }
+        inner.ring.push_back(event);
+        let next = inner.next;
+        drop(inner);
+        self.newest.send_replace(next);
+    }
+
+    /// Events from `sequence` on, as far as they are still in memory.
+    pub(crate) fn since(&self, sequence: u64) -> Vec<EventJson> {
+        self.lock()
+            .ring
+            .iter()
+            .filter(|e| e.sequence >= sequence)
+            .cloned()
+            .collect()
+    }
+
+    /// Changes whenever an event is noted.
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+}
+
+impl Inner {
+    fn append(&mut self, event: &EventJson) {
+        let Ok(mut line) = serde_json::to_vec(event) else {
+            return;
+        };
+        line.push(b'\n');
+        if self.file_bytes + line.len() as u64 > FILE_BYTES_MAX {
+            let older = self.path.with_extension("jsonl.1");
+            if fs::rename(&self.path, older).is_ok() {
+                self.file = File::options()
+                    .create(true)
+                    .append(true)
+                    .open(&self.path)
+                    .ok();
+                self.file_bytes = 0;
+            }
+        }
+        // A full /run must not stop the arrays: the event is in memory and in the daemon's log.
+        if let Some(file) = &mut self.file
+            && file.write_all(&line).is_ok()
+        {
+            self.file_bytes += line.len() as u64;
+        }
+    }
+}
+
+fn out_cause(cause: OutCause) -> &'static str {
+    match cause {
+        OutCause::NotFound => "not_found",
+        OutCause::Stale => "stale",
+        OutCause::Gone => "gone",
+        OutCause::WriteError => "write_error",
+        OutCause::TimedOut => "timed_out",
+        OutCause::ReadErrors => "read_errors",
+        OutCause::Asked => "asked",
+        OutCause::Replaced => "replaced",
+    }
+}
+
+fn stop_cause(cause: StopCause) -> &'static str {
+    match cause {
+        StopCause::Asked => "asked",
+        StopCause::Membership => "membership",
+        StopCause::Unreadable => "unreadable",
+    }
+}
+
+/// What the runtime tells, in words.
+pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
+    let device = record.device.as_ref().map(|p| p.display().to_string());
+    let base = Happened {
+        array: Some(array.to_owned()),
+        device,
+        ..Happened::default()
+    };
+    let text = |s: &str| Some(s.to_owned());
+    match &record.kind {
+        EventKind::Started { unclean } => Happened {
+            event: "started",
+            cause: unclean.then(|| "unclean_stop_before".to_owned()),
+            ..base
+        },
+        EventKind::State { from, to } => Happened {
+            event: "state",
+            cause: Some(format!("was {}", view::array_state(*from))),
+            effect: text(view::array_state(*to)),
+            ..base
+        },
+        EventKind::MemberOut { slot, cause, .. } => Happened {
+            event: "member_out",
+            slot: Some(slot.0),
+            cause: text(out_cause(*cause)),
+            effect: text("reads are answered from the others"),
+            ..base
+        },
+        EventKind::ReadError { slot, offset, .. } => Happened {
+            event: "read_error",
+            slot: Some(slot.0),
+            cause: Some(format!("offset_bytes {offset}")),
+            effect: text("answered from the others"),
+            ..base
+        },
+        EventKind::Repaired {
+            slot, offset, len, ..
+        } => Happened {
+            event: "repaired",
+            slot: Some(slot.0),
+            cause: Some(format!("offset_bytes {offset}")),
+            effect: Some(format!("{len} bytes rewritten")),
+            ..base
+        },
+        EventKind::SpareUsed { slot, .. } => Happened {
+            event: "spare_used",
+            slot: Some(slot.0),
+            effect: text("rebuild onto it"),
+            ..base
+        },
+        EventKind::SpareAdded { .. } => Happened {
+            event: "spare_added",
+            ..base
+        },
+        EventKind::Removed { slot } => Happened {
+            event: "removed",
+            slot: slot.map(|s| s.0),
+            ..base
+        },
+        EventKind::JobStarted { kind, from_bytes } => Happened {
+            event: "job_started",
+            cause: text(view::job_kind(*kind)),
+            effect: Some(format!("from byte {from_bytes}")),
+            ..base
+        },
+        EventKind::JobStopped { kind, cause } => Happened {
+            event: "job_stopped",
+            cause: text(stop_cause(*cause)),
+            effect: text(view::job_kind(*kind)),
+            ..base
+        },
+        EventKind::JobFinished { kind, inconsistent } => Happened {
+            event: "job_finished",
+            cause: text(view::job_kind(*kind)),
+            effect: Some(format!("{inconsistent} stripes inconsistent")),
+            inconsistent_stripes: Some(*inconsistent),
+            ..base
+        },
+        EventKind::Stopped => Happened {
+            event: "stopped",
+            effect: text("clean"),
+            ..base
+        },
+    }
+}
+
+/// RFC 3339 in UTC with milliseconds. Days to date after Howard Hinnant's `civil_from_days`.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+        since.subsec_millis()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_the_calendar_has_them() {
+        let at = |s| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(s));
+        assert_eq!(at(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(at(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(at(1_735_689_599_999), "2024-12-31T23:59:59.999Z");
+        assert_eq!(at(1_772_323_200_000), "2026-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn a_log_goes_on_where_the_file_ends() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let path = dir.path().join("events.jsonl");
+        let log = EventLog::open(&path);
+        log.note(Happened {
+            event: "one",
+            ..Happened::default()
+        });
+        log.note(Happened {
+            event: "two",
+            ..Happened::default()
+        });
+        drop(log);
+        let log = EventLog::open(&path);
+        log.note(Happened {
+            event: "three",
+            ..Happened::default()
+        });
+        let events: Vec<(u64, String)> = log
+            .since(2)
+            .into_iter()
+            .map(|e| (e.sequence, e.event))
+            .collect();
+        assert_eq!(events, [(2, "two".to_owned()), (3, "three".to_owned())]);
+    }
+
+    #[test]
+    fn the_file_is_bounded() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let path = dir.path().join("events.jsonl");
+        let log = EventLog::open(&path);
+        let long = "x".repeat(100_000);
+        for _ in 0..100 {
+            log.note(Happened {
+                event: "e",
+                cause: Some(long.clone()),
+                ..Happened::default()
+            });
+        }
+        assert!(fs::metadata(&path).expect("file").len() <= FILE_BYTES_MAX);
+        assert!(dir.path().join("events.jsonl.1").exists());
+    }
+}

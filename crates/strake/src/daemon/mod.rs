@@ -1,0 +1,136 @@
+//! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
+//!
+//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM, SIGINT): the
+//! socket goes, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves the
+//! socket's file behind; the lock tells the next one that nobody listens there.
+//!
+//! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately absent: going
+//! into the background; the service manager does that.
+
+pub(crate) mod events;
+pub(crate) mod running;
+pub(crate) mod service;
+pub(crate) mod state;
+pub(crate) mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+
+use crate::api::routes;
+use crate::daemon::running::Limits;
+use crate::daemon::service::{Service, Sources};
+use crate::daemon::state::Dir;
+use crate::daemon::watch::Watcher;
+use crate::errors::Failure;
+
+/// How to run the daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) dir: Dir,
+    pub(crate) sources: Sources,
+    pub(crate) limits: Limits,
+    /// How long an array may wait for missing members.
+    pub(crate) wait: Duration,
+}
+
+/// Logs to standard error; `RUST_LOG` says how much (info).
+pub(crate) fn log_to_stderr(default: &str) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let logger = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // A second call (a test in the same process) keeps the first logger.
+    let _ = logger.try_init();
+}
+
+/// A single-threaded runtime.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("starting the event loop", &e))
+}
+
+/// Resolves when the process is asked to end.
+pub(crate) async fn asked_to_end() -> Result<(), Failure> {
+    let watch = |kind| signal(kind).map_err(|e| Failure::io("watching signals", &e));
+    let (mut term, mut int) = (
+        watch(SignalKind::terminate())?,
+        watch(SignalKind::interrupt())?,
+    );
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}
+
+/// Runs until it is asked to end.
+pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    config.dir.make()?;
+    let _lock = config.dir.lock()?;
+    let service = Arc::new(Service::new(
+        config.dir.clone(),
+        config.sources,
+        config.limits,
+    ));
+    let runtime = runtime()?;
+    let result = runtime.block_on(serve(
+        Arc::clone(&service),
+        config.dir.socket(),
+        config.wait,
+    ));
+    service.stop_all();
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result<(), Failure> {
+    // The lock is ours: a socket that lies here belongs to a daemon that is gone.
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
+    only_owner(&socket)?;
+    tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
+    let watcher = tokio::spawn(watch(Watcher::new(Arc::clone(&service), wait)));
+    let app = routes::router(service);
+    let result = tokio::select! {
+        ended = asked_to_end() => ended,
+        served = async { axum::serve(listener, app).await } => {
+            served.map_err(|e| Failure::io("serving the API", &e))
+        }
+    };
+    watcher.abort();
+    let _ = std::fs::remove_file(&socket);
+    result
+}
+
+fn only_owner(socket: &std::path::Path) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))
+        .map_err(|e| Failure::io(socket.display(), &e))
+}
+
+async fn watch(mut watcher: Watcher) {
+    let mut ticks = tokio::time::interval(watch::PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let looked = tokio::task::spawn_blocking(move || {
+            watcher.look();
+            watcher
+        });
+        match looked.await {
+            Ok(back) => watcher = back,
+            Err(error) => {
+                tracing::error!(%error, "the watcher is gone: new drives are not noticed");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! One array in service: opening its members, starting it, what it tells, stopping it.
+//!
+//! Invariants: members are opened exclusively and read again after opening, so that what is served is what
+//! was checked; a member that somebody else holds stops the start (somebody else may be serving the array).
+//!
+//! Deliberately absent: which arrays there are (service).
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use strake_engine::event::{Changed, Command, MemberRef, MemberState, MemberStatus, Status};
+use strake_format::{ArrayName, ArrayUuid, Slot};
+use strake_runtime::{
+    Counters, Device, DeviceError, Export, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
+};
+
+use crate::api::types::{ArrayJson, ExplainJson};
+use crate::api::view;
+use crate::daemon::events::{self, EventLog};
+use crate::daemon::state::{ArrayRecord, Dir};
+use crate::drives::find::FoundArray;
+use crate::drives::sysfs;
+use crate::errors::{Code, Failure};
+
+/// How arrays are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Threads for each array.
+    pub(crate) shards: u16,
+    /// Buffer memory of each thread, bytes.
+    pub(crate) memory_bytes: usize,
+    /// A member I/O that takes longer counts as timed out.
+    pub(crate) io_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Limits {
+            shards: cpus.clamp(1, 4) as u16,
+            memory_bytes: 64 << 20,
+            io_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How to start one array.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    /// `auto`, `ublk`, `nbd` or `none`; `None`: as it was remembered, else auto.
+    pub(crate) export: Option<String>,
+    /// Although it is dirty and degraded.
+    pub(crate) force: bool,
+    /// Resources.
+    pub(crate) limits: Limits,
+}
+
+/// An array in service.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) uuid: ArrayUuid,
+    pub(crate) name: ArrayName,
+    serving: Mutex<Option<Serving>>,
+    export: Export,
+    record: ArrayRecord,
+}
+
+/// Parses the word of `--export`.
+pub(crate) fn parse_export(text: &str) -> Result<ExportKind, Failure> {
+    Ok(match text {
+        "auto" => ExportKind::Auto,
+        "ublk" => ExportKind::Ublk,
+        "nbd" => ExportKind::Nbd,
+        "none" => ExportKind::None,
+        _ => {
+            let found = format!("'{text}' is no export");
+            return Err(Failure::new(Code::Usage, found).cure("use auto, ublk, nbd or none"));
+        }
+    })
+}
+
+/// Refuses, before anything is written, an export that this kernel cannot have.
+pub(crate) fn check_export(text: Option<&str>) -> Result<(), Failure> {
+    let kind = parse_export(text.unwrap_or("auto"))?;
+    if kind == ExportKind::Ublk && !Path::new("/dev/ublk-control").exists() {
+        return Err(Failure::new(
+            Code::NoUblk,
+            "no ublk: /dev/ublk-control is not there",
+        ));
+    }
+    Ok(())
+}
+
+/// Opens the members found. A predecessor that was killed may hold them for a moment more.
+fn open_members(found: &FoundArray) -> Result<Vec<(Device, MemberImage)>, Failure> {
+    let give_up = Instant::now() + Duration::from_secs(5);
+    let mut members = Vec::new();
+    for member in &found.members {
+        let device = loop {
+            match Device::open(&member.path, OpenMode::Member) {
+                Err(DeviceError::Busy(_)) if Instant::now() < give_up => {
+                    std::thread::sleep(Duration::from_millis(25));
+                }
+                other => break other,
+            }
+        };
+        let opened = device.and_then(|device| {
+            let image = device.read_member()?;
+            Ok((device, image))
+        });
+        match opened {
+            Ok((_, image)) if image.superblock.array != found.uuid => {}
+            Ok(pair) => members.push(pair),
+            Err(error @ (DeviceError::Busy(_) | DeviceError::Permission(_))) => {
+                return Err(error.into());
+            }
+            Err(error) => tracing::warn!(%error, "member left out"),
+        }
+    }
+    Ok(members)
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn link_of(name: &ArrayName) -> PathBuf {
+    Path::new("/dev/strake").join(name.as_str())
+}
+
+/// Starts an array found. Its events go to `log` until it stops.
+pub(crate) fn start(
+    dir: &Dir,
+    log: &Arc<EventLog>,
+    found: &FoundArray,
+    how: &Start,
+) -> Result<Running, Failure> {
+    let remembered = dir.record(found.uuid);
+    let word = how
+        .export
+        .clone()
+        .or_else(|| remembered.as_ref().map(|r| r.export.clone()))
+        .unwrap_or_else(|| "auto".to_owned());
+    check_export(Some(&word))?;
+    let left_behind = remembered
+        .and_then(|r| r.ublk)
+        .filter(|id| Path::new(&format!("/sys/class/block/ublkb{id}")).exists());
+    let name = found.name().clone();
+    let (serving, receiver) = strake_runtime::serve(ServeConfig {
+        members: open_members(found)?,
+        shards: how.limits.shards,
+        memory_bytes: how.limits.memory_bytes,
+        io_timeout: how.limits.io_timeout,
+        force: how.force,
+        export: parse_export(&word)?,
+        nbd_socket: dir.nbd_socket(&name),
+        recover_ublk: left_behind,
+    })?;
+    let export = serving.export();
+    let ublk = match export {
+        Export::Ublk { id } => Some(id),
+        _ => None,
+    };
+    let record = ArrayRecord {
+        name: name.to_string(),
+        export: word,
+        ublk,
+    };
+    if let Err(error) = dir.remember(found.uuid, &record) {
+        tracing::warn!(%error, "the export is not remembered");
+    }
+    if let (Some(device), Some(_), true) = (export.device(), ublk, is_root()) {
+        link(&name, &device);
+    }
+    let (log, array) = (Arc::clone(log), name.to_string());
+    std::thread::Builder::new()
+        .name(format!("events {array}"))
+        .spawn(move || {
+            for record in receiver {
+                log.note_at(record.time, events::describe(&array, &record));
+            }
+        })
+        .map_err(|e| Failure::io("starting a thread", &e))?;
+    let serving = Mutex::new(Some(serving));
+    Ok(Running {
+        uuid: found.uuid,
+        name,
+        serving,
+        export,
+        record,
+    })
+}
+
+fn link(name: &ArrayName, device: &str) {
+    let link = link_of(name);
+    let made =
+        std::fs::create_dir_all("/dev/strake").and_then(|()| match std::fs::remove_file(&link) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => std::os::unix::fs::symlink(device, &link),
+        });
+    if let Err(error) = made {
+        tracing::warn!(%error, link = %link.display(), "no link to the device");
+    }
+}
+
+impl Running {
+    fn with<T>(&self, act: impl FnOnce(&Serving) -> Result<T, Failure>) -> Result<T, Failure> {
+        let serving = self.serving.lock().expect("no holder of an array panics");
+        match serving.as_ref() {
+            Some(serving) => act(serving),
+            None => Err(Failure::new(
+                Code::NotServing,
+                format!("{} is stopping", self.name),
+            )),
+        }
+    }
+    /// As `show` tells it.
+    pub(crate) fn json(&self) -> Result<ArrayJson, Failure> {
+        self.with(|s| {
+            Ok(view::running(&s.status(), self.export.device(), |id| {
+                s.path(id)
+            }))
+        })
+    }
+    /// The engine's status.
+    pub(crate) fn status(&self) -> Result<Status, Failure> {
+        self.with(|s| Ok(s.status()))
+    }
+    /// Requests served.
+    pub(crate) fn counters(&self) -> Result<Counters, Failure> {
+        self.with(|s| Ok(s.counters()))
+    }
+    /// Carries out a command.
+    pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {
+        self.with(|s| Ok(s.command(command)? == Changed::Yes))
+    }
+    /// Hands a device over and carries out the command made for it.
+    pub(crate) fn command_with(
+        &self,
+        device: Device,
+        make: impl FnOnce(strake_engine::units::DeviceId) -> Command,
+    ) -> Result<bool, Failure> {
+        self.with(|s| {
+            let id = s.attach(device);
+            let done = s.command(make(id));
+            if done.is_err() {
+                s.detach(id);
+            }
+            Ok(done? == Changed::Yes)
+        })
+    }
+    /// The member that a user means by a slot number or a device.
+    pub(crate) fn member(&self, text: &str) -> Result<MemberStatus, Failure> {
+        let wanted = std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text));
+        let wanted_id = sysfs::identity(&wanted).ok();
+        let found = self.with(|s| {
+            let is = |m: &&MemberStatus| match text.parse::<u8>() {
+                Ok(slot) => m.slot == Some(Slot(slot)),
+                Err(_) => m.device.and_then(|id| s.path(id)).is_some_and(|path| {
+                    path == wanted
+                        || (wanted_id.is_some() && sysfs::identity(&path).ok() == wanted_id)
+                }),
+            };
+            Ok(s.status().members.iter().find(is).cloned())
+        })?;
+        found.ok_or_else(|| {
+            let found = format!("{text} is no slot or device of {}", self.name);
+            let cure = format!("strake show {} lists slots and devices", self.name);
+            Failure::new(Code::MemberNotFound, found).cure(cure)
+        })
+    }
+    /// How commands name that member.
+    pub(crate) fn reference(member: &MemberStatus) -> Result<MemberRef, Failure> {
+        match (member.slot, member.device) {
+            (Some(slot), _) => Ok(MemberRef::Slot(slot)),
+            (None, Some(device)) => Ok(MemberRef::Device(device)),
+            (None, None) => Err(Failure::new(Code::MemberNotFound, "the spare is not there")),
+        }
+    }
+    /// Is this device in service here already?
+    pub(crate) fn serves(&self, path: &Path) -> bool {
+        let in_service = [
+            MemberState::InSync,
+            MemberState::Rebuilding,
+            MemberState::Spare,
+        ];
+        path.to_str()
+            .and_then(|text| self.member(text).ok())
+            .is_some_and(|member| in_service.contains(&member.state))
+    }
+    /// Where a block lies.
+    pub(crate) fn explain(&self, lba: u64) -> Result<ExplainJson, Failure> {
+        let members = self.json()?.members;
+        self.with(|s| {
+            let sb = s.status().superblock;
+            view::explain(&sb, &members, lba, |offset, _| Some(s.region_of(offset)))
+        })
+    }
+    /// What keeps the block device busy.
+    fn user(&self) -> Option<String> {
+        use std::os::unix::fs::MetadataExt;
+        let Export::Ublk { id } = self.export else {
+            return None;
+        };
+        let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
+        if let Some(point) = sysfs::mounted(rdev) {
+            return Some(format!("/dev/ublkb{id} is mounted on {point}"));
+        }
+        let holders = sysfs::holders(rdev);
+        (!holders.is_empty()).then(|| format!("/dev/ublkb{id} is held by {}", holders.join(", ")))
+    }
+    /// Refuses if the block device is mounted or held.
+    pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
+        match self.user() {
+            Some(found) => {
+                Err(Failure::new(Code::ArrayInUse, found).cure("unmount or close it first"))
+            }
+            None => Ok(()),
+        }
+    }
+    /// Stops it cleanly. Nothing is done if it was stopped already.
+    pub(crate) fn stop(&self, dir: &Dir) -> Result<(), Failure> {
+        let serving = self
+            .serving
+            .lock()
+            .expect("no holder of an array panics")
+            .take();
+        let Some(serving) = serving else {
+            return Ok(());
+        };
+        if let Export::Ublk { id } = self.export {
+            let link = link_of(&self.name);
+            let ours = PathBuf::from(format!("/dev/ublkb{id}"));
+            if std::fs::read_link(&link).is_ok_and(|target| target == ours) {
+                // It only saves typing; the device is what counts.
+                let _ = std::fs::remove_file(link);
+            }
+        }
+        let result = serving.stop();
+        let record = ArrayRecord {
+            ublk: None,
+            ..self.record.clone()
+        };
+        if let Err(error) = dir.remember(self.uuid, &record) {
+            tracing::warn!(%error, "the export is still remembered");
+        }
+        Ok(result?)
+    }
+}

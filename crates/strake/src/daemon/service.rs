@@ -1,0 +1,527 @@
+//! The daemon's arrays and what can be asked of them; the API and the watcher call this.
+//!
+//! Invariants: changes (create, start, stop, destroy, add …) are one at a time under `admin`; looking never
+//! waits for a change; an array is in `running` only while it serves. Verbs are idempotent and say whether
+//! they changed something.
+//!
+//! Deliberately absent: HTTP (api), looking for drives by itself (watch).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use strake_engine::event::{Command, NewDevice, Setting};
+use strake_format::{ArrayUuid, MemberUuid, Slot};
+use strake_runtime::{Device, OpenMode};
+
+use crate::api::types::*;
+use crate::api::view;
+use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::running::{self, Limits, Running, Start};
+use crate::daemon::state::Dir;
+use crate::drives::find::{self, FoundArray};
+use crate::drives::make;
+use crate::drives::safety::{self, Permit};
+use crate::drives::sysfs;
+use crate::errors::{Code, Failure};
+
+/// Where to look for members.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    /// The machine's block devices.
+    pub(crate) devices: bool,
+    /// Files, devices, and folders of files.
+    pub(crate) extra: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Every device and file to look at.
+    pub(crate) fn paths(&self, dir: &Dir) -> Vec<PathBuf> {
+        let mut paths = if self.devices {
+            sysfs::candidates()
+        } else {
+            Vec::new()
+        };
+        paths.extend(find::expand(&self.extra));
+        for known in dir.known_files() {
+            if !paths.contains(&known) {
+                paths.push(known);
+            }
+        }
+        paths
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) dir: Dir,
+    pub(crate) events: Arc<EventLog>,
+    sources: Sources,
+    limits: Limits,
+    admin: Mutex<()>,
+    running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
+    stopped: Mutex<BTreeSet<ArrayUuid>>,
+    /// Arrays whose members are being zeroed: name, done, total.
+    preparing: Mutex<BTreeMap<String, (u64, u64)>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .expect("no holder of the daemon's state panics")
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Service {
+    /// A daemon without arrays.
+    pub(crate) fn new(dir: Dir, sources: Sources, limits: Limits) -> Service {
+        let events = Arc::new(EventLog::open(&dir.events()));
+        Service {
+            dir,
+            events,
+            sources,
+            limits,
+            admin: Mutex::default(),
+            running: Mutex::default(),
+            stopped: Mutex::default(),
+            preparing: Mutex::default(),
+        }
+    }
+
+    // ---- looking -----------------------------------------------------------------------------
+
+    /// Every device and file to look at.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.sources.paths(&self.dir)
+    }
+    /// Arrays in service.
+    pub(crate) fn all_running(&self) -> Vec<Arc<Running>> {
+        locked(&self.running).values().cloned().collect()
+    }
+    /// Was it stopped by a user in this daemon's life?
+    pub(crate) fn is_stopped(&self, uuid: ArrayUuid) -> bool {
+        locked(&self.stopped).contains(&uuid)
+    }
+    /// Is it in service?
+    pub(crate) fn is_running(&self, uuid: ArrayUuid) -> bool {
+        locked(&self.running).contains_key(&uuid)
+    }
+    /// What drives carry, with `extra` devices.
+    pub(crate) fn scan(&self, extra: &[PathBuf]) -> Vec<FoundArray> {
+        let paths = if extra.is_empty() {
+            self.paths()
+        } else {
+            find::expand(extra)
+        };
+        find::group(find::members(&paths))
+    }
+
+    /// The array in service of that name or uuid, if there is one.
+    fn find_running(&self, name: &str) -> Option<Arc<Running>> {
+        let running = self.all_running();
+        running
+            .into_iter()
+            .find(|r| r.name.as_str() == name || r.uuid.to_string() == name)
+    }
+    /// The array in service of that name or uuid.
+    pub(crate) fn running(&self, name: &str) -> Result<Arc<Running>, Failure> {
+        if let Some(running) = self.find_running(name) {
+            return Ok(running);
+        }
+        find::pick(self.scan(&[]), name)?;
+        let cure = format!("strake start {name} first");
+        Err(Failure::new(Code::NotServing, format!("{name} is not started")).cure(cure))
+    }
+
+    /// All arrays, running or not.
+    pub(crate) fn show(&self) -> Vec<ArrayJson> {
+        let mut all: Vec<ArrayJson> = self
+            .all_running()
+            .iter()
+            .filter_map(|r| r.json().ok())
+            .collect();
+        let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
+        let others = self.scan(&[]);
+        all.extend(
+            others
+                .iter()
+                .filter(|a| !known.contains(&a.uuid.to_string()))
+                .map(FoundArray::stopped_json),
+        );
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// One array, running or not.
+    pub(crate) fn show_one(&self, name: &str) -> Result<ArrayJson, Failure> {
+        if let Some(running) = self.find_running(name) {
+            return running.json();
+        }
+        match find::pick(self.scan(&[]), name) {
+            Ok(found) => Ok(found.stopped_json()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// How far the zeroing for a `create` under way is: (done, total) bytes.
+    pub(crate) fn prepared(&self, name: &str) -> Option<(u64, u64)> {
+        locked(&self.preparing).get(name).copied()
+    }
+
+    /// Where a block lies.
+    pub(crate) fn explain(&self, name: &str, lba: u64) -> Result<ExplainJson, Failure> {
+        match self.find_running(name) {
+            Some(running) => running.explain(lba),
+            None => explain_offline(&find::pick(self.scan(&[]), name)?, lba),
+        }
+    }
+
+    // ---- changing ----------------------------------------------------------------------------
+
+    /// Names in use.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .all_running()
+            .iter()
+            .map(|r| r.name.to_string())
+            .collect();
+        names.extend(self.scan(&[]).iter().map(|a| a.name().to_string()));
+        names
+    }
+
+    /// Makes an array and starts it.
+    pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
+        let _admin = locked(&self.admin);
+        running::check_export(request.export.as_deref())?;
+        for path in request.devices.iter_mut().chain(&mut request.spares) {
+            *path = absolute(path);
+        }
+        let name = request.name.clone();
+        let made = make::make(&request, &self.names(), &|done, total| {
+            locked(&self.preparing).insert(name.clone(), (done, total));
+        });
+        locked(&self.preparing).remove(&name);
+        let made = made?;
+        if request.dry_run {
+            return Ok(created_json(&made, true));
+        }
+        self.remember(made.paths.iter().map(|(_, path)| path.clone()));
+        self.events.note(Happened {
+            array: Some(name.clone()),
+            event: "created",
+            cause: Some("asked".to_owned()),
+            effect: Some(format!("{} devices", made.paths.len())),
+            ..Happened::default()
+        });
+        let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
+        let found = find::pick(find::group(find::members(&paths)), &name)?;
+        let running = self.start_found(&found, request.export, false)?;
+        Ok(CreatedJson {
+            dry_run: false,
+            serving: true,
+            array: running.json()?,
+        })
+    }
+
+    fn remember(&self, paths: impl Iterator<Item = PathBuf>) {
+        let paths: Vec<PathBuf> = paths.collect();
+        if let Err(error) = self.dir.remember_files(&paths) {
+            tracing::warn!(%error, "the members' paths are not remembered");
+        }
+    }
+
+    fn start_found(
+        &self,
+        found: &FoundArray,
+        export: Option<String>,
+        force: bool,
+    ) -> Result<Arc<Running>, Failure> {
+        let taken = self.all_running().iter().any(|r| r.name == *found.name());
+        if taken {
+            let what = format!("another array called {} is running", found.name());
+            return Err(Failure::new(Code::NameExists, what).cure("stop that one first"));
+        }
+        let how = Start {
+            export,
+            force,
+            limits: self.limits,
+        };
+        let running = Arc::new(running::start(&self.dir, &self.events, found, &how)?);
+        self.remember(found.members.iter().map(|m| absolute(&m.path)));
+        locked(&self.stopped).remove(&found.uuid);
+        locked(&self.running).insert(found.uuid, Arc::clone(&running));
+        Ok(running)
+    }
+
+    /// Starts an array that the watcher found.
+    pub(crate) fn start_by_itself(&self, found: &FoundArray) -> Result<(), Failure> {
+        let _admin = locked(&self.admin);
+        if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
+            return Ok(());
+        }
+        self.start_found(found, None, false).map(|_| ())
+    }
+
+    /// Starts an array as a user asks.
+    pub(crate) fn start(&self, name: &str, request: StartRequest) -> Result<ArrayJson, Failure> {
+        let _admin = locked(&self.admin);
+        running::check_export(request.export.as_deref())?;
+        if let Some(running) = self.find_running(name) {
+            return running.json();
+        }
+        let found = find::pick(self.scan(&request.devices), name)?;
+        self.start_found(&found, request.export, request.force)?
+            .json()
+    }
+
+    /// Stops an array; it stays stopped until it is started again or the daemon is.
+    pub(crate) fn stop(&self, name: &str) -> Result<OutcomeJson, Failure> {
+        let _admin = locked(&self.admin);
+        let Some(running) = self.find_running(name) else {
+            let found = find::pick(self.scan(&[]), name)?;
+            locked(&self.stopped).insert(found.uuid);
+            return Ok(outcome(name, false, "it was stopped already"));
+        };
+        running.not_in_use()?;
+        locked(&self.stopped).insert(running.uuid);
+        locked(&self.running).remove(&running.uuid);
+        running.stop(&self.dir)?;
+        Ok(outcome(name, true, "stopped"))
+    }
+
+    /// Stops everything, as far as it can be.
+    pub(crate) fn stop_all(&self) {
+        let _admin = locked(&self.admin);
+        let all = std::mem::take(&mut *locked(&self.running));
+        for running in all.into_values() {
+            if let Err(failure) = running.stop(&self.dir) {
+                tracing::error!(array = %running.name, %failure, "not stopped cleanly");
+            }
+        }
+    }
+
+    /// Wipes the superblocks of a stopped array.
+    pub(crate) fn destroy(&self, name: &str) -> Result<OutcomeJson, Failure> {
+        let _admin = locked(&self.admin);
+        if let Some(running) = self.find_running(name) {
+            running.not_in_use()?;
+            let cure = format!("strake stop {name} first");
+            return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
+        }
+        let found = find::pick(self.scan(&[]), name)?;
+        let what = destroy_found(&found)?;
+        self.dir.forget(found.uuid);
+        let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
+        if let Err(error) = self.dir.forget_files(&paths) {
+            tracing::warn!(%error, "the members' paths are still remembered");
+        }
+        self.events.note(Happened {
+            array: Some(name.to_owned()),
+            event: "destroyed",
+            cause: Some("asked".to_owned()),
+            effect: Some(what.clone()),
+            ..Happened::default()
+        });
+        Ok(outcome(name, true, &what))
+    }
+
+    /// Takes a member out of service.
+    pub(crate) fn fail(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
+        let _admin = locked(&self.admin);
+        let running = self.running(name)?;
+        let slot = slot_of(&running, member)?;
+        let changed = running.command(Command::Fail(slot))?;
+        Ok(outcome(
+            name,
+            changed,
+            &format!("slot {slot} is out of service"),
+        ))
+    }
+
+    /// Forgets a member or spare.
+    pub(crate) fn remove(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
+        let _admin = locked(&self.admin);
+        let running = self.running(name)?;
+        let reference = Running::reference(&running.member(member)?)?;
+        let changed = running.command(Command::Remove(reference))?;
+        Ok(outcome(name, changed, &format!("{member} removed")))
+    }
+
+    /// Adds a spare, or replaces a member where the request names one.
+    pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
+        let _admin = locked(&self.admin);
+        let running = self.running(name)?;
+        let path = absolute(&request.device);
+        let shown = path.display().to_string();
+        let slot = match &request.member {
+            Some(member) => Some(slot_of(&running, member)?),
+            None => None,
+        };
+        if running.serves(&path) {
+            return match slot {
+                None => Ok(outcome(
+                    name,
+                    false,
+                    &format!("{shown} is in service already"),
+                )),
+                Some(_) => {
+                    let found = format!("{shown} is a member or spare of {name}");
+                    Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"))
+                }
+            };
+        }
+        let permit = Permit {
+            force: request.force,
+            own: Some(running.uuid),
+        };
+        let wipe = safety::check(std::slice::from_ref(&path), permit)?;
+        if request.dry_run {
+            return Ok(outcome(name, false, &format!("would add {shown}")));
+        }
+        for foreign in &wipe {
+            safety::wipe_foreign(foreign)?;
+        }
+        let device = Device::open(&path, OpenMode::Member)?;
+        let info = device.info();
+        let member = MemberUuid(make::random_uuid());
+        let changed = running.command_with(device, |device| {
+            let new = NewDevice {
+                device,
+                info,
+                member,
+            };
+            match slot {
+                Some(slot) => Command::Replace(slot, new),
+                None => Command::Add(new),
+            }
+        })?;
+        self.remember(std::iter::once(path));
+        let what = match slot {
+            Some(slot) => format!("slot {slot} is being rebuilt onto {shown}"),
+            None => format!("{shown} added"),
+        };
+        Ok(outcome(name, changed, &what))
+    }
+
+    /// Starts or stops a job.
+    pub(crate) fn job(&self, name: &str, kind: Job, action: &str) -> Result<OutcomeJson, Failure> {
+        let _admin = locked(&self.admin);
+        let running = self.running(name)?;
+        let (command, word) = match (kind, action) {
+            (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
+            (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
+            (Job::Scrub, "start") => (Command::StartScrub, "scrub"),
+            (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
+            _ => {
+                let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
+                return Err(failure.cure("use start or stop"));
+            }
+        };
+        let changed = running.command(command)?;
+        let done = if action == "start" {
+            "started"
+        } else {
+            "stopped"
+        };
+        Ok(outcome(name, changed, &format!("{word} {done}")))
+    }
+
+    /// Settings of an array, running or not.
+    pub(crate) fn settings(&self, name: &str) -> Result<SettingsJson, Failure> {
+        let settings = match self.find_running(name) {
+            Some(running) => running.status()?.superblock.settings,
+            None => {
+                let found = find::pick(self.scan(&[]), name)?;
+                found.authority().image.superblock.settings
+            }
+        };
+        Ok(SettingsJson {
+            rebuild_priority: Some(settings.rebuild_priority),
+            read_error_threshold: Some(settings.read_error_threshold),
+        })
+    }
+
+    /// Changes settings.
+    pub(crate) fn set(&self, name: &str, wanted: &SettingsJson) -> Result<OutcomeJson, Failure> {
+        let _admin = locked(&self.admin);
+        let running = self.running(name)?;
+        let mut changed = false;
+        if let Some(priority) = wanted.rebuild_priority {
+            changed |= running.command(Command::Set(Setting::RebuildPriority(priority)))?;
+        }
+        if let Some(threshold) = wanted.read_error_threshold {
+            changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;
+        }
+        Ok(outcome(name, changed, "set"))
+    }
+}
+
+/// A job that a user starts and stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Of missing members.
+    Rebuild,
+    /// Read-only check of parity.
+    Scrub,
+}
+
+fn slot_of(running: &Running, member: &str) -> Result<Slot, Failure> {
+    running.member(member)?.slot.ok_or_else(|| {
+        let found = format!("{member} is a spare of {}", running.name);
+        Failure::new(Code::MemberNotFound, found).cure("name a slot or the device in it")
+    })
+}
+
+/// An outcome.
+pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
+    OutcomeJson {
+        array: array.to_owned(),
+        changed,
+        what: what.to_owned(),
+    }
+}
+
+/// What was made, as JSON.
+pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
+    let path = |member: MemberUuid| {
+        made.paths
+            .iter()
+            .find(|(m, _)| *m == member)
+            .map(|(_, path)| path.clone())
+    };
+    let array = view::stopped(&made.superblock, &[], path);
+    CreatedJson {
+        dry_run,
+        serving: false,
+        array,
+    }
+}
+
+/// Wipes the superblocks of every member found.
+pub(crate) fn destroy_found(found: &FoundArray) -> Result<String, Failure> {
+    for member in &found.members {
+        not_held(&member.path)?;
+    }
+    for member in &found.members {
+        make::unmake(&member.path, found.uuid)?;
+    }
+    Ok(format!("{} superblocks wiped", found.members.len()))
+}
+
+/// Refuses if another process serves it: all are checked before the first is wiped.
+fn not_held(path: &Path) -> Result<(), Failure> {
+    let opened = Device::open(path, OpenMode::Member);
+    opened.map(|_| ()).map_err(Failure::from)
+}
+
+/// Where a block of an array that does not run lies.
+pub(crate) fn explain_offline(found: &FoundArray, lba: u64) -> Result<ExplainJson, Failure> {
+    let members = found.stopped_json().members;
+    let image = &found.authority().image;
+    let state = |_, region| view::region_in(&image.map, region);
+    view::explain(&image.superblock, &members, lba, state)
+}

@@ -1,0 +1,198 @@
+//! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array.
+//!
+//! Invariant: nothing here is needed to find an array's data again; the members carry that. It only spares the
+//! administrator from naming files again, and lets a daemon that was killed take its exports back. Files are
+//! replaced by rename, never rewritten in place.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use strake_format::{ArrayName, ArrayUuid};
+
+use crate::errors::{Code, Failure};
+
+/// The folder of one daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Dir(PathBuf);
+
+/// What is remembered of an array while the kernel may still have its ublk device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ArrayRecord {
+    pub(crate) name: String,
+    /// `auto`, `ublk`, `nbd` or `none`, as asked for.
+    pub(crate) export: String,
+    /// N of /dev/ublkbN, while it is served.
+    pub(crate) ublk: Option<u32>,
+}
+
+/// Held for the daemon's life.
+#[derive(Debug)]
+pub(crate) struct DirLock {
+    _file: File,
+}
+
+impl Dir {
+    /// `STRAKE_DIR`, or /run/strake.
+    pub(crate) fn from_env() -> Dir {
+        let dir = std::env::var_os("STRAKE_DIR").filter(|d| !d.is_empty());
+        let path = dir.map_or_else(|| PathBuf::from("/run/strake"), PathBuf::from);
+        Dir(std::path::absolute(&path).unwrap_or(path))
+    }
+    /// A given folder.
+    pub(crate) fn at(path: &Path) -> Dir {
+        Dir(path.to_owned())
+    }
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+    /// The API's socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.join("api.sock")
+    }
+    /// The event log.
+    pub(crate) fn events(&self) -> PathBuf {
+        self.0.join("events.jsonl")
+    }
+    /// The NBD socket of an array.
+    pub(crate) fn nbd_socket(&self, name: &ArrayName) -> PathBuf {
+        self.0.join("nbd").join(format!("{name}.sock"))
+    }
+
+    /// Makes the folder and those in it; only the owner may enter.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        use std::os::unix::fs::DirBuilderExt;
+        for dir in [self.0.clone(), self.0.join("arrays"), self.0.join("nbd")] {
+            let made = fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(&dir);
+            made.map_err(|e| {
+                Failure::io(dir.display(), &e).cure("set STRAKE_DIR to a folder of your own")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the lock; a daemon that is just dying gets two seconds to let go.
+    pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
+        let path = self.0.join("lock");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|e| Failure::io(path.display(), &e))?;
+        let give_up = Instant::now() + Duration::from_secs(2);
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(_) if Instant::now() < give_up => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(_) => {
+                    let found = format!("another daemon serves {}", self.0.display());
+                    return Err(Failure::new(Code::DaemonRunning, found));
+                }
+            }
+        }
+        Ok(DirLock { _file: file })
+    }
+
+    /// Devices and files that carried members when last seen.
+    pub(crate) fn known_files(&self) -> Vec<PathBuf> {
+        let text = fs::read(self.0.join("known-files.json")).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers paths.
+    pub(crate) fn remember_files(&self, paths: &[PathBuf]) -> io::Result<()> {
+        let mut known = self.known_files();
+        let before = known.len();
+        for path in paths {
+            if !known.contains(path) {
+                known.push(path.clone());
+            }
+        }
+        if known.len() == before {
+            return Ok(());
+        }
+        self.replace(Path::new("known-files.json"), &known)
+    }
+    /// Forgets paths.
+    pub(crate) fn forget_files(&self, paths: &[PathBuf]) -> io::Result<()> {
+        let mut known = self.known_files();
+        known.retain(|path| !paths.contains(path));
+        self.replace(Path::new("known-files.json"), &known)
+    }
+
+    fn record_name(uuid: ArrayUuid) -> PathBuf {
+        Path::new("arrays").join(format!("{uuid}.json"))
+    }
+    /// What is remembered of an array.
+    pub(crate) fn record(&self, uuid: ArrayUuid) -> Option<ArrayRecord> {
+        serde_json::from_slice(&fs::read(self.0.join(Dir::record_name(uuid))).ok()?).ok()
+    }
+    /// Remembers it.
+    pub(crate) fn remember(&self, uuid: ArrayUuid, record: &ArrayRecord) -> io::Result<()> {
+        self.replace(&Dir::record_name(uuid), record)
+    }
+    /// Forgets it.
+    pub(crate) fn forget(&self, uuid: ArrayUuid) {
+        // It may never have been remembered.
+        let _ = fs::remove_file(self.0.join(Dir::record_name(uuid)));
+    }
+
+    fn replace<T: Serialize>(&self, name: &Path, value: &T) -> io::Result<()> {
+        let target = self.0.join(name);
+        let temporary = target.with_extension("new");
+        let mut file = File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec(value)?)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_read_back_and_forgotten() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        let paths = [PathBuf::from("/a"), PathBuf::from("/b")];
+        dir.remember_files(&paths).expect("write");
+        dir.remember_files(&paths[..1]).expect("write");
+        assert_eq!(dir.known_files(), paths);
+        dir.forget_files(&paths[..1]).expect("write");
+        assert_eq!(dir.known_files(), paths[1..]);
+        let uuid = ArrayUuid([7; 16]);
+        let record = ArrayRecord {
+            name: "d".into(),
+            export: "ublk".into(),
+            ublk: Some(3),
+        };
+        dir.remember(uuid, &record).expect("write");
+        assert_eq!(dir.record(uuid).and_then(|r| r.ublk), Some(3));
+        dir.forget(uuid);
+        assert!(dir.record(uuid).is_none());
+    }
+
+    #[test]
+    fn one_daemon_serves_a_folder() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        let first = dir.lock().expect("first");
+        assert_eq!(
+            dir.lock().map(|_| ()).map_err(|f| f.code),
+            Err(Code::DaemonRunning)
+        );
+        drop(first);
+        assert!(dir.lock().is_ok());
+    }
+}

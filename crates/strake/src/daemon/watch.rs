@@ -1,0 +1,158 @@
+//! Looks for drives as they appear, and starts what can be started.
+//!
+//! Protocol: every two seconds the names, numbers and sizes of the candidates are compared with the last time
+//! (a few reads of /sys; no member is read); only when they changed, or while arrays wait for members, are
+//! superblocks read. A complete array is started at once; one that could be started degraded after `wait`; a
+//! start that was refused is tried again when other members are there.
+//!
+//! Deliberately absent: adding a returned member by itself; an event says that it is there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use strake_format::{ArrayUuid, MemberUuid};
+
+use crate::daemon::events::Happened;
+use crate::daemon::service::Service;
+use crate::drives::find::{FoundArray, Readiness};
+use crate::drives::sysfs::{self, Identity};
+use crate::errors::Code;
+
+/// How often to compare.
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    service: Arc<Service>,
+    wait: Duration,
+    seen: Vec<(PathBuf, Identity, u64)>,
+    waiting: BTreeMap<ArrayUuid, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    /// Members with which a start was refused.
+    refused_with: Option<Vec<MemberUuid>>,
+}
+
+fn size_of(path: &Path, id: Identity) -> u64 {
+    match id {
+        Identity::File(..) => std::fs::metadata(path).map_or(0, |m| m.len()),
+        Identity::Block(rdev) => {
+            let size = format!("/sys/dev/block/{}/size", sysfs::dev_text(rdev));
+            let text = std::fs::read_to_string(size).unwrap_or_default();
+            text.trim().parse::<u64>().unwrap_or(0) * 512
+        }
+    }
+}
+
+impl Watcher {
+    /// A watcher that has seen nothing yet.
+    pub(crate) fn new(service: Arc<Service>, wait: Duration) -> Watcher {
+        Watcher {
+            service,
+            wait,
+            seen: Vec::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Looks once.
+    pub(crate) fn look(&mut self) {
+        let fingerprint: Vec<(PathBuf, Identity, u64)> = self
+            .service
+            .paths()
+            .into_iter()
+            .filter_map(|path| {
+                let id = sysfs::identity(&path).ok()?;
+                let size = size_of(&path, id);
+                Some((path, id, size))
+            })
+            .collect();
+        let changed = fingerprint != self.seen;
+        let due = self
+            .waiting
+            .values()
+            .any(|w| w.refused_with.is_none() && w.since.elapsed() >= self.wait);
+        if !changed && !due {
+            return;
+        }
+        let first = self.seen.is_empty();
+        self.seen = fingerprint;
+        let found = self.service.scan(&[]);
+        self.waiting
+            .retain(|uuid, _| found.iter().any(|a| a.uuid == *uuid));
+        for array in &found {
+            if self.service.is_running(array.uuid) {
+                self.waiting.remove(&array.uuid);
+                if changed && !first {
+                    self.tell_returned(array);
+                }
+            } else if !self.service.is_stopped(array.uuid) {
+                self.consider(array);
+            }
+        }
+    }
+
+    fn consider(&mut self, array: &FoundArray) {
+        let members: Vec<MemberUuid> = array
+            .members
+            .iter()
+            .map(|m| m.image.superblock.member)
+            .collect();
+        let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
+            since: Instant::now(),
+            refused_with: None,
+        });
+        if waiting.refused_with.as_ref() == Some(&members) {
+            return;
+        }
+        let ready = match array.readiness() {
+            Readiness::Complete => true,
+            Readiness::Degraded => waiting.since.elapsed() >= self.wait,
+            // Said once, so that a person sees in the events why the array is not there.
+            Readiness::Incomplete | Readiness::Conflicting => waiting.since.elapsed() >= self.wait,
+        };
+        if !ready {
+            return;
+        }
+        let Err(failure) = self.service.start_by_itself(array) else {
+            self.waiting.remove(&array.uuid);
+            return;
+        };
+        // Somebody else holds a member: look again next time rather than never.
+        if failure.code != Code::DeviceBusy {
+            waiting.refused_with = Some(members);
+        }
+        self.service.events.note(Happened {
+            array: Some(array.name().to_string()),
+            event: "start_refused",
+            cause: Some(format!("{}: {}", failure.code.name(), failure.found)),
+            effect: Some(failure.cure),
+            ..Happened::default()
+        });
+    }
+
+    fn tell_returned(&self, array: &FoundArray) {
+        let Ok(running) = self.service.running(&array.uuid.to_string()) else {
+            return;
+        };
+        for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+            self.service.events.note(Happened {
+                array: Some(running.name.to_string()),
+                event: "member_returned",
+                device: Some(member.path.display().to_string()),
+                effect: Some(format!(
+                    "stale, not used; strake add {} {} puts it back",
+                    running.name,
+                    member.path.display()
+                )),
+                ..Happened::default()
+            });
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Is a device free to become a member? Mounts, holders, partitions, foreign signatures, our own members.
+//!
+//! Order: existence and kind → the same device twice → mounted → held → partitioned → foreign signature →
+//! member of an array of ours. The first thing found is named. `force` overrides what only means "there is
+//! content" (partitions that nobody uses, signatures, members of arrays that do not run), never what means
+//! "somebody uses it".
+//!
+//! Deliberately absent: own knowledge of foreign formats; util-linux's prober has it (`wipefs`, `blkid`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use strake_format::ArrayUuid;
+use strake_runtime::{Device, DeviceError, OpenMode};
+
+use crate::drives::sysfs::{self, Identity};
+use crate::errors::{Code, Failure};
+
+/// What the caller permits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Permit {
+    /// Content may be overwritten.
+    pub(crate) force: bool,
+    /// Members of this array may be taken again (`add`, `replace`).
+    pub(crate) own: Option<ArrayUuid>,
+}
+
+/// Checks devices that are to be members. Answers those on which foreign signatures must be wiped first.
+pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, Failure> {
+    let mut seen: Vec<(Identity, &Path)> = Vec::new();
+    for path in paths {
+        let id = sysfs::identity(path)?;
+        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == id) {
+            let found = format!("{} and {} are one device", first.display(), path.display());
+            return Err(Failure::new(Code::DeviceTwice, found));
+        }
+        seen.push((id, path));
+    }
+    let mut wipe = Vec::new();
+    for (id, path) in seen {
+        not_in_use(id, path)?;
+        not_partitioned(id, path, permit)?;
+        if foreign(path, permit)? {
+            wipe.push(path.to_owned());
+        }
+        not_a_member(path, permit)?;
+    }
+    Ok(wipe)
+}
+
+fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let Identity::Block(rdev) = id else {
+        return match sysfs::loop_over(path) {
+            Some(name) => {
+                let found = format!("{shown} is the backing file of /dev/{name}");
+                let cure = format!("use /dev/{name}, or losetup -d /dev/{name} first");
+                Err(Failure::new(Code::DeviceBusy, found).cure(cure))
+            }
+            None => Ok(()),
+        };
+    };
+    if let Some(point) = sysfs::mounted(rdev) {
+        let found = match point.as_str() {
+            "swap" => format!("{shown} is used as swap"),
+            _ => format!("{shown} (or a partition of it) is mounted on {point}"),
+        };
+        return Err(Failure::new(Code::DeviceMounted, found));
+    }
+    let holders = sysfs::holders(rdev);
+    if !holders.is_empty() {
+        let found = format!("{shown} is held by {}", holders.join(", "));
+        return Err(Failure::new(Code::DeviceBusy, found));
+    }
+    Ok(())
+}
+
+fn not_partitioned(id: Identity, path: &Path, permit: Permit) -> Result<(), Failure> {
+    let Identity::Block(rdev) = id else {
+        return Ok(());
+    };
+    let partitions = sysfs::partitions(rdev);
+    if partitions.is_empty() || permit.force {
+        return Ok(());
+    }
+    let names: Vec<&str> = partitions.iter().map(|(name, _)| name.as_str()).collect();
+    let found = format!("{} has partitions: {}", path.display(), names.join(", "));
+    Err(Failure::new(Code::DevicePartitioned, found))
+}
+
+/// Whether there is a foreign signature that is to be wiped.
+fn foreign(path: &Path, permit: Permit) -> Result<bool, Failure> {
+    let signatures = match probe(path) {
+        Ok(signatures) => signatures,
+        Err(_) if permit.force => return Ok(false),
+        Err(failure) => return Err(failure),
+    };
+    let Some(first) = signatures.first() else {
+        return Ok(false);
+    };
+    if permit.force {
+        return Ok(true);
+    }
+    let shown = path.display();
+    if signatures
+        .iter()
+        .any(|s| matches!(s.as_str(), "gpt" | "dos" | "PMBR"))
+    {
+        let found = format!("{shown} has a partition table ({first})");
+        return Err(Failure::new(Code::DevicePartitioned, found));
+    }
+    let found = format!("{shown} holds {}", signatures.join(", "));
+    Err(Failure::new(Code::ForeignSignature, found))
+}
+
+/// Types of the signatures that util-linux finds, without repetition.
+fn probe(path: &Path) -> Result<Vec<String>, Failure> {
+    match Command::new("wipefs")
+        .args(["--no-act", "--json"])
+        .arg(path)
+        .output()
+    {
+        Ok(output) if output.status.success() => Ok(wipefs_types(&output.stdout)),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            if said.contains("Permission denied") {
+                return Err(Failure::new(Code::Permission, said));
+            }
+            Err(Failure::new(
+                Code::NoProber,
+                format!("wipefs {}: {said}", path.display()),
+            ))
+        }
+        Err(_) => probe_with_blkid(path),
+    }
+}
+
+fn wipefs_types(json: &[u8]) -> Vec<String> {
+    let value: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
+    let mut types: Vec<String> = Vec::new();
+    for signature in value["signatures"].as_array().into_iter().flatten() {
+        let kind = signature["type"].as_str().unwrap_or("unknown").to_owned();
+        if !types.contains(&kind) {
+            types.push(kind);
+        }
+    }
+    types
+}
+
+/// `blkid -p` answers 2 when it finds nothing, 8 when it finds more than one thing.
+fn probe_with_blkid(path: &Path) -> Result<Vec<String>, Failure> {
+    let none = || {
+        let found = format!(
+            "neither wipefs nor blkid can be run to look at {}",
+            path.display()
+        );
+        Failure::new(Code::NoProber, found)
+    };
+    let output = Command::new("blkid")
+        .args(["-p", "-o", "export"])
+        .arg(path)
+        .output()
+        .map_err(|_| none())?;
+    match output.status.code() {
+        Some(2) => Ok(Vec::new()),
+        Some(0) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let value = |l: &str| {
+                l.strip_prefix("TYPE=")
+                    .or(l.strip_prefix("PTTYPE="))
+                    .map(str::to_owned)
+            };
+            Ok(text.lines().filter_map(value).collect())
+        }
+        Some(8) => Ok(vec!["several signatures".to_owned()]),
+        _ => Err(none()),
+    }
+}
+
+fn not_a_member(path: &Path, permit: Permit) -> Result<(), Failure> {
+    let device = Device::open(path, OpenMode::ReadOnly)?;
+    let shown = path.display();
+    match device.read_member() {
+        Ok(image) if permit.own == Some(image.superblock.array) || permit.force => Ok(()),
+        Ok(image) => {
+            let name = &image.superblock.name;
+            let uuid = image.superblock.array;
+            let found = format!("{shown} is a member of array {name} ({uuid})");
+            Err(Failure::new(Code::MemberOfArray, found))
+        }
+        Err(DeviceError::Damaged { .. }) if permit.force => Ok(()),
+        Err(DeviceError::Damaged { .. }) => {
+            let found = format!("{shown} was a member of a Strake array and is damaged");
+            Err(Failure::new(Code::MemberOfArray, found).cure("use --force to overwrite it"))
+        }
+        Err(DeviceError::NotStrake(_)) => Ok(()),
+        // A device too small to hold superblocks is refused by the plan, with its size.
+        Err(DeviceError::Io { .. }) if device.info().bytes < 1 << 20 => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes foreign signatures, so that no other program takes the member for its own.
+pub(crate) fn wipe_foreign(path: &Path) -> Result<(), Failure> {
+    let output = Command::new("wipefs")
+        .args(["--all", "--quiet"])
+        .arg(path)
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(Failure::new(
+                Code::DeviceBusy,
+                format!("wipefs --all {}: {said}", path.display()),
+            ))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wipefs_json_becomes_a_list_of_types() {
+        let json = br#"{"signatures":[{"device":"a","offset":"0x438","type":"ext4"},
+            {"type":"ext4"},{"type":"gpt"}]}"#;
+        assert_eq!(wipefs_types(json), ["ext4", "gpt"]);
+        assert!(wipefs_types(b"").is_empty());
+        assert!(wipefs_types(br#"{"signatures":[]}"#).is_empty());
+    }
+}

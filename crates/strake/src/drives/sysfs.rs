@@ -1,0 +1,243 @@
+//! What the kernel says about block devices: /sys, /proc/self/mountinfo, /proc/swaps.
+//!
+//! Invariant: a file that cannot be read means "nothing known", never an error: containers hide parts of
+//! /sys. Deliberately absent: opening devices.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::errors::{Code, Failure};
+
+/// What a path stands for, whatever its spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Identity {
+    /// A block device, by its number.
+    Block(u64),
+    /// A file, by file system and inode.
+    File(u64, u64),
+}
+
+/// Looks at what a path stands for, through links.
+pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
+    let meta = fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Failure::new(
+            Code::DeviceNotFound,
+            format!("{}: not found", path.display()),
+        ),
+        _ => Failure::io(path.display(), &error),
+    })?;
+    let kind = meta.file_type();
+    if kind.is_block_device() {
+        Ok(Identity::Block(meta.rdev()))
+    } else if kind.is_file() {
+        Ok(Identity::File(meta.dev(), meta.ino()))
+    } else {
+        let found = format!(
+            "{}: neither a block device nor a regular file",
+            path.display()
+        );
+        Err(Failure::new(Code::DeviceKind, found))
+    }
+}
+
+/// `MAJ:MIN` as the kernel writes it.
+pub(crate) fn dev_text(rdev: u64) -> String {
+    format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev))
+}
+
+fn sys_dir(rdev: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}", dev_text(rdev)))
+}
+
+fn read_trimmed(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// Partitions of a device: name and `MAJ:MIN`.
+pub(crate) fn partitions(rdev: u64) -> Vec<(String, String)> {
+    let Ok(entries) = fs::read_dir(sys_dir(rdev)) else {
+        return Vec::new();
+    };
+    let mut found: Vec<(String, String)> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("partition").exists())
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name, read_trimmed(&entry.path().join("dev"))?))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Devices stacked on this one or on its partitions (device mapper, md, bcache …).
+pub(crate) fn holders(rdev: u64) -> Vec<String> {
+    let mut found = names_in(&sys_dir(rdev).join("holders"));
+    for (_, dev) in partitions(rdev) {
+        found.extend(names_in(&PathBuf::from(format!(
+            "/sys/dev/block/{dev}/holders"
+        ))));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect()
+}
+
+/// Mount points (and swap) of any of these `MAJ:MIN`, from the given text of mountinfo and swaps.
+fn uses_in(mountinfo: &str, devs: &[String], sources: &[String]) -> Option<String> {
+    for line in mountinfo.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let (Some(dev), Some(point)) = (fields.get(2), fields.get(4)) else {
+            continue;
+        };
+        // btrfs and others show an anonymous device number; their source names the real one.
+        let source = fields
+            .iter()
+            .position(|f| *f == "-")
+            .and_then(|dash| fields.get(dash + 2));
+        if devs.iter().any(|d| d == dev)
+            || source.is_some_and(|source| sources.iter().any(|s| s == source))
+        {
+            return Some((*point).to_owned());
+        }
+    }
+    None
+}
+
+/// Where a device, or one of its partitions, is mounted (or that it is swap).
+pub(crate) fn mounted(rdev: u64) -> Option<String> {
+    let mut devs = vec![dev_text(rdev)];
+    let mut sources = Vec::new();
+    if let Some(name) = name_of(rdev) {
+        sources.push(format!("/dev/{name}"));
+    }
+    for (name, dev) in partitions(rdev) {
+        sources.push(format!("/dev/{name}"));
+        devs.push(dev);
+    }
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(point) = uses_in(&mountinfo, &devs, &sources) {
+        return Some(point);
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let mut lines = swaps
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().next());
+    lines
+        .find(|name| sources.iter().any(|s| s == name))
+        .map(|_| "swap".to_owned())
+}
+
+/// Kernel name of a device (`nvme0n1`).
+pub(crate) fn name_of(rdev: u64) -> Option<String> {
+    let target = fs::canonicalize(sys_dir(rdev)).ok()?;
+    Some(target.file_name()?.to_str()?.to_owned())
+}
+
+/// The loop device that has this file as its backing, if any.
+pub(crate) fn loop_over(path: &Path) -> Option<String> {
+    let wanted = fs::canonicalize(path).ok()?;
+    names_in(Path::new("/sys/class/block"))
+        .into_iter()
+        .find(|name| {
+            let file = format!("/sys/class/block/{name}/loop/backing_file");
+            name.starts_with("loop")
+                && read_trimmed(Path::new(&file)).is_some_and(|b| Path::new(&b) == wanted)
+        })
+}
+
+/// Block devices that may carry members: `/dev` paths in order of name.
+pub(crate) fn candidates() -> Vec<PathBuf> {
+    let mut names = names_in(Path::new("/sys/class/block"));
+    names.retain(|name| may_carry_member(name));
+    names.sort();
+    names
+        .into_iter()
+        .map(|name| Path::new("/dev").join(name.replace('!', "/")))
+        .collect()
+}
+
+/// Is this a device worth reading? ublk and nbd are what we export ourselves; a scan of them would wait for
+/// an array that waits for the scan.
+fn may_carry_member(name: &str) -> bool {
+    const NEVER: [&str; 7] = ["ublk", "nbd", "ram", "zram", "sr", "fd", "mtdblock"];
+    if NEVER.iter().any(|prefix| name.starts_with(prefix)) {
+        return false;
+    }
+    let dir = Path::new("/sys/class/block").join(name);
+    if name.starts_with("loop") && !dir.join("loop/backing_file").exists() && !is_partition(&dir) {
+        return false;
+    }
+    let hidden = read_trimmed(&dir.join("hidden")).is_some_and(|h| h == "1");
+    let sectors = read_trimmed(&dir.join("size")).and_then(|s| s.parse::<u64>().ok());
+    !hidden && sectors.is_some_and(|n| n > 0)
+}
+
+fn is_partition(dir: &Path) -> bool {
+    dir.join("partition").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
+40 22 0:45 / /srv rw - btrfs /dev/sdb rw
+41 22 8:17 /sub /mnt/a rw - xfs /dev/sdb1 rw";
+
+    #[test]
+    fn a_mount_is_found_by_number_and_by_source() {
+        assert_eq!(uses_in(MOUNTS, &["8:2".into()], &[]), Some("/".into()));
+        assert_eq!(
+            uses_in(MOUNTS, &["8:17".into()], &[]),
+            Some("/mnt/a".into())
+        );
+        assert_eq!(
+            uses_in(MOUNTS, &["8:16".into()], &["/dev/sdb".into()]),
+            Some("/srv".into())
+        );
+        assert_eq!(
+            uses_in(MOUNTS, &["8:33".into()], &["/dev/sdc1".into()]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_link_and_its_target_are_one_device() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let file = dir.path().join("a");
+        fs::write(&file, b"x").expect("write");
+        let link = dir.path().join("b");
+        std::os::unix::fs::symlink(&file, &link).expect("link");
+        assert_eq!(identity(&file), identity(&link));
+        assert_eq!(
+            identity(dir.path()).map_err(|f| f.code),
+            Err(Code::DeviceKind)
+        );
+        let absent = dir.path().join("c");
+        assert_eq!(
+            identity(&absent).map_err(|f| f.code),
+            Err(Code::DeviceNotFound)
+        );
+    }
+
+    #[test]
+    fn exported_and_empty_devices_are_no_candidates() {
+        for name in ["ublkb0", "nbd3", "ram0", "zram0", "sr0"] {
+            assert!(!may_carry_member(name), "{name}");
+        }
+    }
+}

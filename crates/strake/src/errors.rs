@@ -1,0 +1,424 @@
+//! The catalogue of errors that a user sees: a stable code, what was found, the cure.
+//!
+//! Invariants: every code is listed in [`Code::ALL`] with its exit code and a default cure (a test walks
+//! it); the same three fields travel in the API's answers and on standard error; a code once published
+//! keeps its meaning. Deliberately absent: error chains, backtraces and prose longer than one line.
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use strake_engine::StartError;
+use strake_engine::create::CreateError;
+use strake_engine::event::CommandError;
+use strake_format::SelectError;
+use strake_runtime::{DeviceError, ServeError};
+
+/// Exit status of a command (cli.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It was tried and failed.
+    Failed = 1,
+    /// The command line (or request) makes no sense.
+    Usage = 2,
+    /// No such array, member or device.
+    NotFound = 3,
+    /// Refused because in use or not safe.
+    Refused = 4,
+    /// Done, but the array is degraded.
+    Degraded = 5,
+}
+
+macro_rules! catalogue {
+    ($($(#[$doc:meta])* $variant:ident, $name:literal, $exit:ident, $cure:literal;)*) => {
+        /// Stable codes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Code { $($(#[$doc])* $variant,)* }
+
+        impl Code {
+            /// Every code.
+            pub(crate) const ALL: &[Code] = &[$(Code::$variant,)*];
+            /// The stable name, in kebab-case.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Code::$variant => $name,)* }
+            }
+            /// The exit status that goes with it.
+            pub(crate) fn exit(self) -> Exit {
+                match self { $(Code::$variant => Exit::$exit,)* }
+            }
+            /// What to do about it, unless the place where it was found knows better.
+            pub(crate) fn cure(self) -> &'static str {
+                match self { $(Code::$variant => $cure,)* }
+            }
+        }
+    };
+}
+
+catalogue! {
+    /// The command line does not parse.
+    Usage, "usage", Usage, "see strake --help";
+    /// The request does not parse.
+    BadRequest, "bad-request", Usage, "see /openapi.json for what the API takes";
+    /// No such route.
+    NoRoute, "no-such-route", NotFound, "see /openapi.json for what the API has";
+    /// Not a level.
+    LevelUnknown, "level-unknown", Usage, "use 0, 1, 5, 6, 7.3, 10, 50, 60, 70 or N+M";
+    /// Not a name.
+    NameInvalid, "name-invalid", Usage, "use 1 to 32 letters, digits, '.', '_' or '-', starting with a letter or digit";
+    /// Not a size.
+    SizeInvalid, "size-invalid", Usage, "use a number with K, M, G or T (powers of 1024) or kB, MB, GB, TB (powers of 1000)";
+    /// Not a strip.
+    StripInvalid, "strip-invalid", Usage, "use a power of two from 4K to 1M";
+    /// Strip and granularity.
+    StripGranularity, "strip-below-granularity", Usage, "choose a larger strip";
+    /// Too few.
+    TooFewMembers, "too-few-members", Usage, "give more devices or choose another level";
+    /// Too many.
+    TooManyMembers, "too-many-members", Usage, "give fewer devices or choose another level";
+    /// Too many spares.
+    TooManySpares, "too-many-spares", Usage, "an array keeps at most 16 spares";
+    /// Group size.
+    GroupSize, "group-size-invalid", Usage, "choose a --group-size that divides the number of members";
+    /// Block size.
+    BlockSize, "block-size-invalid", Usage, "use --block-size 512 or 4096, at least the members' own";
+    /// Mixed sector sizes.
+    MixedBlocks, "mixed-sector-sizes", Usage, "use devices of one sector size, or give --block-size 4096";
+    /// Setting.
+    SettingInvalid, "setting-invalid", Usage, "rebuild_priority takes 1 to 100, read_error_threshold 1 or more";
+    /// Beyond the end of the array.
+    LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
+    /// Not there.
+    DeviceNotFound, "device-not-found", NotFound, "check the path";
+    /// No array.
+    ArrayNotFound, "array-not-found", NotFound, "strake scan lists the arrays that the drives carry";
+    /// No member.
+    MemberNotFound, "member-not-found", NotFound, "strake show NAME lists slots and devices";
+    /// Not one of ours.
+    NotAMember, "not-a-member", NotFound, "choose a device that strake scan lists";
+    /// Neither block device nor file.
+    DeviceKind, "device-kind", Usage, "use a block device or a regular file";
+    /// Too small.
+    DeviceTooSmall, "device-too-small", Usage, "use a larger device";
+    /// The same twice.
+    DeviceTwice, "device-given-twice", Usage, "give every device once; links to one device are one device";
+    /// No permission.
+    Permission, "permission-denied", Failed, "run as root, or use files and a STRAKE_DIR of your own";
+    /// Mounted.
+    DeviceMounted, "device-mounted", Refused, "unmount it first";
+    /// Held by the kernel or another program.
+    DeviceBusy, "device-busy", Refused, "stop what uses it first";
+    /// It has partitions.
+    DevicePartitioned, "device-partitioned", Refused, "choose a partition or an empty device, or use --force to overwrite it";
+    /// Foreign signature.
+    ForeignSignature, "foreign-signature", Refused, "use --force to overwrite it";
+    /// No prober.
+    NoProber, "no-prober", Refused, "install util-linux (wipefs), or use --force if you are sure that the device is empty";
+    /// Member of another array.
+    MemberOfArray, "member-of-another-array", Refused, "strake destroy that array first, or use --force to take the device away from it";
+    /// Name is taken.
+    NameExists, "name-exists", Refused, "choose another name, or strake destroy the old array";
+    /// Two arrays, one name.
+    NameAmbiguous, "name-ambiguous", Refused, "use the uuid that strake scan shows instead of the name";
+    /// In use.
+    ArrayInUse, "array-in-use", Refused, "unmount its block device or stop it first";
+    /// Needs a yes.
+    NotConfirmed, "not-confirmed", Refused, "use --yes to go on without being asked";
+    /// Too many members missing.
+    MembersMissing, "members-missing", Refused, "bring the missing members back; nothing was written";
+    /// Split-brain.
+    SplitBrain, "split-brain", Refused, "start it with the members of the half that is right, and add the others anew; nothing was written";
+    /// Dirty and degraded.
+    DirtyDegraded, "dirty-degraded", Refused, "bring the missing members back, or use start --force and check the data";
+    /// Two devices, one member.
+    MemberTwice, "member-found-twice", Refused, "take the copy away; nothing was written";
+    /// Metadata is damaged.
+    Damaged, "metadata-damaged", Failed, "strake examine DEV tells which copies are damaged; the other members may still start the array";
+    /// Would fail the array.
+    WouldFail, "would-fail", Refused, "rebuild first: no redundancy is left";
+    /// Member in use.
+    MemberInUse, "member-in-use", Refused, "strake fail NAME MEMBER first";
+    /// Being rebuilt.
+    Rebuilding, "slot-rebuilding", Refused, "wait for the rebuild, or stop it";
+    /// Not serving.
+    NotServing, "array-not-serving", Refused, "strake start NAME first";
+    /// Already foreground or elsewhere.
+    Unsupported, "not-supported", Usage, "see strake --help";
+    /// No ublk.
+    NoUblk, "no-ublk", Failed, "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";
+    /// No daemon.
+    NoDaemon, "no-daemon", Failed, "start it with strake daemon, or serve one array with strake start --foreground";
+    /// Daemon is there already.
+    DaemonRunning, "daemon-running", Refused, "one daemon serves a STRAKE_DIR; give this one another";
+    /// The daemon hung up.
+    DaemonLost, "daemon-lost", Failed, "look at the daemon's log";
+    /// No room.
+    NoSpace, "no-space", Failed, "make room in the file system under the members";
+    /// The member failed while in use.
+    DeviceFailed, "device-failed", Failed, "check the drive (kernel log, smartctl), then try again or use another";
+    /// An I/O failed.
+    Io, "io-error", Failed, "see the errno; the kernel log may tell more";
+    /// The demo found wrong data.
+    DemoFailed, "demo-failed", Failed, "keep the folder that it names and report it";
+    /// A bug.
+    Internal, "internal", Failed, "this is a bug in Strake: please report it";
+}
+
+impl Code {
+    /// The code of that name.
+    pub(crate) fn from_name(name: &str) -> Option<Code> {
+        Code::ALL.iter().copied().find(|code| code.name() == name)
+    }
+    /// Status of an HTTP answer that carries it.
+    pub(crate) fn http(self) -> u16 {
+        match self.exit() {
+            Exit::Failed | Exit::Degraded => 500,
+            Exit::Usage => 400,
+            Exit::NotFound => 404,
+            Exit::Refused => 409,
+        }
+    }
+}
+
+/// One error as a user sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// Its code.
+    pub(crate) code: Code,
+    /// What was found.
+    pub(crate) found: String,
+    /// What to do.
+    pub(crate) cure: String,
+}
+
+/// The same in JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FailureJson {
+    /// Its code.
+    pub(crate) code: String,
+    /// What was found.
+    pub(crate) found: String,
+    /// What to do.
+    pub(crate) cure: String,
+}
+
+impl Failure {
+    /// An error with the catalogue's cure.
+    pub(crate) fn new(code: Code, found: impl Into<String>) -> Failure {
+        Failure {
+            code,
+            found: one_line(&found.into()),
+            cure: code.cure().to_owned(),
+        }
+    }
+    /// The same with a cure that fits the place better.
+    pub(crate) fn cure(mut self, cure: impl Into<String>) -> Failure {
+        self.cure = cure.into();
+        self
+    }
+    /// An I/O error while doing something.
+    pub(crate) fn io(doing: impl fmt::Display, error: &io::Error) -> Failure {
+        let code = match error.kind() {
+            io::ErrorKind::PermissionDenied => Code::Permission,
+            io::ErrorKind::StorageFull => Code::NoSpace,
+            _ => Code::Io,
+        };
+        Failure::new(code, format!("{doing}: {error}"))
+    }
+    /// As JSON.
+    pub(crate) fn json(&self) -> FailureJson {
+        FailureJson {
+            code: self.code.name().to_owned(),
+            found: self.found.clone(),
+            cure: self.cure.clone(),
+        }
+    }
+}
+
+impl From<FailureJson> for Failure {
+    fn from(json: FailureJson) -> Failure {
+        let code = Code::from_name(&json.code).unwrap_or(Code::Internal);
+        Failure {
+            code,
+            found: json.found,
+            cure: json.cure,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "error[{}]: {}; {}",
+            self.code.name(),
+            self.found,
+            self.cure
+        )
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split('\n')
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Failure {
+        let code = match &error {
+            DeviceError::NotFound(_) => Code::DeviceNotFound,
+            DeviceError::Permission(_) => Code::Permission,
+            DeviceError::Busy(_) => Code::DeviceBusy,
+            DeviceError::Kind(_) => Code::DeviceKind,
+            DeviceError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Code::NoSpace
+            }
+            DeviceError::Io { .. } => Code::Io,
+            DeviceError::NotStrake(_) => Code::NotAMember,
+            DeviceError::Damaged { .. } => Code::Damaged,
+        };
+        Failure::new(code, error.to_string())
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Failure {
+        let code = match &error {
+            CreateError::TooFew { .. } => Code::TooFewMembers,
+            CreateError::TooMany { .. } => Code::TooManyMembers,
+            CreateError::TooManySpares(_) => Code::TooManySpares,
+            CreateError::Strip(_) => Code::StripInvalid,
+            CreateError::StripGranularity { .. } => Code::StripGranularity,
+            CreateError::NoGroups(_)
+            | CreateError::GroupSizeMissing(_)
+            | CreateError::GroupSize { .. } => Code::GroupSize,
+            CreateError::Block(_) | CreateError::BlockTooSmall { .. } => Code::BlockSize,
+            CreateError::MixedBlocks(..) => Code::MixedBlocks,
+            CreateError::Layout { .. } => Code::DeviceTooSmall,
+        };
+        let failure = Failure::new(code, error.to_string());
+        match error {
+            CreateError::NoGroups(_) => failure.cure("leave --group-size away"),
+            CreateError::GroupSizeMissing(_) => failure.cure("give --group-size"),
+            _ => failure,
+        }
+    }
+}
+
+impl From<CommandError> for Failure {
+    fn from(error: CommandError) -> Failure {
+        let code = match error {
+            CommandError::NoSuchSlot | CommandError::NoSuchMember => Code::MemberNotFound,
+            CommandError::WouldFail => Code::WouldFail,
+            CommandError::InUse => Code::MemberInUse,
+            CommandError::TooSmall { .. } => Code::DeviceTooSmall,
+            CommandError::BlockSize { .. } => Code::MixedBlocks,
+            CommandError::TooManySpares => Code::TooManySpares,
+            CommandError::OutOfRange => Code::SettingInvalid,
+            CommandError::NotServing => Code::NotServing,
+            CommandError::Rebuilding => Code::Rebuilding,
+            CommandError::DeviceFailed => Code::DeviceFailed,
+        };
+        let failure = Failure::new(code, error.to_string());
+        match error {
+            CommandError::BlockSize { .. } => {
+                failure.cure("use a device whose blocks are no larger than the array's")
+            }
+            _ => failure,
+        }
+    }
+}
+
+impl From<SelectError> for Failure {
+    fn from(error: SelectError) -> Failure {
+        let code = match &error {
+            SelectError::NotStrake => Code::NotAMember,
+            SelectError::NoValidCopy { .. }
+            | SelectError::CopiesDisagree { .. }
+            | SelectError::CopiesDiffer { .. }
+            | SelectError::Shrunk { .. } => Code::Damaged,
+            SelectError::NoMembers => Code::ArrayNotFound,
+            SelectError::TwoArrays { .. } => Code::MemberOfArray,
+            SelectError::DuplicateMember { .. } => Code::MemberTwice,
+            SelectError::SplitBrain { .. } => Code::SplitBrain,
+            SelectError::AuthorityAbsent { .. } => Code::MembersMissing,
+        };
+        Failure::new(code, error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        let code = match &error {
+            StartError::Select(select) => return Failure::from(*select),
+            StartError::TooFewMembers { .. } => Code::MembersMissing,
+            StartError::DirtyDegraded => Code::DirtyDegraded,
+            StartError::MapDamaged(_) | StartError::Geometry(_) => Code::Damaged,
+        };
+        Failure::new(code, error.to_string())
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Failure {
+        match error {
+            ServeError::Start(start) => start.into(),
+            ServeError::Device(device) => device.into(),
+            ServeError::NoUblk(why) => Failure::new(Code::NoUblk, format!("no ublk: {why}")),
+            ServeError::Io { action, source } => Failure::io(action, &source),
+            ServeError::MembersFailed => Failure::new(Code::DeviceFailed, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_code_is_stable_unique_and_has_a_cure() {
+        let mut names = HashSet::new();
+        for &code in Code::ALL {
+            let name = code.name();
+            assert!(names.insert(name), "{name} stands twice");
+            assert!(
+                name.chars().all(|c| c.is_ascii_lowercase() || c == '-'),
+                "{name}"
+            );
+            assert!(!name.starts_with('-') && !name.ends_with('-'), "{name}");
+            assert_eq!(Code::from_name(name), Some(code));
+            let cure = code.cure();
+            assert!(
+                cure.len() > 8 && !cure.ends_with('.') && !cure.contains('\n'),
+                "{name}"
+            );
+            assert!((400..=500).contains(&code.http()), "{name}");
+            assert_ne!(code.exit(), Exit::Degraded, "{name} is no error");
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line_with_code_finding_and_cure() {
+        let failure = Failure::new(Code::DeviceMounted, "/dev/x is mounted\non /mnt\n");
+        let line = failure.to_string();
+        assert_eq!(
+            line,
+            "error[device-mounted]: /dev/x is mounted on /mnt; unmount it first"
+        );
+        assert_eq!(Failure::from(failure.json()), failure);
+    }
+
+    #[test]
+    fn an_unknown_code_from_a_newer_daemon_is_still_an_error() {
+        let json = FailureJson {
+            code: "new".into(),
+            found: "x".into(),
+            cure: "y".into(),
+        };
+        assert_eq!(Failure::from(json).code.exit(), Exit::Failed);
+    }
+}

@@ -1,0 +1,145 @@
+//! The whole proof in one command: the steps, in the order in which they are cheapest to fail.
+//!
+//! Each step prints one line with its counts and its time when it ends, and the run closes with one
+//! line `N passed, N failed, N skipped`. A failed step does not stop the later ones: one run tells
+//! everything that is wrong. Only a workspace that does not build ends the run early, since nothing
+//! after it could speak.
+
+use crate::outcome::{Counts, Outcome};
+use crate::{need, test, tidy, vm};
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The part that takes under five minutes: no fuzzing, no virtual machine, one demo, few seeds
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only the steps whose name contains this word (may be given several times)
+    #[arg(long = "only", value_name = "WORD")]
+    only: Vec<String>,
+}
+
+/// One step: its name, and what it does.
+struct Step {
+    name: String,
+    run: Box<dyn FnOnce() -> Result<Outcome>>,
+}
+
+fn step(name: impl Into<String>, run: impl FnOnce() -> Result<Outcome> + 'static) -> Step {
+    Step {
+        name: name.into(),
+        run: Box::new(run),
+    }
+}
+
+/// The levels whose whole life the demo must show.
+const LEVELS: [&str; 9] = ["1", "5", "6", "7.3", "10", "50", "60", "70", "6+4"];
+
+/// Enough to meet every level and every fault in the long run, and a taste of them in the quick
+/// one.
+const SEEDS: u64 = 5000;
+const SEEDS_QUICK: u64 = 300;
+
+fn steps(quick: bool) -> Vec<Step> {
+    let mut steps = vec![
+        step("format", test::format),
+        step("tidy", tidy::step),
+        step("clippy", test::clippy),
+        step("release build", test::build),
+        step("cargo test", test::cargo_test),
+    ];
+    if !quick {
+        steps.push(step("parity bench smoke", || {
+            test::bench_smoke("strake-parity")
+        }));
+        steps.push(step("engine bench smoke", || {
+            test::bench_smoke("strake-engine")
+        }));
+    }
+    let seeds = if quick { SEEDS_QUICK } else { SEEDS };
+    steps.push(step(format!("sim {seeds} seeds"), move || {
+        test::sim_seeds(seeds)
+    }));
+    if quick {
+        steps.push(step("demo level 5", || test::demo("5")));
+        return steps;
+    }
+    steps.push(step("sim canaries", test::sim_canaries));
+    for level in LEVELS {
+        steps.push(step(format!("demo level {level}"), move || {
+            test::demo(level)
+        }));
+    }
+    steps.push(step("fuzz smoke", test::fuzz_smoke));
+    steps.push(step("virtual machine", vm::step));
+    steps
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let start = Instant::now();
+    let steps = steps(options.quick).into_iter().filter(|step| {
+        options.only.is_empty() || options.only.iter().any(|word| step.name.contains(word))
+    });
+    let mut total = Counts::default();
+    let what = step("needs", {
+        let with_vm = !options.quick;
+        move || Ok(needs(with_vm))
+    });
+    for step in std::iter::once(what).chain(steps) {
+        let name = step.name.clone();
+        let counts = perform(step);
+        total += counts;
+        if name == "release build" && counts.failed > 0 {
+            println!("the workspace does not build: the steps after this one cannot run");
+            break;
+        }
+    }
+    let Counts {
+        passed,
+        failed,
+        skipped,
+    } = total;
+    println!("whole run: {}", seconds(start.elapsed()));
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs one step and prints its line.
+fn perform(step: Step) -> Counts {
+    let start = Instant::now();
+    let outcome = (step.run)().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
+    let Counts {
+        passed,
+        failed,
+        skipped,
+    } = outcome.counts;
+    let word = if failed > 0 { "FAILED" } else { "ok" };
+    let time = seconds(start.elapsed());
+    println!(
+        "{word:<6} {:<20} {time:>9}   {passed} passed, {failed} failed, {skipped} skipped",
+        step.name
+    );
+    for line in outcome.notes.iter().flat_map(|note| note.lines()) {
+        println!("         {line}");
+    }
+    outcome.counts
+}
+
+/// Installing is no check of ours: it counts only where something stays missing.
+fn needs(with_vm: bool) -> Outcome {
+    match need::install(with_vm) {
+        Ok(said) => Outcome::default().note(said),
+        Err(why) => Outcome::skipped(why),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

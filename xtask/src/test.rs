@@ -1,0 +1,343 @@
+//! The steps of the whole run that are made of cargo and of the product's binary.
+//!
+//! Each turns the output of one command into counts. What a test prints as `SKIPPED: why` moves it
+//! from the passed to the skipped, so that a machine that lacks something never looks better than
+//! it is.
+
+use crate::host::{self, Finished};
+use crate::outcome::Outcome;
+use crate::{bench, need, sim};
+use anyhow::{Result, bail};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// `cargo fmt --check`.
+pub(crate) fn format() -> Result<Outcome> {
+    let finished = host::logged("fmt", 120, &[&host::cargo(), "fmt", "--all", "--check"])?;
+    Ok(Outcome::of(&finished, 60))
+}
+
+/// All lints of all targets, warnings denied.
+pub(crate) fn clippy() -> Result<Outcome> {
+    let cargo = host::cargo();
+    let argv = [
+        &cargo,
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    Ok(Outcome::of(&host::logged("clippy", 900, &argv)?, 80))
+}
+
+/// The product as a user builds it; later steps run this binary.
+pub(crate) fn build() -> Result<Outcome> {
+    let cargo = host::cargo();
+    let argv = [
+        &cargo,
+        "build",
+        "--release",
+        "-p",
+        "strake",
+        "-p",
+        "strake-sim",
+    ];
+    Ok(Outcome::of(
+        &host::logged("release-build", 1200, &argv)?,
+        80,
+    ))
+}
+
+/// Every test of every crate. The output of passing tests is shown too, for the reasons of skips.
+pub(crate) fn cargo_test() -> Result<Outcome> {
+    let cargo = host::cargo();
+    let argv = [
+        &cargo,
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--",
+        "--show-output",
+    ];
+    Ok(read_cargo_test(&host::logged("cargo-test", 1800, &argv)?))
+}
+
+/// Adds up the `test result:` lines and moves the tests that skipped themselves.
+fn read_cargo_test(finished: &Finished) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut reasons = BTreeSet::new();
+    let mut failures = Vec::new();
+    let mut skipped = 0;
+    for line in finished.text.lines() {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            outcome.counts.passed += count(result, " passed");
+            outcome.counts.failed += count(result, " failed");
+            outcome.counts.skipped += count(result, " ignored");
+        } else if let Some(why) = line.trim_start().strip_prefix("SKIPPED: ") {
+            skipped += 1;
+            reasons.insert(why.to_owned());
+        } else if line.starts_with("test ") && line.ends_with("FAILED") {
+            failures.push(line.to_owned());
+        }
+    }
+    outcome.counts.passed = outcome.counts.passed.saturating_sub(skipped);
+    outcome.counts.skipped += skipped;
+    outcome
+        .notes
+        .extend(reasons.into_iter().map(|why| format!("SKIPPED: {why}")));
+    outcome.notes.extend(failures);
+    if !finished.ok {
+        // A crate that does not compile, or a test process that died, leaves no line with a count.
+        outcome.counts.failed = outcome.counts.failed.max(1);
+        let why = if finished.timed_out {
+            "ran past its time\n"
+        } else {
+            ""
+        };
+        outcome
+            .notes
+            .push(format!("{why}{}", failed_output(finished)));
+    }
+    outcome
+}
+
+/// The number right before a word such as ` passed`.
+fn count(result: &str, word: &str) -> u64 {
+    let before = result
+        .split(word)
+        .next()
+        .filter(|before| before.len() < result.len());
+    let digits = before.and_then(|text| text.rsplit([' ', '.', ';']).next());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// What cargo's log says of failures: the `failures:` parts where there are some, else its end.
+fn failed_output(finished: &Finished) -> String {
+    let lines: Vec<&str> = finished.text.lines().collect();
+    let mut shown = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        // The first of the two `failures:` lists of one test binary holds the output of the tests.
+        if *line == "failures:"
+            && lines
+                .get(at + 2)
+                .is_some_and(|next| next.starts_with("----"))
+        {
+            let part = lines[at..]
+                .iter()
+                .take_while(|line| !line.starts_with("test result:"));
+            shown.extend(part.take(150).copied());
+        }
+    }
+    let errors = lines.iter().position(|line| line.starts_with("error"));
+    match (shown.is_empty(), errors) {
+        (false, _) => host::tail(&shown.join("\n"), 300),
+        (true, Some(at)) => lines[at..]
+            .iter()
+            .take(80)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("\n"),
+        (true, None) => finished.tail(80),
+    }
+}
+
+/// One short run of each benchmark of a package: benchmarks that no longer run are found here.
+pub(crate) fn bench_smoke(package: &str) -> Result<Outcome> {
+    let benches = host::targets(&host::metadata()?, package, "bench");
+    if benches.is_empty() {
+        return Ok(Outcome::skipped(format!("{package} has no benchmark")));
+    }
+    let argv = bench::command(package, &benches, &["--smoke"]);
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    Ok(Outcome::of(
+        &host::logged(&format!("bench-{package}"), 600, &argv)?,
+        60,
+    ))
+}
+
+/// Runs the simulator, or says that there is none.
+fn simulator(name: &str, limit_s: u64, args: &[&str]) -> Result<Option<Finished>> {
+    if host::targets(&host::metadata()?, "strake-sim", "bin").is_empty() {
+        return Ok(None);
+    }
+    let argv = sim::command(args);
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    host::logged(name, limit_s, &argv).map(Some)
+}
+
+/// Many seeds, starting at one taken from the commit: each commit explores its own part of the
+/// space, and a failure can be repeated from the log.
+pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
+    let commit = host::output(&["git", "rev-parse", "HEAD"]).unwrap_or_default();
+    let first = commit
+        .get(..8)
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+        .unwrap_or(1);
+    let (seeds, first) = (seeds.to_string(), first.to_string());
+    let run = simulator("sim-seeds", 1200, &["--seeds", &seeds, "--seed", &first])?;
+    Ok(match run {
+        None => Outcome::skipped("strake-sim has no program yet"),
+        Some(run) => {
+            let last = run.text.lines().rfind(|line| !line.trim().is_empty());
+            let last = last.unwrap_or_default().to_owned();
+            Outcome::of(&run, 60).note(format!("from seed {first}: {last}"))
+        }
+    })
+}
+
+/// The planted bugs: each must be found.
+pub(crate) fn sim_canaries() -> Result<Outcome> {
+    Ok(match simulator("sim-canaries", 1200, &["canaries"])? {
+        None => Outcome::skipped("strake-sim has no program yet"),
+        Some(run) => Outcome::of(&run, 60),
+    })
+}
+
+/// The whole life of one array on files, and what its closing line must say.
+pub(crate) fn demo(level: &str) -> Result<Outcome> {
+    let binary = host::strake_binary();
+    let Some(binary) = binary
+        .to_str()
+        .filter(|path| std::path::Path::new(path).exists())
+    else {
+        return Ok(Outcome::skipped("no release build of strake"));
+    };
+    let argv = [binary, "demo", "--json", "--level", level];
+    let run = host::logged(&format!("demo-{level}"), 300, &argv)?;
+    if !run.ok {
+        return Ok(Outcome::of(&run, 60));
+    }
+    let last = run
+        .text
+        .lines()
+        .rfind(|line| line.starts_with('{'))
+        .unwrap_or_default();
+    Ok(match check_demo(last) {
+        Ok(said) => Outcome::passed().note(said),
+        Err(error) => Outcome::failed(format!("{error:#}\n{}", run.tail(20))),
+    })
+}
+
+fn check_demo(line: &str) -> Result<String> {
+    let Ok(said) = serde_json::from_str::<Value>(line) else {
+        bail!("the demo did not end with a line of JSON");
+    };
+    let number = |key: &str| said[key].as_u64();
+    for (key, want) in [("mismatches", 0), ("lost_acknowledged_writes", 0)] {
+        if number(key) != Some(want) {
+            bail!("{key} is {}, not {want}", said[key]);
+        }
+    }
+    for key in ["members_lost", "daemon_kills", "verified_bytes"] {
+        if number(key).is_none_or(|value| value == 0) {
+            bail!("{key} is {}, not at least 1", said[key]);
+        }
+    }
+    Ok(format!(
+        "verified {} bytes, lost {} members, rebuilt at {} bytes/s",
+        said["verified_bytes"], said["members_lost"], said["rebuild_bytes_per_s"]
+    ))
+}
+
+/// A short run of each fuzz target, where the tools of fuzzing are installed.
+pub(crate) fn fuzz_smoke() -> Result<Outcome> {
+    if !host::root().join("fuzz/Cargo.toml").exists() {
+        return Ok(Outcome::skipped("no fuzz targets"));
+    }
+    let there = need::find("cargo-fuzz") && host::output(&["cargo", "+nightly", "-V"]).is_ok();
+    if !there {
+        return Ok(Outcome::skipped(
+            "fuzzing needs cargo-fuzz and a nightly toolchain",
+        ));
+    }
+    // A rustup proxy picks the toolchain by `+nightly` only when the variable of the outer one is
+    // gone.
+    let fuzz = [
+        "env",
+        "-u",
+        "RUSTUP_TOOLCHAIN",
+        "-u",
+        "CARGO",
+        "cargo",
+        "+nightly",
+        "fuzz",
+    ];
+    let listed = host::logged("fuzz-list", 60, &[&fuzz[..], &["list"]].concat())?;
+    if !listed.ok {
+        return Ok(Outcome::of(&listed, 20));
+    }
+    let mut total = Outcome::default();
+    for target in listed
+        .text
+        .lines()
+        .filter(|line| !line.contains(char::is_whitespace))
+    {
+        let argv = [
+            &fuzz[..],
+            &[
+                "run",
+                target,
+                "--",
+                "-max_total_time=20",
+                "-rss_limit_mb=4096",
+            ],
+        ];
+        let run = host::logged(&format!("fuzz-{target}"), 600, &argv.concat())?;
+        let one = Outcome::of(&run, 40);
+        total.counts += one.counts;
+        total.notes.extend(one.notes);
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(text: &str) -> Finished {
+        Finished {
+            ok: !text.contains("FAILED"),
+            timed_out: false,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn counts_of_several_test_binaries_add_up_and_skips_leave_the_passed() {
+        let outcome = read_cargo_test(&finished(
+            "test a ... ok\nSKIPPED: no ublk here\n\
+             test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
+             test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        ));
+        let counts = outcome.counts;
+        assert_eq!((counts.passed, counts.failed, counts.skipped), (12, 0, 2));
+        assert_eq!(outcome.notes, ["SKIPPED: no ublk here"]);
+    }
+
+    #[test]
+    fn a_workspace_that_does_not_compile_is_a_failure_though_no_line_counts_one() {
+        let outcome = read_cargo_test(&Finished {
+            ok: false,
+            timed_out: false,
+            text: "error: could not compile".to_owned(),
+        });
+        assert_eq!(outcome.counts.failed, 1);
+    }
+
+    #[test]
+    fn a_demo_that_lost_a_write_or_killed_nobody_is_refused() {
+        let line = |lost: u64, kills: u64| {
+            format!(
+                r#"{{"mismatches":0,"lost_acknowledged_writes":{lost},"members_lost":1,
+                "daemon_kills":{kills},"verified_bytes":4096}}"#
+            )
+        };
+        assert!(check_demo(&line(0, 1)).is_ok());
+        assert!(check_demo(&line(1, 1)).is_err());
+        assert!(check_demo(&line(0, 0)).is_err());
+        assert!(check_demo("").is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! One boot: the emulator as a child, its output line by line, and the hands of the host.
+//!
+//! The guest asks for what only the host can do (pull a drive, cut the power) by a file in the shared
+//! folder, and waits for the answer there: `ask.N` with the words of the request, `answer.N` with `ok` or
+//! what went wrong. N counts from 1, one request at a time, so neither side needs a lock.
+
+use super::drives::Drives;
+use super::prepare::{Rig, folder};
+use super::qmp::Qmp;
+use crate::host;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How the guest is made.
+pub(crate) struct Spec<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) memory_mib: u64,
+    /// Longest life of the guest; past it, it is ended.
+    pub(crate) limit_s: u64,
+}
+
+/// How a guest's life ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// It ran its script and powered off.
+    Off,
+    /// It asked for its power to be cut.
+    Cut,
+    /// Its time was over.
+    TimedOut,
+    /// The emulator ended by itself, before the script did.
+    Died,
+}
+
+/// A running guest.
+pub(crate) struct Guest<'a> {
+    child: Child,
+    lines: Receiver<String>,
+    share: PathBuf,
+    drives: &'a Drives,
+    qmp: Option<Qmp>,
+    asked: u64,
+    cut: bool,
+    deadline: Instant,
+}
+
+/// The folder that host and guest share.
+pub(crate) fn share(name: &str) -> PathBuf {
+    folder().join("share").join(name)
+}
+
+/// The call of virtme-ng that boots the rig's kernel over the host's file tree.
+/// Without a script it is a shell for the person at this terminal.
+pub(crate) fn command(
+    rig: &Rig,
+    spec: &Spec<'_>,
+    drives: &Drives,
+    script: Option<&str>,
+) -> Command {
+    let share = share(spec.name);
+    let mut options = drives.options();
+    options.push(format!(
+        "-qmp unix:{},server=on,wait=off",
+        socket(&share).display()
+    ));
+    options.push(format!("-pidfile {}", share.join("pid").display()));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = host::mortal();
+    if script.is_none() {
+        command.arg("--foreground"); // a shell must be able to read the terminal
+    }
+    command.args(["--kill-after=10", &spec.limit_s.to_string()]);
+    command.arg(rig.bin.join("vng")).arg("--disable-kvm");
+    command.arg("--run").arg(&rig.vmlinuz);
+    command.args([
+        "--cpus",
+        "2",
+        "--memory",
+        &format!("{}M", spec.memory_mib),
+        "--user",
+        "root",
+    ]);
+    command
+        .arg("--rwdir")
+        .arg(share.parent().expect("a share lies in a folder"))
+        .arg(format!("--qemu-opts={}", options.join(" ")));
+    command
+        .env("PATH", format!("{}:{path}", rig.bin.display()))
+        .current_dir(&share);
+    if let Some(script) = script {
+        command.args(["--", script]);
+    }
+    command
+}
+
+/// A Unix socket's path may have 107 bytes; a deep checkout has more, so it goes to /tmp.
+fn socket(share: &Path) -> PathBuf {
+    let name = share
+        .file_name()
+        .expect("a share has a name")
+        .to_string_lossy()
+        .into_owned();
+    std::env::temp_dir().join(format!("strake-qmp-{}-{name}", std::process::id()))
+}
+
+impl<'a> Guest<'a> {
+    /// Boots a guest that runs `script` as root and powers off.
+    pub(crate) fn boot(
+        rig: &Rig,
+        spec: &Spec<'_>,
+        drives: &'a Drives,
+        script: &str,
+    ) -> Result<Self> {
+        let share = share(spec.name);
+        let _ = fs::remove_file(socket(&share));
+        let mut child = command(rig, spec, drives, Some(script))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("start virtme-ng")?;
+        let (sender, lines) = mpsc::channel();
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        pump(out.expect("standard output is piped"), sender.clone());
+        pump(err.expect("standard error is piped"), sender);
+        let deadline = Instant::now() + Duration::from_secs(spec.limit_s + 30);
+        Ok(Self {
+            child,
+            lines,
+            share,
+            drives,
+            qmp: None,
+            asked: 0,
+            cut: false,
+            deadline,
+        })
+    }
+
+    /// Follows the guest to its end, hands each line of its output to `line`, and does what it asks for.
+    pub(crate) fn follow(mut self, mut line: impl FnMut(&str)) -> Result<End> {
+        loop {
+            match self.lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(text) => line(text.trim_end()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.serve()?;
+            if Instant::now() > self.deadline {
+                self.child.kill()?;
+                break;
+            }
+        }
+        let status = self.child.wait()?;
+        let _ = fs::remove_file(socket(&self.share));
+        Ok(match status.code() {
+            _ if self.cut => End::Cut,
+            Some(124 | 137) => End::TimedOut,
+            _ if self.share.join("done").exists() => End::Off,
+            _ => End::Died,
+        })
+    }
+
+    /// Answers the next request, if there is one.
+    fn serve(&mut self) -> Result<()> {
+        let next = self.asked + 1;
+        let Ok(request) = fs::read_to_string(self.share.join(format!("ask.{next}"))) else {
+            return Ok(());
+        };
+        self.asked = next;
+        let answer = match self.carry_out(request.trim()) {
+            Ok(()) => "ok".to_owned(),
+            Err(error) => format!("{error:#}"),
+        };
+        // Written under another name first: the guest never sees half an answer.
+        let half = self.share.join("answer.half");
+        fs::write(&half, answer)?;
+        fs::rename(&half, self.share.join(format!("answer.{next}")))?;
+        Ok(())
+    }
+
+    fn carry_out(&mut self, request: &str) -> Result<()> {
+        if request == "powercut" {
+            let pid = fs::read_to_string(self.share.join("pid")).context("the emulator's id")?;
+            self.cut = true;
+            host::output(&["kill", "-KILL", pid.trim()])?;
+            return Ok(());
+        }
+        let (verb, index) = request.split_once(' ').context("a verb and a drive")?;
+        let index: usize = index.parse().context("the number of a drive")?;
+        if self.qmp.is_none() {
+            self.qmp = Some(Qmp::connect(&socket(&self.share))?);
+        }
+        let qmp = self.qmp.as_mut().expect("connected just above");
+        match verb {
+            "unplug" => self.drives.unplug(qmp, index),
+            "plug" => self.drives.plug(qmp, index),
+            "renew" => self.drives.renew(qmp, index),
+            _ => bail!("unknown request {request}"),
+        }
+    }
+}
+
+/// Sends each line of a stream, until it ends.
+fn pump(stream: impl std::io::Read + Send + 'static, sender: mpsc::Sender<String>) {
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut line = Vec::new();
+        while reader
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|length| length > 0)
+        {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            line.clear();
+            if sender.send(text).is_err() {
+                break;
+            }
+        }
+    });
+}
+
+/// Lays the shared folder anew: the guest's scripts and the binary that it shall run.
+pub(crate) fn fill_share(name: &str, binary: &Path) -> Result<PathBuf> {
+    let share = share(name);
+    let _ = fs::remove_dir_all(&share);
+    fs::create_dir_all(&share).with_context(|| share.display().to_string())?;
+    for (file, text) in super::scenarios::SCRIPTS {
+        let mut script = fs::File::create(share.join(file))?;
+        script.write_all(text.as_bytes())?;
+    }
+    if binary.exists() {
+        fs::copy(binary, share.join("strake")).context("copy the binary for the guest")?;
+    }
+    Ok(share)
+}

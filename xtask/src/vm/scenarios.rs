@@ -1,0 +1,312 @@
+//! The scenarios: which there are, which boot runs them, and how a boot's output becomes counts.
+//!
+//! A boot under emulation costs about 20 s, so scenarios share boots. Each makes its own array on wiped
+//! drives and can run alone; only those that span two boots need an earlier one, and say so here.
+
+use super::drives::Drives;
+use super::guest::{self, End, Guest, Spec};
+use super::prepare::{self, Rig};
+use crate::host;
+use crate::outcome::Outcome;
+use anyhow::{Context, Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// The guest's side, one file for each boot and one that all source.
+pub(crate) const SCRIPTS: [(&str, &str); 3] = [
+    ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
+    ("life.sh", include_str!("../../../tests/vm/life.sh")),
+    ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
+];
+
+/// One thing to prove.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    /// A scenario of an earlier boot on the same drives, without which this one has nothing to look at.
+    after: Option<&'static str>,
+}
+
+/// One boot of the guest.
+pub(crate) struct Boot {
+    name: &'static str,
+    script: &'static str,
+    /// Boots of one set see the same drives, one after the other.
+    set: &'static str,
+    drives: usize,
+    size_mib: u64,
+    block_bytes: u64,
+    limit_s: u64,
+    pub(crate) scenarios: &'static [Scenario],
+}
+
+const fn scenario(name: &'static str, about: &'static str) -> Scenario {
+    Scenario {
+        name,
+        about,
+        after: None,
+    }
+}
+
+pub(crate) const BOOTS: [Boot; 4] = [
+    Boot {
+        name: "life",
+        script: "life.sh",
+        set: "life",
+        drives: 6,
+        size_mib: 512,
+        block_bytes: 512,
+        limit_s: 480,
+        scenarios: &[
+            scenario(
+                "filesystems",
+                "RAID 5: xfs and ext4 see the stripe; fio, remount, verify",
+            ),
+            scenario(
+                "hot-unplug",
+                "a drive is pulled under fio; the spare is rebuilt by itself",
+            ),
+            scenario(
+                "daemon-kill",
+                "SIGKILL under a mounted filesystem; no I/O error comes of it",
+            ),
+            scenario("clean-stop", "an array with data is stopped cleanly"),
+        ],
+    },
+    Boot {
+        name: "again",
+        script: "life.sh",
+        set: "life",
+        drives: 6,
+        size_mib: 512,
+        block_bytes: 512,
+        limit_s: 240,
+        scenarios: &[
+            Scenario {
+                name: "fresh-boot",
+                about: "the array assembles itself after a boot, with its data",
+                after: Some("clean-stop"),
+            },
+            scenario("power-cut", "the power goes while fio writes"),
+        ],
+    },
+    Boot {
+        name: "after-cut",
+        script: "life.sh",
+        set: "life",
+        drives: 6,
+        size_mib: 512,
+        block_bytes: 512,
+        limit_s: 240,
+        scenarios: &[Scenario {
+            name: "after-cut",
+            about: "what was synced before the cut is there, with a drive pulled too",
+            after: Some("power-cut"),
+        }],
+    },
+    Boot {
+        name: "losses",
+        script: "losses.sh",
+        set: "losses",
+        drives: 10,
+        size_mib: 128,
+        block_bytes: 4096,
+        limit_s: 600,
+        scenarios: &[
+            scenario(
+                "raid6-two",
+                "RAID 6 loses two drives, is rebuilt, loses two others",
+            ),
+            scenario(
+                "raid73-three",
+                "RAID 7.3 loses three drives, is rebuilt, loses three others",
+            ),
+            scenario(
+                "raid50-one-each",
+                "RAID 50 loses one drive of each group, is rebuilt",
+            ),
+            scenario(
+                "md-raid5",
+                "Linux md reads the members of a RAID 5, whole and degraded",
+            ),
+            scenario(
+                "md-raid6",
+                "Linux md reads the members of a RAID 6, whole and degraded",
+            ),
+        ],
+    },
+];
+
+/// The names to run: those asked for (all where none is) and what they come after.
+fn wanted(asked: &[String]) -> Result<BTreeSet<&'static str>> {
+    let all = || BOOTS.iter().flat_map(|boot| boot.scenarios);
+    let unknown = asked
+        .iter()
+        .find(|name| !all().any(|scenario| scenario.name == *name));
+    if let Some(unknown) = unknown {
+        bail!("no scenario {unknown}; `cargo xtask vm list` shows them");
+    }
+    let mut wanted = BTreeSet::new();
+    for scenario in all().filter(|s| asked.is_empty() || asked.iter().any(|name| name == s.name)) {
+        wanted.insert(scenario.name);
+        wanted.extend(scenario.after);
+    }
+    // `after-cut` needs `power-cut`, which needs nothing: one round finds all.
+    Ok(wanted)
+}
+
+/// Runs scenarios, each boot once, and prints each result as it comes.
+pub(crate) fn run(rig: &Rig, asked: &[String], binary: &std::path::Path) -> Result<Outcome> {
+    let wanted = wanted(asked)?;
+    let mut total = Outcome::default();
+    let mut sets: BTreeMap<&str, Drives> = BTreeMap::new();
+    for boot in &BOOTS {
+        let names: Vec<&str> = boot
+            .scenarios
+            .iter()
+            .map(|s| s.name)
+            .filter(|name| wanted.contains(name))
+            .collect();
+        if names.is_empty() {
+            continue;
+        }
+        if !sets.contains_key(boot.set) {
+            // The drives of the set before are done with: give their memory back first.
+            sets.clear();
+            let drives = Drives::make(boot.set, boot.drives, boot.size_mib, boot.block_bytes)?;
+            sets.insert(boot.set, drives);
+        }
+        let one = run_boot(rig, boot, &names, &sets[boot.set], binary)?;
+        total.counts += one.counts;
+        total.notes.extend(one.notes);
+    }
+    Ok(total)
+}
+
+/// What a boot has said so far of its scenarios.
+struct Heard {
+    outcome: Outcome,
+    open: BTreeSet<&'static str>,
+    log: File,
+    since: Instant,
+}
+
+fn run_boot(
+    rig: &Rig,
+    boot: &'static Boot,
+    names: &[&'static str],
+    drives: &Drives,
+    binary: &std::path::Path,
+) -> Result<Outcome> {
+    let share = guest::fill_share(boot.name, binary)?;
+    let log_path = log_path(boot.name)?;
+    let script = format!(
+        "bash {}/{} {} {}",
+        share.display(),
+        boot.script,
+        share.display(),
+        names.join(" ")
+    );
+    let spec = Spec {
+        name: boot.name,
+        memory_mib: 4096,
+        limit_s: boot.limit_s,
+    };
+    let start = Instant::now();
+    println!("boot {} ({}): {}", boot.name, rig.version, names.join(" "));
+    let mut heard = Heard {
+        outcome: Outcome::default(),
+        open: names.iter().copied().collect(),
+        log: File::create(&log_path).with_context(|| log_path.display().to_string())?,
+        since: start,
+    };
+    let guest = Guest::boot(rig, &spec, drives, &script)?;
+    let end = guest.follow(|line| heard.line(line))?;
+    println!(
+        "boot {} ended ({end:?}) after {:.1} s",
+        boot.name,
+        start.elapsed().as_secs_f64()
+    );
+    heard.close(end, &log_path);
+    Ok(heard.outcome)
+}
+
+fn log_path(boot: &str) -> Result<PathBuf> {
+    let folder = prepare::folder().join("logs");
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder.join(format!("{boot}.log")))
+}
+
+impl Heard {
+    /// Takes one line of the guest: `ok NAME`, `not ok NAME: why`, `| log` of a failure, or anything.
+    fn line(&mut self, line: &str) {
+        let at = self.since.elapsed().as_secs_f64();
+        let _ = writeln!(self.log, "{at:7.1} {line}");
+        if let Some(name) = line.strip_prefix("ok ") {
+            if self.open.remove(name) {
+                self.outcome.counts.passed += 1;
+                println!("  {at:6.1} s  ok {name}");
+            }
+        } else if let Some(rest) = line.strip_prefix("not ok ") {
+            let name = rest.split(':').next().unwrap_or(rest);
+            if self.open.remove(name) {
+                self.outcome.counts.failed += 1;
+                self.outcome.notes.push(format!("not ok {rest}"));
+                println!("  {at:6.1} s  not ok {rest}");
+            }
+        } else if line.starts_with("| ") || line.starts_with("# ") {
+            println!("           {line}");
+        }
+    }
+
+    /// Settles what was never spoken of. A cut of the power is the last word of the scenario that asks
+    /// for it, and its success.
+    fn close(&mut self, end: End, log: &std::path::Path) {
+        if end == End::Cut && self.open.remove("power-cut") {
+            self.outcome.counts.passed += 1;
+            println!("           ok power-cut");
+        }
+        for name in std::mem::take(&mut self.open) {
+            self.outcome.counts.failed += 1;
+            self.outcome
+                .notes
+                .push(format!("not ok {name}: the guest ended first ({end:?})"));
+        }
+        if self.outcome.counts.failed > 0 {
+            let text = std::fs::read_to_string(log).unwrap_or_default();
+            let note = format!("log {}, its end:\n{}", log.display(), host::tail(&text, 40));
+            self.outcome.notes.push(note);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_brings_the_one_it_comes_after() {
+        let names = wanted(&["fresh-boot".to_owned()]).expect("a known scenario");
+        assert_eq!(
+            names.into_iter().collect::<Vec<_>>(),
+            ["clean-stop", "fresh-boot"]
+        );
+        assert!(wanted(&["no-such".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn names_are_unique_and_come_after_something_that_exists_earlier() {
+        let mut seen = BTreeSet::new();
+        for scenario in BOOTS.iter().flat_map(|boot| boot.scenarios) {
+            assert!(
+                scenario.after.is_none_or(|name| seen.contains(name)),
+                "{}",
+                scenario.name
+            );
+            assert!(seen.insert(scenario.name), "{} twice", scenario.name);
+        }
+    }
+}
