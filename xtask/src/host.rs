@@ -60,8 +60,8 @@ pub(crate) fn tail(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// `timeout`, to be given a limit and a command. It ends what it started when its time is over, and also
-/// when xtask itself is ended: an emulator must not live on for minutes after a Ctrl-C.
+/// `timeout`, to be given a limit and a command. It ends what it started when its time is over, and
+/// also when xtask itself is ended: an emulator must not live on for minutes after a Ctrl-C.
 pub(crate) fn mortal() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--", "timeout"]);

@@ -39,6 +39,7 @@ const FOR_TESTS: &[Need] = &[
 /// the host's own file tree.
 pub(crate) const FOR_VM: &[Need] = &[
     need("qemu-system-x86_64", "qemu-system-x86"),
+    need("busybox", "busybox-static"),
     need("depmod", "kmod"),
     need("dpkg", "dpkg"),
     need("xz", "xz-utils"),

@@ -57,6 +57,8 @@ pub(crate) struct SlotUse {
     pub(crate) rebuilt: Row,
     /// Rows below are durable on it: what the superblock tells.
     pub(crate) flushed: Row,
+    /// The last step of a job that was begun before it joined.
+    pub(crate) joined: u64,
     /// Errors counted on the member that was here last, for `show`.
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
@@ -71,6 +73,8 @@ pub(crate) enum Purpose {
     Zero { region: RegionNo, device: DeviceId },
     /// Flush before a region becomes clean.
     Settle { region: RegionNo, device: DeviceId },
+    /// Flush before the array stops.
+    LastFlush { device: DeviceId },
     /// Flush of a rebuild's targets.
     Checkpoint { device: DeviceId },
 }
@@ -111,6 +115,8 @@ pub struct Array {
     pub(crate) shown: ArrayState,
     pub(crate) stop: Option<CommandId>,
     pub(crate) unclean: bool,
+    /// Started by force: see [`View::forced`].
+    pub(crate) forced: bool,
 }
 
 impl Array {
@@ -141,6 +147,7 @@ impl Array {
             | Purpose::MapPage { device, .. }
             | Purpose::Zero { device, .. }
             | Purpose::Settle { device, .. }
+            | Purpose::LastFlush { device }
             | Purpose::Checkpoint { device } => *device,
         };
         if let Err(error) = completion.result {
@@ -151,6 +158,7 @@ impl Array {
             Purpose::MapPage { page, .. } => self.page_written(page),
             Purpose::Zero { region, .. } => self.region_zeroed(region),
             Purpose::Settle { region, .. } => self.region_settled(region),
+            Purpose::LastFlush { .. } => self.last_flush_done(),
             Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
         }
         self.settle();
@@ -314,7 +322,14 @@ impl Array {
                     .map(|d| Incoming { target: device_view(d), rebuilt: slot.rebuilt }),
             })
             .collect();
-        View { version, epoch: self.sb.epoch, slots, failed: self.stage == Stage::Failed }
+        View {
+            version,
+            epoch: self.sb.epoch,
+            slots,
+            failed: self.stage == Stage::Failed,
+            stopping: matches!(self.stage, Stage::Closing | Stage::Stopped),
+            forced: self.forced,
+        }
     }
 
     pub(crate) fn publish(&mut self) {

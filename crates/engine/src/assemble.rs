@@ -143,6 +143,18 @@ fn newest_pages(
         .collect()
 }
 
+/// After an unclean stop a replacement may have missed the last writes that the member which it replaces
+/// got: it counts as filled only up to the first region that was being written.
+fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [SlotUse]) {
+    let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
+    let first = pages.iter().flat_map(|p| &p.states).position(open).unwrap_or(0);
+    let row = Row(geometry.region_rows(RegionNo(first as u32)).start);
+    for slot in slots.iter_mut().filter(|s| s.current.is_some() && s.incoming.is_some()) {
+        slot.rebuilt = slot.rebuilt.min(row);
+        slot.flushed = slot.flushed.min(row);
+    }
+}
+
 fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
     let key = |s: &Superblock| {
         (s.level, s.strip_bytes, s.group_size, s.members, s.block_bytes, s.layout.data_bytes)
@@ -180,8 +192,11 @@ impl Array {
         if dirty && parity && missing > 0 && !options.force {
             return Err(StartError::DirtyDegraded);
         }
-        let trusted = options.force && missing > 0 && parity;
-        let map = Map::new(&geometry, &pages, unclean, trusted, options.clean_after_ms);
+        let map = Map::new(&geometry, &pages, unclean, options.clean_after_ms);
+        let mut slots = slots;
+        if dirty {
+            distrust_replacements(&geometry, &pages, &mut slots);
+        }
         let members: BTreeMap<DeviceId, Member> = used
             .iter()
             .map(|&i| {
@@ -202,7 +217,14 @@ impl Array {
             members,
             slots,
             spares,
-            view: Arc::new(View { version: 0, epoch: Epoch(0), slots: Vec::new(), failed: false }),
+            view: Arc::new(View {
+                version: 0,
+                epoch: Epoch(0),
+                slots: Vec::new(),
+                failed: false,
+                stopping: false,
+                forced: false,
+            }),
             persist,
             map,
             jobs: Jobs::default(),
@@ -212,6 +234,7 @@ impl Array {
             shown: ArrayState::Stopped,
             stop: None,
             unclean: unclean && dirty,
+            forced: options.force && dirty && parity && missing > 0,
         };
         for slot in gone {
             let cause = if array.persist.stale.contains(&slot) {

@@ -190,10 +190,17 @@ impl Pool {
     /// Takes a buffer of at least `bytes`, from the smallest class that has one. Its content is
     /// whatever it held before.
     pub fn take(&self, bytes: usize) -> Option<Buf> {
+        self.take_leaving(bytes, 0)
+    }
+
+    /// As [`Pool::take`], but leaves `keep` buffers of the largest class to others.
+    pub fn take_leaving(&self, bytes: usize, keep: usize) -> Option<Buf> {
         let mut classes = self.home.classes.lock().expect("no thread panics with the pool");
+        let largest = self.largest;
         let memory = classes
             .iter_mut()
             .filter(|class| class.bytes >= bytes)
+            .filter(|class| class.bytes < largest || class.free.len() > keep)
             .find_map(|class| class.free.pop())?;
         let home = Some(Arc::clone(&self.home));
         Some(Buf(Arc::new(Lease { memory: Some(memory), home })))

@@ -182,6 +182,11 @@ pub struct View {
     pub slots: Vec<SlotView>,
     /// More members are lost than the level survives: requests are answered with an error.
     pub failed: bool,
+    /// The array is stopping: what waits for a region, and what comes now, is answered so.
+    pub stopping: bool,
+    /// Parity is believed where a data column is lost, although writes were under way when the array
+    /// stopped: an administrator said so.
+    pub forced: bool,
 }
 
 /// What serves one slot.
@@ -333,6 +338,8 @@ pub struct StepOutcome {
     pub stripes: u64,
     /// Stripes whose parity (or mirrors) did not agree.
     pub inconsistent: u64,
+    /// Stripes passed over because their region is unwritten.
+    pub skipped: u64,
     /// Stripes that could not be worked on: more strips unreadable than the level survives.
     pub unreadable: u64,
     /// User requests served by this shard since the last step: the job makes room when there are any.

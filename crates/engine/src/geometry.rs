@@ -55,8 +55,8 @@ impl Geometry {
         let width = usize::from(sb.group_size);
         let m = match sb.level {
             Level::Raid0 => 0,
-            Level::Raid1 => members - 1,
-            Level::Raid5 | Level::Raid50 | Level::Raid10 => 1,
+            Level::Raid1 | Level::Raid10 => width - 1,
+            Level::Raid5 | Level::Raid50 => 1,
             Level::Raid6 | Level::Raid60 => 2,
             Level::Raid7_3 | Level::Raid70 => 3,
             Level::Nm { m, .. } => usize::from(m),

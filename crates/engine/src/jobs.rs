@@ -26,7 +26,10 @@ pub(crate) struct Jobs {
     step: u64,
     running: Option<Running>,
     next_at: Option<Time>,
+    /// The administrator stopped the rebuild.
     pub(crate) paused: bool,
+    /// Stripes could not be computed; tried again when the membership changes.
+    blocked: bool,
     rebuild: Option<Progress>,
     resync: Option<Resync>,
     scrub: Option<Scrub>,
@@ -59,11 +62,9 @@ struct Scrub {
     at: Row,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Running {
     step: u64,
-    /// Members that were being rebuilt when it began: no others are worked on.
-    targets: Vec<DeviceId>,
     kind: StepKind,
     first: Row,
     end: Row,
@@ -79,13 +80,12 @@ struct Checkpoint {
 }
 
 impl Jobs {
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.next_at
+    pub(crate) fn last_step(&self) -> u64 {
+        self.step
     }
 
-    /// A step works on some of these rows.
-    pub(crate) fn at_work_in(&self, rows: std::ops::Range<u64>) -> bool {
-        self.running.as_ref().is_some_and(|r| r.first.0 < rows.end && rows.start < r.end.0)
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.next_at
     }
 
     pub(crate) fn busy(&self) -> bool {
@@ -112,9 +112,7 @@ impl Array {
         let step = self.jobs.step;
         let waits = self.shards;
         let (outcome, started) = (StepOutcome::default(), self.now);
-        let targets = self.slots.iter().filter_map(|s| s.incoming).collect();
-        self.jobs.running =
-            Some(Running { step, targets, kind, first, end, waits, outcome, started });
+        self.jobs.running = Some(Running { step, kind, first, end, waits, outcome, started });
         self.tell_all(&ToShard::Step(Step { step, kind, first, end }));
     }
 
@@ -131,6 +129,7 @@ impl Array {
         running.outcome.stripes += outcome.stripes;
         running.outcome.inconsistent += outcome.inconsistent;
         running.outcome.unreadable += outcome.unreadable;
+        running.outcome.skipped += outcome.skipped;
         running.outcome.foreground += outcome.foreground;
         if running.waits > 0 {
             return;
@@ -141,7 +140,6 @@ impl Array {
             let took = self.now.since(done.started);
             self.jobs.next_at = Some(Time(self.now.0 + took * (100 - priority) / priority));
         }
-        self.step_left(self.geometry.region(done.first));
         let bytes = (done.end.0 - done.first.0) * self.geometry.strip;
         match done.kind {
             StepKind::Resync => self.resync_stepped(&done, bytes),
@@ -214,6 +212,7 @@ impl Array {
 
     /// Membership changed: what could not be synced is tried again.
     pub(crate) fn unstick(&mut self) {
+        self.jobs.blocked = false;
         if let Some(job) = &mut self.jobs.resync {
             job.stuck.clear();
         }
@@ -234,7 +233,7 @@ impl Array {
             }
             return false;
         };
-        if self.jobs.paused {
+        if self.jobs.paused || self.jobs.blocked {
             return false;
         }
         // A member that joined begins at its own first row.
@@ -251,8 +250,8 @@ impl Array {
             let region = self.geometry.region(row);
             match self.map.phase(region) {
                 Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
-                // Zeroes (or the flush after them) are under way on the members that were there then;
-                // and while it opens, shards still take a new region for unwritten and pass it over.
+                // Zeroes (or what follows them) are under way on the members that were there then, and
+                // shards still take the region for unwritten.
                 Phase::Zeroing { .. }
                 | Phase::Unmapping
                 | Phase::Draining { .. }
@@ -261,16 +260,11 @@ impl Array {
                     wait = true;
                     break;
                 }
-                _ if self.giving_back(region) => {
-                    wait = true;
-                    break;
-                }
                 _ => break,
             }
         }
         if row > before {
-            let targets: Vec<DeviceId> = self.slots.iter().filter_map(|s| s.incoming).collect();
-            self.raise_rebuilt(before, row, &targets);
+            self.raise_rebuilt(before, row, u64::MAX);
         }
         if wait {
             return true;
@@ -286,10 +280,11 @@ impl Array {
         true
     }
 
-    /// Rows up to `end` are valid on each of `targets` for which those up to `first` were.
-    fn raise_rebuilt(&mut self, first: Row, end: Row, targets: &[DeviceId]) {
-        for slot in &mut self.slots {
-            if slot.incoming.is_some_and(|d| targets.contains(&d)) && slot.rebuilt >= first {
+    /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and that was
+    /// there when `step` began.
+    fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
+        for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
+            if slot.rebuilt >= first && slot.joined < step {
                 slot.rebuilt = slot.rebuilt.max(end);
             }
         }
@@ -304,13 +299,16 @@ impl Array {
             job.worked += bytes;
         }
         if done.outcome.unreadable > 0 {
-            self.jobs.paused = true;
+            self.jobs.blocked = true;
             self.jobs.rebuild = None;
             let cause = StopCause::Unreadable;
             self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
             return;
         }
-        self.raise_rebuilt(done.first, done.end, &done.targets);
+        // A stripe was passed over because its region was given back meanwhile: look at the rows again.
+        if done.outcome.skipped == 0 {
+            self.raise_rebuilt(done.first, done.end, done.step);
+        }
     }
 
     /// Flushes the targets; then their progress is written down, and those that are whole take their slots.
@@ -397,9 +395,6 @@ impl Array {
             self.event(EventKind::JobFinished { kind: JobKind::Scrub, inconsistent });
             return;
         }
-        if self.giving_back(self.geometry.region(row)) {
-            return;
-        }
         let end = self.step_end(row);
         self.step(StepKind::Scrub, row, end);
     }
@@ -407,10 +402,8 @@ impl Array {
     // ---- rebuild commands, stop, status ------------------------------------------------------
 
     pub(crate) fn start_rebuild(&mut self) -> Changed {
-        if !std::mem::take(&mut self.jobs.paused) {
-            return Changed::No;
-        }
-        Changed::Yes
+        let blocked = std::mem::take(&mut self.jobs.blocked);
+        if std::mem::take(&mut self.jobs.paused) || blocked { Changed::Yes } else { Changed::No }
     }
 
     pub(crate) fn stop_rebuild(&mut self) -> Changed {
@@ -460,7 +453,7 @@ impl Array {
                 done_bytes: written(row),
                 total_bytes: all,
                 rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
-                paused: self.jobs.paused,
+                paused: self.jobs.paused || self.jobs.blocked,
                 inconsistent: 0,
             });
         }

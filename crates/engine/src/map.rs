@@ -39,8 +39,7 @@ pub(crate) enum Phase {
     Clean,
     /// Unwritten is on its way to the members.
     Unmapping,
-    /// Shards answer zeros, and finish the reads of several members that they have begun: while the
-    /// members are zeroed one after the other, those would compute nonsense.
+    /// Shards answer zeros; what they are still computing from the members there comes to its end.
     Draining { waits: u32 },
 }
 
@@ -75,6 +74,8 @@ pub(crate) struct Map {
     pages: Vec<Page>,
     clean_after_ms: u64,
     sweep: Option<Time>,
+    /// Flushes left before the array may stop, once they were asked for.
+    stop_flush: Option<usize>,
     /// Pieces of requests over several regions: request, regions left.
     unmapping: Vec<(RequestId, u32)>,
 }
@@ -86,7 +87,6 @@ impl Map {
         geometry: &Geometry,
         pages: &[MapPage],
         unclean: bool,
-        trusted: bool,
         clean_after_ms: u64,
     ) -> Map {
         let states = pages.iter().flat_map(|p| p.states.iter().copied());
@@ -96,8 +96,8 @@ impl Map {
                 let phase = match disk {
                     RegionState::Unwritten => Phase::Unwritten,
                     RegionState::Clean => Phase::Clean,
-                    RegionState::Dirty if !unclean || trusted || geometry.m == 0 => Phase::Open,
-                    RegionState::NeedSync if trusted || geometry.m == 0 => Phase::Open,
+                    RegionState::Dirty if !unclean || geometry.m == 0 => Phase::Open,
+                    RegionState::NeedSync if geometry.m == 0 => Phase::Open,
                     RegionState::Dirty | RegionState::NeedSync => Phase::NeedSync,
                 };
                 Region { phase, disk, wanted: false, unmap: Vec::new() }
@@ -105,7 +105,9 @@ impl Map {
             .collect();
         let pages =
             pages.iter().map(|p| Page { sequence: p.sequence, ..Page::default() }).collect();
-        Map { regions, pages, clean_after_ms, sweep: None, unmapping: Vec::new() }
+        // Regions that are open from the start are looked at as soon as the array serves.
+        let sweep = regions.iter().any(|r| r.phase == Phase::Open).then(Time::default);
+        Map { regions, pages, clean_after_ms, sweep, stop_flush: None, unmapping: Vec::new() }
     }
 
     fn region(&mut self, region: RegionNo) -> &mut Region {
@@ -147,6 +149,13 @@ impl Map {
             .sum()
     }
 
+    /// Somewhere parity is not trusted.
+    pub(crate) fn syncing(&self) -> bool {
+        self.regions
+            .iter()
+            .any(|r| matches!(r.phase, Phase::NeedSync | Phase::Closing { sync: true, .. }))
+    }
+
     /// When idle regions are looked for again.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.sweep
@@ -181,7 +190,7 @@ impl Array {
         }
         let entry = self.map.region(region);
         entry.wanted = false;
-        if !entry.unmap.is_empty() && self.stage == Stage::Serving {
+        if !entry.unmap.is_empty() && matches!(self.stage, Stage::Serving | Stage::Stopping) {
             self.close(region, false, true);
         }
     }
@@ -316,10 +325,11 @@ impl Array {
                 }
             }
             Phase::Unmapping => {
-                // Shards answer zeros from now on; when what they had begun is over, the members' blocks
-                // go. Zeroes and not discard: a read of one member may still see it.
-                self.set_phase(region, Phase::Draining { waits: u32::from(self.shards) });
+                // Shards answer zeros from now on, and say when nothing is left that reads the members to
+                // compute something; then the members' blocks go. Zeroes and not discard: a read that goes
+                // straight to one member may still see it.
                 self.tell_all(&ToShard::Region { region, access: RegionAccess::Unwritten });
+                self.set_phase(region, Phase::Draining { waits: u32::from(self.shards) });
                 self.tell_all(&ToShard::CloseRegion { region, if_idle: false });
             }
             _ => {}
@@ -351,28 +361,6 @@ impl Array {
         if waits > 1 || self.stage == Stage::Failed {
             return;
         }
-        // A job's stripe would read members that are zeroed one after the other, and write what it
-        // made of them.
-        if unmap && self.jobs.at_work_in(self.geometry.region_rows(region)) {
-            return;
-        }
-        self.closed(region);
-    }
-
-    /// No job works in the region any more: goes on with closing, if only that was waited for.
-    pub(crate) fn step_left(&mut self, region: RegionNo) {
-        if matches!(self.map.phase(region), Phase::Closing { waits: 0, .. }) {
-            self.closed(region);
-        }
-    }
-
-    /// The region is to be given back; no job may begin there.
-    pub(crate) fn giving_back(&self, region: RegionNo) -> bool {
-        matches!(self.map.phase(region), Phase::Closing { unmap: true, .. })
-    }
-
-    fn closed(&mut self, region: RegionNo) {
-        let Phase::Closing { refused, unmap, sync, .. } = self.map.phase(region) else { return };
         if refused {
             let phase = if sync { Phase::NeedSync } else { Phase::Open };
             self.enter(region, phase);
@@ -408,6 +396,24 @@ impl Array {
         }
         self.set_phase(region, Phase::Cleaning);
         self.write_state(region, RegionState::Clean);
+    }
+
+    /// Members flush once more before the array stops, if regions stay that were never closed: what was
+    /// acknowledged there is durable then.
+    pub(crate) fn flushed_for_stop(&mut self) -> bool {
+        if self.map.stop_flush.is_none() {
+            let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
+            let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
+            self.map.stop_flush = Some(devices.len());
+            for device in devices {
+                self.io(device, Purpose::LastFlush { device }, IoKind::Flush);
+            }
+        }
+        self.map.stop_flush == Some(0)
+    }
+
+    pub(crate) fn last_flush_done(&mut self) {
+        self.map.stop_flush = self.map.stop_flush.map(|left| left - 1);
     }
 
     /// Looks for open regions without writes and closes them.
@@ -505,7 +511,8 @@ impl Array {
             self.close(region, false, false);
         }
         let quiet = |r: &Region| {
-            matches!(r.phase, Phase::Unwritten | Phase::Clean | Phase::NeedSync)
+            let still = matches!(r.phase, Phase::Unwritten | Phase::Clean | Phase::NeedSync);
+            still && r.unmap.is_empty()
         };
         self.map.regions.iter().all(quiet) && self.map.quiet()
     }

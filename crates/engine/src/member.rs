@@ -32,18 +32,23 @@ impl Array {
         member.read_errors += 1;
         let too_many = member.read_errors > u64::from(self.sb.settings.read_error_threshold);
         self.event(EventKind::ReadError { slot, device, offset });
-        if error != IoError::Media {
-            self.member_out(device, cause_of(error));
-        } else if too_many && self.may_lose(device) {
-            self.member_out(device, OutCause::ReadErrors);
+        // A read error alone never costs the array its last redundancy: the read is answered with it.
+        match error {
+            IoError::Gone => self.member_out(device, OutCause::Gone),
+            _ if !self.may_lose(device) => {}
+            IoError::Media if !too_many => {}
+            IoError::Media => self.member_out(device, OutCause::ReadErrors),
+            _ => self.member_out(device, cause_of(error)),
         }
     }
 
-    /// The level survives the loss of this device.
+    /// The level survives the loss of this device, as things stand: what is being resynced has no parity to
+    /// be computed from.
     fn may_lose(&self, device: DeviceId) -> bool {
         let Some(slot) = self.slot_of(device) else { return true };
+        let syncing = !self.geometry.mirrored() && self.map.syncing();
         self.slots[usize::from(slot.0)].current != Some(device)
-            || self.lost_in_group(slot) < self.geometry.m
+            || (self.lost_in_group(slot) < self.geometry.m && !syncing)
     }
 
     /// Takes a device out of service.
@@ -95,7 +100,6 @@ impl Array {
         }
         self.members.remove(&device);
         self.persist.after.push(After::Release(device));
-        self.unstick();
         self.membership_changed();
     }
 
@@ -142,7 +146,8 @@ impl Array {
 
     /// Gives spares to slots without a member.
     pub(crate) fn use_spares(&mut self) {
-        if self.stage != Stage::Serving || self.jobs.paused || self.persist.view_due {
+        let quiet = self.stage == Stage::Serving && !self.persist.view_due;
+        if !quiet || self.jobs.paused {
             return;
         }
         for at in 0..self.slots.len() {
@@ -161,6 +166,7 @@ impl Array {
     fn join(&mut self, at: usize, device: DeviceId) {
         let slot = &mut self.slots[at];
         (slot.incoming, slot.rebuilt, slot.flushed) = (Some(device), Row(0), Row(0));
+        slot.joined = self.jobs.last_step();
         let member = self.members[&device].member;
         if slot.current.is_none() {
             let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
@@ -333,9 +339,11 @@ impl Array {
         if self.stage != Stage::Stopping || self.jobs.busy() || self.persist.view_due {
             return;
         }
-        if self.close_all() {
+        if self.close_all() && self.flushed_for_stop() {
             self.stage = Stage::Closing;
+            // Who still waits for a region is told that the array stops.
             self.sb.clean = self.regions_in(crate::map::Phase::NeedSync).is_empty();
+            self.persist.view_due = true;
             self.touch();
             self.drive_persist();
         }

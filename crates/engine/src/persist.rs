@@ -64,6 +64,7 @@ impl Array {
     pub(crate) fn membership_changed(&mut self) {
         self.sb.epoch = self.sb.epoch.next();
         self.persist.view_due = true;
+        self.unstick();
         self.touch();
     }
 

@@ -2,8 +2,7 @@
 //!
 //! Invariants:
 //! * A write counts as a writer of its region from before its first member I/O until it is over.
-//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says so; in a
-//!   region that is Unwritten by then, nothing is read either.
+//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says so.
 
 use crate::event::*;
 use crate::shard::Shard;
@@ -14,10 +13,12 @@ pub(crate) struct Gate {
     access: RegionAccess,
     /// Asked to close; nothing new starts.
     closing: bool,
+    /// The array was told that it is closed.
+    told: bool,
     /// Operations that write here now.
     pub(crate) writers: u32,
-    /// Operations that read several members here now.
-    pub(crate) readers: u32,
+    /// Operations of any kind at work here: all that compute from several members.
+    pub(crate) users: u32,
     /// Written since the last question whether it is idle.
     pub(crate) touched: bool,
     /// The array knows that a write waits.
@@ -28,7 +29,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(access: RegionAccess) -> Gate {
-        Gate { access, closing: false, writers: 0, readers: 0, touched: false, asked: false, waiting: Vec::new() }
+        Gate { access, closing: false, told: false, writers: 0, users: 0, touched: false, asked: false, waiting: Vec::new() }
     }
 
     /// Reads are zeros.
@@ -77,44 +78,37 @@ impl Shard {
         if if_idle && busy {
             return self.say(FromShard::RegionClosed { region, closed: false });
         }
-        gate.closing = true;
+        (gate.closing, gate.told) = (true, false);
         // Who waits from now on, and who waited, asks again when it is open for asking.
         gate.asked = true;
-        self.tell_if_closed(region);
+        self.say_if_closed(region);
     }
 
-    /// Closed is closed for writers; where the members are about to be zeroed, readers of several members
-    /// must be through as well. None begins where reads are zeros.
-    fn tell_if_closed(&mut self, region: RegionNo) {
-        let gate = &self.gates[region.0 as usize];
-        let read = gate.readers > 0 && gate.unwritten();
-        if gate.closing && gate.writers == 0 && !read {
+    /// Tells the array that the region is closed, once nothing stands against it: for one that is unwritten
+    /// (it is about to be zeroed) no operation at all, otherwise no writer.
+    fn say_if_closed(&mut self, region: RegionNo) {
+        let gate = &mut self.gates[region.0 as usize];
+        let busy = if gate.unwritten() { gate.users } else { gate.writers };
+        if gate.closing && !gate.told && busy == 0 {
+            gate.told = true;
             self.say(FromShard::RegionClosed { region, closed: true });
         }
     }
 
-    pub(crate) fn reader_left(&mut self, region: RegionNo) {
-        let gate = &mut self.gates[region.0 as usize];
-        gate.readers -= 1;
-        if gate.unwritten() && gate.readers == 0 {
-            self.tell_if_closed(region);
-        }
-    }
-
-    /// The array has failed: who waits for a region is answered.
-    pub(crate) fn fail_gated(&mut self) {
+    /// The array has failed or stops: who waits for a region is answered.
+    pub(crate) fn end_gated(&mut self, error: RequestError) {
         let waiting: Vec<usize> =
             self.gates.iter_mut().flat_map(|gate| std::mem::take(&mut gate.waiting)).collect();
         for op in waiting {
-            self.finish_op(op, Some(RequestError::Failed));
+            self.finish_op(op, Some(error));
         }
     }
 
-    pub(crate) fn leave_gate(&mut self, region: RegionNo) {
+    /// An operation is over.
+    pub(crate) fn leave_region(&mut self, region: RegionNo, wrote: bool) {
         let gate = &mut self.gates[region.0 as usize];
-        gate.writers -= 1;
-        if gate.writers == 0 {
-            self.tell_if_closed(region);
-        }
+        gate.users -= 1;
+        gate.writers -= u32::from(wrote);
+        self.say_if_closed(region);
     }
 }

@@ -176,8 +176,8 @@ impl Shard {
     /// A user request, as the router split it: only stripes of this shard.
     pub fn submit(&mut self, _now: Time, request: Request) {
         self.foreground += 1;
-        if self.view.failed {
-            return self.answer(request.id, Err(RequestError::Failed));
+        if let Some(error) = self.closed() {
+            return self.answer(request.id, Err(error));
         }
         let id = request.id;
         match request.op {
@@ -193,6 +193,15 @@ impl Shard {
             }
             Op::Flush => self.flush(id),
             _ => self.answer(id, Err(RequestError::Invalid)),
+        }
+    }
+
+    /// Why nothing is served any more, if so.
+    pub(crate) fn closed(&self) -> Option<RequestError> {
+        match (self.view.failed, self.view.stopping) {
+            (true, _) => Some(RequestError::Failed),
+            (_, true) => Some(RequestError::Stopping),
+            _ => None,
         }
     }
 
@@ -220,7 +229,7 @@ impl Shard {
                 Some(read) => self.start_read(read),
                 None => self.enqueue(
                     piece.stripe,
-                    Work::read(request, part, piece.column, piece.lo, piece.hi, Columns::default()),
+                    Work::read(request, part, piece.column, piece.lo, piece.hi, Vec::new()),
                 ),
             }
         }
@@ -253,7 +262,8 @@ impl Shard {
 
     fn start_read(&mut self, read: DirectRead) {
         let len = (read.hi - read.lo) as usize;
-        match self.starved.is_empty().then(|| self.pool.take(len)).flatten() {
+        let keep = crate::limits::widest(&self.geometry);
+        match self.starved.is_empty().then(|| self.pool.take_leaving(len, keep)).flatten() {
             Some(buf) => self.issue_read(read, buf),
             None => self.starved.push_back(Starved::Read(read)),
         }
@@ -353,7 +363,10 @@ impl Shard {
             IoFor::Flush { request, device } => {
                 if let Err(error) = result {
                     self.report(device, error, true, 0);
-                    if self.in_view(device) && !self.view.failed {
+                    if self.view.failed {
+                        return self.finish_part(request, None, Err(RequestError::Failed));
+                    }
+                    if self.in_view(device) {
                         self.requests[request].awaits.push(device);
                     }
                 }
@@ -375,9 +388,11 @@ impl Shard {
             (result, _) => {
                 let error = result.err().unwrap_or(IoError::TimedOut);
                 self.report(read.device, error, false, read.offset);
-                let mut bad = Columns::default();
-                bad.add(read.source);
-                let media = if error == IoError::Media { bad } else { Columns::default() };
+                let mut media = Columns::default();
+                if error == IoError::Media {
+                    media.add(read.source);
+                }
+                let bad = vec![(read.source, read.device)];
                 let work = Work::read(read.request, read.part, read.column, read.lo, read.hi, bad);
                 self.enqueue(read.stripe, work.healing(media));
             }
@@ -422,8 +437,8 @@ impl Shard {
         for op in waiting {
             self.view_changed(op);
         }
-        if self.view.failed {
-            self.fail_gated();
+        if let Some(error) = self.closed() {
+            self.end_gated(error);
         }
         let view = Arc::clone(&self.view);
         let still = |device: &DeviceId| {
@@ -470,7 +485,10 @@ impl Shard {
                 continue;
             }
             let mut work = lock.queue.remove(at).expect("the index was checked");
-            gather(&mut work, &mut lock.queue, at, &blocked);
+            // Without parity there is nothing to be gained by it, and a gap would have to be read.
+            if self.geometry.m > 0 {
+                gather(&mut work, &mut lock.queue, at, &blocked);
+            }
             blocked.push((work.lo, work.hi, shared));
             start.push(work);
         }
@@ -497,8 +515,8 @@ impl Shard {
             lock.active.retain(|held| held.op != op);
         }
         self.ready.push_back(done.stripe);
-        if done.reads_members {
-            self.reader_left(self.region(done.stripe));
+        if done.entered {
+            self.leave_region(self.region(done.stripe), done.gated);
         }
         done
     }
@@ -525,11 +543,12 @@ impl Shard {
                 if self.source(read.stripe, read.source).is_none_or(|d| d.device != read.device) {
                     self.starved.pop_front();
                     let DirectRead { request, part, stripe, column, lo, hi, .. } = read;
-                    let work = Work::read(request, part, column, lo, hi, Columns::default());
+                    let work = Work::read(request, part, column, lo, hi, Vec::new());
                     self.enqueue(stripe, work);
                     return true;
                 }
-                let Some(buf) = self.pool.take((read.hi - read.lo) as usize) else { return false };
+                let (len, keep) = ((read.hi - read.lo) as usize, crate::limits::widest(&self.geometry));
+                let Some(buf) = self.pool.take_leaving(len, keep) else { return false };
                 self.starved.pop_front();
                 self.issue_read(read, buf);
                 true

@@ -41,6 +41,7 @@ impl Shard {
                 continue;
             }
             if self.gates[self.region(stripe).0 as usize].unwritten() {
+                self.steps[at].outcome.skipped += 1;
                 continue;
             }
             let run = &mut self.steps[at];
@@ -61,6 +62,7 @@ impl Shard {
         step: u64,
         unreadable: bool,
         inconsistent: bool,
+        skipped: bool,
     ) {
         let at = self
             .steps
@@ -72,6 +74,7 @@ impl Shard {
         run.outcome.stripes += 1;
         run.outcome.unreadable += u64::from(unreadable);
         run.outcome.inconsistent += u64::from(inconsistent);
+        run.outcome.skipped += u64::from(skipped);
         self.feed_step(at);
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Work {
 
 pub(crate) enum WorkKind {
     /// Compute a piece that its member cannot give.
-    Read { request: usize, part: usize, column: usize, avoid: Columns, heal: Columns },
+    Read { request: usize, part: usize, column: usize, avoid: Vec<Bad>, heal: Columns },
     Write { pieces: Vec<WritePiece> },
     Zero { request: usize, fua: bool },
     Step { step: u64, kind: StepKind },
@@ -45,6 +45,9 @@ pub(crate) struct WritePiece {
     pub(crate) fua: bool,
 }
 
+/// A column that a device could not give.
+pub(crate) type Bad = (usize, DeviceId);
+
 impl Work {
     pub(crate) fn read(
         request: usize,
@@ -52,7 +55,7 @@ impl Work {
         column: usize,
         lo: u64,
         hi: u64,
-        avoid: Columns,
+        avoid: Vec<Bad>,
     ) -> Work {
         let heal = Columns::default();
         Work { lo, hi, kind: WorkKind::Read { request, part, column, avoid, heal } }
@@ -117,8 +120,9 @@ pub(crate) struct StripeOp {
     phase: Phase,
     /// Member I/Os in flight.
     pending: usize,
-    /// Columns that failed to read here, and those of them that are to be rewritten.
-    bad: Columns,
+    /// Columns that failed to read here and on which device, and those of them that are to be rewritten.
+    bad: Vec<Bad>,
+    read_failed: bool,
     heal: Columns,
     plan: WritePlan,
     /// Columns to read, over which part of the strip.
@@ -129,10 +133,11 @@ pub(crate) struct StripeOp {
     /// Content of each column: what was read, then what is computed.
     columns: Vec<Option<Slice>>,
     failed: Vec<DeviceId>,
-    /// Counted as a writer of its region.
-    gated: bool,
-    /// Counted as a reader of its region.
-    pub(crate) reads_members: bool,
+    /// Counted as a user of its region, and as a writer there.
+    pub(crate) entered: bool,
+    pub(crate) gated: bool,
+    /// A step's stripe in a region that was given back.
+    skipped: bool,
     error: Option<RequestError>,
     found_inconsistent: bool,
     /// Columns that could not be read when the plan was made.
@@ -150,8 +155,8 @@ pub(crate) struct StripeOp {
 impl StripeOp {
     pub(crate) fn new(stripe: StripeNo, work: Work) -> StripeOp {
         let (bad, heal) = match &work.kind {
-            WorkKind::Read { avoid, heal, .. } => (*avoid, *heal),
-            _ => (Columns::default(), Columns::default()),
+            WorkKind::Read { avoid, heal, .. } => (avoid.clone(), *heal),
+            _ => (Vec::new(), Columns::default()),
         };
         StripeOp {
             stripe,
@@ -159,6 +164,7 @@ impl StripeOp {
             phase: Phase::Gate,
             pending: 0,
             bad,
+            read_failed: false,
             heal,
             plan: WritePlan::Full,
             reads: Vec::new(),
@@ -166,8 +172,9 @@ impl StripeOp {
             bufs: Vec::new(),
             columns: Vec::new(),
             failed: Vec::new(),
+            entered: false,
             gated: false,
-            reads_members: false,
+            skipped: false,
             error: None,
             found_inconsistent: false,
             lost: Columns::default(),
@@ -208,9 +215,15 @@ fn coverage(k: usize, pieces: &[WritePiece]) -> Vec<Option<Coverage>> {
 
 impl Shard {
     pub(crate) fn start_op(&mut self, key: usize) {
+        if let Some(error) = self.closed() {
+            return self.finish_op(key, Some(error));
+        }
         let op = &self.ops[key];
         let gated = matches!(op.work.kind, WorkKind::Write { .. } | WorkKind::Zero { .. });
         let region = self.region(op.stripe);
+        if !gated && self.gates[region.0 as usize].unwritten() {
+            return self.pass_over(key);
+        }
         if gated {
             let gate = &mut self.gates[region.0 as usize];
             if !gate.open() {
@@ -224,26 +237,37 @@ impl Shard {
             gate.touched = true;
             self.ops[key].gated = true;
         }
-        if let WorkKind::Read { request, part, .. } = self.ops[key].work.kind {
-            let gate = &mut self.gates[region.0 as usize];
-            if gate.unwritten() {
-                let op = &mut self.ops[key];
-                op.answered = true;
-                let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
-                self.finish_part(request, Some((part, zeros)), Ok(()));
-                return self.finish_op(key, None);
-            }
-            gate.readers += 1;
-            self.ops[key].reads_members = true;
-        }
+        self.gates[region.0 as usize].users += 1;
+        self.ops[key].entered = true;
         self.prepare(key);
+    }
+
+    /// Reads of a region that was given back while they waited are zeros; steps have nothing to do there.
+    fn pass_over(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.skipped = true;
+        if let WorkKind::Read { request, part, .. } = op.work.kind {
+            op.answered = true;
+            let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
+            self.finish_part(request, Some((part, zeros)), Ok(()));
+        }
+        self.finish_op(key, None);
+    }
+
+    /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
+    fn trusted(&self, stripe: StripeNo) -> bool {
+        let lost = |c: usize| self.source(stripe, c).is_none();
+        self.gates[self.region(stripe).0 as usize].trusted()
+            || self.geometry.mirrored()
+            || (self.view.forced && (0..self.geometry.k).any(lost))
     }
 
     /// Columns of the operation that cannot be read: no member, or a failed read.
     fn lost(&self, op: &StripeOp) -> Columns {
-        let mut lost = op.bad;
+        let mut lost = Columns::default();
         for column in 0..self.geometry.width {
-            if self.source(op.stripe, column).is_none() {
+            let source = self.source(op.stripe, column);
+            if source.is_none_or(|d| op.bad.contains(&(column, d.device))) {
                 lost.add(column);
             }
         }
@@ -274,7 +298,7 @@ impl Shard {
         op.drop_buffers();
         op.columns.resize_with(width, || None);
         (op.plan, op.reads, op.extra, op.phase) = (plan, reads, extra, Phase::Buffers);
-        op.lost = lost;
+        (op.lost, op.read_failed) = (lost, false);
         (op.parity, op.targets) = (parity, targets);
         if self.starved.is_empty() && self.take_buffers(key) {
             self.issue_op_reads(key);
@@ -290,8 +314,7 @@ impl Shard {
             return None;
         }
         let coverage = coverage(k, pieces);
-        let trusted = self.gates[self.region(op.stripe).0 as usize].trusted();
-        let trusted = trusted || self.geometry.mirrored();
+        let trusted = self.trusted(op.stripe);
         let geometry = &self.geometry;
         let mut parity = Columns::default();
         for c in (k..geometry.width).filter(|&c| self.has_target(op.stripe, c)) {
@@ -325,7 +348,7 @@ impl Shard {
 
     fn plan_read(&self, op: &StripeOp, column: usize, lost: Columns) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
-        let trusted = self.gates[self.region(op.stripe).0 as usize].trusted();
+        let trusted = self.trusted(op.stripe);
         let mut wanted: Vec<usize> =
             (0..self.geometry.width).filter(|&c| op.heal.has(c) && c != column).collect();
         wanted.insert(0, column);
@@ -333,7 +356,7 @@ impl Shard {
         if direct {
             return Some((WritePlan::Full, vec![(column, lo, hi)], Vec::new()));
         }
-        if !trusted && !self.geometry.mirrored() {
+        if !trusted {
             return None;
         }
         let decoder = self.code.decoder(&available(self.geometry.width, lost), &wanted).ok()?;
@@ -409,7 +432,8 @@ impl Shard {
                 op.columns[column] = Some(Slice::new(buf, 0, (hi - lo) as usize));
             }
             (result, _) => {
-                op.bad.add(column);
+                op.bad.push((column, device));
+                op.read_failed = true;
                 let error = result.err().unwrap_or(IoError::TimedOut);
                 if error == IoError::Media {
                     op.heal.add(column);
@@ -419,8 +443,7 @@ impl Shard {
         }
         let op = &self.ops[key];
         if op.pending == 0 {
-            let again = op.reads.iter().any(|&(column, ..)| op.bad.has(column));
-            if again { self.prepare(key) } else { self.compute(key) }
+            if op.read_failed { self.prepare(key) } else { self.compute(key) }
         }
     }
 
@@ -594,7 +617,7 @@ impl Shard {
         let (stripe, lo, hi, found) = (op.stripe, op.work.lo, op.work.hi, op.heal);
         self.ops[key] = op;
         if !exclusive && !found.is_empty() {
-            let bad = self.ops[key].bad;
+            let bad = std::mem::take(&mut self.ops[key].bad);
             self.retire(key);
             let work = Work::read(request, part, column, lo, hi, bad).healing(found);
             return self.enqueue(stripe, work);
@@ -700,9 +723,6 @@ impl Shard {
     /// The operation is over: answers, lets the region and the stripe go.
     pub(crate) fn finish_op(&mut self, key: usize, error: Option<RequestError>) {
         let op = self.retire(key);
-        if op.gated {
-            self.leave_gate(self.region(op.stripe));
-        }
         let result = match error {
             Some(error) => Err(error),
             None => Ok(()),
@@ -722,11 +742,16 @@ impl Shard {
             }
             WorkKind::Step { step, kind, .. } => {
                 // Resync and scrub leave the strips of incoming members as they are.
-                let rebuilt = *kind == StepKind::Rebuild && error.is_none();
+                let rebuilt = *kind == StepKind::Rebuild && error.is_none() && !op.skipped;
                 for &target in op.targets.iter().filter(|_| rebuilt) {
                     self.mark_rebuilt(op.stripe, target);
                 }
-                self.step_stripe_done(*step, error.is_some(), op.found_inconsistent);
+                self.step_stripe_done(
+                    *step,
+                    error.is_some(),
+                    op.found_inconsistent,
+                    op.skipped,
+                );
             }
         }
         if error.is_none() && !op.healed.is_empty() {
@@ -760,7 +785,7 @@ impl Shard {
     fn plan_step(&self, op: &StripeOp, kind: StepKind, lost: Columns) -> Option<Planned> {
         let strip = self.geometry.strip;
         let width = self.geometry.width;
-        let trusted = self.gates[self.region(op.stripe).0 as usize].trusted();
+        let trusted = self.trusted(op.stripe);
         if kind == StepKind::Rebuild {
             let wanted: Vec<usize> = self.unbuilt(op.stripe).into_iter().map(|(c, _)| c).collect();
             if wanted.is_empty() {
@@ -770,11 +795,11 @@ impl Shard {
                 wanted.into_iter().partition(|&c| !lost.has(c));
             let mut columns: Vec<usize> = copied;
             if !computed.is_empty() || !op.heal.is_empty() {
-                if !trusted && !self.geometry.mirrored() {
-                    return None;
-                }
                 let all = rebuild_wanted(&computed, op.heal, width);
                 let decoder = self.code.decoder(&available(width, lost), &all).ok()?;
+                if !trusted && decoder.sources().iter().any(|&c| c >= self.geometry.k) {
+                    return None;
+                }
                 columns.extend(decoder.sources());
             }
             columns.sort_unstable();
@@ -785,7 +810,7 @@ impl Shard {
         }
         // Resync and scrub look at everything that is there.
         let data_lost = (0..self.geometry.k).any(|c| lost.has(c));
-        if data_lost && !(trusted || self.geometry.mirrored()) {
+        if data_lost && !trusted {
             return None;
         }
         if available(width, lost).len() < self.geometry.k {

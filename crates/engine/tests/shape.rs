@@ -36,6 +36,7 @@ const SHAPES: &[(Level, usize, Option<u8>)] = &[
     (Level::Raid6, 6, None),
     (Level::Raid7_3, 7, None),
     (Level::Raid10, 6, None),
+    (Level::Raid10, 8, Some(4)),
     (Level::Raid50, 9, Some(3)),
     (Level::Raid60, 8, Some(4)),
     (Level::Raid70, 10, Some(5)),

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! * A buffer counts as registered only if its address says so: indices of other pools do not fit.
-//! * Request memory is not the engine's pool: a client that does not read its answers holds its own share and
-//!   nothing that a stripe waits for.
+//! * Request memory is not the engine's pool: a client that does not read its answers holds its
+//!   own share and nothing that a stripe waits for.
 //!
 //! Deliberately absent: growth. Who finds no buffer waits.
 
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use strake_engine::buffers::{Buf, Pool};
 
-/// The registered buffers of one ring: the shard's own pool first, then the pool of its export queue.
+/// The registered buffers of one ring: the shard's own pool first, then the pool of its export
+/// queue.
 #[derive(Debug, Default)]
 pub(crate) struct Registered {
     addresses: Vec<(usize, usize)>,
@@ -57,8 +58,8 @@ impl Registered {
 #[derive(Debug)]
 pub(crate) struct Share {
     pool: Pool,
-    /// Signalled when a request was answered; a buffer may come back a little later than that, so waiting
-    /// also looks again by itself.
+    /// Signalled when a request was answered; a buffer may come back a little later than that, so
+    /// waiting also looks again by itself.
     returned: Condvar,
     closed: Mutex<bool>,
 }
@@ -76,8 +77,8 @@ impl Share {
         }
     }
 
-    /// A buffer of at least `bytes`, as soon as there is one; `None` once the share is closed (or for a size that
-    /// it does not have).
+    /// A buffer of at least `bytes`, as soon as there is one; `None` once the share is closed (or
+    /// for a size that it does not have).
     pub(crate) fn take(&self, bytes: usize) -> Option<Buf> {
         if bytes > self.pool.largest() {
             return None;

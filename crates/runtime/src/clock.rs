@@ -1,7 +1,8 @@
-//! The engine's time: monotonic nanoseconds since the array was opened, and what they are on the wall.
+//! The engine's time: monotonic nanoseconds since the array was opened, and what they are on the
+//! wall.
 //!
-//! Invariant: every shard of an array shares one origin, so that times of different threads compare.
-//! Deliberately absent: a cached or coarse clock; reading it costs no system call.
+//! Invariant: every shard of an array shares one origin, so that times of different threads
+//! compare. Deliberately absent: a cached or coarse clock; reading it costs no system call.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -1,7 +1,7 @@
 //! What shard 0's thread does besides: the array's control machine, and those who ask it.
 //!
-//! Invariant: every command is answered, at the latest by its sender being dropped when the thread ends.
-//! Deliberately absent: waiting for anything.
+//! Invariant: every command is answered, at the latest by its sender being dropped when the thread
+//! ends. Deliberately absent: waiting for anything.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

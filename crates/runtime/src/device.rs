@@ -1,12 +1,14 @@
 //! One member: a block device or a file, opened, and its synchronous (control-path) I/O.
 //!
 //! Invariants:
-//! * A device opened as a member is ours alone: block devices by O_EXCL (which mounts, md and device-mapper
-//!   respect), files by an exclusive `flock`. Opening the same one twice fails, also within one process.
-//! * Metadata I/O goes past the page cache where the device allows it, through aligned buffers of its own.
+//! * A device opened as a member is ours alone: block devices by O_EXCL (which mounts, md and
+//!   device-mapper respect), files by an exclusive `flock`. Opening the same one twice fails, also
+//!   within one process.
+//! * Metadata I/O goes past the page cache where the device allows it, through aligned buffers of
+//!   its own.
 //!
-//! Deliberately absent: the data path (see `member_io`), and looking for foreign signatures and mounts (the
-//! command line does that before it opens anything for writing).
+//! Deliberately absent: the data path (see `member_io`), and looking for foreign signatures and
+//! mounts (the command line does that before it opens anything for writing).
 
 mod metadata;
 mod probe;
@@ -29,7 +31,7 @@ pub use metadata::MemberImage;
 const CHUNK: usize = 1 << 20;
 
 /// How often a device that is held is tried again.
-const BUSY_TRIES: u32 = 5;
+const BUSY_TRIES: u32 = 50;
 /// How long to wait between.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -61,7 +63,8 @@ pub(crate) enum Kind {
 pub enum OpenMode {
     /// To look only; works while somebody else holds it.
     ReadOnly,
-    /// As a member: read and write, O_DIRECT, O_EXCL for block devices, an exclusive lock for files.
+    /// As a member: read and write, O_DIRECT, O_EXCL for block devices, an exclusive lock for
+    /// files.
     Member,
 }
 
@@ -138,8 +141,9 @@ fn open_direct(path: &Path, write: bool, flags: OFlags) -> io::Result<(File, boo
 }
 
 impl Device {
-    /// Opens a device or file. One that is held is tried again for a moment: a device that an array has just
-    /// released closes when its last shard has let go.
+    /// Opens a device or file. One that is held is tried again for a second: a device that an
+    /// array has just released closes when its last shard has let go, and the kernel takes a while
+    /// to close the rings of a daemon that was killed.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Device, DeviceError> {
         for _ in 0..BUSY_TRIES {
             match Device::open_once(path, mode) {
@@ -185,7 +189,7 @@ impl Device {
             (Kind::File, info)
         };
         if !direct {
-            tracing::debug!(path = %path.display(), "no O_DIRECT here: goes through the page cache");
+            tracing::debug!(path = %path.display(), "no O_DIRECT: through the page cache");
         }
         Ok(Device {
             path: path.to_owned(),
@@ -285,7 +289,8 @@ impl Device {
         }
         let keep = FallocateFlags::KEEP_SIZE;
         let ways: &[FallocateFlags] = match self.kind {
-            // On a block device: Write Zeroes with deallocation, then without it (the kernel writes zeros if need be).
+            // On a block device: Write Zeroes with deallocation, then without it (the kernel
+            // writes zeros if need be).
             Kind::Block { .. } => &[FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE],
             Kind::File => &[FallocateFlags::PUNCH_HOLE],
         };
@@ -345,8 +350,8 @@ impl Device {
         self.kind
     }
 
-    /// Has it vanished? A drive that was pulled answers every I/O with EIO and has a size of zero; a file member
-    /// has lost its last name or was cut short.
+    /// Has it vanished? A drive that was pulled answers every I/O with EIO and has a size of zero;
+    /// a file member has lost its last name or was cut short.
     pub(crate) fn is_gone(&self) -> bool {
         match self.kind {
             Kind::Block { number, in_sysfs } => {

@@ -1,7 +1,7 @@
 //! The devices of an array: numbered once, open until released.
 //!
-//! Invariant: a number is never given twice, so a late answer of one device is never taken for another's. Deliberately
-//! absent: what a device is to the array (the engine knows).
+//! Invariant: a number is never given twice, so a late answer of one device is never taken for
+//! another's. Deliberately absent: what a device is to the array (the engine knows).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The data path's syscalls: members, shards (one thread and one io_uring each), exports (ublk, NBD).
+//! The data path's syscalls: members, shards (one thread and one io_uring each), exports (ublk,
+//! NBD).
 //!
 //! ```text
 //!   ublk queue ─┐                                      ┌─► ring ─► members
@@ -7,11 +8,11 @@
 //!                     └──────► other workers; worker 0 also has the array's control
 //! ```
 //!
-//! **Architecture invariant:** no decision about the array is taken here; what to do is the engine's word, how
-//! to have it done is the runtime's.
+//! **Architecture invariant:** no decision about the array is taken here; what to do is the
+//! engine's word, how to have it done is the runtime's.
 //!
-//! **Architecture invariant:** an array that serves nothing sleeps: no thread polls, and no timer is armed while
-//! nothing is in flight.
+//! **Architecture invariant:** an array that serves nothing sleeps: no thread polls, and no timer
+//! is armed while nothing is in flight.
 
 mod buffers;
 mod clock;

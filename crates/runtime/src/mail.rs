@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //! * Mail of one sender to one receiver arrives in order (the engine relies on it).
-//! * A shard that sleeps is woken once for any amount of mail; no wake-up is lost: the flag is cleared before the
-//!   channel is drained.
+//! * A shard that sleeps is woken once for any amount of mail; no wake-up is lost: the flag is
+//!   cleared before the channel is drained.
 //!
-//! Deliberately absent: bounds. What is in the channels is bounded by requests and I/O in flight, which are.
+//! Deliberately absent: bounds. What is in the channels is bounded by requests and I/O in flight,
+//! which are.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -109,8 +110,8 @@ impl Mailbox {
         &self.wake
     }
 
-    /// The shard says whether buffers that come back elsewhere are worth a wake-up. It polls its engine once more
-    /// after saying so, before it sleeps.
+    /// The shard says whether buffers that come back elsewhere are worth a wake-up. It polls its
+    /// engine once more after saying so, before it sleeps.
     pub(crate) fn set_hungry(&self, hungry: bool) {
         self.hungry.store(hungry, Ordering::SeqCst);
     }

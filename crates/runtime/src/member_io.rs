@@ -1,14 +1,17 @@
-//! Member I/O in flight: from what the engine asks to ring entries, and from completions back to the engine.
+//! Member I/O in flight: from what the engine asks to ring entries, and from completions back to
+//! the engine.
 //!
-//! **Who owns a buffer in flight:** the table here does, from [`MemberIos::start`] until the kernel's completion
-//! has been reaped, whatever the engine has been told meanwhile. An I/O that outlasts its deadline is answered with
-//! [`IoError::TimedOut`] and *abandoned*: its place, and its memory, stay taken until the kernel lets go. If the thread ends with
-//! I/O in flight, the table leaks that memory rather than let the kernel write into somebody else's.
+//! **Who owns a buffer in flight:** the table here does, from [`MemberIos::start`] until the
+//! kernel's completion has been reaped, whatever the engine has been told meanwhile. An I/O that
+//! outlasts its deadline is answered with [`IoError::TimedOut`] and *abandoned*: its place, and
+//! its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
+//! table leaks that memory rather than let the kernel write into somebody else's.
 //!
-//! Invariants: every I/O started is completed to the engine exactly once; a short transfer is continued where it stopped;
-//! a device that answers nothing costs its deadline, never a hang.
+//! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
+//! continued where it stopped; a device that answers nothing costs its deadline, never a hang.
 //!
-//! Deliberately absent: retries of errors (the engine decides) and cancellation (a device that hangs ignores it).
+//! Deliberately absent: retries of errors (the engine decides) and cancellation (a device that
+//! hangs ignores it).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,6 +78,47 @@ enum Work {
         len: u64,
         done: u64,
     },
+}
+
+impl Work {
+    fn of(kind: IoKind) -> Work {
+        match kind {
+            IoKind::Read {
+                offset,
+                buf,
+                start,
+                len,
+            } => {
+                assert!(start + len <= buf.len(), "a read lies within its buffer");
+                Work::Read {
+                    offset,
+                    buf,
+                    start,
+                    len,
+                    done: 0,
+                }
+            }
+            IoKind::Write { offset, data, fua } => Work::Write {
+                offset,
+                data,
+                fua,
+                done: 0,
+            },
+            IoKind::Flush => Work::Flush,
+            IoKind::WriteZeroes { offset, len } => Work::Range {
+                offset,
+                len,
+                mode: PUNCH,
+                discard: false,
+            },
+            IoKind::Discard { offset, len } => Work::Range {
+                offset,
+                len,
+                mode: PUNCH,
+                discard: true,
+            },
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -161,51 +205,13 @@ impl MemberIos {
             ));
         };
         let mut due = now.plus_ms(self.timeout.as_millis() as u64);
-        let work = match io.kind {
-            IoKind::Read {
-                offset,
-                buf,
-                start,
-                len,
-            } => {
-                assert!(start + len <= buf.len(), "a read lies within its buffer");
-                Work::Read {
-                    offset,
-                    buf,
-                    start,
-                    len,
-                    done: 0,
-                }
-            }
-            IoKind::Write { offset, data, fua } => Work::Write {
-                offset,
-                data,
-                fua,
-                done: 0,
-            },
-            IoKind::Flush => Work::Flush,
-            IoKind::WriteZeroes { offset, len } => {
-                due = due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
-                Work::Range {
-                    offset,
-                    len,
-                    mode: PUNCH,
-                    discard: false,
-                }
-            }
-            IoKind::Discard { offset, len } => {
-                due = due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
-                Work::Range {
-                    offset,
-                    len,
-                    mode: PUNCH,
-                    discard: true,
-                }
-            }
-        };
+        if let IoKind::WriteZeroes { len, .. } | IoKind::Discard { len, .. } = io.kind {
+            due = due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
+        }
+        let work = Work::of(io.kind);
         let (device, file) = (Arc::clone(&attached.device), attached.file);
-        // Between release and completion a registered index could come to mean another device; continuations
-        // use the descriptor, which the flight keeps open.
+        // Between release and completion a registered index could come to mean another device;
+        // continuations use the descriptor, which the flight keeps open.
         let plain = File::Plain(device.raw_fd());
         let place = self.flights.insert(Flight {
             owner,
@@ -227,8 +233,8 @@ impl MemberIos {
             .get_mut(place)
             .expect("a flight is submitted while it is in the table");
         let entry = entry(&mut flight.work, file, &self.registered, &self.zeros);
-        // SAFETY: the memory named is that of `flight.work` (or `self.zeros`), which stays in the table until the
-        // completion is reaped; `drop` leaks it if that never happens.
+        // SAFETY: the memory named is that of `flight.work` (or `self.zeros`), which stays in the
+        // table until the completion is reaped; `drop` leaks it if that never happens.
         unsafe { ring.push(Token::Member(place), entry) };
     }
 
@@ -280,7 +286,8 @@ impl MemberIos {
             } else {
                 IoError::TimedOut
             };
-            tracing::warn!(device = %flight.device.path().display(), ?error, "an I/O outlasted its deadline");
+            let device = flight.device.path().display();
+            tracing::warn!(%device, ?error, "an I/O outlasted its deadline");
             finished.push((
                 flight.owner,
                 Completion {

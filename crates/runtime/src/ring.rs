@@ -1,13 +1,15 @@
-//! One io_uring of one shard: submission, waiting, registered files and buffers, and the meaning of `user_data`.
+//! One io_uring of one shard: submission, waiting, registered files and buffers, and the meaning
+//! of `user_data`.
 //!
 //! Invariants:
-//! * An entry pushed is submitted exactly once: where the queue is full it waits in `backlog`, in order.
+//! * An entry pushed is submitted exactly once: where the queue is full it waits in `backlog`, in
+//!   order.
 //! * [`Token`] is the only thing that makes or reads a `user_data`.
-//! * Whoever pushes an entry that names memory keeps that memory alive until the entry's completion is
-//!   reaped; the ring itself owns none.
+//! * Whoever pushes an entry that names memory keeps that memory alive until the entry's
+//!   completion is reaped; the ring itself owns none.
 //!
-//! Deliberately absent: SQPOLL and IOPOLL. An idle shard sleeps in `io_uring_enter`; a polled ring carries neither
-//! ublk commands nor fsync.
+//! Deliberately absent: SQPOLL and IOPOLL. An idle shard sleeps in `io_uring_enter`; a polled ring
+//! carries neither ublk commands nor fsync.
 
 use std::collections::VecDeque;
 use std::io;
@@ -145,8 +147,8 @@ impl Ring {
         })
     }
 
-    /// Registers buffers by address and length, in order. False where the kernel refuses (RLIMIT_MEMLOCK):
-    /// the caller then uses the plain operations.
+    /// Registers buffers by address and length, in order. False where the kernel refuses
+    /// (RLIMIT_MEMLOCK): the caller then uses the plain operations.
     ///
     /// # Safety
     /// The memory must stay where it is for as long as the ring lives.
@@ -203,8 +205,8 @@ impl Ring {
 
     /// Submits an entry, soon.
     ///
-    /// # Safety
-    /// Memory that the entry names must stay alive and, where the kernel writes it, unread until its completion.
+    /// # Safety Memory that the entry names must stay alive and, where the kernel writes it,
+    /// unread until its completion.
     pub(crate) unsafe fn push(&mut self, token: Token, entry: squeue::Entry) {
         self.backlog.push_back(entry.user_data(token.encode()));
     }
@@ -230,8 +232,8 @@ impl Ring {
         }
     }
 
-    /// Submits what is pending and sleeps until a completion is there or `timeout` has passed. Returns at once
-    /// when completions wait already.
+    /// Submits what is pending and sleeps until a completion is there or `timeout` has passed.
+    /// Returns at once when completions wait already.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         loop {
             self.fill();
@@ -255,8 +257,9 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives registered files and buffers back at once. A ring that is merely dropped does so a while later, and
-    /// its members would be busy until then. Not to be called with I/O in flight: it would wait for that.
+    /// Gives registered files and buffers back at once. A ring that is merely dropped does so a
+    /// while later, and its members would be busy until then. Not to be called with I/O in flight:
+    /// it would wait for that.
     pub(crate) fn unregister_all(&mut self) {
         // What was never registered cannot be unregistered; nothing depends on it.
         let _ = self.ring.submitter().unregister_files();

@@ -1,11 +1,13 @@
 //! From members to an array that serves, and back.
 //!
-//! Order of a start: export chosen and devices numbered → engine assembled → threads and rings ready → superblocks written →
-//! `Started` → export. Order of a stop: export gone → engine stopped (all durable) → threads ended → devices closed.
-//! Nothing is written before every thread has its ring.
+//! Order of a start: export chosen and devices numbered → engine assembled → threads and rings
+//! ready → superblocks written → `Started` → export. Order of a stop: export gone → engine stopped
+//! (all durable) → threads ended → devices closed. Nothing is written before every thread has its
+//! ring.
 //!
-//! Invariant: dropping a [`Serving`] without `stop` is like a kill: nothing is written any more, and a ublk device stays for
-//! the next daemon. Deliberately absent: choosing members (the caller scans) and time limits of commands.
+//! Invariant: dropping a [`Serving`] without `stop` is like a kill: nothing is written any more,
+//! and a ublk device stays for the next daemon. Deliberately absent: choosing members (the caller
+//! scans) and time limits of commands.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,7 +27,7 @@ use crate::clock::Clock;
 use crate::control::{Control, EventRecord, Turn};
 use crate::device::{Device, DeviceError, MemberImage};
 use crate::devices::Devices;
-use crate::export::{self, Export, ExportKind, Plan, Running, nbd, ublk};
+use crate::export::{self, Export, ExportKind, Plan, Running, ublk};
 use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
 use crate::ring::Ring;
@@ -145,63 +147,30 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         clean_after_ms: CLEAN_AFTER_MS,
     };
     let array = Array::assemble(all, &options)?;
-    let setup = array.setup();
     declare_io_flusher();
     lock_memory();
-    let (events, event_receiver) = channel();
-    let (turns, turn_receiver) = channel();
     let start = ThreadStart {
         name: name.clone(),
         clock: Clock::start(),
-        setup: setup.clone(),
+        setup: array.setup(),
         memory_bytes: config.memory_bytes,
         io_timeout: config.io_timeout,
-        devices: Arc::clone(&devices),
+        devices,
         tally: Arc::new(Tally::default()),
-        queue_stock: match &plan {
-            Plan::Ublk(driver) => Some(driver.stock()),
-            Plan::Nbd | Plan::None => None,
-        },
+        queue_stock: plan.stock(),
     };
-    let tally = Arc::clone(&start.tally);
-    let threads = start.threads(shards, array, events, turns)?;
-    threads.peers.array().post(Mail::Start);
-    match turn_receiver.recv() {
-        Ok(Turn::Started) => {}
-        Ok(Turn::Failed | Turn::Stopped) | Err(_) => return Err(ServeError::MembersFailed),
-    }
-    let geometry = setup.geometry;
+    let (mut serving, events) = start.array(shards, array)?;
     let target = export::Target {
         name,
-        geometry: Arc::clone(&geometry),
+        geometry: Arc::clone(&serving.geometry),
         granularity,
-        peers: threads.peers.clone(),
+        peers: serving.threads.peers.clone(),
     };
-    let turns = std::sync::Mutex::new(turn_receiver);
-    let export = Export::None;
-    let mut serving = Serving {
-        threads,
-        running: None,
-        export,
-        devices,
-        tally,
-        geometry,
-        turns,
-    };
-    let running = match plan {
-        Plan::Ublk(driver) => driver
-            .serve(&target, config.recover_ublk)
-            .map(Running::Ublk),
-        Plan::Nbd => nbd::Server::start(&config.nbd_socket, target)
-            .map(Running::Nbd)
-            .map_err(|e| ServeError::io("open the NBD socket", e)),
-        Plan::None => Ok(Running::None),
-    };
-    match running {
+    match plan.serve(target, &config.nbd_socket, config.recover_ublk) {
         Ok(running) => {
             serving.export = running.export();
             serving.running = Some(running);
-            Ok((serving, event_receiver))
+            Ok((serving, events))
         }
         Err(error) => {
             // The array was started for nothing: leave it clean.
@@ -229,8 +198,8 @@ impl Serving {
         self.devices.path(device)
     }
 
-    /// Numbers a device and hands it over, for use in a [`Command::Add`] or [`Command::Replace`]. If the
-    /// command is refused, hand it back with [`Serving::detach`].
+    /// Numbers a device and hands it over, for use in a [`Command::Add`] or [`Command::Replace`].
+    /// If the command is refused, hand it back with [`Serving::detach`].
     pub fn attach(&self, device: Device) -> DeviceId {
         let id = self.devices.add(device);
         self.threads.peers.array().post(Mail::Watch(id));
@@ -320,6 +289,36 @@ struct ThreadStart {
 }
 
 impl ThreadStart {
+    /// Starts the array, without an export yet.
+    fn array(
+        self,
+        shards: u16,
+        array: Array,
+    ) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
+        let (events, event_receiver) = channel();
+        let (turns, turn_receiver) = channel();
+        let (devices, tally) = (Arc::clone(&self.devices), Arc::clone(&self.tally));
+        let geometry = Arc::clone(&self.setup.geometry);
+        let threads = self.threads(shards, array, events, turns)?;
+        threads.peers.array().post(Mail::Start);
+        match turn_receiver.recv() {
+            Ok(Turn::Started) => {}
+            Ok(Turn::Failed | Turn::Stopped) | Err(_) => return Err(ServeError::MembersFailed),
+        }
+        let turns = std::sync::Mutex::new(turn_receiver);
+        let export = Export::None;
+        let serving = Serving {
+            threads,
+            running: None,
+            export,
+            devices,
+            tally,
+            geometry,
+            turns,
+        };
+        Ok((serving, event_receiver))
+    }
+
     /// Starts all threads, and returns when each has its ring.
     fn threads(
         self,
@@ -397,9 +396,9 @@ impl ThreadStart {
         .flatten()
         .collect();
         let listed = Registered::of(&pools);
-        // SAFETY: the pools live in the worker, in fields that are dropped after the ring; memory of theirs that is
-        // elsewhere still (answers on their way) stays where it is until it is dropped there, and the kernel pins
-        // the pages of a registration by itself.
+        // SAFETY: the pools live in the worker, in fields that are dropped after the ring; memory
+        // of theirs that is elsewhere still (answers on their way) stays where it is until it is
+        // dropped there, and the kernel pins the pages of a registration by itself.
         let registered = unsafe { ring.register_buffers(listed.addresses()) };
         let listed = if registered {
             listed
@@ -458,8 +457,8 @@ impl Drop for EndProcessOnPanic {
 struct Pinning(Vec<usize>);
 
 impl Pinning {
-    /// CPUs are enough when those that the process may use are twice the shards, and four at least: then users of
-    /// the array keep as many. Arrays take turns around the CPUs.
+    /// CPUs are enough when those that the process may use are twice the shards, and four at
+    /// least: then users of the array keep as many. Arrays take turns around the CPUs.
     fn for_shards(shards: u16) -> Pinning {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);

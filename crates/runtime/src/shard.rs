@@ -1,14 +1,16 @@
-//! One thread of an array: its ring, its shard of the engine, its router; on shard 0 also the array's control.
+//! One thread of an array: its ring, its shard of the engine, its router; on shard 0 also the
+//! array's control.
 //!
-//! The loop: reap completions, drain mail, look at clocks, then let the machines speak until they are quiet, and sleep
-//! in the kernel. Everything that has come in is given to the machines before they are asked for effects, so that
-//! writes of one batch gather.
+//! The loop: reap completions, drain mail, look at clocks, then let the machines speak until they
+//! are quiet, and sleep in the kernel. Everything that has come in is given to the machines before
+//! they are asked for effects, so that writes of one batch gather.
 //!
 //! Invariants:
 //! * Effects are carried out in the order in which a machine gives them.
-//! * The thread blocks only in [`Ring::wait`]; with nothing in flight and no deadline it sleeps until it is woken.
-//! * A panic of this thread ends the process: an array that serves with a shard missing would hang its users,
-//!   while a daemon that is started again takes the block device over.
+//! * The thread blocks only in [`Ring::wait`]; with nothing in flight and no deadline it sleeps
+//!   until it is woken.
+//! * A panic of this thread ends the process: an array that serves with a shard missing would hang
+//!   its users, while a daemon that is started again takes the block device over.
 //!
 //! Deliberately absent: decisions about the array, and locks on the data path.
 
@@ -34,7 +36,8 @@ use crate::trace::{Counted, Tally};
 
 /// How long an ending thread waits for I/O in flight.
 const GRACE: Duration = Duration::from_secs(5);
-/// How soon a ublk queue that found no buffer looks again (another shard may let go of one without a word).
+/// How soon a ublk queue that found no buffer looks again (another shard may let go of one without
+/// a word).
 const BUFFER_RETRY: Duration = Duration::from_millis(1);
 
 /// Who waits for a request.
@@ -43,7 +46,8 @@ enum Origin {
     Ublk { queue: u16, tag: u16 },
 }
 
-/// What a thread is made of. Fields drop in order: the ring before the memory that is registered with it.
+/// What a thread is made of. Fields drop in order: the ring before the memory that is registered
+/// with it.
 pub(crate) struct Worker {
     pub(crate) index: ShardNo,
     pub(crate) clock: Clock,

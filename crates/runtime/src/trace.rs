@@ -1,7 +1,7 @@
 //! What is counted, and what the process tells the kernel of itself.
 //!
-//! Invariant: counting takes no lock and never fails. Deliberately absent: histograms and exposition formats;
-//! the daemon makes those from the counters.
+//! Invariant: counting takes no lock and never fails. Deliberately absent: histograms and
+//! exposition formats; the daemon makes those from the counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,17 +73,17 @@ impl Tally {
     }
 }
 
-/// Tells the kernel that this thread (and those that it starts) serves I/O: memory that it allocates must not
-/// be waited for by writing pages back through the very device that it serves. Needs CAP_SYS_RESOURCE;
-/// without it the array serves all the same.
+/// Tells the kernel that this thread (and those that it starts) serves I/O: memory that it
+/// allocates must not be waited for by writing pages back through the very device that it serves.
+/// Needs CAP_SYS_RESOURCE; without it the array serves all the same.
 pub(crate) fn declare_io_flusher() {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         tracing::debug!(%error, "not declared an I/O flusher");
     }
 }
 
-/// Keeps the process's memory out of swap once touched. Needs CAP_IPC_LOCK or a large RLIMIT_MEMLOCK; without it the
-/// array serves all the same.
+/// Keeps the process's memory out of swap once touched. Needs CAP_IPC_LOCK or a large
+/// RLIMIT_MEMLOCK; without it the array serves all the same.
 pub(crate) fn lock_memory() {
     let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: mlockall takes no pointers and changes no memory content.

@@ -1,10 +1,11 @@
 //! Devices that vanish while nobody does I/O on them: inotify on the very inodes that are open.
 //!
-//! A device node that loses its last name was removed by the kernel; a file that loses its last name was deleted. Both
-//! give an attribute event, which [`Device::is_gone`] then confirms: a node deleted by hand takes no member away.
+//! A device node that loses its last name was removed by the kernel; a file that loses its last
+//! name was deleted. Both give an attribute event, which [`Device::is_gone`] then confirms: a node
+//! deleted by hand takes no member away.
 //!
-//! Invariant: a watch costs nothing while nothing happens. Deliberately absent: devices that appear (the
-//! daemon looks for those).
+//! Invariant: a watch costs nothing while nothing happens. Deliberately absent: devices that
+//! appear (the daemon looks for those).
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;

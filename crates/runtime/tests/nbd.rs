@@ -1,4 +1,5 @@
-//! The NBD server, spoken to byte by byte: what is right works, what is wrong is refused, and garbage hurts nobody.
+//! The NBD server, spoken to byte by byte: what is right works, what is wrong is refused, and
+//! garbage hurts nobody.
 
 mod common;
 
@@ -14,22 +15,39 @@ const EOVERFLOW: u32 = 75;
 #[test]
 fn what_is_written_is_read_in_every_size_with_both_kinds_of_replies() {
     for shards in [1, 3] {
-        let rig = Rig::create(Spec { shards, ..Spec::new(Level::Raid5, 4) });
+        let rig = Rig::create(Spec {
+            shards,
+            ..Spec::new(Level::Raid5, 4)
+        });
         let (serving, _) = rig.serve();
         for structured in [false, true] {
             let mut client = Client::connect(&rig.socket(), structured);
             assert_eq!(client.size, rig.size);
-            for (version, len) in [4096, 65536, 200_704, 1 << 20, (5 << 20) + 4096].into_iter().enumerate() {
+            for (version, len) in [4096, 65536, 200_704, 1 << 20, (5 << 20) + 4096]
+                .into_iter()
+                .enumerate()
+            {
                 let offset = 12288 + version as u64 * (6 << 20);
                 let data = pattern(offset, len, version as u64);
                 client.write(offset, &data).expect("writes");
-                assert_eq!(client.read(offset, len).expect("reads"), data, "{len} bytes");
+                assert_eq!(
+                    client.read(offset, len).expect("reads"),
+                    data,
+                    "{len} bytes"
+                );
             }
-            assert_eq!(client.read(60 << 20, 65536).expect("reads"), vec![0; 65536], "never written");
+            assert_eq!(
+                client.read(60 << 20, 65536).expect("reads"),
+                vec![0; 65536],
+                "never written"
+            );
             assert_eq!(client.ask(0, FLUSH, 0, 0), 0);
         }
         let counters = serving.counters();
-        assert!(counters.reads > 10 && counters.writes > 10 && counters.errors == 0, "{counters:?}");
+        assert!(
+            counters.reads > 10 && counters.writes > 10 && counters.errors == 0,
+            "{counters:?}"
+        );
         serving.stop().expect("stops");
         assert!(!rig.socket().exists());
     }
@@ -37,26 +55,40 @@ fn what_is_written_is_read_in_every_size_with_both_kinds_of_replies() {
 
 #[test]
 fn requests_are_pipelined_and_each_is_answered_once() {
-    let rig = Rig::create(Spec { shards: 2, ..Spec::new(Level::Raid6, 5) });
+    let rig = Rig::create(Spec {
+        shards: 2,
+        ..Spec::new(Level::Raid6, 5)
+    });
     let (serving, _) = rig.serve();
     let mut client = rig.client();
     let mut expected = std::collections::BTreeSet::new();
     for i in 0..200u64 {
         let offset = (i * 7 % 200) * 16384;
         let data = pattern(offset, 16384, 1);
-        expected.insert(client.send(if i % 10 == 0 { FUA } else { 0 }, WRITE, offset, 16384, &data));
+        expected.insert(client.send(
+            if i % 10 == 0 { FUA } else { 0 },
+            WRITE,
+            offset,
+            16384,
+            &data,
+        ));
     }
     while !expected.is_empty() {
         let (cookie, error, _) = client.receive(0, 0);
         assert_eq!(error, 0);
         assert!(expected.remove(&cookie), "{cookie} answered twice");
     }
-    assert_eq!(client.read(0, 200 * 16384).expect("reads"), pattern_blocks(200));
+    assert_eq!(
+        client.read(0, 200 * 16384).expect("reads"),
+        pattern_blocks(200)
+    );
     serving.stop().expect("stops");
 }
 
 fn pattern_blocks(count: u64) -> Vec<u8> {
-    (0..count).flat_map(|i| pattern(i * 16384, 16384, 1)).collect()
+    (0..count)
+        .flat_map(|i| pattern(i * 16384, 16384, 1))
+        .collect()
 }
 
 #[test]
@@ -68,14 +100,34 @@ fn bad_requests_are_refused_and_the_connection_lives() {
         let end = rig.size;
         let data = vec![7; 4096];
         for command in [READ, TRIM, WRITE_ZEROES] {
-            assert_eq!(client.ask(0, command, 512, 4096), EINVAL, "unaligned offset, command {command}");
-            assert_eq!(client.ask(0, command, 4096, 100), EINVAL, "unaligned length");
+            assert_eq!(
+                client.ask(0, command, 512, 4096),
+                EINVAL,
+                "unaligned offset, command {command}"
+            );
+            assert_eq!(
+                client.ask(0, command, 4096, 100),
+                EINVAL,
+                "unaligned length"
+            );
             assert_eq!(client.ask(0, command, 4096, 0), EINVAL, "length zero");
         }
         for (command, error) in [(READ, EINVAL), (TRIM, EINVAL), (WRITE_ZEROES, ENOSPC)] {
-            assert_eq!(client.ask(0, command, end, 4096), error, "behind the end, command {command}");
-            assert_eq!(client.ask(0, command, end - 4096, 8192), error, "across the end");
-            assert_eq!(client.ask(0, command, u64::MAX - 4095, 4096), error, "wrapping around");
+            assert_eq!(
+                client.ask(0, command, end, 4096),
+                error,
+                "behind the end, command {command}"
+            );
+            assert_eq!(
+                client.ask(0, command, end - 4096, 8192),
+                error,
+                "across the end"
+            );
+            assert_eq!(
+                client.ask(0, command, u64::MAX - 4095, 4096),
+                error,
+                "wrapping around"
+            );
         }
         for (offset, len) in [(end, 4096), (end - 4096, 8192), (u64::MAX - 4095, 4096)] {
             client.send(0, WRITE, offset, len, &vec![7; len as usize]);
@@ -83,17 +135,46 @@ fn bad_requests_are_refused_and_the_connection_lives() {
         }
         for (offset, len) in [(512, 4096u32), (4096, 100), (4096, 0)] {
             client.send(0, WRITE, offset, len, &vec![7; len as usize]);
-            assert_eq!(client.receive(0, 0).1, EINVAL, "an unaligned or empty write");
+            assert_eq!(
+                client.receive(0, 0).1,
+                EINVAL,
+                "an unaligned or empty write"
+            );
         }
-        assert_eq!(client.ask(0, READ, 0, u32::MAX - 4095), EINVAL, "a huge read");
+        client.write(0, &data).expect("the connection lives");
+        assert_eq!(client.read(0, 4096).expect("reads"), data);
+    }
+    serving.stop().expect("stops");
+}
+
+#[test]
+fn requests_that_were_not_offered_are_refused() {
+    let rig = Rig::create(Spec::new(Level::Raid5, 3));
+    let (serving, _) = rig.serve();
+    for structured in [false, true] {
+        let mut client = Client::connect(&rig.socket(), structured);
+        let data = vec![7; 4096];
+        assert_eq!(
+            client.ask(0, READ, 0, u32::MAX - 4095),
+            EINVAL,
+            "a huge read"
+        );
         assert_eq!(client.ask(0x8000, FLUSH, 0, 0), EINVAL, "unknown flags");
         assert_eq!(client.ask(0, 99, 0, 0), EINVAL, "unknown command");
         assert_eq!(client.ask(0, 5, 0, 4096), EINVAL, "cache was not offered");
         assert_eq!(client.ask(0, BLOCK_STATUS, 0, 0), EINVAL);
         if structured {
-            assert_eq!(client.ask(4, READ, 0, 2 << 20), EOVERFLOW, "in one piece, but too long");
+            assert_eq!(
+                client.ask(4, READ, 0, 2 << 20),
+                EOVERFLOW,
+                "in one piece, but too long"
+            );
         } else {
-            assert_eq!(client.ask(0, BLOCK_STATUS, 0, 4096), EINVAL, "not negotiated");
+            assert_eq!(
+                client.ask(0, BLOCK_STATUS, 0, 4096),
+                EINVAL,
+                "not negotiated"
+            );
         }
         client.write(0, &data).expect("the connection lives");
         assert_eq!(client.read(0, 4096).expect("reads"), data);
@@ -114,7 +195,9 @@ fn garbage_ends_its_connection_and_nothing_else() {
         };
         let mut bytes = vec![0u8; 200];
         for byte in &mut bytes {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             *byte = (state >> 56) as u8;
         }
         // The server may hang up at any byte.
@@ -122,7 +205,8 @@ fn garbage_ends_its_connection_and_nothing_else() {
         let _ = client.stream.shutdown(std::net::Shutdown::Write);
         let mut rest = Vec::new();
         let _ = client.stream.read_to_end(&mut rest);
-        good.write(4096 * round, &pattern(4096 * round, 4096, round)).expect("others live");
+        good.write(4096 * round, &pattern(4096 * round, 4096, round))
+            .expect("others live");
     }
     // A write that announces more than anybody may send.
     let mut client = rig.client();
@@ -133,7 +217,10 @@ fn garbage_ends_its_connection_and_nothing_else() {
     client.send(0, WRITE, 0, 1 << 20, &[1; 5000]);
     drop(client);
     for round in 0..60 {
-        assert_eq!(good.read(4096 * round, 4096).expect("reads"), pattern(4096 * round, 4096, round));
+        assert_eq!(
+            good.read(4096 * round, 4096).expect("reads"),
+            pattern(4096 * round, 4096, round)
+        );
     }
     serving.stop().expect("stops");
 }
@@ -149,19 +236,39 @@ fn options_are_answered_in_every_order() {
     const TOO_BIG: u32 = 0x8000_0009;
     assert_eq!(client.option(77, b"what").0, UNSUPPORTED);
     assert_eq!(client.option(5, &[]).0, UNSUPPORTED, "TLS");
-    assert_eq!(client.option(11, &[0; 8]).0, INVALID, "before structured replies");
+    assert_eq!(
+        client.option(10, &[0; 8]).0,
+        INVALID,
+        "before structured replies"
+    );
     assert_eq!(client.option(8, &[1]).0, INVALID, "data where none belongs");
-    assert_eq!(client.option(7, b"\0\0\0\x03abc\0\0").0, UNKNOWN, "no such export");
-    assert_eq!(client.option(7, b"\xff\xff\xff\xff").0, INVALID, "a length that does not fit");
+    assert_eq!(
+        client.option(7, b"\0\0\0\x03abc\0\0").0,
+        UNKNOWN,
+        "no such export"
+    );
+    assert_eq!(
+        client.option(7, b"\xff\xff\xff\xff").0,
+        INVALID,
+        "a length that does not fit"
+    );
     assert_eq!(client.option(6, &vec![0; 100_000]).0, TOO_BIG);
     assert_eq!(client.option(3, &[]), (2, b"\0\0\0\x03rig".to_vec()));
     assert_eq!(client.option_reply(3).0, 1);
     assert_eq!(client.option(8, &[]).0, 1);
     let mut all = b"\0\0\0\x03rig".to_vec();
     all.extend([0; 4]);
-    assert_eq!(client.option(10, &all).0, 4, "a listing without queries lists all");
-    assert_eq!(client.option_reply(10).0, 1);
-    assert_eq!(client.option(11, &all).0, 1, "selecting nothing selects nothing");
+    assert_eq!(
+        client.option(9, &all).0,
+        4,
+        "a listing without queries lists all"
+    );
+    assert_eq!(client.option_reply(9).0, 1);
+    assert_eq!(
+        client.option(10, &all).0,
+        1,
+        "selecting nothing selects nothing"
+    );
     assert_eq!(client.option(6, b"\0\0\0\x03rig\0\0").0, 3, "information");
     while client.option_reply(6).0 != 1 {}
     assert_eq!(client.option(2, &[]).0, 1, "abort");
@@ -170,11 +277,16 @@ fn options_are_answered_in_every_order() {
     for no_zeroes in [true, false] {
         let mut stream = std::os::unix::net::UnixStream::connect(rig.socket()).expect("connects");
         stream.read_exact(&mut [0; 18]).expect("greeting");
-        stream.write_all(&u32::to_be_bytes(if no_zeroes { 3 } else { 1 })).expect("flags");
+        stream
+            .write_all(&u32::to_be_bytes(if no_zeroes { 3 } else { 1 }))
+            .expect("flags");
         let mut client = Client::over(stream);
         client.send_option(1, b"rig");
         let mut answer = vec![0; if no_zeroes { 10 } else { 134 }];
-        client.stream.read_exact(&mut answer).expect("size and flags");
+        client
+            .stream
+            .read_exact(&mut answer)
+            .expect("size and flags");
         assert_eq!(answer[..8], rig.size.to_be_bytes());
         assert_eq!(client.read(0, 4096).expect("reads"), vec![0; 4096]);
     }
@@ -187,23 +299,49 @@ fn zeroes_trims_and_holes() {
     let (serving, _) = rig.serve();
     let mut client = rig.client();
     let whole = rig.size.min(1 << 30) as u32;
-    let holes = |extents: &[(u32, u32)]| extents.iter().filter(|e| e.1 == 3).map(|e| u64::from(e.0)).sum::<u64>();
-    assert_eq!(client.extents(0, whole), [(whole, 3)], "nothing was ever written");
+    let holes = |extents: &[(u32, u32)]| {
+        extents
+            .iter()
+            .filter(|e| e.1 == 3)
+            .map(|e| u64::from(e.0))
+            .sum::<u64>()
+    };
+    assert_eq!(
+        client.extents(0, whole),
+        [(whole, 3)],
+        "nothing was ever written"
+    );
     let data = pattern(0, 3 << 20, 5);
     client.write(0, &data).expect("writes");
     let extents = client.extents(0, whole);
-    assert!(holes(&extents) < u64::from(whole) && extents[0].1 == 0, "{extents:?}");
-    assert_eq!(extents.iter().map(|e| u64::from(e.0)).sum::<u64>(), u64::from(whole));
+    assert!(
+        holes(&extents) < u64::from(whole) && extents[0].1 == 0,
+        "{extents:?}"
+    );
+    assert_eq!(
+        extents.iter().map(|e| u64::from(e.0)).sum::<u64>(),
+        u64::from(whole)
+    );
     assert_eq!(client.ask(FUA, WRITE_ZEROES, 65536, 200 * 4096), 0);
-    assert_eq!(client.read(65536, 200 * 4096).expect("reads"), vec![0; 200 * 4096]);
+    assert_eq!(
+        client.read(65536, 200 * 4096).expect("reads"),
+        vec![0; 200 * 4096]
+    );
     assert_eq!(client.read(0, 65536).expect("reads"), data[..65536]);
     assert_eq!(client.ask(FUA, TRIM, 2 << 20, 1 << 20), 0);
     let after = client.read(2 << 20, 1 << 20).expect("reads");
     for (at, block) in after.chunks(4096).enumerate() {
         let old = &data[(2 << 20) + at * 4096..][..4096];
-        assert!(block == old || block.iter().all(|&b| b == 0), "block {at} is neither old nor zero");
+        assert!(
+            block == old || block.iter().all(|&b| b == 0),
+            "block {at} is neither old nor zero"
+        );
     }
-    assert_eq!(client.ask(2, WRITE_ZEROES, 0, whole), 0, "all of it, without holes");
+    assert_eq!(
+        client.ask(2, WRITE_ZEROES, 0, whole),
+        0,
+        "all of it, without holes"
+    );
     assert_eq!(client.read(0, 3 << 20).expect("reads"), vec![0; 3 << 20]);
     serving.stop().expect("stops");
 }

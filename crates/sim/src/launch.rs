@@ -189,7 +189,7 @@ impl World {
         }
         let stock = limits::stock(&geometry, self.plan.budget_bytes);
         let pools: Vec<Pool> = (0..self.plan.shards).map(|_| Pool::new(&stock)).collect();
-        let reserved = 2 * (geometry.width + geometry.m) + 2;
+        let reserved = 2 * limits::widest(&geometry) + 2;
         self.reading_most = (pools[0].free() - reserved) as u64;
         let shards = (0..self.plan.shards)
             .zip(&pools)

@@ -1,8 +1,9 @@
 //! The catalogue of errors that a user sees: a stable code, what was found, the cure.
 //!
-//! Invariants: every code is listed in [`Code::ALL`] with its exit code and a default cure (a test walks
-//! it); the same three fields travel in the API's answers and on standard error; a code once published
-//! keeps its meaning. Deliberately absent: error chains, backtraces and prose longer than one line.
+//! Invariants: every code is listed in [`Code::ALL`] with its exit code and a default cure (a test
+//! walks it); the same three fields travel in the API's answers and on standard error; a code once
+//! published keeps its meaning. Deliberately absent: error chains, backtraces and prose longer than
+//! one line.
 
 use std::fmt;
 use std::io;
@@ -64,9 +65,11 @@ catalogue! {
     /// Not a level.
     LevelUnknown, "level-unknown", Usage, "use 0, 1, 5, 6, 7.3, 10, 50, 60, 70 or N+M";
     /// Not a name.
-    NameInvalid, "name-invalid", Usage, "use 1 to 32 letters, digits, '.', '_' or '-', starting with a letter or digit";
+    NameInvalid, "name-invalid", Usage,
+        "use 1 to 32 letters, digits, '.', '_' or '-', starting with a letter or digit";
     /// Not a size.
-    SizeInvalid, "size-invalid", Usage, "use a number with K, M, G or T (powers of 1024) or kB, MB, GB, TB (powers of 1000)";
+    SizeInvalid, "size-invalid", Usage,
+        "use a number with K, M, G or T (powers of 1024) or kB, MB, GB, TB (powers of 1000)";
     /// Not a strip.
     StripInvalid, "strip-invalid", Usage, "use a power of two from 4K to 1M";
     /// Strip and granularity.
@@ -78,19 +81,24 @@ catalogue! {
     /// Too many spares.
     TooManySpares, "too-many-spares", Usage, "an array keeps at most 16 spares";
     /// Group size.
-    GroupSize, "group-size-invalid", Usage, "choose a --group-size that divides the number of members";
+    GroupSize, "group-size-invalid", Usage,
+        "choose a --group-size that divides the number of members";
     /// Block size.
-    BlockSize, "block-size-invalid", Usage, "use --block-size 512 or 4096, at least the members' own";
+    BlockSize, "block-size-invalid", Usage,
+        "use --block-size 512 or 4096, at least the members' own";
     /// Mixed sector sizes.
-    MixedBlocks, "mixed-sector-sizes", Usage, "use devices of one sector size, or give --block-size 4096";
+    MixedBlocks, "mixed-sector-sizes", Usage,
+        "use devices of one sector size, or give --block-size 4096";
     /// Setting.
-    SettingInvalid, "setting-invalid", Usage, "rebuild_priority takes 1 to 100, read_error_threshold 1 or more";
+    SettingInvalid, "setting-invalid", Usage,
+        "rebuild_priority takes 1 to 100, read_error_threshold 1 or more";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
     /// Not there.
     DeviceNotFound, "device-not-found", NotFound, "check the path";
     /// No array.
-    ArrayNotFound, "array-not-found", NotFound, "strake scan lists the arrays that the drives carry";
+    ArrayNotFound, "array-not-found", NotFound,
+        "strake scan lists the arrays that the drives carry";
     /// No member.
     MemberNotFound, "member-not-found", NotFound, "strake show NAME lists slots and devices";
     /// Not one of ours.
@@ -100,39 +108,51 @@ catalogue! {
     /// Too small.
     DeviceTooSmall, "device-too-small", Usage, "use a larger device";
     /// The same twice.
-    DeviceTwice, "device-given-twice", Usage, "give every device once; links to one device are one device";
+    DeviceTwice, "device-given-twice", Usage,
+        "give every device once; links to one device are one device";
     /// No permission.
-    Permission, "permission-denied", Failed, "run as root, or use files and a STRAKE_DIR of your own";
+    Permission, "permission-denied", Failed,
+        "run as root, or use files and a STRAKE_DIR of your own";
     /// Mounted.
     DeviceMounted, "device-mounted", Refused, "unmount it first";
     /// Held by the kernel or another program.
     DeviceBusy, "device-busy", Refused, "stop what uses it first";
     /// It has partitions.
-    DevicePartitioned, "device-partitioned", Refused, "choose a partition or an empty device, or use --force to overwrite it";
+    DevicePartitioned, "device-partitioned", Refused,
+        "choose a partition or an empty device, or use --force to overwrite it";
     /// Foreign signature.
     ForeignSignature, "foreign-signature", Refused, "use --force to overwrite it";
     /// No prober.
-    NoProber, "no-prober", Refused, "install util-linux (wipefs), or use --force if you are sure that the device is empty";
+    NoProber, "no-prober", Refused,
+        "install util-linux (wipefs), or use --force if you are sure that the device is empty";
     /// Member of another array.
-    MemberOfArray, "member-of-another-array", Refused, "strake destroy that array first, or use --force to take the device away from it";
+    MemberOfArray, "member-of-another-array", Refused,
+        "strake destroy that array first, or use --force to take the device away from it";
     /// Name is taken.
     NameExists, "name-exists", Refused, "choose another name, or strake destroy the old array";
     /// Two arrays, one name.
-    NameAmbiguous, "name-ambiguous", Refused, "use the uuid that strake scan shows instead of the name";
+    NameAmbiguous, "name-ambiguous", Refused,
+        "use the uuid that strake scan shows instead of the name";
     /// In use.
     ArrayInUse, "array-in-use", Refused, "unmount its block device or stop it first";
     /// Needs a yes.
     NotConfirmed, "not-confirmed", Refused, "use --yes to go on without being asked";
     /// Too many members missing.
-    MembersMissing, "members-missing", Refused, "bring the missing members back; nothing was written";
+    MembersMissing, "members-missing", Refused,
+        "bring the missing members back; nothing was written";
     /// Split-brain.
-    SplitBrain, "split-brain", Refused, "start it with the members of the half that is right, and add the others anew; nothing was written";
+    SplitBrain, "split-brain", Refused,
+        "start it with the members of the half that is right, and add the others anew; \
+         nothing was written";
     /// Dirty and degraded.
-    DirtyDegraded, "dirty-degraded", Refused, "bring the missing members back, or use start --force and check the data";
+    DirtyDegraded, "dirty-degraded", Refused,
+        "bring the missing members back, or use start --force and check the data";
     /// Two devices, one member.
     MemberTwice, "member-found-twice", Refused, "take the copy away; nothing was written";
     /// Metadata is damaged.
-    Damaged, "metadata-damaged", Failed, "strake examine DEV tells which copies are damaged; the other members may still start the array";
+    Damaged, "metadata-damaged", Failed,
+        "strake examine DEV tells which copies are damaged; the other members may still start \
+         the array";
     /// Would fail the array.
     WouldFail, "would-fail", Refused, "rebuild first: no redundancy is left";
     /// Member in use.
@@ -144,17 +164,21 @@ catalogue! {
     /// Already foreground or elsewhere.
     Unsupported, "not-supported", Usage, "see strake --help";
     /// No ublk.
-    NoUblk, "no-ublk", Failed, "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";
+    NoUblk, "no-ublk", Failed,
+        "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";
     /// No daemon.
-    NoDaemon, "no-daemon", Failed, "start it with strake daemon, or serve one array with strake start --foreground";
+    NoDaemon, "no-daemon", Failed,
+        "start it with strake daemon, or serve one array with strake start --foreground";
     /// Daemon is there already.
-    DaemonRunning, "daemon-running", Refused, "one daemon serves a STRAKE_DIR; give this one another";
+    DaemonRunning, "daemon-running", Refused,
+        "one daemon serves a STRAKE_DIR; give this one another";
     /// The daemon hung up.
     DaemonLost, "daemon-lost", Failed, "look at the daemon's log";
     /// No room.
     NoSpace, "no-space", Failed, "make room in the file system under the members";
     /// The member failed while in use.
-    DeviceFailed, "device-failed", Failed, "check the drive (kernel log, smartctl), then try again or use another";
+    DeviceFailed, "device-failed", Failed,
+        "check the drive (kernel log, smartctl), then try again or use another";
     /// An I/O failed.
     Io, "io-error", Failed, "see the errno; the kernel log may tell more";
     /// The demo found wrong data.

@@ -3,8 +3,8 @@
 //! Order: arguments → [`cli::run`] → exit status. Every error goes to standard error as one line
 //! (`error[code]: found; cure`, or the same three fields in JSON).
 //!
-//! **Architecture invariant:** the only serde types and the only async runtime of the workspace are in this
-//! crate; the data path is the runtime's, decisions about an array are the engine's.
+//! **Architecture invariant:** the only serde types and the only async runtime of the workspace are
+//! in this crate; the data path is the runtime's, decisions about an array are the engine's.
 
 mod api;
 mod cli;

@@ -1,8 +1,8 @@
-//! The drives of a guest: sparse files, each behind an emulated NVMe controller on a root port of its own,
-//! so that each can be pulled and plugged while the guest runs.
+//! The drives of a guest: sparse files, each behind an emulated NVMe controller on a root port of
+//! its own, so that each can be pulled and plugged while the guest runs.
 //!
-//! Invariant: drive `i` is node `d{i}`, device `nv{i}` and serial number `SN{i}` for as long as the guest
-//! lives, whatever name the guest's kernel gives it.
+//! Invariant: drive `i` is node `d{i}`, device `nv{i}` and serial number `SN{i}` for as long as the
+//! guest lives, whatever name the guest's kernel gives it.
 
 use super::prepare;
 use super::qmp::Qmp;
@@ -38,7 +38,8 @@ fn place() -> PathBuf {
 
 const PREFIX: &str = "strake-vm-";
 
-/// Removes what runs that were killed have left behind: folders named after processes that are gone.
+/// Removes what runs that were killed have left behind: folders named after processes that are
+/// gone.
 fn sweep(place: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

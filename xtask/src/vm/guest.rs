@@ -1,8 +1,9 @@
 //! One boot: the emulator as a child, its output line by line, and the hands of the host.
 //!
-//! The guest asks for what only the host can do (pull a drive, cut the power) by a file in the shared
-//! folder, and waits for the answer there: `ask.N` with the words of the request, `answer.N` with `ok` or
-//! what went wrong. N counts from 1, one request at a time, so neither side needs a lock.
+//! The guest asks for what only the host can do (pull a drive, cut the power) by a file in the
+//! shared folder, and waits for the answer there: `ask.N` with the words of the request, `answer.N`
+//! with `ok` or what went wrong. N counts from 1, one request at a time, so neither side needs a
+//! lock.
 
 use super::drives::Drives;
 use super::prepare::{Rig, folder};
@@ -141,7 +142,8 @@ impl<'a> Guest<'a> {
         })
     }
 
-    /// Follows the guest to its end, hands each line of its output to `line`, and does what it asks for.
+    /// Follows the guest to its end, hands each line of its output to `line`, and does what it asks
+    /// for.
     pub(crate) fn follow(mut self, mut line: impl FnMut(&str)) -> Result<End> {
         loop {
             match self.lines.recv_timeout(Duration::from_millis(50)) {

@@ -1,8 +1,8 @@
-//! `cargo xtask vm`: a real kernel with emulated NVMe drives, for what the build machine's own kernel may
-//! lack: ublk, NVMe, hot unplug, power cuts, md.
+//! `cargo xtask vm`: a real kernel with emulated NVMe drives, for what the build machine's own
+//! kernel may lack: ublk, NVMe, hot unplug, power cuts, md.
 //!
-//! The guest runs over the host's own file tree, so what was built here runs there. It is emulated in
-//! software: its speed means nothing, its behaviour everything.
+//! The guest runs over the host's own file tree, so what was built here runs there. It is emulated
+//! in software: its speed means nothing, its behaviour everything.
 
 mod drives;
 mod guest;

@@ -1,10 +1,12 @@
 //! What a boot needs, brought under `target/vm` once: a kernel with its modules, and virtme-ng.
 //!
-//! The kernel is a Debian package, downloaded and unpacked, never installed: the newest 6.12 that the
-//! machine's own package sources offer, or the one that an earlier run left here. Everything is found again
-//! by looking at the folder, so a run that was interrupted half way is simply continued.
+//! The kernel is a Debian package, downloaded and unpacked, never installed: the newest 6.12 that
+//! the machine's own package sources offer, or the one that an earlier run left here. Everything is
+//! found again by looking at the folder, so a run that was interrupted half way is simply
+//! continued.
 //!
-//! The one thing outside the folder is a link `/lib/modules/VERSION`: the guest and depmod look there.
+//! The one thing outside the folder is a link `/lib/modules/VERSION`: the guest and depmod look
+//! there.
 
 use crate::{host, need};
 use anyhow::{Context, Result, anyhow, bail};
@@ -67,22 +69,18 @@ fn kernel() -> Result<PathBuf> {
     if let Some(newest) = here.last() {
         return Ok(kernels.join(newest));
     }
-    let package = newest_on_offer()?;
-    let version = package.trim_start_matches("linux-image-").to_owned();
-    println!("downloading {package}");
     let downloads = folder().join("deb");
-    let _ = fs::remove_dir_all(&downloads);
-    fs::create_dir_all(&downloads)?;
-    let get = format!(
-        "cd '{}' && apt-get download -q {package}",
-        downloads.display()
-    );
-    // apt's sandbox user may not write here; that is a warning, not a failure.
-    let got = host::logged("vm-download", 900, &["sh", "-c", &get])?;
-    if !got.ok {
-        bail!("download of {package} failed:\n{}", got.tail(10));
-    }
-    // Unpacked beside its place and moved there whole: a half unpacked kernel is never taken for one.
+    let package = match download(&downloads) {
+        Ok(package) => package,
+        // Old package lists name files that are gone from the archive.
+        Err(_) => {
+            need::update().map_err(|why| anyhow!("{why}"))?;
+            download(&downloads)?
+        }
+    };
+    let version = package.trim_start_matches("linux-image-").to_owned();
+    // Unpacked beside its place and moved there whole: a half unpacked kernel is never taken for
+    // one.
     let half = folder().join("kernel-half");
     let _ = fs::remove_dir_all(&half);
     let (from, to) = (downloads.display(), half.display());
@@ -96,23 +94,31 @@ fn kernel() -> Result<PathBuf> {
     Ok(place)
 }
 
+/// Downloads the newest kernel package into an emptied folder and returns its name.
+fn download(to: &Path) -> Result<String> {
+    let package = newest_on_offer()?;
+    println!("downloading {package}");
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to)?;
+    // apt's sandbox user may not write here; that is a warning, not a failure.
+    let get = format!("cd '{}' && apt-get download -q {package}", to.display());
+    let got = host::logged("vm-download", 900, &["sh", "-c", &get])?;
+    if !got.ok {
+        bail!("download of {package} failed:\n{}", got.tail(10));
+    }
+    Ok(package)
+}
+
 /// The newest kernel package of the series for ordinary machines, by its name.
 fn newest_on_offer() -> Result<String> {
     let pattern = format!(
         "^linux-image-{}\\.[0-9].*-amd64$",
         SERIES.replace('.', "\\.")
     );
-    let search = || -> Result<Option<String>> {
-        let listed = host::output(&["apt-cache", "search", "--names-only", &pattern])?;
-        let names = listed.lines().filter_map(|line| line.split(' ').next());
-        Ok(newest(names).map(str::to_owned))
-    };
-    if let Some(found) = search()? {
-        return Ok(found);
-    }
-    need::update().map_err(|why| anyhow!("{why}"))?;
-    search()?.with_context(|| {
-        format!("no package linux-image-{SERIES}*-amd64 in the configured sources; add a suite that has it")
+    let listed = host::output(&["apt-cache", "search", "--names-only", &pattern])?;
+    let names = listed.lines().filter_map(|line| line.split(' ').next());
+    newest(names).map(str::to_owned).with_context(|| {
+        format!("no linux-image-{SERIES}*-amd64 in the package sources; add a suite that has it")
     })
 }
 

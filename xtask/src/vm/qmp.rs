@@ -16,7 +16,8 @@ pub(crate) struct Qmp {
     events: Vec<Value>,
 }
 
-/// Longest silence before a call gives up; an emulated guest on a busy machine is slow, not this slow.
+/// Longest silence before a call gives up; an emulated guest on a busy machine is slow, not this
+/// slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Qmp {

@@ -1,7 +1,8 @@
 //! The scenarios: which there are, which boot runs them, and how a boot's output becomes counts.
 //!
-//! A boot under emulation costs about 20 s, so scenarios share boots. Each makes its own array on wiped
-//! drives and can run alone; only those that span two boots need an earlier one, and say so here.
+//! A boot under emulation costs about 20 s, so scenarios share boots. Each makes its own array on
+//! wiped drives and can run alone; only those that span two boots need an earlier one, and say so
+//! here.
 
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
@@ -26,7 +27,8 @@ pub(crate) const SCRIPTS: [(&str, &str); 3] = [
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// A scenario of an earlier boot on the same drives, without which this one has nothing to look at.
+    /// A scenario of an earlier boot on the same drives, without which this one has nothing to look
+    /// at.
     after: Option<&'static str>,
 }
 
@@ -59,7 +61,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        limit_s: 480,
+        limit_s: 900,
         scenarios: &[
             scenario(
                 "filesystems",
@@ -83,7 +85,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        limit_s: 240,
+        limit_s: 480,
         scenarios: &[
             Scenario {
                 name: "fresh-boot",
@@ -100,7 +102,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        limit_s: 240,
+        limit_s: 480,
         scenarios: &[Scenario {
             name: "after-cut",
             about: "what was synced before the cut is there, with a drive pulled too",
@@ -114,7 +116,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 10,
         size_mib: 128,
         block_bytes: 4096,
-        limit_s: 600,
+        limit_s: 1200,
         scenarios: &[
             scenario(
                 "raid6-two",
@@ -241,7 +243,8 @@ fn log_path(boot: &str) -> Result<PathBuf> {
 }
 
 impl Heard {
-    /// Takes one line of the guest: `ok NAME`, `not ok NAME: why`, `| log` of a failure, or anything.
+    /// Takes one line of the guest: `ok NAME`, `not ok NAME: why`, `| log` of a failure, or
+    /// anything.
     fn line(&mut self, line: &str) {
         let at = self.since.elapsed().as_secs_f64();
         let _ = writeln!(self.log, "{at:7.1} {line}");
@@ -262,8 +265,8 @@ impl Heard {
         }
     }
 
-    /// Settles what was never spoken of. A cut of the power is the last word of the scenario that asks
-    /// for it, and its success.
+    /// Settles what was never spoken of. A cut of the power is the last word of the scenario that
+    /// asks for it, and its success.
     fn close(&mut self, end: End, log: &std::path::Path) {
         if end == End::Cut && self.open.remove("power-cut") {
             self.outcome.counts.passed += 1;

@@ -1,7 +1,8 @@
 //! What a member says of itself: both superblock copies and the region map.
 //!
-//! Invariant: nothing is believed here that `strake_format` did not decode; a page of another array or member
-//! counts as no page. Deliberately absent: which member of an array to believe (the engine).
+//! Invariant: nothing is believed here that `strake_format` did not decode; a page of another
+//! array or member counts as no page. Deliberately absent: which member of an array to believe
+//! (the engine).
 
 use strake_engine::buffers::PAGE;
 use strake_format::region_map::{newest, place};

@@ -1,7 +1,8 @@
 //! Properties of block devices and files, asked of the kernel.
 //!
-//! Invariant: what the kernel does not tell is assumed for the worst (a volatile cache, no granularity).
-//! Deliberately absent: NVMe identify data; `minimum_io_size` carries NPWG on kernels that serve us.
+//! Invariant: what the kernel does not tell is assumed for the worst (a volatile cache, no
+//! granularity). Deliberately absent: NVMe identify data; `minimum_io_size` carries NPWG on
+//! kernels that serve us.
 
 use std::fs::File;
 use std::io;
@@ -82,8 +83,8 @@ pub(super) fn block(file: &File) -> io::Result<(Kind, DeviceInfo)> {
     ))
 }
 
-/// What a file is, and whether O_DIRECT can be used on it: the engine aligns offsets to the logical block and memory
-/// to the same within pages.
+/// What a file is, and whether O_DIRECT can be used on it: the engine aligns offsets to the
+/// logical block and memory to the same within pages.
 pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> {
     let mut block_bytes = 512;
     let mut usable = true;

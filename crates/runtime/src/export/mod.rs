@@ -1,9 +1,10 @@
 //! How an array is given to its users: a block device, a socket, or nothing.
 //!
-//! Invariant: an export is chosen before the array is started, so that an array that cannot be exported as asked is
-//! not touched. Deliberately absent: stable names (`/dev/strake/NAME` is the daemon's).
+//! Invariant: an export is chosen before the array is started, so that an array that cannot be
+//! exported as asked is not touched. Deliberately absent: stable names (`/dev/strake/NAME` is the
+//! daemon's).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use strake_engine::Geometry;
@@ -95,6 +96,32 @@ impl Plan {
                     Plan::Nbd
                 }
             }),
+        }
+    }
+}
+
+impl Plan {
+    /// Memory that each shard needs for its ublk queue.
+    pub(crate) fn stock(&self) -> Option<ublk::Stock> {
+        match self {
+            Plan::Ublk(driver) => Some(driver.stock()),
+            Plan::Nbd | Plan::None => None,
+        }
+    }
+
+    /// Carries the plan out, once the array serves.
+    pub(crate) fn serve(
+        self,
+        target: Target,
+        socket: &Path,
+        recover: Option<u32>,
+    ) -> Result<Running, ServeError> {
+        match self {
+            Plan::Ublk(driver) => driver.serve(&target, recover).map(Running::Ublk),
+            Plan::Nbd => nbd::Server::start(socket, target)
+                .map(Running::Nbd)
+                .map_err(|e| ServeError::io("open the NBD socket", e)),
+            Plan::None => Ok(Running::None),
         }
     }
 }

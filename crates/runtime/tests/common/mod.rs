@@ -16,6 +16,7 @@ use strake_runtime::*;
 /// How to make and serve an array.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
+    pub(crate) name: &'static str,
     pub(crate) level: Level,
     pub(crate) members: usize,
     pub(crate) spares: usize,
@@ -30,6 +31,7 @@ pub(crate) struct Spec {
 impl Spec {
     pub(crate) fn new(level: Level, members: usize) -> Spec {
         Spec {
+            name: "rig",
             level,
             members,
             spares: 0,
@@ -67,10 +69,14 @@ impl Rig {
             })
             .collect();
         let identity = |i: usize| MemberUuid([i as u8 + 1; 16]);
-        let all: Vec<_> = devices.iter().enumerate().map(|(i, d)| (d.info(), identity(i))).collect();
+        let all: Vec<_> = devices
+            .iter()
+            .enumerate()
+            .map(|(i, d)| (d.info(), identity(i)))
+            .collect();
         let created = plan(&CreateSpec {
             array: ArrayUuid([0xaa; 16]),
-            name: "rig".parse::<ArrayName>().expect("a name"),
+            name: spec.name.parse::<ArrayName>().expect("a name"),
             level: spec.level,
             strip_bytes: Some(spec.strip),
             group_size: spec.group_size,
@@ -89,7 +95,12 @@ impl Rig {
             }
             device.flush().expect("flushes");
         }
-        Rig { dir, spec, paths, size: created.size_bytes }
+        Rig {
+            dir,
+            spec,
+            paths,
+            size: created.size_bytes,
+        }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -98,16 +109,12 @@ impl Rig {
 
     /// What is needed to serve those of the files that are there.
     pub(crate) fn config(&self) -> ServeConfig {
-        let members = self
-            .paths
-            .iter()
-            .filter(|path| path.exists())
-            .map(|path| {
-                let device = Device::open(path, OpenMode::Member).expect("opens");
-                let image = device.read_member().expect("a member");
-                (device, image)
-            })
-            .collect();
+        self.config_of(&self.paths)
+    }
+
+    /// What is needed to serve these devices.
+    pub(crate) fn config_of(&self, paths: &[PathBuf]) -> ServeConfig {
+        let members = open_members(paths);
         ServeConfig {
             members,
             shards: self.spec.shards,
@@ -129,18 +136,42 @@ impl Rig {
     }
 }
 
+/// Opens those of the members that are there.
+pub(crate) fn open_members(paths: &[PathBuf]) -> Vec<(Device, MemberImage)> {
+    paths
+        .iter()
+        .filter(|path| path.exists())
+        .map(|path| {
+            let device = Device::open(path, OpenMode::Member).expect("opens");
+            let image = device.read_member().expect("a member");
+            (device, image)
+        })
+        .collect()
+}
+
 /// Memory-backed where there is such a place: these tests are not about a disk.
 fn scratch() -> PathBuf {
     let shm = Path::new("/dev/shm");
-    if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() }
+    if shm.is_dir() {
+        shm.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
 }
 
 /// A fresh file as a new device.
 pub(crate) fn new_device(serving: &Serving, path: &Path, bytes: u64, identity: u8) -> NewDevice {
-    std::fs::File::create(path).expect("file").set_len(bytes).expect("size");
+    std::fs::File::create(path)
+        .expect("file")
+        .set_len(bytes)
+        .expect("size");
     let device = Device::open(path, OpenMode::Member).expect("opens");
     let info = device.info();
-    NewDevice { device: serving.attach(device), info, member: MemberUuid([identity; 16]) }
+    NewDevice {
+        device: serving.attach(device),
+        info,
+        member: MemberUuid([identity; 16]),
+    }
 }
 
 /// Waits until the status is as wanted.
@@ -151,21 +182,28 @@ pub(crate) fn wait_for(serving: &Serving, what: &str, wanted: impl Fn(&Status) -
         if wanted(&status) {
             return status;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "no {what}: {status:#?}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "no {what}: {status:#?}"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 pub(crate) fn optimal(status: &Status) -> bool {
     status.state == ArrayState::Optimal
-        && status.members.iter().all(|m| m.slot.is_none() || m.state == MemberState::InSync)
+        && status
+            .members
+            .iter()
+            .all(|m| m.slot.is_none() || m.state == MemberState::InSync)
 }
 
 /// Content that says where it belongs and which write it is of.
 pub(crate) fn pattern(offset: u64, len: usize, version: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len);
     for word in 0..(len as u64).div_ceil(8) {
-        let value = (offset + word * 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ version.wrapping_mul(0xff51_afd7);
+        let value = (offset + word * 8).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ version.wrapping_mul(0xff51_afd7);
         bytes.extend(value.to_le_bytes());
     }
     bytes.truncate(len);
@@ -200,9 +238,9 @@ impl Client {
             let mut query = vec![0, 0, 0, 0, 0, 0, 0, 1];
             query.extend(15u32.to_be_bytes());
             query.extend(b"base:allocation");
-            let (kind, data) = client.option(11, &query);
+            let (kind, data) = client.option(10, &query);
             assert_eq!((kind, &data[4..]), (4, &b"base:allocation"[..]));
-            assert_eq!(client.option_reply(11).0, 1);
+            assert_eq!(client.option_reply(10).0, 1);
         }
         client.send_option(7, &[0, 0, 0, 0, 0, 0]);
         loop {
@@ -222,19 +260,33 @@ impl Client {
     /// Connects and exchanges greetings.
     pub(crate) fn greet(socket: &Path) -> Client {
         let mut stream = UnixStream::connect(socket).expect("connects");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("timeout");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("timeout");
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).expect("greeting");
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
         assert_eq!(greeting[16..], [0, 3]);
         stream.write_all(&3u32.to_be_bytes()).expect("flags");
-        Client { stream, structured: false, size: 0, cookie: 0 }
+        Client {
+            stream,
+            structured: false,
+            size: 0,
+            cookie: 0,
+        }
     }
 
     /// On a stream where greetings have been exchanged.
     pub(crate) fn over(stream: UnixStream) -> Client {
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("timeout");
-        Client { stream, structured: false, size: 0, cookie: 0 }
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("timeout");
+        Client {
+            stream,
+            structured: false,
+            size: 0,
+            cookie: 0,
+        }
     }
 
     pub(crate) fn send_option(&mut self, option: u32, data: &[u8]) {
@@ -247,7 +299,9 @@ impl Client {
 
     pub(crate) fn option_reply(&mut self, option: u32) -> (u32, Vec<u8>) {
         let mut head = [0; 20];
-        self.stream.read_exact(&mut head).expect("an answer to the option");
+        self.stream
+            .read_exact(&mut head)
+            .expect("an answer to the option");
         let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
         assert_eq!(head[..8], 0x0003_e889_0455_65a9_u64.to_be_bytes());
         assert_eq!(word(8), option);
@@ -262,7 +316,14 @@ impl Client {
     }
 
     /// Sends a request and gives its cookie.
-    pub(crate) fn send(&mut self, flags: u16, command: u16, offset: u64, len: u32, data: &[u8]) -> u64 {
+    pub(crate) fn send(
+        &mut self,
+        flags: u16,
+        command: u16,
+        offset: u64,
+        len: u32,
+        data: &[u8],
+    ) -> u64 {
         self.cookie += 1;
         let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
         bytes.extend(flags.to_be_bytes());
@@ -289,7 +350,8 @@ impl Client {
         u64::from_be_bytes(self.bytes())
     }
 
-    /// Receives one whole answer: cookie, error, data (of `len` bytes at `offset`, or what a status chunk holds).
+    /// Receives one whole answer: cookie, error, data (of `len` bytes at `offset`, or what a
+    /// status chunk holds).
     pub(crate) fn receive(&mut self, offset: u64, len: usize) -> (u64, u32, Vec<u8>) {
         let mut data = vec![0; len];
         let mut error = 0;
@@ -318,7 +380,9 @@ impl Client {
                             data[at..at + payload.len() - 8].copy_from_slice(&payload[8..]);
                         }
                         5 => data = payload,
-                        0x8001 => error = u32::from_be_bytes(payload[..4].try_into().expect("four")),
+                        0x8001 => {
+                            error = u32::from_be_bytes(payload[..4].try_into().expect("four"))
+                        }
                         other => panic!("chunk of kind {other:#x}"),
                     }
                     if done == 1 {
@@ -359,6 +423,9 @@ impl Client {
         assert_eq!(error, 0);
         assert_eq!(data[..4], 1u32.to_be_bytes());
         let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four"));
-        data[4..].chunks(8).map(|pair| (word(&pair[..4]), word(&pair[4..]))).collect()
+        data[4..]
+            .chunks(8)
+            .map(|pair| (word(&pair[..4]), word(&pair[4..])))
+            .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! HTTP/JSON over a Unix socket: the shapes, the routes, their OpenAPI document.
 //!
-//! Invariants: the shapes are those of cli.md, in one place; every route stands in the OpenAPI document (a
-//! test walks both). Deliberately absent: decisions about arrays (daemon).
+//! Invariants: the shapes are those of cli.md, in one place; every route stands in the OpenAPI
+//! document (a test walks both). Deliberately absent: decisions about arrays (daemon).
 
 pub(crate) mod openapi;
 pub(crate) mod routes;

@@ -1,14 +1,15 @@
 //! The OpenAPI 3.1 document, made from the list of routes and a table of shapes.
 //!
-//! Invariants: every route of [`ROUTES`] is in it (it is made from that list), and every name that a route
-//! mentions has a schema; tests walk both against the router. Deliberately absent: a derive for schemas; the
-//! shapes are few and flat.
+//! Invariants: every route of [`ROUTES`] is in it (it is made from that list), and every name that
+//! a route mentions has a schema; tests walk both against the router. Deliberately absent: a derive
+//! for schemas; the shapes are few and flat.
 
 use serde_json::{Map, Value, json};
 
 use crate::api::routes::ROUTES;
 
-/// Shapes: name, then fields as `name:type`, where `?` marks what may be null or absent and `[]` lists.
+/// Shapes: name, then fields as `name:type`, where `?` marks what may be null or absent and `[]`
+/// lists.
 const SHAPES: &[(&str, &str)] = &[
     ("Version", "version:string pid:integer dir:string"),
     (
@@ -117,7 +118,10 @@ fn schema(fields: &str) -> Value {
 }
 
 fn parameters(path: &str) -> Vec<Value> {
-    let parameter = |name: &str, place: &str, kind: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": kind } });
+    let parameter = |name: &str, place: &str, kind: &str, required: bool| {
+        let schema = json!({ "type": kind });
+        json!({ "name": name, "in": place, "required": required, "schema": schema })
+    };
     let mut all = Vec::new();
     if path.contains("{name}") {
         all.push(parameter("name", "path", "string", true));

@@ -1,8 +1,8 @@
 //! The routes of the API.
 //!
-//! Invariants: a handler only translates: the daemon's [`Service`] decides; whatever may block runs under
-//! `spawn_blocking`; every error is the catalogue's JSON. [`ROUTES`] is the one list of routes, from which
-//! the OpenAPI document is made.
+//! Invariants: a handler only translates: the daemon's [`Service`] decides; whatever may block runs
+//! under `spawn_blocking`; every error is the catalogue's JSON. [`ROUTES`] is the one list of
+//! routes, from which the OpenAPI document is made.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The JSON shapes of the API and of `--json`, as cli.md has them.
 //!
-//! Invariants: units stand last in every name; what is not known is `null`, never 0 or an empty text; new
-//! fields are only ever added. Deliberately absent: types of the engine (see `view`).
+//! Invariants: units stand last in every name; what is not known is `null`, never 0 or an empty
+//! text; new fields are only ever added. Deliberately absent: types of the engine (see `view`).
 
 use std::path::PathBuf;
 

@@ -1,6 +1,7 @@
 //! From the engine's and the format's values to the JSON shapes.
 //!
-//! Invariant: the words of cli.md (states, jobs) are written here and nowhere else. Deliberately absent: I/O.
+//! Invariant: the words of cli.md (states, jobs) are written here and nowhere else. Deliberately
+//! absent: I/O.
 
 use std::path::PathBuf;
 
@@ -248,7 +249,8 @@ pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
     }
 }
 
-/// Where a logical block lies; `members` as `show` tells them, `state_at` the region's state by byte offset.
+/// Where a logical block lies; `members` as `show` tells them, `state_at` the region's state by
+/// byte offset.
 pub(crate) fn explain(
     sb: &Superblock,
     members: &[MemberJson],

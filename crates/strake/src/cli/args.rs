@@ -82,6 +82,7 @@ pub(crate) enum Command {
     /// Show the whole life of an array on files in a temporary folder
     Demo(DemoArgs),
     /// Serve the arrays of this machine until SIGTERM or SIGINT
+    #[command(args_override_self = true)]
     Daemon(DaemonArgs),
     /// Write completions for a shell
     Completions { shell: clap_complete::Shell },

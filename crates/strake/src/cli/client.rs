@@ -1,7 +1,7 @@
 //! The CLI as the API's client: one request over the daemon's Unix socket.
 //!
-//! Invariant: an error of the daemon arrives as the [`Failure`] that it was. Deliberately absent: retries; a
-//! command that changes something is not sent twice.
+//! Invariant: an error of the daemon arrives as the [`Failure`] that it was. Deliberately absent:
+//! retries; a command that changes something is not sent twice.
 
 use std::io;
 use std::path::{Path, PathBuf};

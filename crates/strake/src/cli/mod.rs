@@ -1,7 +1,8 @@
 //! The command line: each command asks the daemon, or does itself what needs none.
 //!
-//! Invariants: exit codes and error lines are those of cli.md; nothing prompts without a terminal; a dry run
-//! changes nothing. Deliberately absent: engine and devices (they are behind the API and `offline`).
+//! Invariants: exit codes and error lines are those of cli.md; nothing prompts without a terminal;
+//! a dry run changes nothing. Deliberately absent: engine and devices (they are behind the API and
+//! `offline`).
 
 pub(crate) mod args;
 pub(crate) mod client;
@@ -155,10 +156,12 @@ pub(crate) fn run(cli: Cli) -> Ended {
 
 fn create(context: &Context, args: CreateArgs) -> Ended {
     let strip_bytes = args.strip.as_deref().map(size::parse).transpose()?;
-    let block_bytes = match args.block_size.as_deref().map(size::parse).transpose()? {
-        Some(bytes) => Some(u32::try_from(bytes).unwrap_or(u32::MAX)),
-        None => None,
-    };
+    let block_bytes = args
+        .block_size
+        .as_deref()
+        .map(size::parse)
+        .transpose()?
+        .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
     let request = CreateRequest {
         name: args.name,
         level: args.level,
@@ -190,7 +193,8 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
             (true, _) => text.push_str("nothing was written (--dry-run)\n"),
             (false, true) => {}
             (false, false) => text.push_str(
-                "made, but nothing serves it yet: run strake daemon, or strake start --foreground\n",
+                "made, but nothing serves it yet: run strake daemon, or \
+                 strake start --foreground\n",
             ),
         }
         text
@@ -229,7 +233,8 @@ fn with_progress(
     created
 }
 
-/// Asks on a terminal; without one `--yes` must say it (unless the command line says enough by itself).
+/// Asks on a terminal; without one `--yes` must say it (unless the command line says enough by
+/// itself).
 fn confirm(yes: bool, said_enough: bool, what: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());

@@ -1,7 +1,7 @@
 //! What needs no daemon: making and destroying, looking, and serving one array in the foreground.
 //!
-//! Invariant: the same code as the daemon's does the work; members that a daemon (of another STRAKE_DIR)
-//! serves are held exclusively, so this never touches them.
+//! Invariant: the same code as the daemon's does the work; members that a daemon (of another
+//! STRAKE_DIR) serves are held exclusively, so this never touches them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::cli::{Context, Ended, absolutes, done};
 use crate::daemon::events::EventLog;
 use crate::daemon::running::{self, Limits, Start};
 use crate::daemon::service::{self, Sources};
-use crate::daemon::{asked_to_end, log_to_stderr};
+use crate::daemon::{EndSignals, log_to_stderr};
 use crate::drives::find::{self, FoundArray};
 use crate::drives::make;
 use crate::errors::{Code, Failure};
@@ -118,10 +118,14 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         force: args.force,
         limits: Limits::default(),
     };
+    let runtime = crate::daemon::runtime()?;
+    let signals = {
+        let _within = runtime.enter();
+        EndSignals::catch()?
+    };
     let running = running::start(&context.dir, &log, &found, &how)?;
     let ended = running.json().and_then(|array| context.array(&array));
-    let waited = crate::daemon::runtime()?.block_on(asked_to_end());
+    runtime.block_on(signals.asked());
     running.stop(&context.dir)?;
-    waited?;
     ended
 }

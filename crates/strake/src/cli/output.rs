@@ -1,6 +1,7 @@
 //! What people see: tables and sentences. With `--json` nothing of this is used.
 //!
-//! Invariant: standard output carries the answer and nothing else; progress and errors go to standard error.
+//! Invariant: standard output carries the answer and nothing else; progress and errors go to
+//! standard error.
 
 use std::time::Duration;
 
@@ -131,8 +132,9 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         .group_size
         .map_or_else(String::new, |g| format!(" in groups of {g}"));
     let mut text = format!(
-        "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  size        {} ({} never \
-         written)\n  device      {}\n  write hole  {}\n  uuid        {}, epoch {}\n",
+        "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  \
+         size        {} ({} never written)\n  device      {}\n  \
+         write hole  {}\n  uuid        {}, epoch {}\n",
         a.name,
         a.state,
         a.level,
@@ -198,8 +200,8 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
         .map_or_else(|| "spare".to_owned(), |s| format!("slot {s}"));
     let a = &e.array;
     let mut text = format!(
-        "{role} of array {}  level {} of {}, strip {}, blocks of {}, write hole {}\n  array     {}\n  \
-         member    {}\n  data      {} at byte {}\n  epoch     {}, generation {}, stopped {}\n  \
+        "{role} of array {}  level {} of {}, strip {}, blocks of {}, write hole {}\n  \
+         array     {}\n  member    {}\n  data      {} at byte {}\n  epoch     {}, generation {}, stopped {}\n  \
          regions   {} unwritten, {} clean, {} dirty, {} need sync, {} damaged map pages\n",
         a.name,
         a.level,

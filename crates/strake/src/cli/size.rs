@@ -1,7 +1,7 @@
 //! Sizes and rates as people write and read them.
 //!
-//! Invariant: `parse` takes every spelling that `bytes` prints. K, M, G, T (and KiB …) are powers of 1024, as
-//! mdadm and zpool have them; kB, MB, GB, TB are powers of 1000.
+//! Invariant: `parse` takes every spelling that `bytes` prints. K, M, G, T (and KiB …) are powers
+//! of 1024, as mdadm and zpool have them; kB, MB, GB, TB are powers of 1000.
 
 use crate::errors::{Code, Failure};
 

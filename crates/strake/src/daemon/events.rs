@@ -1,8 +1,8 @@
 //! What happened, when, why: a ring in memory, the same in `events.jsonl`, and followers.
 //!
-//! Invariants: sequences grow by one; a follower that keeps up misses nothing, one that does not misses the
-//! oldest; the file is bounded (one older part is kept). Deliberately absent: notifications by mail and the
-//! like.
+//! Invariants: sequences grow by one; a follower that keeps up misses nothing, one that does not
+//! misses the oldest; the file is bounded (one older part is kept). Deliberately absent:
+//! notifications by mail and the like.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use strake_engine::event::{EventKind, OutCause, StopCause};
+use strake_format::Slot;
 use strake_runtime::EventRecord;
 use tokio::sync::watch;
 
@@ -185,87 +186,75 @@ fn stop_cause(cause: StopCause) -> &'static str {
 
 /// What the runtime tells, in words.
 pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
-    let device = record.device.as_ref().map(|p| p.display().to_string());
-    let base = Happened {
-        array: Some(array.to_owned()),
-        device,
-        ..Happened::default()
+    let (event, slot, cause, effect) = words(&record.kind);
+    let inconsistent_stripes = match record.kind {
+        EventKind::JobFinished { inconsistent, .. } => Some(inconsistent),
+        _ => None,
     };
+    Happened {
+        array: Some(array.to_owned()),
+        event,
+        slot: slot.map(|s| s.0),
+        device: record.device.as_ref().map(|p| p.display().to_string()),
+        cause,
+        effect,
+        inconsistent_stripes,
+    }
+}
+
+/// Name, slot, cause and effect of an event.
+type Words = (&'static str, Option<Slot>, Option<String>, Option<String>);
+
+fn words(kind: &EventKind) -> Words {
     let text = |s: &str| Some(s.to_owned());
-    match &record.kind {
-        EventKind::Started { unclean } => Happened {
-            event: "started",
-            cause: unclean.then(|| "unclean_stop_before".to_owned()),
-            ..base
-        },
-        EventKind::State { from, to } => Happened {
-            event: "state",
-            cause: Some(format!("was {}", view::array_state(*from))),
-            effect: text(view::array_state(*to)),
-            ..base
-        },
-        EventKind::MemberOut { slot, cause, .. } => Happened {
-            event: "member_out",
-            slot: Some(slot.0),
-            cause: text(out_cause(*cause)),
-            effect: text("reads are answered from the others"),
-            ..base
-        },
-        EventKind::ReadError { slot, offset, .. } => Happened {
-            event: "read_error",
-            slot: Some(slot.0),
-            cause: Some(format!("offset_bytes {offset}")),
-            effect: text("answered from the others"),
-            ..base
-        },
+    let at = |offset: u64| Some(format!("offset_bytes {offset}"));
+    match *kind {
+        EventKind::Started { unclean } => {
+            let cause = unclean.then(|| "unclean_stop_before".to_owned());
+            ("started", None, cause, None)
+        }
+        EventKind::State { from, to } => {
+            let cause = Some(format!("was {}", view::array_state(from)));
+            ("state", None, cause, text(view::array_state(to)))
+        }
+        EventKind::MemberOut { slot, cause, .. } => {
+            let effect = text("reads are answered from the others");
+            ("member_out", Some(slot), text(out_cause(cause)), effect)
+        }
+        EventKind::ReadError { slot, offset, .. } => (
+            "read_error",
+            Some(slot),
+            at(offset),
+            text("answered from the others"),
+        ),
         EventKind::Repaired {
             slot, offset, len, ..
-        } => Happened {
-            event: "repaired",
-            slot: Some(slot.0),
-            cause: Some(format!("offset_bytes {offset}")),
-            effect: Some(format!("{len} bytes rewritten")),
-            ..base
-        },
-        EventKind::SpareUsed { slot, .. } => Happened {
-            event: "spare_used",
-            slot: Some(slot.0),
-            effect: text("rebuild onto it"),
-            ..base
-        },
-        EventKind::SpareAdded { .. } => Happened {
-            event: "spare_added",
-            ..base
-        },
-        EventKind::Removed { slot } => Happened {
-            event: "removed",
-            slot: slot.map(|s| s.0),
-            ..base
-        },
-        EventKind::JobStarted { kind, from_bytes } => Happened {
-            event: "job_started",
-            cause: text(view::job_kind(*kind)),
-            effect: Some(format!("from byte {from_bytes}")),
-            ..base
-        },
-        EventKind::JobStopped { kind, cause } => Happened {
-            event: "job_stopped",
-            cause: text(stop_cause(*cause)),
-            effect: text(view::job_kind(*kind)),
-            ..base
-        },
-        EventKind::JobFinished { kind, inconsistent } => Happened {
-            event: "job_finished",
-            cause: text(view::job_kind(*kind)),
-            effect: Some(format!("{inconsistent} stripes inconsistent")),
-            inconsistent_stripes: Some(*inconsistent),
-            ..base
-        },
-        EventKind::Stopped => Happened {
-            event: "stopped",
-            effect: text("clean"),
-            ..base
-        },
+        } => (
+            "repaired",
+            Some(slot),
+            at(offset),
+            Some(format!("{len} bytes rewritten")),
+        ),
+        EventKind::SpareUsed { slot, .. } => {
+            ("spare_used", Some(slot), None, text("rebuild onto it"))
+        }
+        EventKind::SpareAdded { .. } => ("spare_added", None, None, None),
+        EventKind::Removed { slot } => ("removed", slot, None, None),
+        EventKind::JobStarted { kind, from_bytes } => {
+            let effect = Some(format!("from byte {from_bytes}"));
+            ("job_started", None, text(view::job_kind(kind)), effect)
+        }
+        EventKind::JobStopped { kind, cause } => (
+            "job_stopped",
+            None,
+            text(stop_cause(cause)),
+            text(view::job_kind(kind)),
+        ),
+        EventKind::JobFinished { kind, inconsistent } => {
+            let effect = Some(format!("{inconsistent} stripes inconsistent"));
+            ("job_finished", None, text(view::job_kind(kind)), effect)
+        }
+        EventKind::Stopped => ("stopped", None, None, text("clean")),
     }
 }
 

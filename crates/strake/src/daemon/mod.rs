@@ -1,11 +1,11 @@
 //! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
 //!
-//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM, SIGINT): the
-//! socket goes, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves the
-//! socket's file behind; the lock tells the next one that nobody listens there.
+//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM,
+//! SIGINT): the socket goes, every array is stopped cleanly, the lock is let go. A daemon that was
+//! killed leaves the socket's file behind; the lock tells the next one that nobody listens there.
 //!
-//! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately absent: going
-//! into the background; the service manager does that.
+//! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
+//! absent: going into the background; the service manager does that.
 
 pub(crate) mod events;
 pub(crate) mod running;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::api::routes;
@@ -57,18 +57,29 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|e| Failure::io("starting the event loop", &e))
 }
 
-/// Resolves when the process is asked to end.
-pub(crate) async fn asked_to_end() -> Result<(), Failure> {
-    let watch = |kind| signal(kind).map_err(|e| Failure::io("watching signals", &e));
-    let (mut term, mut int) = (
-        watch(SignalKind::terminate())?,
-        watch(SignalKind::interrupt())?,
-    );
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+/// SIGTERM and SIGINT, caught from the moment that this is made.
+#[derive(Debug)]
+pub(crate) struct EndSignals {
+    term: Signal,
+    int: Signal,
+}
+
+impl EndSignals {
+    /// Catches them; within a runtime.
+    pub(crate) fn catch() -> Result<EndSignals, Failure> {
+        let catch = |kind| signal(kind).map_err(|e| Failure::io("catching signals", &e));
+        Ok(EndSignals {
+            term: catch(SignalKind::terminate())?,
+            int: catch(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+    /// Resolves when the process is asked to end.
+    pub(crate) async fn asked(mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
 }
 
 /// Runs until it is asked to end.
@@ -92,6 +103,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
 }
 
 async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result<(), Failure> {
+    let signals = EndSignals::catch()?;
     // The lock is ours: a socket that lies here belongs to a daemon that is gone.
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
@@ -100,7 +112,7 @@ async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result
     let watcher = tokio::spawn(watch(Watcher::new(Arc::clone(&service), wait)));
     let app = routes::router(service);
     let result = tokio::select! {
-        ended = asked_to_end() => ended,
+        () = signals.asked() => Ok(()),
         served = async { axum::serve(listener, app).await } => {
             served.map_err(|e| Failure::io("serving the API", &e))
         }

@@ -1,7 +1,8 @@
 //! One array in service: opening its members, starting it, what it tells, stopping it.
 //!
-//! Invariants: members are opened exclusively and read again after opening, so that what is served is what
-//! was checked; a member that somebody else holds stops the start (somebody else may be serving the array).
+//! Invariants: members are opened exclusively and read again after opening, so that what is served
+//! is what was checked; a member that somebody else holds stops the start (somebody else may be
+//! serving the array).
 //!
 //! Deliberately absent: which arrays there are (service).
 

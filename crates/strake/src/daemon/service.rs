@@ -1,8 +1,8 @@
 //! The daemon's arrays and what can be asked of them; the API and the watcher call this.
 //!
-//! Invariants: changes (create, start, stop, destroy, add …) are one at a time under `admin`; looking never
-//! waits for a change; an array is in `running` only while it serves. Verbs are idempotent and say whether
-//! they changed something.
+//! Invariants: changes (create, start, stop, destroy, add …) are one at a time under `admin`;
+//! looking never waits for a change; an array is in `running` only while it serves. Verbs are
+//! idempotent and say whether they changed something.
 //!
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
 
@@ -493,7 +493,10 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
             .find(|(m, _)| *m == member)
             .map(|(_, path)| path.clone())
     };
-    let array = view::stopped(&made.superblock, &[], path);
+    let mut array = view::stopped(&made.superblock, &[], path);
+    if made.unwritten {
+        array.unwritten_bytes = array.size_bytes;
+    }
     CreatedJson {
         dry_run,
         serving: false,

@@ -1,8 +1,8 @@
 //! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array.
 //!
-//! Invariant: nothing here is needed to find an array's data again; the members carry that. It only spares the
-//! administrator from naming files again, and lets a daemon that was killed take its exports back. Files are
-//! replaced by rename, never rewritten in place.
+//! Invariant: nothing here is needed to find an array's data again; the members carry that. It only
+//! spares the administrator from naming files again, and lets a daemon that was killed take its
+//! exports back. Files are replaced by rename, never rewritten in place.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

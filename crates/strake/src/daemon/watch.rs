@@ -1,9 +1,10 @@
 //! Looks for drives as they appear, and starts what can be started.
 //!
-//! Protocol: every two seconds the names, numbers and sizes of the candidates are compared with the last time
-//! (a few reads of /sys; no member is read); only when they changed, or while arrays wait for members, are
-//! superblocks read. A complete array is started at once; one that could be started degraded after `wait`; a
-//! start that was refused is tried again when other members are there.
+//! Protocol: every two seconds the names, numbers and sizes of the candidates are compared with the
+//! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
+//! for members, are superblocks read. A complete array is started at once; one that could be
+//! started degraded after `wait`; a start that was refused is tried again when other members are
+//! there.
 //!
 //! Deliberately absent: adding a returned member by itself; an event says that it is there.
 

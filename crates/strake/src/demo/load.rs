@@ -1,8 +1,8 @@
 //! Load: sequential passes and a random mixture, every block written and read known to the oracle.
 //!
-//! Invariants: every block has one writer at a time (sequential passes hand out pieces once; in the mixture
-//! worker w of n owns the units w, w + n, …); every byte read is judged. Deliberately absent: rates that leave
-//! checking out; they are measured with it.
+//! Invariants: every block has one writer at a time (sequential passes hand out pieces once; in the
+//! mixture worker w of n owns the units w, w + n, …); every byte read is judged. Deliberately
+//! absent: rates that leave checking out; they are measured with it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,11 +1,13 @@
 //! `strake demo`: the whole life of an array on files in a temporary folder.
 //!
-//! The play: daemon and array → fill → verified reads → a random mixture that from now on never pauses while
-//! something happens → a member's file is removed → degraded reads → the spare is rebuilt → the daemon is
-//! killed and comes back → everything is verified → a read-only scrub. Every phase is bounded, in bytes or in
-//! seconds. Nothing here is simulated: daemon, export, files and signals are the real ones.
+//! The play: daemon and array → fill → verified reads → a random mixture that from now on never
+//! pauses while something happens → a member's file is removed → degraded reads → the spare is
+//! rebuilt → the daemon is killed and comes back → everything is verified → a read-only scrub.
+//! Every phase is bounded, in bytes or in seconds. Nothing here is simulated: daemon, export, files
+//! and signals are the real ones.
 //!
-//! Invariant: the last line on standard output with `--json` is the JSON of cli.md, also when data were wrong.
+//! Invariant: the last line on standard output with `--json` is the JSON of cli.md, also when data
+//! were wrong.
 
 mod load;
 mod nbd;
@@ -315,7 +317,8 @@ impl Play {
         Ok(())
     }
 
-    /// A member's file is removed under load; the spare must wait until degraded reads were measured.
+    /// A member's file is removed under load; the spare must wait until degraded reads were
+    /// measured.
     fn lose_a_member(&mut self) -> Result<(), Failure> {
         self.stage.priority(1)?;
         let load = Mixture::start(&self.field, 1);
@@ -345,10 +348,11 @@ impl Play {
         self.stage.priority(100)?;
         self.stage.job("rebuild", "start")?;
         let mut bar = Bar::new("rebuild under load", 0, self.quiet);
-        let (started, mut bytes) = (Instant::now(), (u64::MAX, 0));
+        let (mut started, mut bytes) = (None, (u64::MAX, 0));
         let limit = Duration::from_secs(90);
         let array = self.stage.wait_for("the rebuild", limit, |array| {
-            if let Some(job) = array.jobs.iter().find(|j| j.kind == "rebuild") {
+            if let Some(job) = array.jobs.iter().find(|j| j.kind == "rebuild" && !j.paused) {
+                started.get_or_insert_with(Instant::now);
                 bytes = (bytes.0.min(job.done_bytes), bytes.1.max(job.total_bytes));
                 bar.at(job.done_bytes, job.total_bytes);
             }
@@ -358,7 +362,8 @@ impl Play {
         array?;
         let (first, total) = bytes;
         let rebuilt = total.saturating_sub(first.min(total));
-        let rate = rebuilt as f64 / started.elapsed().as_secs_f64().max(1e-6);
+        let took = started.map_or(0.0, |s: Instant| s.elapsed().as_secs_f64());
+        let rate = rebuilt as f64 / took.max(1e-3);
         self.report.rebuild_bytes_per_s = rate as u64;
         self.say(&format!(
             "rebuilt onto the spare: {} at {}",

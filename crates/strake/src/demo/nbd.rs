@@ -1,11 +1,12 @@
 //! A small NBD client for the demo's load: one connection, many requests in flight.
 //!
-//! Protocol: fixed newstyle handshake, `NBD_OPT_GO`, simple replies. A thread reads replies and hands each to
-//! the caller that waits for its cookie. Invariant: a request is answered once, or its caller learns that the
-//! connection broke; what was not answered may be sent again on a new connection.
+//! Protocol: fixed newstyle handshake, `NBD_OPT_GO`, simple replies. A thread reads replies and
+//! hands each to the caller that waits for its cookie. Invariant: a request is answered once, or
+//! its caller learns that the connection broke; what was not answered may be sent again on a new
+//! connection.
 //!
-//! Deliberately absent: structured replies, TLS, everything that only other clients need (they are tested
-//! with Debian's).
+//! Deliberately absent: structured replies, TLS, everything that only other clients need (they are
+//! tested with Debian's).
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -192,7 +193,8 @@ impl Connection {
             Ask::Flush => (0, 0),
         };
         locked(&self.waiting).insert(cookie, Waiter { read_bytes, answer });
-        // Whoever dies after this looks at `waiting` and finds the cookie; whoever died before is seen here.
+        // Whoever dies after this looks at `waiting` and finds the cookie; whoever died before is
+        // seen here.
         if self.is_dead() {
             locked(&self.waiting).remove(&cookie);
             return Err(Trouble::Broken);

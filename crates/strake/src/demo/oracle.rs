@@ -1,9 +1,10 @@
 //! What every block must hold: the memory against which the array is judged.
 //!
-//! Each 4 KiB block on the array names its offset, its version and the run, and carries a checksum over all
-//! its bytes. Invariants: one writer at a time for each block; the version under way is noted before it is
-//! sent, the acknowledged one after its answer. A block read must hold a version between the one that was
-//! acknowledged before the read and the one under way after it; version 0 is zeros.
+//! Each 4 KiB block on the array names its offset, its version and the run, and carries a checksum
+//! over all its bytes. Invariants: one writer at a time for each block; the version under way is
+//! noted before it is sent, the acknowledged one after its answer. A block read must hold a version
+//! between the one that was acknowledged before the read and the one under way after it; version 0
+//! is zeros.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -72,7 +73,8 @@ impl Oracle {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Fills `bytes` with the next versions of the blocks from `first`, and notes them as under way.
+    /// Fills `bytes` with the next versions of the blocks from `first`, and notes them as under
+    /// way.
     pub(crate) fn next(&self, first: usize, bytes: &mut [u8]) {
         for (i, block) in bytes.chunks_exact_mut(BLOCK).enumerate() {
             let version = self.blocks[first + i]

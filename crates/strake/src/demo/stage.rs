@@ -1,7 +1,7 @@
 //! The stage: temporary folder, member files, and a real daemon in a process of its own.
 //!
-//! Invariant: whatever happens, the daemon is ended when the stage goes, and the folder is removed unless it is
-//! to be kept. Deliberately absent: the play (mod).
+//! Invariant: whatever happens, the daemon is ended when the stage goes, and the folder is removed
+//! unless it is to be kept. Deliberately absent: the play (mod).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -95,7 +95,8 @@ impl Stage {
         self.daemon = Some(child);
         let give_up = Instant::now() + Duration::from_secs(15);
         while Instant::now() < give_up {
-            // The lock file's holder may be the one that was killed: only the new one's pid will do.
+            // The lock file's holder may be the one that was killed: only the new one's pid will
+            // do.
             if let Some(client) = Client::find(&self.dir)?
                 && client.get::<VersionJson>("/v1/version").is_ok()
             {

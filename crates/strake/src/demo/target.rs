@@ -1,7 +1,7 @@
 //! The block device under load: NBD, or a ublk device; it may vanish for a while and come back.
 //!
-//! Invariant: a request that was not answered is sent again until it is, or until patience ends; so an answer
-//! is always an acknowledgement. Deliberately absent: what is read and written (oracle).
+//! Invariant: a request that was not answered is sent again until it is, or until patience ends; so
+//! an answer is always an acknowledgement. Deliberately absent: what is read and written (oracle).
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Arrays on drives: which devices carry members, and what they make together.
 //!
-//! Invariant: looking never writes and never waits for a device that an array of ours exports. Which
-//! superblock to believe is the format's word ([`strake_format::select_array`]), not ours.
+//! Invariant: looking never writes and never waits for a device that an array of ours exports.
+//! Which superblock to believe is the format's word ([`strake_format::select_array`]), not ours.
 //!
 //! Deliberately absent: opening members for service.
 
@@ -217,7 +217,8 @@ pub(crate) fn look(path: &Path) -> Result<Option<MemberImage>, Failure> {
     }
 }
 
-/// Members among these devices; what cannot be read is left out. The same device under two names counts once.
+/// Members among these devices; what cannot be read is left out. The same device under two names
+/// counts once.
 pub(crate) fn members(paths: &[PathBuf]) -> Vec<FoundMember> {
     let mut seen = Vec::new();
     let mut found = Vec::new();

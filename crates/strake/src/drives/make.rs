@@ -1,8 +1,9 @@
 //! Making an array: checks, the plan, the writes; and unmaking it.
 //!
-//! Order: names and numbers → devices ([`safety`]) → engine's plan → open every device as a member → (trim or
-//! zero the data areas) → every write but the last superblock copy, flush → the last copy, flush. Invariant:
-//! after an error nothing half-made is left: the superblocks of every device touched are zeroed.
+//! Order: names and numbers → devices ([`safety`]) → engine's plan → open every device as a member
+//! → (trim or zero the data areas) → every write but the last superblock copy, flush → the last
+//! copy, flush. Invariant: after an error nothing half-made is left: the superblocks of every
+//! device touched are zeroed.
 //!
 //! Deliberately absent: starting what was made.
 
@@ -32,6 +33,8 @@ pub(crate) struct Made {
     pub(crate) superblock: Superblock,
     /// Identity and path of members and spares.
     pub(crate) paths: Vec<(MemberUuid, PathBuf)>,
+    /// Nothing is written yet: all of it reads as zeros.
+    pub(crate) unwritten: bool,
 }
 
 /// Told now and then how much of the data areas has been prepared: (done, total), bytes.
@@ -95,16 +98,10 @@ pub(crate) fn make(
     taken: &[String],
     progress: Progress<'_>,
 ) -> Result<Made, Failure> {
-    let name = parse_name(&request.name)?;
-    let level = parse_level(&request.level)?;
-    let strip_bytes = parse_strip(request.strip_bytes)?;
-    let write_hole = parse_write_hole(request.write_hole.as_deref())?;
-    let (init, prepare) = parse_init(request.init.as_deref())?;
-    if taken.iter().any(|t| t == name.as_str()) {
-        return Err(Failure::new(
-            Code::NameExists,
-            format!("an array {name} exists already"),
-        ));
+    let (mut spec, prepare) = words(request)?;
+    if taken.iter().any(|t| t == spec.name.as_str()) {
+        let found = format!("an array {} exists already", spec.name);
+        return Err(Failure::new(Code::NameExists, found));
     }
     let paths: Vec<PathBuf> = request
         .devices
@@ -116,59 +113,65 @@ pub(crate) fn make(
         force: request.force,
         own: None,
     };
-    let wipe = safety::check(&paths, permit)?;
+    let foreign = safety::check(&paths, permit)?;
+    let mut devices = open(&paths, request.dry_run)?;
+    let draw = |d: &Device| (d.info(), MemberUuid(random_uuid()));
+    let (members, spares) = devices.split_at(request.devices.len());
+    spec.members = members.iter().map(draw).collect();
+    spec.spares = spares.iter().map(draw).collect();
+    let plan = create::plan(&spec)?;
     if !request.dry_run {
-        for path in &wipe {
-            safety::wipe_foreign(path)?;
+        if !foreign.is_empty() {
+            // Only now is it certain that they will be overwritten; wipefs wants them to itself.
+            drop(devices);
+            foreign
+                .iter()
+                .try_for_each(|path| safety::wipe_foreign(path))?;
+            devices = open(&paths, false)?;
         }
+        write_or_wipe(&devices, &plan, prepare, progress)?;
     }
-    let mode = if request.dry_run {
+    let ids = plan.superblocks.iter().map(|sb| sb.member);
+    let paths = ids.zip(paths).collect();
+    let first = plan.superblocks.into_iter().next();
+    Ok(Made {
+        superblock: first.expect("a plan has a first member"),
+        paths,
+        unwritten: spec.init == Init::Lazy,
+    })
+}
+
+/// What is to be made, as far as words and numbers say; the devices are still to come.
+fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
+    let (init, prepare) = parse_init(request.init.as_deref())?;
+    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let spec = CreateSpec {
+        array: ArrayUuid(random_uuid()),
+        name: parse_name(&request.name)?,
+        level: parse_level(&request.level)?,
+        strip_bytes: parse_strip(request.strip_bytes)?,
+        group_size: request.group_size,
+        block_bytes: request.block_bytes,
+        write_hole: parse_write_hole(request.write_hole.as_deref())?,
+        init,
+        created_unix_s: created.map_or(0, |d| d.as_secs()),
+        members: Vec::new(),
+        spares: Vec::new(),
+        tiny: None,
+    };
+    Ok((spec, prepare))
+}
+
+fn open(paths: &[PathBuf], dry_run: bool) -> Result<Vec<Device>, Failure> {
+    let mode = if dry_run {
         OpenMode::ReadOnly
     } else {
         OpenMode::Member
     };
-    let devices = paths
+    paths
         .iter()
-        .map(|p| Device::open(p, mode))
-        .collect::<Result<Vec<Device>, _>>()?;
-    let mut drawn = devices
-        .iter()
-        .map(|d| (d.info(), MemberUuid(random_uuid())))
-        .collect::<Vec<_>>();
-    let spares = drawn.split_off(request.devices.len());
-    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let plan = create::plan(&CreateSpec {
-        array: ArrayUuid(random_uuid()),
-        name,
-        level,
-        strip_bytes,
-        group_size: request.group_size,
-        block_bytes: request.block_bytes,
-        write_hole,
-        init,
-        created_unix_s: created.map_or(0, |d| d.as_secs()),
-        members: drawn,
-        spares,
-        tiny: None,
-    })?;
-    if !request.dry_run {
-        write_or_wipe(&devices, &plan, prepare, progress)?;
-    }
-    let found = plan
-        .superblocks
-        .iter()
-        .map(|sb| sb.member)
-        .zip(paths)
-        .collect();
-    let superblock = plan
-        .superblocks
-        .into_iter()
-        .next()
-        .expect("a plan has a first member");
-    Ok(Made {
-        superblock,
-        paths: found,
-    })
+        .map(|path| Ok(Device::open(path, mode)?))
+        .collect()
 }
 
 fn write_or_wipe(
@@ -218,6 +221,11 @@ fn write(
                 }
             }
         }
+    }
+    for (device, sb) in &members {
+        // A page of an array that lived here before must not look newer than ours.
+        let map = sb.layout.map_offset;
+        device.write_zeroes(map, sb.layout.log_offset - map)?;
     }
     for (device, writes) in devices.iter().zip(&plan.writes) {
         for (offset, bytes) in writes.iter().take(writes.len().saturating_sub(1)) {

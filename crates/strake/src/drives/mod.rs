@@ -1,7 +1,7 @@
 //! Drives and files before they are members: what they are, who uses them, what lies on them.
 //!
-//! Invariant: nothing in this room writes to a device except [`make`], and that only after [`safety`] has
-//! found nothing in the way. Deliberately absent: members in service (runtime).
+//! Invariant: nothing in this room writes to a device except [`make`], and that only after
+//! [`safety`] has found nothing in the way. Deliberately absent: members in service (runtime).
 
 pub(crate) mod find;
 pub(crate) mod make;

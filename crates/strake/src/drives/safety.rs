@@ -1,11 +1,13 @@
-//! Is a device free to become a member? Mounts, holders, partitions, foreign signatures, our own members.
+//! Is a device free to become a member? Mounts, holders, partitions, foreign signatures, our own
+//! members.
 //!
-//! Order: existence and kind → the same device twice → mounted → held → partitioned → foreign signature →
-//! member of an array of ours. The first thing found is named. `force` overrides what only means "there is
-//! content" (partitions that nobody uses, signatures, members of arrays that do not run), never what means
-//! "somebody uses it".
+//! Order: existence and kind → the same device twice → mounted → held → partitioned → foreign
+//! signature → member of an array of ours. The first thing found is named. `force` overrides what
+//! only means "there is content" (partitions that nobody uses, signatures, members of arrays that
+//! do not run), never what means "somebody uses it".
 //!
-//! Deliberately absent: own knowledge of foreign formats; util-linux's prober has it (`wipefs`, `blkid`).
+//! Deliberately absent: own knowledge of foreign formats; util-linux's prober has it (`wipefs`,
+//! `blkid`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +27,8 @@ pub(crate) struct Permit {
     pub(crate) own: Option<ArrayUuid>,
 }
 
-/// Checks devices that are to be members. Answers those on which foreign signatures must be wiped first.
+/// Checks devices that are to be members. Answers those on which foreign signatures must be wiped
+/// first.
 pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, Failure> {
     let mut seen: Vec<(Identity, &Path)> = Vec::new();
     for path in paths {

@@ -1,7 +1,7 @@
 //! What the kernel says about block devices: /sys, /proc/self/mountinfo, /proc/swaps.
 //!
-//! Invariant: a file that cannot be read means "nothing known", never an error: containers hide parts of
-//! /sys. Deliberately absent: opening devices.
+//! Invariant: a file that cannot be read means "nothing known", never an error: containers hide
+//! parts of /sys. Deliberately absent: opening devices.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -169,8 +169,8 @@ pub(crate) fn candidates() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Is this a device worth reading? ublk and nbd are what we export ourselves; a scan of them would wait for
-/// an array that waits for the scan.
+/// Is this a device worth reading? ublk and nbd are what we export ourselves; a scan of them would
+/// wait for an array that waits for the scan.
 fn may_carry_member(name: &str) -> bool {
     const NEVER: [&str; 7] = ["ublk", "nbd", "ram", "zram", "sr", "fd", "mtdblock"];
     if NEVER.iter().any(|prefix| name.starts_with(prefix)) {

@@ -1,16 +1,18 @@
 //! One connection in transmission: a reader (this thread), a writer, and what goes between.
 //!
-//! The reader turns requests into engine requests of a part (1 MiB) at most and posts them; each is answered on a shard's thread
-//! into memory of the connection, and the writer sends. Answers leave in the order in which they are ready; only the parts of a
-//! simple reply leave in their own order, with nothing between.
+//! The reader turns requests into engine requests of a part (1 MiB) at most and posts them; each
+//! is answered on a shard's thread into memory of the connection, and the writer sends. Answers
+//! leave in the order in which they are ready; only the parts of a simple reply leave in their own
+//! order, with nothing between.
 //!
 //! Invariants:
-//! * A part holds one buffer of the connection's share from before it is asked for until it is sent: a client that does
-//!   not read stops its own requests and nobody else's.
+//! * A part holds one buffer of the connection's share from before it is asked for until it is
+//!   sent: a client that does not read stops its own requests and nobody else's.
 //! * Every request is answered once, or the connection is closed.
 //! * A simple reply cannot take back its "no error": a failure after the first part hangs up.
 //!
-//! Deliberately absent: buffers registered with rings (one copy between socket and memory dominates here).
+//! Deliberately absent: buffers registered with rings (one copy between socket and memory
+//! dominates here).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, IoSlice, Read, Write};
@@ -221,7 +223,8 @@ impl Reader<'_> {
     }
 
     fn submit(&self, op: Op, answer: Answer) {
-        // A shard that has ended drops the request, and with it the connection's last hope: the writer ends.
+        // A shard that has ended drops the request, and with it the connection's last hope: the
+        // writer ends.
         self.target
             .peers
             .shard(self.shard)
@@ -434,7 +437,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Sends until every sender is gone. After an error it goes on taking, so that buffers come back.
+    /// Sends until every sender is gone. After an error it goes on taking, so that buffers come
+    /// back.
     fn run(mut self, outgoing: &Receiver<Out>) {
         while let Ok(out) = outgoing.recv() {
             self.take(out);

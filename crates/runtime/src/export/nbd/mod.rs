@@ -1,13 +1,15 @@
-//! The array over NBD on a Unix socket: for kernels without ublk, for virtual machines and for tests.
+//! The array over NBD on a Unix socket: for kernels without ublk, for virtual machines and for
+//! tests.
 //!
-//! Threads: one that accepts, and for each connection one that reads requests and one that writes answers, all asleep while
-//! nothing happens. Requests go to a shard by mail; connections take turns among shards.
+//! Threads: one that accepts, and for each connection one that reads requests and one that writes
+//! answers, all asleep while nothing happens. Requests go to a shard by mail; connections take
+//! turns among shards.
 //!
 //! Invariants:
 //! * A connection has its own bounded memory; when that is used up its requests wait in the socket.
 //! * A stop takes no more requests, has those in flight answered, and then closes.
-//! * The socket is for its owner only (mode 0600), and a file left behind by a killed daemon is replaced; one that
-//!   answers is not.
+//! * The socket is for its owner only (mode 0600), and a file left behind by a killed daemon is
+//!   replaced; one that answers is not.
 //!
 //! Deliberately absent: TCP, TLS, and exports other than the one array.
 

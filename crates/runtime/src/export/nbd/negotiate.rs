@@ -1,8 +1,8 @@
 //! From a fresh connection to an export chosen: NBD's fixed newstyle negotiation.
 //!
-//! Invariants: nothing is read beyond the limits of `wire`; an option that is too long or senseless is answered and skipped,
-//! never believed; a client that breaks the framing is hung up on.
-//! Deliberately absent: TLS (the socket's directory says who may connect).
+//! Invariants: nothing is read beyond the limits of `wire`; an option that is too long or
+//! senseless is answered and skipped, never believed; a client that breaks the framing is hung up
+//! on. Deliberately absent: TLS (the socket's directory says who may connect).
 
 use std::io::{self, Read, Write};
 

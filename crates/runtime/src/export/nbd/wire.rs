@@ -1,10 +1,10 @@
-//! The NBD protocol as values: what a client sends, decoded; what the server sends, encoded. Written from the protocol
-//! document of the NetworkBlockDevice project (doc/proto.md).
+//! The NBD protocol as values: what a client sends, decoded; what the server sends, encoded.
+//! Written from the protocol document of the NetworkBlockDevice project (doc/proto.md).
 //!
-//! Invariants: no bytes make a decoder panic or allocate more than they are long; every length is checked against a limit
-//! before anybody reads that much. Everything is big-endian.
-//! Deliberately absent: sockets, and the order of messages (see `negotiate` and `connection`); TLS, resize, extended
-//! headers, oldstyle.
+//! Invariants: no bytes make a decoder panic or allocate more than they are long; every length is
+//! checked against a limit before anybody reads that much. Everything is big-endian. Deliberately
+//! absent: sockets, and the order of messages (see `negotiate` and `connection`); TLS, resize,
+//! extended headers, oldstyle.
 
 /// Start of the greeting.
 pub const MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
@@ -19,7 +19,8 @@ pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// Start of a chunk of a structured reply.
 pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
-/// Handshake flags: fixed newstyle, no zeroes after EXPORT_NAME. The client's flags have the same bits.
+/// Handshake flags: fixed newstyle, no zeroes after EXPORT_NAME. The client's flags have the same
+/// bits.
 pub const FLAG_FIXED_NEWSTYLE: u16 = 1;
 /// See [`FLAG_FIXED_NEWSTYLE`].
 pub const FLAG_NO_ZEROES: u16 = 2;
@@ -95,8 +96,8 @@ impl OptionKind {
             6 => OptionKind::Info,
             7 => OptionKind::Go,
             8 => OptionKind::StructuredReply,
-            10 => OptionKind::ListMetaContext,
-            11 => OptionKind::SetMetaContext,
+            9 => OptionKind::ListMetaContext,
+            10 => OptionKind::SetMetaContext,
             other => OptionKind::Unknown(other),
         }
     }
@@ -256,7 +257,8 @@ impl<'a> MetaContext<'a> {
         Ok(MetaContext { name, queries })
     }
 
-    /// Does it ask for the allocation context? An empty list, or the bare name space, asks for all in a listing only.
+    /// Does it ask for the allocation context? An empty list, or the bare name space, asks for all
+    /// in a listing only.
     pub fn wants_allocation(&self, listing: bool) -> bool {
         let all = listing && (self.queries.is_empty() || self.queries.contains(&"base:"));
         all || self.queries.contains(&BASE_ALLOCATION)

@@ -1,8 +1,10 @@
-//! The kernel's ublk interface as typed values: commands, structures, flags (include/uapi/linux/ublk_cmd.h).
+//! The kernel's ublk interface as typed values: commands, structures, flags
+//! (include/uapi/linux/ublk_cmd.h).
 //!
-//! Invariants: sizes and offsets are those of the header, asserted at compile time; every structure goes to the kernel
-//! through `bytes`, field by field, so that no padding is sent. Commands are ioctl-encoded (6.4 and
-//! later); the older encoding is deliberately absent, as is everything about zoned and unprivileged devices.
+//! Invariants: sizes and offsets are those of the header, asserted at compile time; every
+//! structure goes to the kernel through `bytes`, field by field, so that no padding is sent.
+//! Commands are ioctl-encoded (6.4 and later); the older encoding is deliberately absent, as is
+//! everything about zoned and unprivileged devices.
 
 /// `_IOR('u', nr, struct ublksrv_ctrl_cmd)`.
 const fn read_control(nr: u32) -> u32 {

@@ -1,16 +1,17 @@
 //! The array as a Linux block device: a small client of the kernel's ublk driver.
 //!
-//! Order of a start: ADD_DEV → SET_PARAMS → every queue fetches all its tags (on the shards' threads) → START_DEV.
-//! After a kill: START_USER_RECOVERY (refused until the old server is wholly gone) → fetch → END_USER_RECOVERY; requests that were in
-//! flight come again. Order of a stop: STOP_DEV (which waits for requests in flight) → queues closed → DEL_DEV.
+//! Order of a start: ADD_DEV → SET_PARAMS → every queue fetches all its tags (on the shards'
+//! threads) → START_DEV. After a kill: START_USER_RECOVERY (refused until the old server is wholly
+//! gone) → fetch → END_USER_RECOVERY; requests that were in flight come again. Order of a stop:
+//! STOP_DEV (which waits for requests in flight) → queues closed → DEL_DEV.
 //!
-//! Modes, by what the driver has: *user copy* (6.5), where data goes through pread and pwrite on /dev/ublkcN, else
-//! *copy*, where the driver copies to and from an address given with each fetch. `STRAKE_UBLK_MODE=copy|user-copy`
-//! overrides the choice.
+//! Modes, by what the driver has: *user copy* (6.5), where data goes through pread and pwrite on
+//! /dev/ublkcN, else *copy*, where the driver copies to and from an address given with each fetch.
+//! `STRAKE_UBLK_MODE=copy|user-copy` overrides the choice.
 //!
-//! Invariants: one queue is served by one thread; control commands run on the caller's thread, never on a shard's
-//! (START_DEV reads the partition table through the shards).
-//! Deliberately absent: zero copy, batches, unprivileged devices, and drivers before 6.4.
+//! Invariants: one queue is served by one thread; control commands run on the caller's thread,
+//! never on a shard's (START_DEV reads the partition table through the shards). Deliberately
+//! absent: zero copy, batches, unprivileged devices, and drivers before 6.4.
 
 mod abi;
 mod queue;
@@ -65,7 +66,8 @@ impl std::fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// Finds the driver (and asks for its module where there is none), or says why there is none for us.
+    /// Finds the driver (and asks for its module where there is none), or says why there is none
+    /// for us.
     pub(crate) fn open() -> Result<Driver, String> {
         if !Path::new(CONTROL).exists() && rustix::process::geteuid().is_root() {
             // Where modprobe is missing or knows no such module, opening says the rest.
@@ -143,8 +145,8 @@ impl Driver {
         let entry = opcode::UringCmd80::new(types::Fd(self.control.as_raw_fd()), command as u32)
             .cmd(control.bytes())
             .build();
-        // SAFETY: the memory that `addr` names is borrowed by the callers until this returns, and this waits for the
-        // completion.
+        // SAFETY: the memory that `addr` names is borrowed by the callers until this returns, and
+        // this waits for the completion.
         unsafe { self.ring.submission().push(&entry) }.expect("one command at a time");
         loop {
             match self.ring.submit_and_wait(1) {
@@ -348,8 +350,9 @@ impl Driver {
     }
 }
 
-/// What the block layer is told. The driver takes `io_min` and `io_opt` as powers of two only; where the full data
-/// stripe is none, `io_opt` is its largest divisor that is one times the strip: true, if not the whole truth.
+/// What the block layer is told. The driver takes `io_min` and `io_opt` as powers of two only;
+/// where the full data stripe is none, `io_opt` is its largest divisor that is one times the
+/// strip: true, if not the whole truth.
 fn params(target: &Target, max_io_bytes: u32) -> Params {
     let geometry = &target.geometry;
     let shift = |bytes: u64| bytes.ilog2() as u8;
@@ -383,8 +386,8 @@ fn params(target: &Target, max_io_bytes: u32) -> Params {
     }
 }
 
-/// Has the shards fetch all tags of all queues; queue q goes to shard q mod shards. Returns, for each queue, what tells of its
-/// end.
+/// Has the shards fetch all tags of all queues; queue q goes to shard q mod shards. Returns, for
+/// each queue, what tells of its end.
 fn start_queues(
     target: &Target,
     info: &DeviceInfo,

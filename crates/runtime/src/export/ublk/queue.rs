@@ -1,14 +1,16 @@
 //! One queue of a ublk device, on the ring of one shard.
 //!
-//! A tag is always in one of four hands: the driver's (fetching), the array's (busy), or it waits for a buffer (for its data, or
-//! to fetch again), or it has ended. **Who owns a buffer:** in copy mode, the tag's buffer is the driver's while fetching; a write's buffer
-//! then goes to the engine, which may keep it longer than the request lasts, and the tag fetches its next request with another.
-//! In user-copy mode a tag has no buffer between requests.
+//! A tag is always in one of four hands: the driver's (fetching), the array's (busy), or it waits
+//! for a buffer (for its data, or to fetch again), or it has ended. **Who owns a buffer:** in copy
+//! mode, the tag's buffer is the driver's while fetching; a write's buffer then goes to the
+//! engine, which may keep it longer than the request lasts, and the tag fetches its next request
+//! with another. In user-copy mode a tag has no buffer between requests.
 //!
-//! Invariants: every request that came is answered once by COMMIT_AND_FETCH; the queue ends when every tag was handed back with an
-//! error, and only then is the character device closed.
-//! Deliberately absent: io_uring for the copies. /dev/ublkcN has no non-blocking reads, so the ring would hand each copy to
-//! a kernel worker; pread and pwrite here are plain memory copies and do not wait.
+//! Invariants: every request that came is answered once by COMMIT_AND_FETCH; the queue ends when
+//! every tag was handed back with an error, and only then is the character device closed.
+//! Deliberately absent: io_uring for the copies. /dev/ublkcN has no non-blocking reads, so the
+//! ring would hand each copy to a kernel worker; pread and pwrite here are plain memory copies and
+//! do not wait.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -66,7 +68,8 @@ pub(crate) struct QueueStart {
 }
 
 impl QueueStart {
-    /// `started` hears when all tags are fetched; `ended` is dropped when the queue has closed the device.
+    /// `started` hears when all tags are fetched; `ended` is dropped when the queue has closed the
+    /// device.
     pub(super) fn new(
         device: Arc<File>,
         queue: u16,
@@ -105,7 +108,8 @@ impl Descriptors {
         let bytes = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(4096);
         let offset = abi::descriptors_offset(queue);
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping, at an address of the kernel's choice, changes no memory that is in use.
+        // SAFETY: a new mapping, at an address of the kernel's choice, changes no memory that is
+        // in use.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -122,15 +126,17 @@ impl Descriptors {
 
     fn get(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "a tag of the queue");
-        // SAFETY: `tag` lies within the mapping, which lives as long as `self`. The driver writes the entry before it
-        // completes the fetch and not again before the commit; volatile, because it is not this program that writes it.
+        // SAFETY: `tag` lies within the mapping, which lives as long as `self`. The driver writes
+        // the entry before it completes the fetch and not again before the commit; volatile,
+        // because it is not this program that writes it.
         unsafe { self.base.add(usize::from(tag)).read_volatile() }
     }
 }
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this address and length, and no reference into it exists.
+        // SAFETY: the mapping was made with this address and length, and no reference into it
+        // exists.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -235,8 +241,8 @@ impl Queue {
         let entry = opcode::UringCmd16::new(types::Fd(self.start.device.as_raw_fd()), command)
             .cmd(abi::io_command(self.start.queue, tag, result, addr))
             .build();
-        // SAFETY: the buffer whose address is given lies in `tags` until the completion; `drop` leaks those that
-        // are still the driver's.
+        // SAFETY: the buffer whose address is given lies in `tags` until the completion; `drop`
+        // leaks those that are still the driver's.
         unsafe {
             ring.push(
                 Token::Ublk {
@@ -282,7 +288,9 @@ impl Queue {
     /// Makes a request of what the driver wrote.
     fn begin(&mut self, tag: u16, buf: Option<Buf>) -> Begun {
         let descriptor = self.descriptors.get(tag);
-        let offset = descriptor.start_sector * SECTOR;
+        // A flush has no position, and says so with all bits; anything else that far out is
+        // refused.
+        let offset = descriptor.start_sector.saturating_mul(SECTOR);
         let len = u64::from(descriptor.sectors) * SECTOR;
         let fua = descriptor.op_flags & abi::IO_F_FUA != 0;
         let mut kept = None;

@@ -1,0 +1,244 @@
+//! Block devices in use by others, and file systems that run full: loop devices and small mounts,
+//! as root.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::rig::{self, Rig, skipped};
+
+/// A loop device over a file, detached at the end.
+struct Loop {
+    device: String,
+}
+
+impl Loop {
+    fn over(file: &str, options: &[&str]) -> Option<Loop> {
+        if !rig::is_root() {
+            skipped("loop devices need root");
+            return None;
+        }
+        let output = Command::new("losetup")
+            .args(["--find", "--show"])
+            .args(options)
+            .arg(file)
+            .output();
+        match output {
+            Ok(output) if output.status.success() => {
+                let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                Some(Loop { device })
+            }
+            _ => {
+                skipped("no loop device can be had here");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.device]).status();
+    }
+}
+
+/// A mount, undone at the end.
+struct Mount {
+    point: String,
+}
+
+impl Mount {
+    fn of(options: &[&str], source: &str, point: &str) -> Option<Mount> {
+        std::fs::create_dir_all(point).expect("a mount point");
+        let mounted = Command::new("mount")
+            .args(options)
+            .args([source, point])
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Mount {
+                point: point.to_owned(),
+            });
+        }
+        skipped("nothing can be mounted here");
+        None
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.point).status();
+    }
+}
+
+fn run_ok(program: &str, args: &[&str]) -> bool {
+    let done = Command::new(program).args(args).output();
+    let good = done.is_ok_and(|output| output.status.success());
+    if !good {
+        skipped(&format!("{program} is not there, or cannot do this here"));
+    }
+    good
+}
+
+#[test]
+fn an_array_on_loop_devices_lives_and_comes_back() {
+    let mut rig = Rig::new();
+    let files = rig.files(3);
+    let loops: Vec<Loop> = files.iter().filter_map(|f| Loop::over(f, &[])).collect();
+    if loops.len() < 3 {
+        return;
+    }
+    let devices: Vec<String> = loops.iter().map(|l| l.device.clone()).collect();
+    rig.start_daemon();
+    rig.create("looped", "5", &["--export", "nbd"], &devices)
+        .ok();
+    rig.qemu_io("looped", &["write -P 3 0 4M", "read -P 3 0 4M"]);
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("looped", "optimal");
+    rig.qemu_io("looped", &["read -P 3 0 4M"]);
+    // A file under a loop device is not to be had behind its back.
+    let more = [files[0].clone(), rig.file("x", 64 << 20)];
+    rig.create("b", "1", &["--force"], &more)
+        .refused(4, "device-busy");
+    rig.run(&["stop", "looped"]).ok();
+}
+
+#[test]
+fn a_mounted_device_is_refused_even_with_force() {
+    let rig = Rig::new();
+    let files = rig.files(2);
+    let Some(device) = Loop::over(&files[0], &[]) else {
+        return;
+    };
+    if !run_ok("mkfs.ext4", &["-q", &device.device]) {
+        return;
+    }
+    let Some(_mount) = Mount::of(&[], &device.device, &rig.path("mnt")) else {
+        return;
+    };
+    let devices = [device.device.clone(), files[1].clone()];
+    let run = rig
+        .create("a", "1", &["--force"], &devices)
+        .refused(4, "device-mounted");
+    assert!(run.err.contains("mnt"), "{run:?}");
+}
+
+#[test]
+fn a_device_that_somebody_holds_exclusively_is_refused() {
+    let rig = Rig::new();
+    let files = rig.files(2);
+    let Some(device) = Loop::over(&files[0], &[]) else {
+        return;
+    };
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL;
+    let held = rustix::fs::open(Path::new(&device.device), flags, rustix::fs::Mode::empty());
+    let _held = held.expect("opened");
+    let devices = [device.device.clone(), files[1].clone()];
+    rig.create("a", "1", &["--force"], &devices)
+        .refused(4, "device-busy");
+}
+
+#[test]
+fn a_partitioned_device_is_refused() {
+    let rig = Rig::new();
+    let files = rig.files(2);
+    let script = rig.path("script");
+    std::fs::write(&script, "label: gpt\n,16M\n").expect("written");
+    let shell = format!("sfdisk -q {} < {script}", files[0]);
+    if !run_ok("sh", &["-c", &shell]) {
+        return;
+    }
+    // As a file: only the table is seen.
+    let run = rig
+        .create("a", "1", &[], &files)
+        .refused(4, "device-partitioned");
+    assert!(run.err.contains("--force"), "{run:?}");
+    let Some(device) = Loop::over(&files[0], &["--partscan"]) else {
+        return;
+    };
+    let devices = [device.device.clone(), files[1].clone()];
+    rig.create("a", "1", &[], &devices)
+        .refused(4, "device-partitioned");
+}
+
+#[test]
+fn members_of_different_sector_size_are_refused() {
+    let rig = Rig::new();
+    let files = rig.files(2);
+    let Some(small) = Loop::over(&files[0], &["--sector-size", "512"]) else {
+        return;
+    };
+    let Some(large) = Loop::over(&files[1], &["--sector-size", "4096"]) else {
+        return;
+    };
+    let devices = [small.device.clone(), large.device.clone()];
+    rig.create("a", "1", &["--export", "nbd"], &devices)
+        .refused(2, "mixed-sector-sizes");
+}
+
+#[test]
+fn a_full_disk_under_the_members_leaves_nothing_half_made() {
+    if !rig::is_root() {
+        return skipped("a small file system needs root");
+    }
+    let rig = Rig::new();
+    let options = ["-t", "tmpfs", "-o", "size=2M"];
+    let Some(mount) = Mount::of(&options, "tmpfs", &rig.path("small")) else {
+        return;
+    };
+    // Something else has filled it but for a few pages.
+    std::fs::write(
+        format!("{}/ballast", mount.point),
+        vec![1; (2 << 20) - 16384],
+    )
+    .expect("fits");
+    let devices: Vec<String> = (0..3)
+        .map(|i| rig.file(&format!("small/d{i}"), 64 << 20))
+        .collect();
+    rig.create("a", "5", &[], &devices).refused(1, "no-space");
+    std::fs::remove_file(format!("{}/ballast", mount.point)).expect("removed");
+    for device in &devices {
+        rig.run(&["examine", device]).refused(3, "not-a-member");
+    }
+}
+
+#[test]
+fn without_root_other_peoples_devices_are_refused_and_own_files_work() {
+    if !rig::is_root() {
+        return skipped("already without root: every other test shows it");
+    }
+    if !rig::has("setpriv") {
+        return skipped("setpriv is not installed");
+    }
+    let rig = Rig::new();
+    let files = rig.files(2);
+    let as_nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(rig::STRAKE);
+        command
+            .env("STRAKE_DIR", rig.path("nobody"))
+            .arg("--json")
+            .args(args);
+        rig.run_command(&mut command)
+    };
+    let open = |path: &Path, mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
+    };
+    open(rig.folder.path(), 0o777);
+    let probe = as_nobody(&["show"]);
+    if probe.code != 0 {
+        return skipped("the binary cannot be run by another user from where it lies");
+    }
+    for file in &files {
+        open(Path::new(file), 0o600);
+    }
+    as_nobody(&["create", "a", "--level", "1", &files[0], &files[1]])
+        .refused(1, "permission-denied");
+    for file in &files {
+        open(Path::new(file), 0o666);
+    }
+    let made = as_nobody(&["create", "a", "--level", "1", &files[0], &files[1]]);
+    assert_eq!(made.code, 0, "{made:?}");
+}

@@ -1,0 +1,489 @@
+//! The life of arrays through the CLI: made, served, degraded, rebuilt, killed, found again,
+//! destroyed.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::rig::{self, Rig, bytes};
+
+const NBD: &[&str] = &["--export", "nbd"];
+
+#[test]
+fn without_a_daemon_create_makes_what_scan_and_examine_find() {
+    let rig = Rig::new();
+    let devices = rig.files(4);
+    let options = ["--strip", "64K", "--spare", &devices[3]];
+    let made = rig.create("data", "5", &options, &devices[..3]).ok().json();
+    assert_eq!(made["serving"], false);
+    assert_eq!(made["state"], "stopped");
+    let scan = rig
+        .run(&["scan", rig.folder.path().to_str().expect("text")])
+        .ok()
+        .json();
+    assert_eq!(scan[0]["name"], "data");
+    assert_eq!(scan[0]["state"], "complete");
+    assert_eq!(scan[0]["found"], 4);
+    let examined = rig.run(&["examine", &devices[1]]).ok().json();
+    assert_eq!(examined["slot"], 1);
+    assert_eq!(examined["array"]["level"], "5");
+    assert_eq!(examined["array"]["strip_bytes"], 65536);
+    assert_eq!(examined["array"]["group_size"], Value::Null);
+    assert_eq!(examined["array"]["uuid"], made["uuid"]);
+    assert_eq!(examined["copies"][0]["valid"], true);
+    assert_eq!(examined["copies"][1]["valid"], true);
+    assert!(examined["data_offset_bytes"].as_u64() >= Some(1 << 20));
+    assert_eq!(
+        rig.run(&["examine", &devices[3]]).ok().json()["slot"],
+        Value::Null
+    );
+    // The files are remembered: no need to name them again.
+    assert_eq!(rig.show("data")["size_bytes"], made["size_bytes"]);
+    let said = rig.run_command(rig.command().args(["show", "data"])).ok();
+    assert!(said.out.contains("stopped"), "{said:?}");
+}
+
+#[test]
+fn a_dry_run_of_create_writes_nothing() {
+    let rig = Rig::new();
+    let devices = rig.files(3);
+    let run = rig
+        .create("data", "5", &["--dry-run"], &devices)
+        .ok()
+        .json();
+    assert_eq!(run["dry_run"], true);
+    assert!(run["size_bytes"].as_u64() > Some(0));
+    assert!(devices.iter().all(|d| bytes(d).iter().all(|&b| b == 0)));
+    rig.run(&["show", "data"]).refused(3, "array-not-found");
+}
+
+#[test]
+fn an_array_is_served_read_back_and_found_again_by_the_next_daemon() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let made = rig.create("data", "6", NBD, &devices).ok().json();
+    assert_eq!(made["state"], "optimal");
+    let socket = rig.nbd("data").display().to_string();
+    assert_eq!(made["device"], format!("nbd+unix:///?socket={socket}"));
+    let write = ["write -P 0x5a 1M 3M", "write -P 0xa5 4096 4096", "flush"];
+    if rig.qemu_io("data", &write).is_none() {
+        return;
+    }
+    rig.stop_daemon();
+    assert!(rig.log().contains("stopped"), "{}", rig.log());
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    let read = [
+        "read -P 0x5a 1M 3M",
+        "read -P 0xa5 4096 4096",
+        "read -P 0 0 4096",
+    ];
+    rig.qemu_io("data", &read);
+    let shown = rig.show("data");
+    assert_eq!(shown["level"], "6");
+    assert_eq!(shown["members"].as_array().map(Vec::len), Some(4));
+    assert!(shown["unwritten_bytes"].as_u64() < shown["size_bytes"].as_u64());
+}
+
+#[test]
+fn a_killed_daemon_leaves_an_array_that_comes_back() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "5", NBD, &rig.files(3)).ok();
+    if rig.qemu_io("data", &["write -P 7 0 2M"]).is_none() {
+        return;
+    }
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 7 0 2M"]);
+    let events = rig.events();
+    let names: Vec<&str> = events.iter().filter_map(|e| e["event"].as_str()).collect();
+    assert!(
+        names.contains(&"created") && names.contains(&"started"),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_member_is_failed_removed_and_put_back() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    if rig.qemu_io("data", &["write -P 9 0 8M"]).is_none() {
+        return;
+    }
+    let dry = rig.run(&["fail", "data", "1", "--dry-run"]).ok().json();
+    assert_eq!(dry["dry_run"], true);
+    assert_eq!(rig.show("data")["state"], "optimal");
+    let failed = rig.run(&["fail", "data", &devices[1]]).ok().json();
+    assert_eq!(failed["changed"], true);
+    let run = rig.run(&["show", "data"]);
+    assert_eq!(
+        (run.code, run.json()["state"].as_str()),
+        (5, Some("degraded"))
+    );
+    rig.qemu_io("data", &["read -P 9 0 8M", "write -P 8 1M 1M"]);
+    rig.run(&["remove", "data", "1"]).ok();
+    // It carries this array's name, so no --force is needed.
+    rig.run(&["add", "data", &devices[1]]).ok();
+    rig.until_state("data", "optimal");
+    rig.qemu_io(
+        "data",
+        &["read -P 9 0 1M", "read -P 8 1M 1M", "read -P 9 2M 6M"],
+    );
+    let again = rig.run(&["add", "data", &devices[1]]).ok().json();
+    assert_eq!(again["changed"], false);
+}
+
+#[test]
+fn a_spare_takes_over_when_a_member_vanishes() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let options = ["--export", "nbd", "--spare", &devices[3]];
+    rig.create("data", "5", &options, &devices[..3]).ok();
+    if rig.qemu_io("data", &["write -P 3 0 8M"]).is_none() {
+        return;
+    }
+    fs::remove_file(&devices[0]).expect("removed");
+    rig.until("the rebuild", || {
+        let shown = rig.show("data");
+        shown["state"] == "optimal" && shown["members"][0]["device"] == devices[3]
+    });
+    rig.qemu_io("data", &["read -P 3 0 8M"]);
+    let events = rig.events();
+    let out = events
+        .iter()
+        .find(|e| e["event"] == "member_out")
+        .expect("an event");
+    assert_eq!(out["cause"], "gone");
+    assert!(events.iter().any(|e| e["event"] == "spare_used"));
+}
+
+#[test]
+fn a_member_is_replaced_while_it_serves() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "1", NBD, &devices[..2]).ok();
+    if rig.qemu_io("data", &["write -P 4 0 4M"]).is_none() {
+        return;
+    }
+    rig.run(&["replace", "data", "0", &devices[2]]).ok();
+    rig.until("the replacement", || {
+        let shown = rig.show("data");
+        shown["members"][0]["device"] == devices[2] && shown["members"][0]["state"] == "in_sync"
+    });
+    assert_eq!(rig.show("data")["state"], "optimal");
+    rig.qemu_io("data", &["read -P 4 0 4M"]);
+}
+
+#[test]
+fn a_scrub_finds_a_flipped_byte_and_changes_nothing() {
+    use std::os::unix::fs::FileExt;
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    if rig.qemu_io("data", &["write -P 1 0 4M", "flush"]).is_none() {
+        return;
+    }
+    let scrub = |rig: &Rig| -> u64 {
+        let before = rig.events().len();
+        rig.run(&["scrub", "data", "start", "--wait"]).ok();
+        let mut found = None;
+        rig.until("the scrub", || {
+            let done = |e: &&Value| e["event"] == "job_finished" && e["cause"] == "scrub";
+            found = rig.events()[before..].iter().find(done).cloned();
+            found.is_some()
+        });
+        found
+            .and_then(|e| e["inconsistent_stripes"].as_u64())
+            .expect("a count")
+    };
+    assert_eq!(scrub(&rig), 0);
+    let place = rig.run(&["explain", "data", "0"]).ok().json();
+    let parity = &place["redundancy"][0];
+    let device = parity["device"].as_str().expect("a device");
+    let offset = parity["member_offset_bytes"].as_u64().expect("an offset");
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(device)
+        .expect("open");
+    let mut block = vec![0; 4096];
+    file.read_exact_at(&mut block, offset).expect("read");
+    block[100] ^= 1;
+    file.write_all_at(&block, offset).expect("write");
+    file.sync_all().expect("sync");
+    assert_eq!(scrub(&rig), 1);
+    assert_eq!(scrub(&rig), 1, "a read-only scrub repaired");
+    rig.run(&["scrub", "data", "start", "--repair"])
+        .refused(2, "not-supported");
+}
+
+#[test]
+fn explain_names_the_place_where_the_bytes_are() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(5);
+    rig.create(
+        "data",
+        "6",
+        &["--export", "nbd", "--strip", "64K"],
+        &devices,
+    )
+    .ok();
+    let write = ["write -P 0x77 1216K 4096", "flush"];
+    if rig.qemu_io("data", &write).is_none() {
+        return;
+    }
+    let block = rig.show("data")["block_bytes"].as_u64().expect("a number");
+    let lba = (1216 << 10) / block;
+    let place = rig.run(&["explain", "data", &lba.to_string()]).ok().json();
+    assert_eq!(place["offset_bytes"], 1216 << 10);
+    assert_eq!(place["redundancy"].as_array().map(Vec::len), Some(2));
+    assert_eq!(place["redundancy"][1]["kind"], "Q");
+    assert_ne!(place["region_state"], "unwritten");
+    rig.run(&["stop", "data"]).ok();
+    let offline = rig.run(&["explain", "data", &lba.to_string()]).ok().json();
+    assert_eq!(
+        offline["data"]["member_offset_bytes"],
+        place["data"]["member_offset_bytes"]
+    );
+    let device = place["data"]["device"].as_str().expect("a device");
+    let offset = place["data"]["member_offset_bytes"]
+        .as_u64()
+        .expect("an offset") as usize;
+    assert!(
+        bytes(device)[offset..offset + 4096]
+            .iter()
+            .all(|&b| b == 0x77)
+    );
+}
+
+#[test]
+fn what_a_user_stopped_stays_stopped_until_started() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    assert_eq!(rig.run(&["stop", "data"]).ok().json()["changed"], true);
+    assert_eq!(rig.run(&["stop", "data"]).ok().json()["changed"], false);
+    // Two periods of the watcher.
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    assert_eq!(rig.show("data")["state"], "stopped");
+    rig.run(&["fail", "data", "0"])
+        .refused(4, "array-not-serving");
+    assert_eq!(rig.run(&["start", "data"]).ok().json()["state"], "optimal");
+    rig.run(&["stop", "--all"]).ok();
+    rig.run(&["start", "--all"]).ok();
+    assert_eq!(rig.show("data")["state"], "optimal");
+}
+
+#[test]
+fn settings_are_kept_over_a_restart() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    rig.run(&[
+        "set",
+        "data",
+        "rebuild_priority=77",
+        "read_error_threshold=5",
+    ])
+    .ok();
+    let settings = rig.run(&["get", "data"]).ok().json();
+    assert_eq!(settings["rebuild_priority"], 77);
+    rig.stop_daemon();
+    let offline = rig
+        .run(&["get", "data", "read_error_threshold"])
+        .ok()
+        .json();
+    assert_eq!(offline["read_error_threshold"], 5);
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.run(&["get", "data"]).ok().json(), settings);
+}
+
+#[test]
+fn a_degraded_array_starts_after_the_wait_and_says_so() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.create("data", "5", &[], &devices).ok();
+    fs::rename(&devices[2], rig.path("away")).expect("renamed");
+    rig.start_daemon_with(&["--wait", "3"]);
+    assert_eq!(rig.show("data")["state"], "stopped");
+    rig.until_state("data", "degraded");
+    assert_eq!(rig.run(&["show"]).code, 5);
+    // The member comes back: it is stale, and only taken when asked.
+    fs::rename(rig.path("away"), &devices[2]).expect("renamed");
+    rig.until("an event", || {
+        rig.events().iter().any(|e| e["event"] == "member_returned")
+    });
+    assert_eq!(rig.show("data")["state"], "degraded");
+    rig.run(&["add", "data", &devices[2]]).ok();
+    rig.until_state("data", "optimal");
+}
+
+#[test]
+fn a_folder_given_to_the_daemon_is_searched() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.create("data", "5", &[], &devices).ok();
+    fs::remove_dir_all(rig.dir()).expect("removed");
+    let folder = rig.folder.path().display().to_string();
+    rig.start_daemon_with(&["--scan", &folder]);
+    rig.until_state("data", "optimal");
+}
+
+#[test]
+fn one_array_is_served_in_the_foreground_until_asked_to_end() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.create("data", "5", &[], &devices).ok();
+    let child = rig.foreground(&["data"]);
+    rig.qemu_io("data", &["write -P 6 0 1M", "read -P 6 0 1M"]);
+    rig.run(&["start", "--foreground", "data"])
+        .refused(4, "device-busy");
+    assert!(rig::end(child), "it did not end cleanly");
+    assert_eq!(
+        rig.run(&["examine", &devices[0]]).ok().json()["clean"],
+        true
+    );
+}
+
+#[test]
+fn a_destroyed_array_is_gone_and_its_devices_are_free() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    rig.run(&["destroy", "data", "--yes"])
+        .refused(4, "array-in-use");
+    rig.run(&["stop", "data"]).ok();
+    let dry = rig.run(&["destroy", "data", "--dry-run"]).ok().json();
+    assert_eq!(dry["dry_run"], true);
+    rig.run(&["destroy", "data", "--yes"]).ok();
+    rig.run(&["examine", &devices[0]])
+        .refused(3, "not-a-member");
+    assert_eq!(
+        rig.run(&["show"]).ok().json().as_array().map(Vec::len),
+        Some(0)
+    );
+    rig.create("data", "1", NBD, &devices[..2]).ok();
+}
+
+#[test]
+fn every_way_to_initialise_gives_zeros_and_true_parity() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    for init in ["auto", "lazy", "trim", "zero", "sync", "assume-clean"] {
+        let devices: Vec<String> = (0..3)
+            .map(|i| rig.file(&format!("{init}{i}"), 64 << 20))
+            .collect();
+        let made = rig
+            .create(init, "5", &["--export", "nbd", "--init", init], &devices)
+            .ok();
+        assert_eq!(made.json()["state"], "optimal", "{init}");
+        rig.until("resync", || {
+            rig.show(init)["jobs"] == Value::Array(Vec::new())
+        });
+        rig.qemu_io(
+            init,
+            &[
+                "read -P 0 0 4M",
+                "write -P 5 64K 4096",
+                "read -P 5 64K 4096",
+            ],
+        );
+        rig.run(&["scrub", init, "start", "--wait"]).ok();
+    }
+    let scrubs = |rig: &Rig| {
+        let events = rig.events();
+        let done = |e: &&Value| e["event"] == "job_finished" && e["cause"] == "scrub";
+        events
+            .iter()
+            .filter(done)
+            .map(|e| e["inconsistent_stripes"].as_u64())
+            .collect::<Vec<_>>()
+    };
+    rig.until("six scrubs", || scrubs(&rig).len() == 6);
+    assert_eq!(scrubs(&rig), [Some(0); 6]);
+}
+
+#[test]
+fn every_level_is_made_and_served() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    for (i, (level, count, options)) in [
+        ("0", 3, &[][..]),
+        ("1", 3, &[]),
+        ("5", 3, &[]),
+        ("6", 4, &[]),
+        ("7.3", 5, &[]),
+        ("10", 4, &[]),
+        ("50", 6, &["--group-size", "3"]),
+        ("60", 8, &["--group-size", "4"]),
+        ("70", 10, &["--group-size", "5"]),
+        ("6+4", 10, &[]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("l{i}");
+        let devices: Vec<String> = (0..count)
+            .map(|d| rig.file(&format!("{name}-{d}"), 32 << 20))
+            .collect();
+        let mut all = NBD.to_vec();
+        all.extend(options);
+        let made = rig.create(&name, level, &all, &devices).ok().json();
+        assert_eq!(made["level"], level);
+        rig.qemu_io(&name, &["write -P 2 12K 300K", "read -P 2 12K 300K"]);
+        rig.run(&["stop", &name]).ok();
+    }
+}
+
+#[test]
+fn the_api_document_is_served_and_followers_hear_of_events() {
+    use std::io::{BufRead, BufReader};
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let mut follower = rig
+        .command()
+        .args(["--json", "events", "--follow"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("spawned");
+    let mut lines = BufReader::new(follower.stdout.take().expect("a pipe")).lines();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    let started = lines.find(|line| {
+        line.as_ref()
+            .is_ok_and(|l| l.contains("\"event\":\"started\""))
+    });
+    assert!(started.is_some());
+    follower.kill().expect("killed");
+    follower.wait().expect("waited");
+    if !rig::has("curl") {
+        return rig::skipped("curl is not installed");
+    }
+    let curl = |path: &str| {
+        let mut command = std::process::Command::new("curl");
+        command
+            .arg("-sS")
+            .arg("--unix-socket")
+            .arg(rig.dir().join("api.sock"));
+        rig.run_command(command.arg(format!("http://strake{path}")))
+            .ok()
+    };
+    assert_eq!(curl("/openapi.json").json()["openapi"], "3.1.0");
+    assert_eq!(curl("/v1/arrays/data").json()["state"], "optimal");
+    assert_eq!(curl("/v1/none").json()["code"], "no-such-route");
+    assert!(
+        curl("/metrics")
+            .out
+            .contains("strake_size_bytes{array=\"data\"}")
+    );
+}

@@ -1,0 +1,10 @@
+//! The real binary, driven as users drive it: one test program, so that helpers are compiled once.
+//!
+//! Invariant: no test needs the network, another test, or a block device of the machine that it did
+//! not make.
+
+mod bad_input;
+mod demo;
+mod devices;
+mod life;
+mod rig;

@@ -1,0 +1,272 @@
+//! A folder with member files and a STRAKE_DIR of its own, and the real binary run against them.
+//!
+//! Invariants: tests share nothing; a daemon started here is ended here; block devices of the
+//! machine are never looked at by the daemon (`--no-devices`).
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The binary under test.
+pub(crate) const STRAKE: &str = env!("CARGO_BIN_EXE_strake");
+
+/// What a run of the binary gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Run {
+    /// Standard output as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+    /// Asserts that it succeeded.
+    pub(crate) fn ok(self) -> Run {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+    /// Asserts exit code and error code, and that the error has all three fields.
+    pub(crate) fn refused(self, code: i32, error: &str) -> Run {
+        assert_eq!(self.code, code, "{self:?}");
+        let json: Value =
+            serde_json::from_str(&self.err).unwrap_or_else(|e| panic!("{e}: {self:?}"));
+        assert_eq!(json["code"], error, "{self:?}");
+        for field in ["found", "cure"] {
+            assert!(
+                json[field].as_str().is_some_and(|t| t.len() > 3),
+                "{self:?}"
+            );
+        }
+        self
+    }
+}
+
+/// See the module.
+pub(crate) struct Rig {
+    pub(crate) folder: tempfile::TempDir,
+    daemon: Option<Child>,
+    foreground: Vec<Child>,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Rig {
+        let folder = tempfile::Builder::new()
+            .prefix("strake-test-")
+            .tempdir()
+            .expect("works");
+        Rig {
+            folder,
+            daemon: None,
+            foreground: Vec::new(),
+        }
+    }
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.folder.path().join("run")
+    }
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+    /// A sparse file.
+    pub(crate) fn file(&self, name: &str, bytes: u64) -> String {
+        let path = self.path(name);
+        File::create(&path)
+            .expect("works")
+            .set_len(bytes)
+            .expect("works");
+        path
+    }
+    /// `count` sparse files of 64 MiB.
+    pub(crate) fn files(&self, count: usize) -> Vec<String> {
+        (0..count)
+            .map(|i| self.file(&format!("d{i}"), 64 << 20))
+            .collect()
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(STRAKE);
+        command.env("STRAKE_DIR", self.dir()).stdin(Stdio::null());
+        command
+    }
+    /// Runs with `--json`.
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        self.run_command(self.command().arg("--json").args(args))
+    }
+    pub(crate) fn run_command(&self, command: &mut Command) -> Run {
+        let output = command.output().expect("works");
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).expect("works"),
+            err: String::from_utf8(output.stderr).expect("works"),
+        }
+    }
+    /// `create` with these options and devices.
+    pub(crate) fn create(
+        &self,
+        name: &str,
+        level: &str,
+        options: &[&str],
+        devices: &[String],
+    ) -> Run {
+        let mut args = vec!["create", name, "--level", level];
+        args.extend(options);
+        args.extend(devices.iter().map(String::as_str));
+        self.run(&args)
+    }
+    pub(crate) fn show(&self, name: &str) -> Value {
+        let run = self.run(&["show", name]);
+        assert!(run.code == 0 || run.code == 5, "{run:?}");
+        run.json()
+    }
+
+    pub(crate) fn start_daemon(&mut self) {
+        self.start_daemon_with(&[]);
+    }
+    pub(crate) fn start_daemon_with(&mut self, options: &[&str]) {
+        fs::create_dir_all(self.dir()).expect("works");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("daemon.log"))
+            .expect("works");
+        let child = self
+            .command()
+            .args(["daemon", "--no-devices", "--wait", "1"])
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("works");
+        self.daemon = Some(child);
+        self.until("the daemon to answer", || self.run(&["events"]).code == 0);
+    }
+    /// SIGKILL.
+    pub(crate) fn kill_daemon(&mut self) {
+        let mut child = self.daemon.take().expect("works");
+        child.kill().expect("works");
+        child.wait().expect("works");
+    }
+    /// SIGTERM; it must end cleanly.
+    pub(crate) fn stop_daemon(&mut self) {
+        let child = self.daemon.take().expect("works");
+        assert!(end(child), "{}", self.log());
+    }
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("daemon.log")).unwrap_or_default()
+    }
+    /// `start --foreground`, until the array answers on standard output.
+    pub(crate) fn foreground(&mut self, args: &[&str]) -> Child {
+        use std::io::{BufRead, BufReader};
+        let mut child = self
+            .command()
+            .args(["--json", "start", "--foreground", "--export", "nbd"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .expect("works");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("works"))
+            .read_line(&mut line)
+            .expect("works");
+        assert!(line.contains("\"state\""), "{line}");
+        child
+    }
+    /// Waits.
+    pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while !done() {
+            assert!(
+                Instant::now() < give_up,
+                "waited too long for {what}\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    pub(crate) fn until_state(&self, name: &str, state: &str) {
+        self.until(state, || self.run(&["show", name]).json()["state"] == state);
+    }
+    /// Names of events so far.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let run = self.run(&["events"]).ok();
+        run.out
+            .lines()
+            .map(|l| serde_json::from_str(l).expect("works"))
+            .collect()
+    }
+    /// The array's NBD socket.
+    pub(crate) fn nbd(&self, name: &str) -> PathBuf {
+        self.dir().join("nbd").join(format!("{name}.sock"))
+    }
+    /// Runs qemu-io commands against the array; None where there is no qemu-io.
+    pub(crate) fn qemu_io(&self, name: &str, commands: &[&str]) -> Option<String> {
+        let uri = format!("nbd+unix:///?socket={}", self.nbd(name).display());
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "raw"]);
+        for text in commands {
+            command.args(["-c", text]);
+        }
+        let Ok(output) = command.arg(uri).output() else {
+            skipped("qemu-io is not installed");
+            return None;
+        };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        Some(text)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for child in self
+            .daemon
+            .take()
+            .into_iter()
+            .chain(self.foreground.drain(..))
+        {
+            end(child);
+        }
+    }
+}
+
+/// SIGTERM, then patience, then SIGKILL. True if it ended by itself with 0 (or 5).
+pub(crate) fn end(mut child: Child) -> bool {
+    let _ = Command::new("kill").arg(child.id().to_string()).status();
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < give_up {
+        if let Some(status) = child.try_wait().expect("works") {
+            return matches!(status.code(), Some(0 | 5));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    false
+}
+
+/// Says that something was not tested; CI counts these lines.
+pub(crate) fn skipped(why: &str) {
+    println!("SKIPPED: {why}");
+}
+
+/// Whether a command can be run at all.
+pub(crate) fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A file's bytes, to compare before and after.
+pub(crate) fn bytes(path: &str) -> Vec<u8> {
+    fs::read(Path::new(path)).expect("works")
+}
