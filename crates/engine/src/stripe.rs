@@ -788,7 +788,8 @@ impl Shard {
         let trusted = self.trusted(op.stripe);
         if kind == StepKind::Rebuild {
             let wanted: Vec<usize> = self.unbuilt(op.stripe).into_iter().map(|(c, _)| c).collect();
-            if wanted.is_empty() {
+            // The target may have left after a sector was found unreadable: that is mended all the same.
+            if wanted.is_empty() && op.heal.is_empty() {
                 return Some((WritePlan::Full, Vec::new(), Vec::new()));
             }
             let (copied, computed): (Vec<usize>, Vec<usize>) =

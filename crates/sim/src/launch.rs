@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use strake_engine::create::{self, CreateSpec, Init};
 use strake_engine::event::{Command, DeviceInfo, Found, Setting};
-use strake_engine::units::RegionNo;
+use strake_engine::units::{RegionNo, ShardNo};
 use strake_engine::{Array, Pool, Router, Shard, StartOptions, limits};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{
@@ -187,11 +187,14 @@ impl World {
         if *geometry != *self.geometry {
             return self.failure(format!("the geometry changed: {geometry:?}"));
         }
+        let stock = limits::stock(&geometry, self.plan.budget_bytes);
+        let pools: Vec<Pool> = (0..self.plan.shards).map(|_| Pool::new(&stock)).collect();
+        let reserved = 2 * limits::widest(&geometry) + 2;
+        self.reading_most = (pools[0].free() - reserved) as u64;
         let shards = (0..self.plan.shards)
-            .map(|index| {
-                let pool = Pool::new(&limits::stock(&geometry, self.plan.budget_bytes));
-                let index = strake_engine::units::ShardNo(index);
-                Shard::new(index, self.plan.shards, setup.clone(), pool)
+            .zip(&pools)
+            .map(|(index, pool)| {
+                Shard::new(ShardNo(index), self.plan.shards, setup.clone(), pool.clone())
             })
             .collect();
         let routers = (0..self.plan.queues)
@@ -202,6 +205,7 @@ impl World {
             shards,
             routers,
             geometry,
+            pools,
             started: false,
             stopped: false,
             tick_at: None,

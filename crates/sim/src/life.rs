@@ -83,7 +83,7 @@ impl World {
     }
 
     /// The condition of the slots as the superblocks tell it: in sync only if all say so.
-    fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
+    pub(crate) fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
         let present = self.present();
         let newest = present.iter().map(|(_, sb)| sb).max_by_key(|sb| (sb.epoch, sb.generation));
         let mut slots = vec![None; self.geometry.slots()];
@@ -174,10 +174,19 @@ impl World {
             if over && (here.events >= life.end_at.events || counted > 3000) {
                 break;
             }
-            if !self.step()? && (over || self.asks_left == 0 && self.asks.is_empty()) {
-                break;
+            if !self.step()? {
+                // What is left of the actions would wait for events that do not come.
+                if self.asks_left == 0 && self.asks.is_empty() {
+                    break;
+                }
+                let state = self.state_text();
+                return self.failure(format!("nothing more happens; {state}"));
             }
             self.check_alive()?;
+            if self.stats.events - born > 300_000 {
+                let state = self.state_text();
+                return self.failure(format!("requests do not come to an end; {state}"));
+            }
         }
         self.end_in_peace(crash, threshold)
     }
@@ -195,9 +204,6 @@ impl World {
         if self.clock.is_empty() && !(self.asks.is_empty() && self.commands.is_empty()) {
             let state = self.state_text();
             return self.failure(format!("nothing more happens; {state}"));
-        }
-        if self.stats.events > 5_000_000 {
-            return self.failure("the world does not come to an end");
         }
         Ok(())
     }
@@ -561,17 +567,19 @@ impl World {
     /// Reads every block.
     pub fn read_everything(&mut self) -> Going {
         let total = self.oracle.blocks();
-        let piece = (self.geometry.stripe_bytes() * 3 / self.geometry.block).max(1);
+        let stripe = self.geometry.stripe_bytes() / self.geometry.block;
+        let piece = (stripe * 3).min(self.longest_read());
         let mut first = 0;
         while first < total {
             let count = piece.min(total - first);
-            self.submit(Ask { kind: AskKind::Read, first, count, fua: false })?;
-            first += count;
-            while self.asks.len() > 4 {
+            let ask = Ask { kind: AskKind::Read, first, count, fua: false };
+            while !self.may_ask(&ask) {
                 if !self.step()? {
                     self.check_alive()?;
                 }
             }
+            self.submit(ask)?;
+            first += count;
         }
         self.wait("everything is read", |world| world.asks.is_empty())
     }

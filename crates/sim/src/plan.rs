@@ -237,7 +237,7 @@ impl Plan {
             shards: rng.range(1, 3) as u16,
             queues: rng.range(1, 2) as u16,
             clean_after_ms: rng.pick(&[1, 5, 50]),
-            budget_bytes: rng.pick(&[0, 1 << 16, 1 << 18]),
+            budget_bytes: rng.pick(&[1 << 17, 1 << 18, 1 << 19]),
             read_error_threshold: rng.pick(&[None, Some(1), Some(1000), Some(1000)]),
             latencies: Latencies {
                 low_ns,

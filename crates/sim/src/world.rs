@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, Buf, Geometry, Router, Shard, Slice, Target};
+use strake_engine::{Array, Buf, Geometry, Pool, Router, Shard, Slice, Target};
 use strake_format::{ArrayUuid, MemberUuid, RegionState, Superblock};
 
 use crate::atlas::{Atlas, Condition, Rules, Situation};
@@ -49,8 +49,8 @@ pub enum Happening {
     Tick,
     /// The user may go on.
     Wake,
-    /// The user lets go of what it read.
-    Drop(Vec<Slice>),
+    /// The user lets go of what it read, which may have held so many buffers.
+    Drop(Vec<Slice>, u64),
 }
 
 /// A drive and what the simulator knows of it.
@@ -79,6 +79,8 @@ pub struct Machines {
     pub routers: Vec<Router>,
     /// The arithmetic.
     pub geometry: Arc<Geometry>,
+    /// The shards' memory.
+    pub pools: Vec<Pool>,
     /// It serves.
     pub started: bool,
     /// It has stopped.
@@ -149,6 +151,12 @@ pub struct World {
     /// Requests that the user still wants to make in this life.
     pub asks_left: u64,
     next_ask_at: Time,
+    /// Buffers of a shard that the user's reads may hold at the same time.
+    pub reading_most: u64,
+    /// Buffers that they may hold now.
+    pub reading: u64,
+    /// A request that waits until the user reads less.
+    held: Option<Ask>,
     /// Redundancy may be untrue since an unclean stop.
     pub resyncing: bool,
     /// The array was told to forgive any number of read errors.
@@ -211,6 +219,9 @@ impl World {
             next_command: 0,
             asks_left: 0,
             next_ask_at: Time(0),
+            reading_most: 0,
+            reading: 0,
+            held: None,
             resyncing: false,
             errors_forgiven: false,
             scrub_must_agree: false,
@@ -273,11 +284,31 @@ impl World {
         id
     }
 
-    /// Submits one more request of the user.
-    fn ask(&mut self) -> Going {
-        let mut ask =
-            self.swarm.ask(&mut self.chance.workload, &self.shape, &mut self.cursor);
-        self.asks_left -= 1;
+    /// Buffers of one shard that a request may hold until the user lets go of the answer. Memory is
+    /// bounded, so a user that reads more at once than a shard has buffers waits for ever.
+    fn buffers_of(&self, ask: &Ask) -> u64 {
+        match ask.kind {
+            AskKind::Read => ask.count * self.geometry.block / self.geometry.strip + 2,
+            _ => 0,
+        }
+    }
+    /// May the user make this request now?
+    pub fn may_ask(&self, ask: &Ask) -> bool {
+        self.reading == 0 || self.reading + self.buffers_of(ask) <= self.reading_most
+    }
+    /// Blocks that a read may have.
+    pub fn longest_read(&self) -> u64 {
+        (self.reading_most - 2) * self.geometry.strip / self.geometry.block
+    }
+
+    /// Submits one more request of the user, unless it would read too much at once.
+    fn ask(&mut self) -> Going<bool> {
+        let held = self.held.take();
+        let ask = held.unwrap_or_else(|| {
+            self.swarm.ask(&mut self.chance.workload, &self.shape, &mut self.cursor)
+        });
+        let most = self.longest_read();
+        let mut ask = Ask { count: ask.count.min(most), ..ask };
         let changes = matches!(
             ask.kind,
             AskKind::Write | AskKind::WriteZeroes | AskKind::Discard
@@ -285,12 +316,19 @@ impl World {
         if changes && !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count) {
             ask = Ask { kind: AskKind::Read, fua: false, ..ask };
         }
-        self.submit(ask)
+        if !self.may_ask(&ask) {
+            self.held = Some(ask);
+            return Ok(false);
+        }
+        self.asks_left -= 1;
+        self.submit(ask)?;
+        Ok(true)
     }
 
     /// Submits this request of the user.
     pub fn submit(&mut self, ask: Ask) -> Going {
         self.stats.asks += 1;
+        self.reading += self.buffers_of(&ask);
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let block = self.geometry.block;
@@ -360,7 +398,9 @@ impl World {
             if self.next_ask_at > self.clock.now() {
                 return Ok(());
             }
-            self.ask()?;
+            if !self.ask()? {
+                return Ok(());
+            }
             let rng = &mut self.chance.workload;
             let mut pause = rng.below(self.swarm.pause_ns + 1);
             if rng.one_in(40) {
@@ -428,8 +468,9 @@ impl World {
                 self.poll_array()?;
             }
             Happening::Wake => {}
-            Happening::Drop(slices) => {
+            Happening::Drop(slices, held) => {
                 drop(slices);
+                self.reading -= held;
                 self.poll_shards()?;
             }
         }
@@ -651,12 +692,14 @@ impl World {
             let place = self.place(mismatch.block);
             return self.failure(format!("{} ({place})", mismatch.text));
         }
+        let held = self.buffers_of(&asked.ask);
         if self.chance.workload.one_in(4) {
             let ns = self.chance.latency.below(200_000);
-            self.clock.after(ns, Happening::Drop(slices));
+            self.clock.after(ns, Happening::Drop(slices, held));
             return Ok(());
         }
         drop(slices);
+        self.reading -= held;
         self.poll_shards()
     }
 
@@ -751,7 +794,16 @@ impl World {
     pub fn situation(&mut self) -> Situation {
         self.refresh_resyncing();
         let looks = self.looks();
-        let slots = looks.iter().map(|look| self.condition(look)).collect();
+        // In sync is what the superblocks say; what only the array says may be forgotten yet.
+        let (media, _) = self.condition_on_media();
+        let slots = looks
+            .iter()
+            .zip(media)
+            .map(|(look, media)| {
+                let durable = look.in_sync.is_some() && look.in_sync == media;
+                if durable { self.condition(look) } else { Condition::default() }
+            })
+            .collect();
         let regions = self.geometry.regions();
         let array = &self.machines().array;
         let dirty =
@@ -839,6 +891,9 @@ impl World {
         self.clock.clear();
         self.lanes = Lanes::default();
         self.machines = None;
+        self.reading = 0;
+        self.held = None;
+        self.next_ask_at = Time(0);
         self.asks.clear();
         self.commands.clear();
         self.done.clear();
@@ -892,6 +947,8 @@ impl World {
             let members: Vec<_> =
                 status.members.iter().map(|m| (m.slot.map(|s| s.0), m.device, m.state)).collect();
             text += &format!(", {:?}, {members:?}, jobs {:?}", status.state, status.jobs);
+            let free: Vec<usize> = machines.pools.iter().map(Pool::free).collect();
+            text += &format!(", {:?}, buffers free {free:?}", machines.shards);
         }
         text
     }
