@@ -105,9 +105,7 @@ impl Map {
             .collect();
         let pages =
             pages.iter().map(|p| Page { sequence: p.sequence, ..Page::default() }).collect();
-        // Regions that are open from the start are looked at as soon as the array serves.
-        let sweep = regions.iter().any(|r| r.phase == Phase::Open).then(Time::default);
-        Map { regions, pages, clean_after_ms, sweep, stop_flush: None, unmapping: Vec::new() }
+        Map { regions, pages, clean_after_ms, sweep: None, stop_flush: None, unmapping: Vec::new() }
     }
 
     fn region(&mut self, region: RegionNo) -> &mut Region {
@@ -414,6 +412,13 @@ impl Array {
 
     pub(crate) fn last_flush_done(&mut self) {
         self.map.stop_flush = self.map.stop_flush.map(|left| left - 1);
+    }
+
+    /// Looks for idle regions after a while, if any are open (some are from the start).
+    pub(crate) fn arm_sweep(&mut self) {
+        if self.map.sweep.is_none() && self.map.regions.iter().any(|r| r.phase == Phase::Open) {
+            self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
+        }
     }
 
     /// Looks for open regions without writes and closes them.

@@ -135,6 +135,7 @@ impl Array {
         match self.stage {
             Stage::Starting if self.map.quiet() => {
                 self.stage = Stage::Serving;
+                self.arm_sweep();
                 self.out.push_back(ArrayOutput::Started);
                 self.event(EventKind::Started { unclean: self.unclean });
             }
