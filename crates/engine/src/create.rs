@@ -102,7 +102,9 @@ pub enum CreateError {
     #[error("a strip is a power of two from 4096 to 1048576 bytes, {0} is not")]
     Strip(u64),
     /// Strip smaller than the logical block.
-    #[error("the strip of {strip} bytes is not a multiple of the members' write granularity, {granularity}")]
+    #[error(
+        "the strip of {strip} bytes is not a multiple of the members' write granularity, {granularity}"
+    )]
     StripGranularity {
         /// The strip.
         strip: u32,
@@ -116,7 +118,9 @@ pub enum CreateError {
     #[error("level {0} needs a group size")]
     GroupSizeMissing(Level),
     /// The group size does not divide the number of members, or is too small for the level.
-    #[error("a group of {group} does not fit {members} members of level {level} (at least {needs} a group)")]
+    #[error(
+        "a group of {group} does not fit {members} members of level {level} (at least {needs} a group)"
+    )]
     GroupSize {
         /// The level.
         level: Level,
@@ -165,9 +169,18 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
     };
     let all: Vec<&(DeviceInfo, MemberUuid)> = spec.members.iter().chain(&spec.spares).collect();
     let block = block_bytes(spec, &all)?;
-    let granularity = all.iter().map(|(info, _)| info.granularity_bytes).max().unwrap_or(0);
+    let granularity = all
+        .iter()
+        .map(|(info, _)| info.granularity_bytes)
+        .max()
+        .unwrap_or(0);
     let strip = strip_bytes(spec, k, granularity, block)?;
-    let usable = spec.members.iter().map(|(info, _)| info.bytes).min().unwrap_or(0);
+    let usable = spec
+        .members
+        .iter()
+        .map(|(info, _)| info.bytes)
+        .min()
+        .unwrap_or(0);
     let mut layouts = Vec::new();
     for (index, (info, _)) in all.iter().enumerate() {
         let layout = layout(spec, info, usable, strip, granularity);
@@ -204,14 +217,29 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         .iter()
         .enumerate()
         .map(|(index, (_, member))| {
-            let role =
-                if index < members { Role::Slot(Slot(index as u8)) } else { Role::Spare };
-            Superblock { member: *member, role, layout: layouts[index], ..first.clone() }
+            let role = if index < members {
+                Role::Slot(Slot(index as u8))
+            } else {
+                Role::Spare
+            };
+            Superblock {
+                member: *member,
+                role,
+                layout: layouts[index],
+                ..first.clone()
+            }
         })
         .collect();
-    let writes = superblocks.iter().map(|sb| member_writes(sb, spec.init)).collect();
+    let writes = superblocks
+        .iter()
+        .map(|sb| member_writes(sb, spec.init))
+        .collect();
     let size_bytes = crate::geometry::Geometry::of(&first).size();
-    Ok(CreatePlan { superblocks, writes, size_bytes })
+    Ok(CreatePlan {
+        superblocks,
+        writes,
+        size_bytes,
+    })
 }
 
 fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
@@ -221,13 +249,25 @@ fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
         _ => None,
     };
     let group_min = usize::from(level.group_min());
-    let needs = nm.unwrap_or(if level.is_grouped() { 2 * group_min } else { group_min });
+    let needs = nm.unwrap_or(if level.is_grouped() {
+        2 * group_min
+    } else {
+        group_min
+    });
     if members < needs {
-        return Err(CreateError::TooFew { level, needs, has: members });
+        return Err(CreateError::TooFew {
+            level,
+            needs,
+            has: members,
+        });
     }
     let max = nm.unwrap_or(MEMBERS_MAX);
     if members > max {
-        return Err(CreateError::TooMany { level, max, has: members });
+        return Err(CreateError::TooMany {
+            level,
+            max,
+            has: members,
+        });
     }
     if spec.spares.len() > SPARES_MAX {
         return Err(CreateError::TooManySpares(spec.spares.len()));
@@ -246,13 +286,15 @@ fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
     level
         .check_shape(members as u8, group)
         .map(|()| group)
-        .map_err(|_| CreateError::GroupSize { level, group, members, needs: group_min })
+        .map_err(|_| CreateError::GroupSize {
+            level,
+            group,
+            members,
+            needs: group_min,
+        })
 }
 
-fn block_bytes(
-    spec: &CreateSpec,
-    all: &[&(DeviceInfo, MemberUuid)],
-) -> Result<u32, CreateError> {
+fn block_bytes(spec: &CreateSpec, all: &[&(DeviceInfo, MemberUuid)]) -> Result<u32, CreateError> {
     let has = all.first().map_or(512, |(info, _)| info.block_bytes);
     if let Some((other, _)) = all.iter().find(|(info, _)| info.block_bytes != has) {
         return Err(CreateError::MixedBlocks(has, other.block_bytes));
@@ -269,7 +311,12 @@ fn block_bytes(
 
 /// Largest power of two for which `k` strips stay at or under 1 MiB, within 16 KiB (or the write granularity)
 /// and 1 MiB; or what was asked for.
-fn strip_bytes(spec: &CreateSpec, k: usize, granularity: u32, block: u32) -> Result<u32, CreateError> {
+fn strip_bytes(
+    spec: &CreateSpec,
+    k: usize,
+    granularity: u32,
+    block: u32,
+) -> Result<u32, CreateError> {
     let granularity = granularity.max(block);
     let Some(strip) = spec.strip_bytes else {
         let fit = (1u32 << 20) / k.max(1) as u32;

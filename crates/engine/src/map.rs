@@ -24,23 +24,36 @@ use crate::units::*;
 pub(crate) enum Phase {
     Unwritten,
     /// Being zeroed on every member before its first write (then opened), or after a discard.
-    Zeroing { pending: u32, open: bool },
+    Zeroing {
+        pending: u32,
+        open: bool,
+    },
     /// Dirty is on its way to the members.
     Opening,
     Open,
     /// As open, parity not trusted; a resync is due.
     NeedSync,
     /// Shards are finishing their writes there.
-    Closing { waits: u32, refused: bool, unmap: bool, sync: bool },
+    Closing {
+        waits: u32,
+        refused: bool,
+        unmap: bool,
+        sync: bool,
+    },
     /// Members flush: so that Clean will be true, or so that what was zeroed stays zero.
-    Settling { pending: u32, open: bool },
+    Settling {
+        pending: u32,
+        open: bool,
+    },
     /// Clean is on its way to the members.
     Cleaning,
     Clean,
     /// Unwritten is on its way to the members.
     Unmapping,
     /// Shards answer zeros; what they are still computing from the members there comes to its end.
-    Draining { waits: u32 },
+    Draining {
+        waits: u32,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -100,12 +113,29 @@ impl Map {
                     RegionState::NeedSync if geometry.m == 0 => Phase::Open,
                     RegionState::Dirty | RegionState::NeedSync => Phase::NeedSync,
                 };
-                Region { phase, disk, wanted: false, unmap: Vec::new() }
+                Region {
+                    phase,
+                    disk,
+                    wanted: false,
+                    unmap: Vec::new(),
+                }
             })
             .collect();
-        let pages =
-            pages.iter().map(|p| Page { sequence: p.sequence, ..Page::default() }).collect();
-        Map { regions, pages, clean_after_ms, sweep: None, stop_flush: None, unmapping: Vec::new() }
+        let pages = pages
+            .iter()
+            .map(|p| Page {
+                sequence: p.sequence,
+                ..Page::default()
+            })
+            .collect();
+        Map {
+            regions,
+            pages,
+            clean_after_ms,
+            sweep: None,
+            stop_flush: None,
+            unmapping: Vec::new(),
+        }
     }
 
     fn region(&mut self, region: RegionNo) -> &mut Region {
@@ -162,10 +192,9 @@ impl Map {
 
 fn access(phase: Phase) -> RegionAccess {
     match phase {
-        Phase::Unwritten
-        | Phase::Zeroing { .. }
-        | Phase::Unmapping
-        | Phase::Draining { .. } => RegionAccess::Unwritten,
+        Phase::Unwritten | Phase::Zeroing { .. } | Phase::Unmapping | Phase::Draining { .. } => {
+            RegionAccess::Unwritten
+        }
         Phase::Open => RegionAccess::Open,
         Phase::NeedSync => RegionAccess::NeedSync,
         _ => RegionAccess::Clean,
@@ -213,7 +242,13 @@ impl Array {
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
         let len = len * self.geometry.strip;
         let devices = self.live();
-        self.set_phase(region, Phase::Zeroing { pending: devices.len() as u32, open });
+        self.set_phase(
+            region,
+            Phase::Zeroing {
+                pending: devices.len() as u32,
+                open,
+            },
+        );
         for device in devices {
             let offset = self.members[&device].layout.data_offset + start;
             let kind = IoKind::WriteZeroes { offset, len };
@@ -225,7 +260,13 @@ impl Array {
         let Phase::Zeroing { pending, open } = self.map.phase(region) else {
             unreachable!("zeroing ends before the region's phase changes")
         };
-        self.set_phase(region, Phase::Zeroing { pending: pending - 1, open });
+        self.set_phase(
+            region,
+            Phase::Zeroing {
+                pending: pending - 1,
+                open,
+            },
+        );
         if pending > 1 || self.stage == Stage::Failed {
             return;
         }
@@ -278,8 +319,14 @@ impl Array {
         page.waiting = std::mem::take(&mut page.next);
         let sequence = page.sequence;
         let first = at as usize * REGIONS_PER_PAGE;
-        let states: Vec<RegionState> =
-            self.map.regions.iter().skip(first).take(REGIONS_PER_PAGE).map(|r| r.disk).collect();
+        let states: Vec<RegionState> = self
+            .map
+            .regions
+            .iter()
+            .skip(first)
+            .take(REGIONS_PER_PAGE)
+            .map(|r| r.disk)
+            .collect();
         let devices = self.live();
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
@@ -326,9 +373,20 @@ impl Array {
                 // Shards answer zeros from now on, and say when nothing is left that reads the members to
                 // compute something; then the members' blocks go. Zeroes and not discard: a read that goes
                 // straight to one member may still see it.
-                self.tell_all(&ToShard::Region { region, access: RegionAccess::Unwritten });
-                self.set_phase(region, Phase::Draining { waits: u32::from(self.shards) });
-                self.tell_all(&ToShard::CloseRegion { region, if_idle: false });
+                self.tell_all(&ToShard::Region {
+                    region,
+                    access: RegionAccess::Unwritten,
+                });
+                self.set_phase(
+                    region,
+                    Phase::Draining {
+                        waits: u32::from(self.shards),
+                    },
+                );
+                self.tell_all(&ToShard::CloseRegion {
+                    region,
+                    if_idle: false,
+                });
             }
             _ => {}
         }
@@ -339,7 +397,15 @@ impl Array {
     fn close(&mut self, region: RegionNo, if_idle: bool, unmap: bool) {
         let sync = self.map.phase(region) == Phase::NeedSync;
         let waits = u32::from(self.shards);
-        self.set_phase(region, Phase::Closing { waits, refused: false, unmap, sync });
+        self.set_phase(
+            region,
+            Phase::Closing {
+                waits,
+                refused: false,
+                unmap,
+                sync,
+            },
+        );
         self.tell_all(&ToShard::CloseRegion { region, if_idle });
     }
 
@@ -351,11 +417,25 @@ impl Array {
             }
             return;
         }
-        let Phase::Closing { waits, refused, unmap, sync } = self.map.phase(region) else {
+        let Phase::Closing {
+            waits,
+            refused,
+            unmap,
+            sync,
+        } = self.map.phase(region)
+        else {
             return;
         };
         let refused = refused || !closed;
-        self.set_phase(region, Phase::Closing { waits: waits - 1, refused, unmap, sync });
+        self.set_phase(
+            region,
+            Phase::Closing {
+                waits: waits - 1,
+                refused,
+                unmap,
+                sync,
+            },
+        );
         if waits > 1 || self.stage == Stage::Failed {
             return;
         }
@@ -374,7 +454,13 @@ impl Array {
     fn settle_region(&mut self, region: RegionNo, open: bool) {
         let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
         let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
-        self.set_phase(region, Phase::Settling { pending: devices.len() as u32 + 1, open });
+        self.set_phase(
+            region,
+            Phase::Settling {
+                pending: devices.len() as u32 + 1,
+                open,
+            },
+        );
         for device in devices {
             self.io(device, Purpose::Settle { region, device }, IoKind::Flush);
         }
@@ -385,7 +471,13 @@ impl Array {
         let Phase::Settling { pending, open } = self.map.phase(region) else {
             unreachable!("settling ends before the region's phase changes")
         };
-        self.set_phase(region, Phase::Settling { pending: pending - 1, open });
+        self.set_phase(
+            region,
+            Phase::Settling {
+                pending: pending - 1,
+                open,
+            },
+        );
         if pending > 1 || self.stage == Stage::Failed {
             return;
         }
@@ -447,8 +539,21 @@ impl Array {
     pub(crate) fn region_synced(&mut self, region: RegionNo) {
         match self.map.phase(region) {
             Phase::NeedSync => self.enter(region, Phase::Open),
-            Phase::Closing { waits, refused, unmap, .. } => {
-                self.set_phase(region, Phase::Closing { waits, refused, unmap, sync: false });
+            Phase::Closing {
+                waits,
+                refused,
+                unmap,
+                ..
+            } => {
+                self.set_phase(
+                    region,
+                    Phase::Closing {
+                        waits,
+                        refused,
+                        unmap,
+                        sync: false,
+                    },
+                );
             }
             _ => {}
         }

@@ -153,29 +153,66 @@ mod tests {
 
     fn one(k: usize, column: usize, lo: u64, hi: u64) -> Vec<Option<Coverage>> {
         let mut coverage = vec![None; k];
-        coverage[column] = Some(Coverage { lo, hi, solid: true });
+        coverage[column] = Some(Coverage {
+            lo,
+            hi,
+            solid: true,
+        });
         coverage
     }
 
-    fn choose(g: &Geometry, coverage: &[Option<Coverage>], lost: u64, trusted: bool) -> Option<WritePlan> {
-        let lo = coverage.iter().flatten().map(|c| c.lo).min().expect("written");
-        let hi = coverage.iter().flatten().map(|c| c.hi).max().expect("written");
+    fn choose(
+        g: &Geometry,
+        coverage: &[Option<Coverage>],
+        lost: u64,
+        trusted: bool,
+    ) -> Option<WritePlan> {
+        let lo = coverage
+            .iter()
+            .flatten()
+            .map(|c| c.lo)
+            .min()
+            .expect("written");
+        let hi = coverage
+            .iter()
+            .flatten()
+            .map(|c| c.hi)
+            .max()
+            .expect("written");
         let parity = Columns(((1 << g.width) - (1 << g.k)) & !lost);
-        Facts { geometry: g, lo, hi, coverage, lost: Columns(lost), parity, trusted }.choose()
+        Facts {
+            geometry: g,
+            lo,
+            hi,
+            coverage,
+            lost: Columns(lost),
+            parity,
+            trusted,
+        }
+        .choose()
     }
 
     #[test]
     fn a_small_write_reads_what_is_least() {
         let wide = geometry(Level::Raid5, 9, 1);
         let narrow = geometry(Level::Raid5, 3, 1);
-        assert_eq!(choose(&wide, &one(8, 2, 0, 512), 0, true), Some(WritePlan::ReadModifyWrite));
-        assert_eq!(choose(&narrow, &one(2, 1, 0, 512), 0, true), Some(WritePlan::ReconstructWrite));
+        assert_eq!(
+            choose(&wide, &one(8, 2, 0, 512), 0, true),
+            Some(WritePlan::ReadModifyWrite)
+        );
+        assert_eq!(
+            choose(&narrow, &one(2, 1, 0, 512), 0, true),
+            Some(WritePlan::ReconstructWrite)
+        );
     }
 
     #[test]
     fn untrusted_parity_is_never_built_on() {
         let g = geometry(Level::Raid5, 9, 1);
-        assert_eq!(choose(&g, &one(8, 2, 0, 512), 0, false), Some(WritePlan::ReconstructWrite));
+        assert_eq!(
+            choose(&g, &one(8, 2, 0, 512), 0, false),
+            Some(WritePlan::ReconstructWrite)
+        );
         // Another data column is lost: only parity could tell it, and parity is not to be trusted.
         assert_eq!(choose(&g, &one(8, 2, 0, 512), 1 << 5, false), None);
     }
@@ -183,9 +220,18 @@ mod tests {
     #[test]
     fn a_lost_column_under_a_write_needs_the_others() {
         let g = geometry(Level::Raid6, 8, 2);
-        assert_eq!(choose(&g, &one(6, 2, 0, 512), 1 << 2, true), Some(WritePlan::ReconstructWrite));
-        assert_eq!(choose(&g, &one(6, 2, 0, 512), 1 << 2 | 1 << 3, true), Some(WritePlan::Decode));
-        assert_eq!(choose(&g, &one(6, 2, 0, 512), (1 << 3) | (1 << 4), true), Some(WritePlan::ReadModifyWrite));
+        assert_eq!(
+            choose(&g, &one(6, 2, 0, 512), 1 << 2, true),
+            Some(WritePlan::ReconstructWrite)
+        );
+        assert_eq!(
+            choose(&g, &one(6, 2, 0, 512), 1 << 2 | 1 << 3, true),
+            Some(WritePlan::Decode)
+        );
+        assert_eq!(
+            choose(&g, &one(6, 2, 0, 512), (1 << 3) | (1 << 4), true),
+            Some(WritePlan::ReadModifyWrite)
+        );
         assert_eq!(choose(&g, &one(6, 2, 0, 512), 0b11100, true), None);
     }
 }

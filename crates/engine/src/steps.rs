@@ -27,7 +27,13 @@ impl Shard {
     pub(crate) fn begin_step(&mut self, step: Step) {
         let range = self.geometry.stripes_of_rows(step.first, step.end);
         let (next, end) = (range.start, range.end);
-        let run = StepRun { step, next, end, at_work: 0, outcome: StepOutcome::default() };
+        let run = StepRun {
+            step,
+            next,
+            end,
+            at_work: 0,
+            outcome: StepOutcome::default(),
+        };
         self.steps.push(run);
         self.feed_step(self.steps.len() - 1);
     }
@@ -53,7 +59,10 @@ impl Shard {
         if run.at_work == 0 && run.next == run.end {
             let mut run = self.steps.swap_remove(at);
             run.outcome.foreground = std::mem::take(&mut self.foreground);
-            self.say(FromShard::StepDone { step: run.step.step, outcome: run.outcome });
+            self.say(FromShard::StepDone {
+                step: run.step.step,
+                outcome: run.outcome,
+            });
         }
     }
 
@@ -98,7 +107,9 @@ impl Shard {
                 .iter()
                 .filter_map(|slot| slot.incoming)
                 .find(|incoming| incoming.target.device == *device);
-            let Some(incoming) = incoming else { return false };
+            let Some(incoming) = incoming else {
+                return false;
+            };
             *set = set.split_off(&StripeNo(incoming.rebuilt.0 * groups));
             true
         });

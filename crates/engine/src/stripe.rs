@@ -29,10 +29,24 @@ pub(crate) struct Work {
 
 pub(crate) enum WorkKind {
     /// Compute a piece that its member cannot give.
-    Read { request: usize, part: usize, column: usize, avoid: Vec<Bad>, heal: Columns },
-    Write { pieces: Vec<WritePiece> },
-    Zero { request: usize, fua: bool },
-    Step { step: u64, kind: StepKind },
+    Read {
+        request: usize,
+        part: usize,
+        column: usize,
+        avoid: Vec<Bad>,
+        heal: Columns,
+    },
+    Write {
+        pieces: Vec<WritePiece>,
+    },
+    Zero {
+        request: usize,
+        fua: bool,
+    },
+    Step {
+        step: u64,
+        kind: StepKind,
+    },
 }
 
 /// A part of a write request within one strip.
@@ -58,7 +72,17 @@ impl Work {
         avoid: Vec<Bad>,
     ) -> Work {
         let heal = Columns::default();
-        Work { lo, hi, kind: WorkKind::Read { request, part, column, avoid, heal } }
+        Work {
+            lo,
+            hi,
+            kind: WorkKind::Read {
+                request,
+                part,
+                column,
+                avoid,
+                heal,
+            },
+        }
     }
 
     /// The same read, which also rewrites these columns.
@@ -70,15 +94,29 @@ impl Work {
     }
 
     pub(crate) fn write(piece: WritePiece) -> Work {
-        Work { lo: piece.lo, hi: piece.hi, kind: WorkKind::Write { pieces: vec![piece] } }
+        Work {
+            lo: piece.lo,
+            hi: piece.hi,
+            kind: WorkKind::Write {
+                pieces: vec![piece],
+            },
+        }
     }
 
     pub(crate) fn zero(request: usize, strip: u64, fua: bool) -> Work {
-        Work { lo: 0, hi: strip, kind: WorkKind::Zero { request, fua } }
+        Work {
+            lo: 0,
+            hi: strip,
+            kind: WorkKind::Zero { request, fua },
+        }
     }
 
     pub(crate) fn step(step: u64, kind: StepKind, strip: u64) -> Work {
-        Work { lo: 0, hi: strip, kind: WorkKind::Step { step, kind } }
+        Work {
+            lo: 0,
+            hi: strip,
+            kind: WorkKind::Step { step, kind },
+        }
     }
 
     pub(crate) fn is_write(&self) -> bool {
@@ -199,10 +237,15 @@ impl StripeOp {
 fn coverage(k: usize, pieces: &[WritePiece]) -> Vec<Option<Coverage>> {
     let mut all: Vec<Option<Coverage>> = vec![None; k];
     for (column, slot) in all.iter_mut().enumerate() {
-        let mut ranges: Vec<(u64, u64)> =
-            pieces.iter().filter(|p| p.column == column).map(|p| (p.lo, p.hi)).collect();
+        let mut ranges: Vec<(u64, u64)> = pieces
+            .iter()
+            .filter(|p| p.column == column)
+            .map(|p| (p.lo, p.hi))
+            .collect();
         ranges.sort_unstable();
-        let Some(&(lo, first_hi)) = ranges.first() else { continue };
+        let Some(&(lo, first_hi)) = ranges.first() else {
+            continue;
+        };
         let (mut hi, mut solid) = (first_hi, true);
         for (l, h) in ranges {
             solid &= l <= hi;
@@ -292,8 +335,14 @@ impl Shard {
         };
         let (k, width) = (self.geometry.k, self.geometry.width);
         let mut parity = Columns::default();
-        (k..width).filter(|&c| self.has_target(stripe, c)).for_each(|c| parity.add(c));
-        let targets = self.unbuilt(stripe).into_iter().map(|(_, t)| t.device).collect();
+        (k..width)
+            .filter(|&c| self.has_target(stripe, c))
+            .for_each(|c| parity.add(c));
+        let targets = self
+            .unbuilt(stripe)
+            .into_iter()
+            .map(|(_, t)| t.device)
+            .collect();
         let op = &mut self.ops[key];
         op.drop_buffers();
         op.columns.resize_with(width, || None);
@@ -320,7 +369,15 @@ impl Shard {
         for c in (k..geometry.width).filter(|&c| self.has_target(op.stripe, c)) {
             parity.add(c);
         }
-        let facts = Facts { geometry, lo, hi, coverage: &coverage, lost, parity, trusted };
+        let facts = Facts {
+            geometry,
+            lo,
+            hi,
+            coverage: &coverage,
+            lost,
+            parity,
+            trusted,
+        };
         let plan = facts.choose()?;
         let mut wanted = facts.reads(plan);
         if plan == WritePlan::Decode {
@@ -333,7 +390,10 @@ impl Shard {
             (WritePlan::ReadModifyWrite | WritePlan::Full, Some(v)) if c < k => (c, v.lo, v.hi),
             _ => (c, lo, hi),
         };
-        let reads = (0..geometry.width).filter(|&c| wanted.has(c)).map(range).collect();
+        let reads = (0..geometry.width)
+            .filter(|&c| wanted.has(c))
+            .map(range)
+            .collect();
         let len = (hi - lo) as usize;
         // Columns put together from several pieces; then differences, or parity and decoded columns.
         let written = coverage.iter().flatten().count();
@@ -349,8 +409,9 @@ impl Shard {
     fn plan_read(&self, op: &StripeOp, column: usize, lost: Columns) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
         let trusted = self.trusted(op.stripe);
-        let mut wanted: Vec<usize> =
-            (0..self.geometry.width).filter(|&c| op.heal.has(c) && c != column).collect();
+        let mut wanted: Vec<usize> = (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c) && c != column)
+            .collect();
         wanted.insert(0, column);
         let direct = !lost.has(column) && wanted.len() == 1;
         if direct {
@@ -359,9 +420,16 @@ impl Shard {
         if !trusted {
             return None;
         }
-        let decoder = self.code.decoder(&available(self.geometry.width, lost), &wanted).ok()?;
+        let decoder = self
+            .code
+            .decoder(&available(self.geometry.width, lost), &wanted)
+            .ok()?;
         let reads = decoder.sources().iter().map(|&c| (c, lo, hi)).collect();
-        Some((WritePlan::Decode, reads, vec![(hi - lo) as usize; wanted.len()]))
+        Some((
+            WritePlan::Decode,
+            reads,
+            vec![(hi - lo) as usize; wanted.len()],
+        ))
     }
 
     /// Some member holds this column.
@@ -371,7 +439,9 @@ impl Shard {
 
     /// More columns of this stripe have no member than there are parities.
     fn lost_beyond(&self, stripe: StripeNo) -> bool {
-        let lost = (0..self.geometry.width).filter(|&c| self.source(stripe, c).is_none()).count();
+        let lost = (0..self.geometry.width)
+            .filter(|&c| self.source(stripe, c).is_none())
+            .count();
         lost > self.geometry.m
     }
 
@@ -396,15 +466,28 @@ impl Shard {
         let bufs: Vec<Buf> = op.bufs.drain(..reads.len()).collect();
         let stripe = op.stripe;
         // The view may have changed while the operation waited for buffers.
-        if reads.iter().any(|&(column, ..)| self.source(stripe, column).is_none()) {
+        if reads
+            .iter()
+            .any(|&(column, ..)| self.source(stripe, column).is_none())
+        {
             drop(bufs);
             return self.prepare(key);
         }
         for (&(column, lo, hi), buf) in reads.iter().zip(bufs) {
             let device = self.source(stripe, column).expect("checked above");
             let offset = self.member_offset(device, stripe) + lo;
-            let what = IoFor::OpRead { op: key, column, device: device.device, offset };
-            let kind = IoKind::Read { offset, buf, start: 0, len: (hi - lo) as usize };
+            let what = IoFor::OpRead {
+                op: key,
+                column,
+                device: device.device,
+                offset,
+            };
+            let kind = IoKind::Read {
+                offset,
+                buf,
+                start: 0,
+                len: (hi - lo) as usize,
+            };
             self.io(device.device, what, kind);
             self.ops[key].pending += 1;
         }
@@ -427,8 +510,11 @@ impl Shard {
         op.pending -= 1;
         match (result, buf) {
             (Ok(()), Some(buf)) => {
-                let (_, lo, hi) =
-                    *op.reads.iter().find(|r| r.0 == column).expect("the operation asked for it");
+                let (_, lo, hi) = *op
+                    .reads
+                    .iter()
+                    .find(|r| r.0 == column)
+                    .expect("the operation asked for it");
                 op.columns[column] = Some(Slice::new(buf, 0, (hi - lo) as usize));
             }
             (result, _) => {
@@ -443,7 +529,11 @@ impl Shard {
         }
         let op = &self.ops[key];
         if op.pending == 0 {
-            if op.read_failed { self.prepare(key) } else { self.compute(key) }
+            if op.read_failed {
+                self.prepare(key)
+            } else {
+                self.compute(key)
+            }
         }
     }
 
@@ -490,8 +580,15 @@ impl Shard {
         let mut new: Vec<Option<(Slice, u64)>> = vec![None; k];
         for c in 0..k {
             let Some(v) = coverage[c] else { continue };
-            let (from, to) = if whole && op.columns[c].is_some() { (lo, hi) } else { (v.lo, v.hi) };
-            new[c] = Some((assemble(&mut op.bufs, op.columns[c].as_ref(), pieces, c, from, to), from));
+            let (from, to) = if whole && op.columns[c].is_some() {
+                (lo, hi)
+            } else {
+                (v.lo, v.hi)
+            };
+            new[c] = Some((
+                assemble(&mut op.bufs, op.columns[c].as_ref(), pieces, c, from, to),
+                from,
+            ));
         }
         let rows: Vec<usize> = (0..self.geometry.m)
             .filter(|&j| self.has_target(op.stripe, k + j) && op.parity.has(k + j))
@@ -505,9 +602,11 @@ impl Shard {
                     op.healed.add(c);
                     writes.push((c, from, slice));
                 } else {
-                    writes.extend(runs(pieces, c, v).map(|(l, h)| {
-                        (c, l, slice.part((l - from) as usize, (h - l) as usize))
-                    }));
+                    writes.extend(
+                        runs(pieces, c, v).map(|(l, h)| {
+                            (c, l, slice.part((l - from) as usize, (h - l) as usize))
+                        }),
+                    );
                 }
             } else if op.heal.has(c)
                 && let Some(slice) = op.columns[c].clone().filter(|s| s.len as u64 == hi - lo)
@@ -516,8 +615,14 @@ impl Shard {
                 writes.push((c, lo, slice));
             }
         }
-        rows.iter().filter(|&&j| op.heal.has(k + j)).for_each(|&j| op.healed.add(k + j));
-        writes.extend(rows.iter().zip(parity).map(|(&j, slice)| (k + j, lo, slice)));
+        rows.iter()
+            .filter(|&&j| op.heal.has(k + j))
+            .for_each(|&j| op.healed.add(k + j));
+        writes.extend(
+            rows.iter()
+                .zip(parity)
+                .map(|(&j, slice)| (k + j, lo, slice)),
+        );
         op.work.kind = WorkKind::Write { pieces: all_pieces };
         self.ops[key] = op;
         for (column, from, slice) in writes {
@@ -541,24 +646,37 @@ impl Shard {
         if op.plan == WritePlan::ReadModifyWrite {
             let mut parity: Vec<Slice> = rows
                 .iter()
-                .map(|&j| op.columns[k + j].take().expect("the plan reads every live parity"))
+                .map(|&j| {
+                    op.columns[k + j]
+                        .take()
+                        .expect("the plan reads every live parity")
+                })
                 .collect();
             for (c, content) in new.iter().enumerate() {
-                let Some((slice, from)) = content else { continue };
+                let Some((slice, from)) = content else {
+                    continue;
+                };
                 let mut delta = op.bufs.pop().expect("a buffer for each written column");
                 let old = op.columns[c].as_ref().expect("the plan reads the old data");
-                xor(&mut delta.bytes_mut()[..slice.len], old.bytes(), slice.bytes());
+                xor(
+                    &mut delta.bytes_mut()[..slice.len],
+                    old.bytes(),
+                    slice.bytes(),
+                );
                 let start = (from - lo) as usize;
                 let mut outputs: Vec<&mut [u8]> = parity
                     .iter_mut()
                     .map(|p| &mut p.buf.bytes_mut()[start..start + slice.len])
                     .collect();
-                self.code.update_rows(rows, c, &delta.bytes()[..slice.len], &mut outputs);
+                self.code
+                    .update_rows(rows, c, &delta.bytes()[..slice.len], &mut outputs);
             }
             return parity;
         }
-        let mut parity: Vec<Buf> =
-            rows.iter().map(|_| op.bufs.pop().expect("a buffer for each parity")).collect();
+        let mut parity: Vec<Buf> = rows
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each parity"))
+            .collect();
         let data: Vec<&[u8]> = (0..k)
             .map(|c| match (&new[c], &op.columns[c]) {
                 (Some((slice, from)), _) if *from == lo && slice.len == len => slice.bytes(),
@@ -566,10 +684,15 @@ impl Shard {
                 _ => unreachable!("the plan covers every data column over the whole run"),
             })
             .collect();
-        let mut outputs: Vec<&mut [u8]> =
-            parity.iter_mut().map(|buf| &mut buf.bytes_mut()[..len]).collect();
+        let mut outputs: Vec<&mut [u8]> = parity
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..len])
+            .collect();
         self.code.generate_rows(rows, &data, &mut outputs);
-        parity.into_iter().map(|buf| Slice::new(buf, 0, len)).collect()
+        parity
+            .into_iter()
+            .map(|buf| Slice::new(buf, 0, len))
+            .collect()
     }
 
     /// Computes the `wanted` columns from those read; they become the operation's content.
@@ -579,15 +702,24 @@ impl Shard {
             .code
             .decoder(&available(self.geometry.width, lost), wanted)
             .expect("the plan found enough columns");
-        let mut outputs: Vec<Buf> =
-            wanted.iter().map(|_| op.bufs.pop().expect("a buffer for each lost column")).collect();
+        let mut outputs: Vec<Buf> = wanted
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each lost column"))
+            .collect();
         let inputs: Vec<&[u8]> = decoder
             .sources()
             .iter()
-            .map(|&c| op.columns[c].as_ref().expect("the plan reads every source").bytes())
+            .map(|&c| {
+                op.columns[c]
+                    .as_ref()
+                    .expect("the plan reads every source")
+                    .bytes()
+            })
             .collect();
-        let mut slices: Vec<&mut [u8]> =
-            outputs.iter_mut().map(|buf| &mut buf.bytes_mut()[..len]).collect();
+        let mut slices: Vec<&mut [u8]> = outputs
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..len])
+            .collect();
         decoder.decode(&inputs, &mut slices);
         for (&column, buf) in wanted.iter().zip(outputs) {
             op.columns[column] = Some(Slice::new(buf, 0, len));
@@ -597,11 +729,18 @@ impl Shard {
     fn compute_read(&mut self, key: usize) {
         let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
         let lost = op.lost;
-        let WorkKind::Read { request, part, column, .. } = op.work.kind else {
+        let WorkKind::Read {
+            request,
+            part,
+            column,
+            ..
+        } = op.work.kind
+        else {
             unreachable!("only for reads")
         };
-        let heal: Vec<usize> =
-            (0..self.geometry.width).filter(|&c| op.heal.has(c) && c != column).collect();
+        let heal: Vec<usize> = (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c) && c != column)
+            .collect();
         if op.plan == WritePlan::Decode {
             let mut wanted = heal;
             wanted.insert(0, column);
@@ -646,8 +785,16 @@ impl Shard {
             }
             for device in self.targets(stripe, column).into_iter().flatten() {
                 let offset = self.member_offset(device, stripe);
-                let what = IoFor::OpWrite { op: key, device: device.device, offset };
-                self.io(device.device, what, IoKind::WriteZeroes { offset, len: strip });
+                let what = IoFor::OpWrite {
+                    op: key,
+                    device: device.device,
+                    offset,
+                };
+                self.io(
+                    device.device,
+                    what,
+                    IoKind::WriteZeroes { offset, len: strip },
+                );
                 self.ops[key].pending += 1;
             }
         }
@@ -678,9 +825,21 @@ impl Shard {
     ) {
         let stripe = self.ops[key].stripe;
         let offset = self.member_offset(device, stripe) + from;
-        let what = IoFor::OpWrite { op: key, device: device.device, offset };
+        let what = IoFor::OpWrite {
+            op: key,
+            device: device.device,
+            offset,
+        };
         let fua = fua && device.volatile_cache;
-        self.io(device.device, what, IoKind::Write { offset, data: slice, fua });
+        self.io(
+            device.device,
+            what,
+            IoKind::Write {
+                offset,
+                data: slice,
+                fua,
+            },
+        );
         self.ops[key].pending += 1;
     }
 
@@ -746,12 +905,7 @@ impl Shard {
                 for &target in op.targets.iter().filter(|_| rebuilt) {
                     self.mark_rebuilt(op.stripe, target);
                 }
-                self.step_stripe_done(
-                    *step,
-                    error.is_some(),
-                    op.found_inconsistent,
-                    op.skipped,
-                );
+                self.step_stripe_done(*step, error.is_some(), op.found_inconsistent, op.skipped);
             }
         }
         if error.is_none() && !op.healed.is_empty() {
@@ -766,7 +920,11 @@ impl Shard {
             {
                 let offset = self.member_offset(device, op.stripe) + op.work.lo;
                 let len = op.work.hi - op.work.lo;
-                self.say(FromShard::Repaired { device: device.device, offset, len });
+                self.say(FromShard::Repaired {
+                    device: device.device,
+                    offset,
+                    len,
+                });
             }
         }
     }
@@ -776,7 +934,10 @@ impl Shard {
     /// The incoming members of a stripe whose strip is not valid yet.
     fn unbuilt(&self, stripe: StripeNo) -> Vec<(usize, DeviceView)> {
         (0..self.geometry.width)
-            .filter_map(|c| self.incoming(stripe, c).map(|(target, done)| (c, target, done)))
+            .filter_map(|c| {
+                self.incoming(stripe, c)
+                    .map(|(target, done)| (c, target, done))
+            })
             .filter(|&(_, _, done)| !done)
             .map(|(c, target, _)| (c, target))
             .collect()
@@ -787,7 +948,11 @@ impl Shard {
         let width = self.geometry.width;
         let trusted = self.trusted(op.stripe);
         if kind == StepKind::Rebuild {
-            let wanted: Vec<usize> = self.unbuilt(op.stripe).into_iter().map(|(c, _)| c).collect();
+            let wanted: Vec<usize> = self
+                .unbuilt(op.stripe)
+                .into_iter()
+                .map(|(c, _)| c)
+                .collect();
             // The target may have left after a sector was found unreadable: that is mended all the same.
             if wanted.is_empty() && op.heal.is_empty() {
                 return Some((WritePlan::Full, Vec::new(), Vec::new()));
@@ -817,8 +982,15 @@ impl Shard {
         if available(width, lost).len() < self.geometry.k {
             return None;
         }
-        let reads = available(width, lost).into_iter().map(|c| (c, 0, strip)).collect();
-        Some((WritePlan::Decode, reads, vec![strip as usize; 2 * self.geometry.m]))
+        let reads = available(width, lost)
+            .into_iter()
+            .map(|c| (c, 0, strip))
+            .collect();
+        Some((
+            WritePlan::Decode,
+            reads,
+            vec![strip as usize; 2 * self.geometry.m],
+        ))
     }
 
     fn compute_step(&mut self, key: usize, kind: StepKind) {
@@ -836,17 +1008,24 @@ impl Shard {
         let planned = &self.ops[key].targets;
         targets.retain(|(_, target)| planned.contains(&target.device));
         let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
-        let computed: Vec<usize> =
-            targets.iter().map(|t| t.0).filter(|&c| op.columns[c].is_none()).collect();
+        let computed: Vec<usize> = targets
+            .iter()
+            .map(|t| t.0)
+            .filter(|&c| op.columns[c].is_none())
+            .collect();
         let all = rebuild_wanted(&computed, op.heal, self.geometry.width);
         if !all.is_empty() {
             self.decode_into(&mut op, lost, &all);
         }
-        let heal: Vec<usize> = (0..self.geometry.width).filter(|&c| op.heal.has(c)).collect();
+        let heal: Vec<usize> = (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c))
+            .collect();
         heal.iter().for_each(|&c| op.healed.add(c));
         self.ops[key] = op;
         for (column, target) in targets {
-            let slice = self.ops[key].columns[column].clone().expect("read or decoded");
+            let slice = self.ops[key].columns[column]
+                .clone()
+                .expect("read or decoded");
             self.write_to(key, target, 0, slice, false);
         }
         for column in heal {
@@ -858,7 +1037,11 @@ impl Shard {
     /// Compares parity with data; with `mend`, writes the parity that the data ask for.
     fn compute_check(&mut self, key: usize, mend: bool) {
         let lost = self.ops[key].lost;
-        let (k, m, strip) = (self.geometry.k, self.geometry.m, self.geometry.strip as usize);
+        let (k, m, strip) = (
+            self.geometry.k,
+            self.geometry.m,
+            self.geometry.strip as usize,
+        );
         let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
         let missing: Vec<usize> = (0..k).filter(|&c| lost.has(c)).collect();
         if !missing.is_empty() {
@@ -868,12 +1051,17 @@ impl Shard {
         let rows: Vec<usize> = (0..m)
             .filter(|&j| op.columns[k + j].is_some() || (mend && op.heal.has(k + j)))
             .collect();
-        let data: Vec<&[u8]> =
-            (0..k).map(|c| op.columns[c].as_ref().expect("read or decoded").bytes()).collect();
-        let mut expected: Vec<Buf> =
-            rows.iter().map(|_| op.bufs.pop().expect("a buffer for each parity")).collect();
-        let mut outputs: Vec<&mut [u8]> =
-            expected.iter_mut().map(|buf| &mut buf.bytes_mut()[..strip]).collect();
+        let data: Vec<&[u8]> = (0..k)
+            .map(|c| op.columns[c].as_ref().expect("read or decoded").bytes())
+            .collect();
+        let mut expected: Vec<Buf> = rows
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each parity"))
+            .collect();
+        let mut outputs: Vec<&mut [u8]> = expected
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..strip])
+            .collect();
         self.code.generate_rows(&rows, &data, &mut outputs);
         let mut writes = Vec::new();
         for (&j, buf) in rows.iter().zip(expected) {
@@ -902,7 +1090,14 @@ type Planned = (WritePlan, Vec<(usize, u64, u64)>, Vec<usize>);
 impl StripeOp {
     /// Stands in the slab while an operation is taken out to be worked on.
     fn placeholder() -> StripeOp {
-        StripeOp::new(StripeNo(0), Work { lo: 0, hi: 0, kind: WorkKind::Write { pieces: Vec::new() } })
+        StripeOp::new(
+            StripeNo(0),
+            Work {
+                lo: 0,
+                hi: 0,
+                kind: WorkKind::Write { pieces: Vec::new() },
+            },
+        )
     }
 }
 
@@ -964,7 +1159,12 @@ fn runs(pieces: &[WritePiece], c: usize, v: Coverage) -> impl Iterator<Item = (u
     if v.solid {
         ranges.push((v.lo, v.hi));
     } else {
-        ranges.extend(pieces.iter().filter(|p| p.column == c).map(|p| (p.lo, p.hi)));
+        ranges.extend(
+            pieces
+                .iter()
+                .filter(|p| p.column == c)
+                .map(|p| (p.lo, p.hi)),
+        );
         ranges.sort_unstable();
         ranges.dedup_by(|next, before| {
             let touch = next.0 <= before.1;
@@ -976,4 +1176,3 @@ fn runs(pieces: &[WritePiece], c: usize, v: Coverage) -> impl Iterator<Item = (u
     }
     ranges.into_iter()
 }
-
