@@ -93,7 +93,9 @@ impl Device {
         (0..pages)
             .map(|page| {
                 let versions = [decode(0, page), decode(1, page)].into_iter().flatten();
-                versions.filter(ours(page)).max_by_key(|found| found.sequence)
+                versions
+                    .filter(ours(page))
+                    .max_by_key(|found| found.sequence)
             })
             .collect()
     }
