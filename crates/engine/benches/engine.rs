@@ -1,8 +1,9 @@
-//! The engine over members that answer at once: what one core makes of requests when drives cost nothing.
+//! The engine over members that answer at once: what one core makes of requests when drives cost
+//! nothing.
 //!
-//! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy), or for requests
-//! per second the same number of requests answered by the router alone. `--smoke` runs small, over members
-//! that keep what is written, reads everything back and compares.
+//! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy), or for
+//! requests per second the same number of requests answered by the router alone. `--smoke` runs
+//! small, over members that keep what is written, reads everything back and compares.
 //!
 //! Deliberately absent: thresholds. These are figures.
 

@@ -3,12 +3,14 @@
 //! Order of a membership change (a member lost, a spare used, a rebuild finished):
 //! 1. the table in memory changes, the epoch grows when a member's word changes;
 //! 2. the superblocks are written on every live member: first copy, then second (`persist`);
-//! 3. only when they are durable everywhere is the new view published; shards that held back answers for a
+//! 3. only when they are durable everywhere is the new view published; shards that held back
+//!    answers for a
 //!    lost member go on then.
 //!
 //! Invariants:
 //! * No view is published that is not durable on every live member.
-//! * Beyond the tolerance nothing is written any more: what a person could still recover stays as it is.
+//! * Beyond the tolerance nothing is written any more: what a person could still recover stays as
+//!   it is.
 //!
 //! Deliberately absent: user data; that is the shards'.
 
@@ -213,7 +215,8 @@ impl Array {
         self.settle();
     }
 
-    /// A user request that the router sends to the array (whole regions of discard or write-zeroes).
+    /// A user request that the router sends to the array (whole regions of discard or
+    /// write-zeroes).
     pub fn submit(&mut self, now: Time, request: Request) {
         self.now = now;
         match (self.stage, &request.op) {
@@ -270,7 +273,8 @@ impl Array {
         &self.geometry
     }
 
-    /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to use.
+    /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to
+    /// use.
     pub(crate) fn settle(&mut self) {
         self.use_spares();
         self.drive_persist();

@@ -1,8 +1,8 @@
 //! From members found to an array ready to start.
 //!
-//! Whom to believe is decided by `strake_format::select_array`; here the believed members become slots, the
-//! newest believed region map pages become the map, and what cannot be started safely is refused. Nothing is
-//! written before [`Array::start`].
+//! Whom to believe is decided by `strake_format::select_array`; here the believed members become
+//! slots, the newest believed region map pages become the map, and what cannot be started safely is
+//! refused. Nothing is written before [`Array::start`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -156,8 +156,8 @@ fn newest_pages(
         .collect()
 }
 
-/// After an unclean stop a replacement may have missed the last writes that the member which it replaces
-/// got: it counts as filled only up to the first region that was being written.
+/// After an unclean stop a replacement may have missed the last writes that the member which it
+/// replaces got: it counts as filled only up to the first region that was being written.
 fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [SlotUse]) {
     let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
     let first = pages
@@ -190,8 +190,8 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
 }
 
 impl Array {
-    /// Chooses among the members found and gets ready to start. Devices that are not believed come out as
-    /// [`ArrayOutput::Release`].
+    /// Chooses among the members found and gets ready to start. Devices that are not believed come
+    /// out as [`ArrayOutput::Release`].
     ///
     /// # Errors
     /// Why the array cannot be started; nothing has been written.

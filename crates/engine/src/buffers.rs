@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! * A [`Buf`] is written only by its single owner; once shared (cloned) it is read-only.
-//! * When the last clone drops, the memory goes back to the pool that it came from, from any thread.
+//! * When the last clone drops, the memory goes back to the pool that it came from, from any
+//!   thread.
 //! * The pool never grows: an operation that finds no buffer waits, so memory is bounded.
 //!
 //! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
@@ -69,8 +70,8 @@ impl std::fmt::Debug for Buf {
 }
 
 impl Buf {
-    /// A zeroed buffer outside any pool, for control-path use (superblocks, tests). `bytes` is rounded
-    /// up to whole pages.
+    /// A zeroed buffer outside any pool, for control-path use (superblocks, tests). `bytes` is
+    /// rounded up to whole pages.
     pub fn zeroed(bytes: usize) -> Buf {
         let memory = Memory {
             pages: pages(bytes),

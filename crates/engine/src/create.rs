@@ -1,7 +1,8 @@
 //! Making an array: what a new array is, checked, and the bytes to write on each member.
 //!
-//! Pure: the caller does the writes (the second superblock copy last, then a flush of every member).
-//! Deliberately absent: looking at what is on the devices (mounts, signatures); the caller does that first.
+//! Pure: the caller does the writes (the second superblock copy last, then a flush of every
+//! member). Deliberately absent: looking at what is on the devices (mounts, signatures); the caller
+//! does that first.
 
 use strake_format::*;
 
@@ -16,8 +17,8 @@ pub struct CreateSpec {
     pub name: ArrayName,
     /// Its level.
     pub level: Level,
-    /// Bytes of a strip; `None`: the largest that keeps a full data stripe at or under 1 MiB, at least
-    /// 16 KiB and the members' write granularity.
+    /// Bytes of a strip; `None`: the largest that keeps a full data stripe at or under 1 MiB, at
+    /// least 16 KiB and the members' write granularity.
     pub strip_bytes: Option<u32>,
     /// Members of a group, for the grouped levels (10 defaults to 2).
     pub group_size: Option<u8>,
@@ -66,7 +67,8 @@ pub enum Init {
 pub struct CreatePlan {
     /// Superblock of every member, then of every spare.
     pub superblocks: Vec<Superblock>,
-    /// Writes for the same, in the same order: (offset on the device, bytes), to be done in this order.
+    /// Writes for the same, in the same order: (offset on the device, bytes), to be done in this
+    /// order.
     pub writes: Vec<Vec<(u64, Vec<u8>)>>,
     /// Size of the block device, bytes.
     pub size_bytes: u64,
@@ -309,8 +311,8 @@ fn block_bytes(spec: &CreateSpec, all: &[&(DeviceInfo, MemberUuid)]) -> Result<u
     Ok(asked)
 }
 
-/// Largest power of two for which `k` strips stay at or under 1 MiB, within 16 KiB (or the write granularity)
-/// and 1 MiB; or what was asked for.
+/// Largest power of two for which `k` strips stay at or under 1 MiB, within 16 KiB (or the write
+/// granularity) and 1 MiB; or what was asked for.
 fn strip_bytes(
     spec: &CreateSpec,
     k: usize,
@@ -360,8 +362,8 @@ fn layout(
     })
 }
 
-/// Region map first, then the superblock's first copy, then its last: a member without a whole superblock is
-/// no member.
+/// Region map first, then the superblock's first copy, then its last: a member without a whole
+/// superblock is no member.
 fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
     let state = match init {
         Init::Lazy => RegionState::Unwritten,

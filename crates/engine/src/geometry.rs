@@ -1,10 +1,10 @@
 //! Where a byte of the array lies: level, stripes, rows, columns, slots.
 //!
-//! Every level is one shape: `groups` groups of `width` slots; a stripe has `k` data columns and `m`
-//! parity columns in one row of one group. A mirror is the code with k = 1 whose parities are copies;
-//! RAID 0 is m = 0. Parity levels rotate as Linux md's left-symmetric layout does: for row r of n members
-//! P lies in slot n−1−(r mod n), the other parities in the slots after it (wrapping), data after those.
-//! Mirrors and RAID 0 do not rotate.
+//! Every level is one shape: `groups` groups of `width` slots; a stripe has `k` data columns and
+//! `m` parity columns in one row of one group. A mirror is the code with k = 1 whose parities are
+//! copies; RAID 0 is m = 0. Parity levels rotate as Linux md's left-symmetric layout does: for row
+//! r of n members P lies in slot n−1−(r mod n), the other parities in the slots after it
+//! (wrapping), data after those. Mirrors and RAID 0 do not rotate.
 //!
 //! Invariant: `locate` and `slot` are inverses over the whole address space (tested).
 

@@ -3,10 +3,11 @@
 //! Invariants:
 //! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
 //! * The row up to which a member counts as rebuilt in its superblock was flushed on it before.
-//! * Regions never written are passed over. One that is being written for the first time is waited for.
+//! * Regions never written are passed over. One that is being written for the first time is waited
+//!   for.
 //!
-//! Steered by priority p in 1..=100: while user requests are served, a step is followed by a pause of its own
-//! length times (100 − p)/p.
+//! Steered by priority p in 1..=100: while user requests are served, a step is followed by a pause
+//! of its own length times (100 − p)/p.
 
 use strake_format::*;
 
@@ -95,8 +96,8 @@ impl Jobs {
 
 impl Array {
     pub(crate) fn drive_jobs(&mut self) {
-        // A pause that is over must not stay as a deadline while something else is waited for: whatever
-        // ends that comes by here again.
+        // A pause that is over must not stay as a deadline while something else is waited for:
+        // whatever ends that comes by here again.
         self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
         let paused = self.jobs.next_at.is_some();
         if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() || paused {
@@ -296,8 +297,8 @@ impl Array {
             let region = self.geometry.region(row);
             match self.map.phase(region) {
                 Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
-                // Zeroes (or what follows them) are under way on the members that were there then, and
-                // shards still take the region for unwritten.
+                // Zeroes (or what follows them) are under way on the members that were there then,
+                // and shards still take the region for unwritten.
                 Phase::Zeroing { .. }
                 | Phase::Unmapping
                 | Phase::Draining { .. }
@@ -326,8 +327,8 @@ impl Array {
         true
     }
 
-    /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and that was
-    /// there when `step` began.
+    /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and
+    /// that was there when `step` began.
     fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
         for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
             if slot.rebuilt >= first && slot.joined < step {
@@ -354,13 +355,15 @@ impl Array {
             });
             return;
         }
-        // A stripe was passed over because its region was given back meanwhile: look at the rows again.
+        // A stripe was passed over because its region was given back meanwhile: look at the rows
+        // again.
         if done.outcome.skipped == 0 {
             self.raise_rebuilt(done.first, done.end, done.step);
         }
     }
 
-    /// Flushes the targets; then their progress is written down, and those that are whole take their slots.
+    /// Flushes the targets; then their progress is written down, and those that are whole take
+    /// their slots.
     fn checkpoint(&mut self, row: Row) {
         self.jobs.checkpointed = row.0;
         let targets: Vec<DeviceId> = self.slots.iter().filter_map(|s| s.incoming).collect();

@@ -1,12 +1,15 @@
 //! The region map: what was never written, what may be inconsistent after an unclean stop.
 //!
-//! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Settling → Cleaning → Clean → Opening …`,
-//! and from any quiet state through `Closing` to `Unmapping → Unwritten` when all of it is discarded.
+//! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Settling → Cleaning → Clean →
+//! Opening …`, and from any quiet state through `Closing` to `Unmapping → Unwritten` when all of it
+//! is discarded.
 //!
 //! Invariants:
-//! * Shards write a region only after a page that says Dirty (or NeedSync) is durable on every live member.
+//! * Shards write a region only after a page that says Dirty (or NeedSync) is durable on every live
+//!   member.
 //! * A page says Clean only after every shard closed the region and every live member flushed.
-//! * What reads as zeros because it is Unwritten is zeroed on every member before its first write, so that
+//! * What reads as zeros because it is Unwritten is zeroed on every member before its first write,
+//!   so that
 //!   parity is true from the start.
 //! * A page is written to alternating places, a whole version at a time on all live members.
 
@@ -308,8 +311,8 @@ impl Array {
 
     fn write_page(&mut self, at: u32) {
         let page = &mut self.map.pages[at as usize];
-        // A member that failed must be durably out before a page builds on its absence: a flush that it
-        // did not do must not make a region Clean for which it is believed later.
+        // A member that failed must be durably out before a page builds on its absence: a flush
+        // that it did not do must not make a region Clean for which it is believed later.
         let held = self.persist.view_due || self.stage == Stage::Failed;
         if page.pending > 0 || !page.dirty || held {
             return;
@@ -370,9 +373,9 @@ impl Array {
                 }
             }
             Phase::Unmapping => {
-                // Shards answer zeros from now on, and say when nothing is left that reads the members to
-                // compute something; then the members' blocks go. Zeroes and not discard: a read that goes
-                // straight to one member may still see it.
+                // Shards answer zeros from now on, and say when nothing is left that reads the
+                // members to compute something; then the members' blocks go. Zeroes and not
+                // discard: a read that goes straight to one member may still see it.
                 self.tell_all(&ToShard::Region {
                     region,
                     access: RegionAccess::Unwritten,
@@ -488,8 +491,8 @@ impl Array {
         self.write_state(region, RegionState::Clean);
     }
 
-    /// Members flush once more before the array stops, if regions stay that were never closed: what was
-    /// acknowledged there is durable then.
+    /// Members flush once more before the array stops, if regions stay that were never closed: what
+    /// was acknowledged there is durable then.
     pub(crate) fn flushed_for_stop(&mut self) -> bool {
         if self.map.stop_flush.is_none() {
             let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;

@@ -1,7 +1,8 @@
 //! Members come and go: errors, commands, spares.
 //!
 //! Invariants:
-//! * A member that failed a write is out, and the survivors durably know it, before the write is answered.
+//! * A member that failed a write is out, and the survivors durably know it, before the write is
+//!   answered.
 //! * No member is taken out for read errors, or on request, if data would be lost by it.
 //! * Only one device at a time is being rebuilt into a slot.
 
@@ -46,7 +47,8 @@ impl Array {
             device,
             offset,
         });
-        // A read error alone never costs the array its last redundancy: the read is answered with it.
+        // A read error alone never costs the array its last redundancy: the read is answered with
+        // it.
         match error {
             IoError::Gone => self.member_out(device, OutCause::Gone),
             _ if !self.may_lose(device) => {}
@@ -56,8 +58,8 @@ impl Array {
         }
     }
 
-    /// The level survives the loss of this device, as things stand: what is being resynced has no parity to
-    /// be computed from.
+    /// The level survives the loss of this device, as things stand: what is being resynced has no
+    /// parity to be computed from.
     fn may_lose(&self, device: DeviceId) -> bool {
         let Some(slot) = self.slot_of(device) else {
             return true;

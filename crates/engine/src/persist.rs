@@ -1,7 +1,8 @@
 //! Superblocks become durable: one flight at a time, first copies everywhere, then second copies.
 //!
 //! Invariants:
-//! * At every moment at least one copy on each member is whole: the second is written only when the first
+//! * At every moment at least one copy on each member is whole: the second is written only when the
+//!   first
 //!   is durable.
 //! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
 

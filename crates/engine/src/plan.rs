@@ -1,10 +1,10 @@
 //! How a write to a run of a stripe is carried out: pure arithmetic, no state.
 //!
-//! A *run* is the byte range `lo..hi` of the strips (the same on every column) that one operation covers.
-//! Columns are numbered as in strake-parity: 0..k data, k..k+m parity.
+//! A *run* is the byte range `lo..hi` of the strips (the same on every column) that one operation
+//! covers. Columns are numbered as in strake-parity: 0..k data, k..k+m parity.
 //!
-//! Invariant: a plan that trusts parity is never chosen where parity is untrusted, and no plan reads a
-//! column that is lost.
+//! Invariant: a plan that trusts parity is never chosen where parity is untrusted, and no plan
+//! reads a column that is lost.
 
 use crate::geometry::Geometry;
 
@@ -44,9 +44,11 @@ pub(crate) struct Coverage {
 /// How to get from the old stripe to the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WritePlan {
-    /// All data of the run is new, or there is no parity to keep: read only columns whose coverage has holes.
+    /// All data of the run is new, or there is no parity to keep: read only columns whose coverage
+    /// has holes.
     Full,
-    /// Read the old data of the written columns and the old parity; add the difference to the parity.
+    /// Read the old data of the written columns and the old parity; add the difference to the
+    /// parity.
     ReadModifyWrite,
     /// Read the data that is not written; compute the parity anew.
     ReconstructWrite,
@@ -109,8 +111,8 @@ impl Facts<'_> {
         }
     }
 
-    /// The columns that `plan` must read over the whole run (read-modify-write reads data columns over
-    /// their coverage only).
+    /// The columns that `plan` must read over the whole run (read-modify-write reads data columns
+    /// over their coverage only).
     pub(crate) fn reads(&self, plan: WritePlan) -> Columns {
         let k = self.geometry.k;
         let mut columns = Columns::default();

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! * A write counts as a writer of its region from before its first member I/O until it is over.
-//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says so.
+//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says
+//!   so.
 
 use crate::event::*;
 use crate::shard::Shard;
@@ -96,8 +97,8 @@ impl Shard {
         self.say_if_closed(region);
     }
 
-    /// Tells the array that the region is closed, once nothing stands against it: for one that is unwritten
-    /// (it is about to be zeroed) no operation at all, otherwise no writer.
+    /// Tells the array that the region is closed, once nothing stands against it: for one that is
+    /// unwritten (it is about to be zeroed) no operation at all, otherwise no writer.
     fn say_if_closed(&mut self, region: RegionNo) {
         let gate = &mut self.gates[region.0 as usize];
         let busy = if gate.unwritten() {

@@ -1,9 +1,10 @@
 //! Splits user requests among shards and joins the answers.
 //!
-//! One router for each export queue, on that queue's thread. Invariant: every request is answered exactly
-//! once, with the first error of its pieces if any failed.
+//! One router for each export queue, on that queue's thread. Invariant: every request is answered
+//! exactly once, with the first error of its pieces if any failed.
 //!
-//! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to shards.
+//! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to
+//! shards.
 
 use std::sync::Arc;
 
@@ -46,7 +47,8 @@ struct Split {
 const PIECE_BITS: u32 = 24;
 
 impl Router {
-    /// A router whose piece ids are unique if `queue` is: ids of pieces carry it in their top 16 bits.
+    /// A router whose piece ids are unique if `queue` is: ids of pieces carry it in their top 16
+    /// bits.
     pub fn new(geometry: Arc<Geometry>, shards: u16, queue: u16) -> Router {
         Router {
             geometry,

@@ -1,15 +1,19 @@
 //! One shard: the stripes that one thread owns, and the user requests on them.
 //!
 //! Invariants:
-//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both only
+//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
+//!   only
 //!   read; among those that overlap, the order is that of arrival.
-//! * A write starts only in a region that is open here, so Dirty is durable on the members before it.
+//! * A write starts only in a region that is open here, so Dirty is durable on the members before
+//!   it.
 //! * A request is answered exactly once.
 //!
-//! Healthy reads take no lock: they go to the data column's member and are answered from there. Writes that
-//! arrive before the next `poll` gather: those that touch in a stripe become one operation.
+//! Healthy reads take no lock: they go to the data column's member and are answered from there.
+//! Writes that arrive before the next `poll` gather: those that touch in a stripe become one
+//! operation.
 //!
-//! Deliberately absent: membership decisions and anything durable but user data; those are the array's.
+//! Deliberately absent: membership decisions and anything durable but user data; those are the
+//! array's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -163,8 +167,8 @@ fn pieces(geometry: &Geometry, offset: u64, len: u64) -> impl Iterator<Item = Pi
 }
 
 impl Shard {
-    /// Shard `index` of `count`; `pool` is what [`crate::limits::stock`] asks for, not shared with the memory
-    /// of requests.
+    /// Shard `index` of `count`; `pool` is what [`crate::limits::stock`] asks for, not shared with
+    /// the memory of requests.
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
         let geometry = setup.geometry;
         let code = if geometry.mirrored() {
@@ -271,8 +275,8 @@ impl Shard {
         } else {
             1
         };
-        // Copies of a mirror take turns by place, so that neighbours go to the same member; where copies may
-        // differ (NeedSync) the first one speaks, always.
+        // Copies of a mirror take turns by place, so that neighbours go to the same member; where
+        // copies may differ (NeedSync) the first one speaks, always.
         let gate = &self.gates[self.region(piece.stripe).0 as usize];
         let first = if gate.trusted() {
             (piece.stripe.0 + piece.lo / 65536) as usize
@@ -352,11 +356,13 @@ impl Shard {
         }
     }
 
-    /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is zero), the
-    /// edges are written as zeros, or left as they are where the content is only advised away.
+    /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is
+    /// zero), the edges are written as zeros, or left as they are where the content is only advised
+    /// away.
     fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
         let stripe_bytes = self.geometry.stripe_bytes();
-        // One piece more than there are, so that the request cannot be answered while it is being split.
+        // One piece more than there are, so that the request cannot be answered while it is being
+        // split.
         let request = self.begin(id, 1, 0);
         let mut at = offset;
         while at < offset + len {
@@ -641,7 +647,8 @@ impl Shard {
         done
     }
 
-    /// The next effect. Call until `None` after every input, and when buffers were dropped elsewhere.
+    /// The next effect. Call until `None` after every input, and when buffers were dropped
+    /// elsewhere.
     pub fn poll(&mut self) -> Option<ShardOutput> {
         while self.out.is_empty() {
             if let Some(stripe) = self.ready.pop_front() {
@@ -762,7 +769,8 @@ fn conflicts(blocked: &[(u64, u64, bool)], lo: u64, hi: u64, shared: bool) -> bo
         .any(|&(l, h, s)| lo < h && l < hi && !(s && shared))
 }
 
-/// Adds to a write those writes waiting after it that touch its run and that nothing else stands before.
+/// Adds to a write those writes waiting after it that touch its run and that nothing else stands
+/// before.
 fn gather(work: &mut Work, queue: &mut VecDeque<Work>, from: usize, blocked: &[(u64, u64, bool)]) {
     if !work.is_write() {
         return;

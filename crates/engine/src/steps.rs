@@ -1,7 +1,9 @@
-//! A shard's share of background jobs: a step is a range of rows, worked on a few stripes at a time.
+//! A shard's share of background jobs: a step is a range of rows, worked on a few stripes at a
+//! time.
 //!
-//! Invariant: a rebuilt stripe counts as valid on its target from the moment its strip is written there
-//! until the view's `rebuilt` row passes it or the target leaves; in between writes go to the target too.
+//! Invariant: a rebuilt stripe counts as valid on its target from the moment its strip is written
+//! there until the view's `rebuilt` row passes it or the target leaves; in between writes go to the
+//! target too.
 
 use std::collections::BTreeSet;
 

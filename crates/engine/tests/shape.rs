@@ -1,4 +1,5 @@
-//! Geometry, creation and routing: pure arithmetic, held against its own inverse and against md's tables.
+//! Geometry, creation and routing: pure arithmetic, held against its own inverse and against md's
+//! tables.
 
 use std::sync::Arc;
 
@@ -101,7 +102,8 @@ fn bytes_of_the_array_follow_one_another_through_strips_and_stripes() {
     }
 }
 
-/// The first rows of md's left-symmetric layout, as its documentation draws them: members across, rows down.
+/// The first rows of md's left-symmetric layout, as its documentation draws them: members across,
+/// rows down.
 #[test]
 fn raid5_and_raid6_lie_as_mds_left_symmetric_arrays_do() {
     let draw = |g: &Geometry, rows: u64| -> Vec<String> {
@@ -303,7 +305,8 @@ fn what_create_writes_is_what_start_reads() {
     }
 }
 
-/// Routes a request, checks that the pieces make it up, answers them all, and returns their targets.
+/// Routes a request, checks that the pieces make it up, answers them all, and returns their
+/// targets.
 fn route(router: &mut Router, g: &Geometry, shards: u16, op: Op) -> Vec<Target> {
     let (start, len) = match &op {
         Op::Read { offset, len } | Op::Discard { offset, len } => (*offset, *len),
