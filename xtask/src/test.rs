@@ -247,12 +247,21 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
     if !host::root().join("fuzz/Cargo.toml").exists() {
         return Ok(Outcome::skipped("no fuzz targets"));
     }
-    let there = need::find("cargo-fuzz") && host::output(&["cargo", "+nightly", "-V"]).is_ok();
-    if !there {
-        return Ok(Outcome::skipped(
-            "fuzzing needs cargo-fuzz and a nightly toolchain",
-        ));
+    let nightly = ["env", "-u", "RUSTUP_TOOLCHAIN", "cargo", "+nightly", "-V"];
+    if host::output(&nightly).is_err() {
+        return Ok(Outcome::skipped("fuzzing needs a nightly toolchain"));
     }
+    let tools = host::target().join("tools");
+    if !need::find("cargo-fuzz") && !tools.join("bin/cargo-fuzz").exists() {
+        let folder = tools.display().to_string();
+        let install = ["cargo", "install", "--locked", "--root", &folder, "cargo-fuzz"];
+        let installed = host::logged("fuzz-install", 900, &install)?;
+        if !installed.ok {
+            return Ok(Outcome::skipped("cargo-fuzz could not be installed"));
+        }
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("PATH={path}:{}", tools.join("bin").display());
     // A rustup proxy picks the toolchain by `+nightly` only when the variable of the outer one is
     // gone.
     let fuzz = [
@@ -261,6 +270,7 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
         "RUSTUP_TOOLCHAIN",
         "-u",
         "CARGO",
+        &path,
         "cargo",
         "+nightly",
         "fuzz",
