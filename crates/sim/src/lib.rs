@@ -20,6 +20,7 @@ pub mod clock;
 pub mod faults;
 pub mod launch;
 pub mod life;
+pub mod look;
 pub mod oracle;
 pub mod plan;
 pub mod prng;
@@ -28,6 +29,7 @@ pub mod runner;
 pub mod scenario;
 pub mod shrink;
 pub mod ssd;
+pub mod user;
 pub mod workload;
 pub mod world;
 
