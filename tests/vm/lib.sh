@@ -82,7 +82,12 @@ count_drives() {
 
 # ---- strake -------------------------------------------------------------------------------------------
 
-strake() { "$RUN/strake" "$@"; }
+strake() {
+    "$RUN/strake" "$@" && return 0
+    local rc=$?
+    echo "strake $*: exit code $rc" >"$RUN/why"
+    return $rc
+}
 
 # The daemon gets a session of its own, so that no signal meant for a scenario reaches it.
 daemon_start() {

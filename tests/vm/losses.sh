@@ -24,7 +24,7 @@ lose() {
     before=$(digest "$dev" 112)
     for n in $first; do
         host renew "$n"
-        strake add data "$(drive "$n")" --yes
+        strake add data "$(drive "$n")"
     done
     wait_settled data 240
     same "$(digest "$dev" 112)" "$before" "digest after the rebuild"

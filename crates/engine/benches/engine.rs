@@ -1,8 +1,9 @@
-//! The engine over members that answer at once: what one core makes of requests when drives cost nothing.
+//! The engine over members that answer at once: what one core makes of requests when drives cost
+//! nothing.
 //!
-//! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy), or for requests
-//! per second the same number of requests answered by the router alone. `--smoke` runs small, over members
-//! that keep what is written, reads everything back and compares.
+//! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy), or for
+//! requests per second the same number of requests answered by the router alone. `--smoke` runs
+//! small, over members that keep what is written, reads everything back and compares.
 //!
 //! Deliberately absent: thresholds. These are figures.
 
@@ -48,7 +49,9 @@ impl Rig {
             write_hole: WriteHole::Resync,
             init: Init::Lazy,
             created_unix_s: 0,
-            members: (0..members).map(|i| (info, MemberUuid([i as u8 + 1; 16]))).collect(),
+            members: (0..members)
+                .map(|i| (info, MemberUuid([i as u8 + 1; 16])))
+                .collect(),
             spares: Vec::new(),
             tiny: None,
         };
@@ -67,7 +70,11 @@ impl Rig {
                 map: pages(&disks[at], &plan.superblocks[at]),
             })
             .collect();
-        let options = StartOptions { shards: 1, force: false, clean_after_ms: 5000 };
+        let options = StartOptions {
+            shards: 1,
+            force: false,
+            clean_after_ms: 5000,
+        };
         let mut array = Array::assemble(found, &options).expect("a new array starts");
         let setup = array.setup();
         let geometry = Arc::clone(&setup.geometry);
@@ -77,7 +84,16 @@ impl Rig {
         let router = Router::new(geometry, 1, 0);
         array.start(Time(0));
         let replies = Vec::new();
-        let mut rig = Rig { array, shard, router, disks, keep, data_offset, replies, next: 0 };
+        let mut rig = Rig {
+            array,
+            shard,
+            router,
+            disks,
+            keep,
+            data_offset,
+            replies,
+            next: 0,
+        };
         rig.rest();
         rig
     }
@@ -87,7 +103,12 @@ impl Rig {
         let data_offset = self.data_offset;
         let kept = |offset: u64| self.keep || offset < data_offset;
         let buf = match io.kind {
-            IoKind::Read { offset, mut buf, start, len } => {
+            IoKind::Read {
+                offset,
+                mut buf,
+                start,
+                len,
+            } => {
                 if kept(offset) {
                     let at = offset as usize;
                     buf.bytes_mut()[start..start + len].copy_from_slice(&disk[at..at + len]);
@@ -109,7 +130,11 @@ impl Rig {
             }
             IoKind::Discard { .. } | IoKind::Flush => None,
         };
-        Completion { io: io.io, result: Ok(()), buf }
+        Completion {
+            io: io.io,
+            result: Ok(()),
+            buf,
+        }
     }
 
     /// Carries out effects until there are none.
@@ -150,7 +175,10 @@ impl Rig {
     fn submit(&mut self, op: Op) {
         self.next += 1;
         let mut pieces = Vec::new();
-        let request = Request { id: RequestId(self.next), op };
+        let request = Request {
+            id: RequestId(self.next),
+            op,
+        };
         self.replies.extend(self.router.route(request, &mut pieces));
         for (target, piece) in pieces {
             match target {
@@ -161,7 +189,8 @@ impl Rig {
     }
 
     fn fail(&mut self, slot: u8) {
-        self.array.command(Time(0), CommandId(1), Command::Fail(Slot(slot)));
+        self.array
+            .command(Time(0), CommandId(1), Command::Fail(Slot(slot)));
         self.rest();
     }
 
@@ -173,9 +202,14 @@ impl Rig {
 fn pages(disk: &[u8], sb: &Superblock) -> Vec<Option<MapPage>> {
     let version = |page: u32, sequence: u64| {
         let offset = region_map::place(&sb.layout, page, sequence);
-        MapPage::decode(&disk[offset as usize..offset as usize + region_map::PAGE_BYTES], offset)
+        MapPage::decode(
+            &disk[offset as usize..offset as usize + region_map::PAGE_BYTES],
+            offset,
+        )
     };
-    (0..sb.layout.map_pages).map(|p| region_map::newest(version(p, 0), version(p, 1))).collect()
+    (0..sb.layout.map_pages)
+        .map(|p| region_map::newest(version(p, 0), version(p, 1)))
+        .collect()
 }
 
 /// A reproducible sequence of numbers (splitmix64).
@@ -203,13 +237,62 @@ struct Load {
 }
 
 const LOADS: &[Load] = &[
-    Load { name: "write 1M", write: true, bytes: 1 << 20, random: false, depth: 4, lost: 0 },
-    Load { name: "write 128K", write: true, bytes: 128 << 10, random: false, depth: 16, lost: 0 },
-    Load { name: "random write 4K", write: true, bytes: 4096, random: true, depth: 32, lost: 0 },
-    Load { name: "read 1M", write: false, bytes: 1 << 20, random: false, depth: 4, lost: 0 },
-    Load { name: "random read 4K", write: false, bytes: 4096, random: true, depth: 32, lost: 0 },
-    Load { name: "degraded random read 4K", write: false, bytes: 4096, random: true, depth: 32, lost: 1 },
-    Load { name: "degraded random write 4K", write: true, bytes: 4096, random: true, depth: 32, lost: 1 },
+    Load {
+        name: "write 1M",
+        write: true,
+        bytes: 1 << 20,
+        random: false,
+        depth: 4,
+        lost: 0,
+    },
+    Load {
+        name: "write 128K",
+        write: true,
+        bytes: 128 << 10,
+        random: false,
+        depth: 16,
+        lost: 0,
+    },
+    Load {
+        name: "random write 4K",
+        write: true,
+        bytes: 4096,
+        random: true,
+        depth: 32,
+        lost: 0,
+    },
+    Load {
+        name: "read 1M",
+        write: false,
+        bytes: 1 << 20,
+        random: false,
+        depth: 4,
+        lost: 0,
+    },
+    Load {
+        name: "random read 4K",
+        write: false,
+        bytes: 4096,
+        random: true,
+        depth: 32,
+        lost: 0,
+    },
+    Load {
+        name: "degraded random read 4K",
+        write: false,
+        bytes: 4096,
+        random: true,
+        depth: 32,
+        lost: 1,
+    },
+    Load {
+        name: "degraded random write 4K",
+        write: true,
+        bytes: 4096,
+        random: true,
+        depth: 32,
+        lost: 1,
+    },
 ];
 
 fn measure(rig: &mut Rig, load: Load, total: u64) -> f64 {
@@ -220,14 +303,25 @@ fn measure(rig: &mut Rig, load: Load, total: u64) -> f64 {
     let (mut done, mut at) = (0, 0);
     while done < total {
         for _ in 0..load.depth {
-            let slot = if load.random { sequence.next() % slots } else { at % slots };
+            let slot = if load.random {
+                sequence.next() % slots
+            } else {
+                at % slots
+            };
             at += 1;
             let offset = slot * load.bytes;
             rig.submit(if load.write {
                 let data = Slice::new(payload.clone(), 0, load.bytes as usize);
-                Op::Write { offset, data, fua: false }
+                Op::Write {
+                    offset,
+                    data,
+                    fua: false,
+                }
             } else {
-                Op::Read { offset, len: load.bytes }
+                Op::Read {
+                    offset,
+                    len: load.bytes,
+                }
             });
             done += load.bytes;
         }
@@ -257,7 +351,10 @@ fn figures() {
         ("50 of 10", Level::Raid50, 10, Some(5)),
         ("10 of 4", Level::Raid10, 4, None),
     ];
-    println!("{:<10} {:<26} {:>10} {:>12} {:>14}", "array", "load", "MiB/s", "requests/s", "of memcpy");
+    println!(
+        "{:<10} {:<26} {:>10} {:>12} {:>14}",
+        "array", "load", "MiB/s", "requests/s", "of memcpy"
+    );
     for (name, level, members, group) in shapes {
         let mut rig = Rig::new(level, members, group, 64 << 10, false);
         let mut lost = 0;
@@ -266,7 +363,11 @@ fn figures() {
                 rig.fail(lost);
                 lost += 1;
             }
-            let total = if load.bytes > 4096 { 2 << 30 } else { 512 << 20 };
+            let total = if load.bytes > 4096 {
+                2 << 30
+            } else {
+                512 << 20
+            };
             let rate = measure(&mut rig, load, total);
             let ceiling = memcpy_ceiling(load.bytes as usize);
             println!(
@@ -307,7 +408,11 @@ fn smoke() {
                     let bytes: Vec<u8> = (0..len).map(|_| sequence.next() as u8).collect();
                     image[offset as usize..(offset + len) as usize].copy_from_slice(&bytes);
                     let data = Slice::new(Buf::from_bytes(&bytes), 0, len as usize);
-                    rig.submit(Op::Write { offset, data, fua: false });
+                    rig.submit(Op::Write {
+                        offset,
+                        data,
+                        fua: false,
+                    });
                 }
                 rig.rest();
             }
@@ -315,12 +420,18 @@ fn smoke() {
         let check = |rig: &mut Rig, image: &[u8], when: &str| {
             rig.replies.clear();
             for at in (0..size).step_by(1 << 20) {
-                rig.submit(Op::Read { offset: at, len: 1 << 20 });
+                rig.submit(Op::Read {
+                    offset: at,
+                    len: 1 << 20,
+                });
                 rig.rest();
                 let reply = rig.replies.pop().expect("a read is answered");
                 let slices = reply.result.expect("a read within the tolerance succeeds");
                 let bytes: Vec<u8> = slices.iter().flat_map(|s| s.bytes().to_vec()).collect();
-                assert!(bytes == image[at as usize..(at + (1 << 20)) as usize], "{level} {when}: wrong bytes");
+                assert!(
+                    bytes == image[at as usize..(at + (1 << 20)) as usize],
+                    "{level} {when}: wrong bytes"
+                );
             }
         };
         write_some(&mut rig, &mut image);
@@ -336,5 +447,9 @@ fn smoke() {
 }
 
 fn main() {
-    if std::env::args().any(|arg| arg == "--smoke") { smoke() } else { figures() }
+    if std::env::args().any(|arg| arg == "--smoke") {
+        smoke()
+    } else {
+        figures()
+    }
 }

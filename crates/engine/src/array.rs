@@ -3,12 +3,14 @@
 //! Order of a membership change (a member lost, a spare used, a rebuild finished):
 //! 1. the table in memory changes, the epoch grows when a member's word changes;
 //! 2. the superblocks are written on every live member: first copy, then second (`persist`);
-//! 3. only when they are durable everywhere is the new view published; shards that held back answers for a
+//! 3. only when they are durable everywhere is the new view published; shards that held back
+//!    answers for a
 //!    lost member go on then.
 //!
 //! Invariants:
 //! * No view is published that is not durable on every live member.
-//! * Beyond the tolerance nothing is written any more: what a person could still recover stays as it is.
+//! * Beyond the tolerance nothing is written any more: what a person could still recover stays as
+//!   it is.
 //!
 //! Deliberately absent: user data; that is the shards'.
 
@@ -67,16 +69,31 @@ pub(crate) struct SlotUse {
 /// What a member I/O of the array was for.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    Superblock { device: DeviceId },
-    MapPage { page: u32, device: DeviceId },
+    Superblock {
+        device: DeviceId,
+    },
+    MapPage {
+        page: u32,
+        device: DeviceId,
+    },
     /// Zeroing a region (before its first write, or after a discard).
-    Zero { region: RegionNo, device: DeviceId },
+    Zero {
+        region: RegionNo,
+        device: DeviceId,
+    },
     /// Flush before a region becomes clean.
-    Settle { region: RegionNo, device: DeviceId },
+    Settle {
+        region: RegionNo,
+        device: DeviceId,
+    },
     /// Flush before the array stops.
-    LastFlush { device: DeviceId },
+    LastFlush {
+        device: DeviceId,
+    },
     /// Flush of a rebuild's targets.
-    Checkpoint { device: DeviceId },
+    Checkpoint {
+        device: DeviceId,
+    },
 }
 
 /// How far the array has come.
@@ -169,12 +186,26 @@ impl Array {
         self.now = now;
         match message {
             FromShard::ViewApplied { version } => self.view_applied(from, version),
-            FromShard::MemberError { device, error, write, offset } => {
+            FromShard::MemberError {
+                device,
+                error,
+                write,
+                offset,
+            } => {
                 self.member_error(device, error, write, offset);
             }
-            FromShard::Repaired { device, offset, len } => {
+            FromShard::Repaired {
+                device,
+                offset,
+                len,
+            } => {
                 if let Some(slot) = self.slot_of(device) {
-                    self.event(EventKind::Repaired { slot, device, offset, len });
+                    self.event(EventKind::Repaired {
+                        slot,
+                        device,
+                        offset,
+                        len,
+                    });
                 }
             }
             FromShard::NeedRegion { region } => self.region_needed(region),
@@ -184,7 +215,8 @@ impl Array {
         self.settle();
     }
 
-    /// A user request that the router sends to the array (whole regions of discard or write-zeroes).
+    /// A user request that the router sends to the array (whole regions of discard or
+    /// write-zeroes).
     pub fn submit(&mut self, now: Time, request: Request) {
         self.now = now;
         match (self.stage, &request.op) {
@@ -220,7 +252,10 @@ impl Array {
         if !matches!(self.stage, Stage::Serving) {
             return None;
         }
-        [self.map.deadline(), self.jobs.deadline()].into_iter().flatten().min()
+        [self.map.deadline(), self.jobs.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The next effect.
@@ -238,7 +273,8 @@ impl Array {
         &self.geometry
     }
 
-    /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to use.
+    /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to
+    /// use.
     pub(crate) fn settle(&mut self) {
         self.use_spares();
         self.drive_persist();
@@ -246,7 +282,10 @@ impl Array {
         self.drive_stop();
         let state = self.state();
         if state != self.shown {
-            self.event(EventKind::State { from: self.shown, to: state });
+            self.event(EventKind::State {
+                from: self.shown,
+                to: state,
+            });
             self.shown = state;
         }
     }
@@ -255,11 +294,15 @@ impl Array {
 
     pub(crate) fn io(&mut self, device: DeviceId, purpose: Purpose, kind: IoKind) {
         let io = IoId(self.ios.insert(purpose) as u64);
-        self.out.push_back(ArrayOutput::Io(MemberIo { io, device, kind }));
+        self.out
+            .push_back(ArrayOutput::Io(MemberIo { io, device, kind }));
     }
 
     pub(crate) fn event(&mut self, kind: EventKind) {
-        self.out.push_back(ArrayOutput::Event(Event { time: self.now, kind }));
+        self.out.push_back(ArrayOutput::Event(Event {
+            time: self.now,
+            kind,
+        }));
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
@@ -273,13 +316,18 @@ impl Array {
 
     pub(crate) fn tell_all(&mut self, message: &ToShard) {
         for shard in 0..self.shards {
-            self.out.push_back(ArrayOutput::Message(ShardNo(shard), message.clone()));
+            self.out
+                .push_back(ArrayOutput::Message(ShardNo(shard), message.clone()));
         }
     }
 
     /// Devices that carry data and metadata of the array: in sync, and being rebuilt.
     pub(crate) fn live(&self) -> Vec<DeviceId> {
-        self.slots.iter().flat_map(|s| [s.current, s.incoming]).flatten().collect()
+        self.slots
+            .iter()
+            .flat_map(|s| [s.current, s.incoming])
+            .flatten()
+            .collect()
     }
 
     pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {
@@ -291,7 +339,10 @@ impl Array {
     pub(crate) fn lost_in_group(&self, slot: Slot) -> usize {
         let width = self.geometry.width;
         let first = usize::from(slot.0) / width * width;
-        self.slots[first..first + width].iter().filter(|s| s.current.is_none()).count()
+        self.slots[first..first + width]
+            .iter()
+            .filter(|s| s.current.is_none())
+            .count()
     }
 
     pub(crate) fn state(&self) -> ArrayState {
@@ -317,9 +368,10 @@ impl Array {
             .iter()
             .map(|slot| SlotView {
                 current: slot.current.map(device_view),
-                incoming: slot
-                    .incoming
-                    .map(|d| Incoming { target: device_view(d), rebuilt: slot.rebuilt }),
+                incoming: slot.incoming.map(|d| Incoming {
+                    target: device_view(d),
+                    rebuilt: slot.rebuilt,
+                }),
             })
             .collect();
         View {
@@ -348,7 +400,9 @@ impl Array {
                 (Some(_), _, _) => MemberState::InSync,
                 (None, Some(_), _) => MemberState::Rebuilding,
                 (None, None, SlotState::Failed) => MemberState::Failed,
-                (None, None, _) if self.persist.stale.contains(&Slot(at as u8)) => MemberState::Stale,
+                (None, None, _) if self.persist.stale.contains(&Slot(at as u8)) => {
+                    MemberState::Stale
+                }
                 _ => MemberState::Missing,
             };
             members.push(self.member_status(Some(Slot(at as u8)), device, record.member, state));
@@ -382,7 +436,9 @@ impl Array {
         let found = device.and_then(|d| self.members.get(&d));
         let lost = slot.map(|s| &self.slots[usize::from(s.0)]);
         let read_errors = found.map(|m| m.read_errors).or(lost.map(|s| s.read_errors));
-        let write_errors = found.map(|m| m.write_errors).or(lost.map(|s| s.write_errors));
+        let write_errors = found
+            .map(|m| m.write_errors)
+            .or(lost.map(|s| s.write_errors));
         MemberStatus {
             slot,
             device,

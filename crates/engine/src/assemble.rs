@@ -1,8 +1,8 @@
 //! From members found to an array ready to start.
 //!
-//! Whom to believe is decided by `strake_format::select_array`; here the believed members become slots, the
-//! newest believed region map pages become the map, and what cannot be started safely is refused. Nothing is
-//! written before [`Array::start`].
+//! Whom to believe is decided by `strake_format::select_array`; here the believed members become
+//! slots, the newest believed region map pages become the map, and what cannot be started safely is
+//! refused. Nothing is written before [`Array::start`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -103,9 +103,15 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
     }
     // A spare that was being filled for a member which is still in sync goes on being filled.
     let mut spares: Vec<DeviceId> = selection.spares.iter().map(|&i| found[i].device).collect();
-    sb.spares = selection.spares.iter().map(|&i| found[i].superblock.member).collect();
+    sb.spares = selection
+        .spares
+        .iter()
+        .map(|&i| found[i].superblock.member)
+        .collect();
     for replacement in std::mem::take(&mut sb.replacements) {
-        let Some(at) = sb.spares.iter().position(|s| *s == replacement.member) else { continue };
+        let Some(at) = sb.spares.iter().position(|s| *s == replacement.member) else {
+            continue;
+        };
         let device = found[selection.spares[at]].device;
         let slot = &mut slots[replacement.slot.index()];
         if slot.current.is_some() {
@@ -116,7 +122,14 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
         }
     }
     used.extend(&selection.spares);
-    Believed { sb, slots, spares, stale, gone, used }
+    Believed {
+        sb,
+        slots,
+        spares,
+        stale,
+        gone,
+        used,
+    }
 }
 
 /// The newest version of every page among the members in sync.
@@ -143,13 +156,20 @@ fn newest_pages(
         .collect()
 }
 
-/// After an unclean stop a replacement may have missed the last writes that the member which it replaces
-/// got: it counts as filled only up to the first region that was being written.
+/// After an unclean stop a replacement may have missed the last writes that the member which it
+/// replaces got: it counts as filled only up to the first region that was being written.
 fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [SlotUse]) {
     let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
-    let first = pages.iter().flat_map(|p| &p.states).position(open).unwrap_or(0);
+    let first = pages
+        .iter()
+        .flat_map(|p| &p.states)
+        .position(open)
+        .unwrap_or(0);
     let row = Row(geometry.region_rows(RegionNo(first as u32)).start);
-    for slot in slots.iter_mut().filter(|s| s.current.is_some() && s.incoming.is_some()) {
+    for slot in slots
+        .iter_mut()
+        .filter(|s| s.current.is_some() && s.incoming.is_some())
+    {
         slot.rebuilt = slot.rebuilt.min(row);
         slot.flushed = slot.flushed.min(row);
     }
@@ -157,22 +177,39 @@ fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [Sl
 
 fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
     let key = |s: &Superblock| {
-        (s.level, s.strip_bytes, s.group_size, s.members, s.block_bytes, s.layout.data_bytes)
+        (
+            s.level,
+            s.strip_bytes,
+            s.group_size,
+            s.members,
+            s.block_bytes,
+            s.layout.data_bytes,
+        )
     };
     key(a) == key(b) && a.layout.region_bytes == b.layout.region_bytes
 }
 
 impl Array {
-    /// Chooses among the members found and gets ready to start. Devices that are not believed come out as
-    /// [`ArrayOutput::Release`].
+    /// Chooses among the members found and gets ready to start. Devices that are not believed come
+    /// out as [`ArrayOutput::Release`].
     ///
     /// # Errors
     /// Why the array cannot be started; nothing has been written.
     pub fn assemble(found: Vec<Found>, options: &StartOptions) -> Result<Array, StartError> {
         let superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
         let selection = select_array(&superblocks)?;
-        let Believed { sb, slots, spares, stale, gone, used } = believe(&found, &selection);
-        if used.iter().any(|&i| !same_geometry(&sb, &found[i].superblock)) {
+        let Believed {
+            sb,
+            slots,
+            spares,
+            stale,
+            gone,
+            used,
+        } = believe(&found, &selection);
+        if used
+            .iter()
+            .any(|&i| !same_geometry(&sb, &found[i].superblock))
+        {
             return Err(StartError::Geometry(sb.array));
         }
         let geometry = Geometry::of(&sb);
@@ -182,7 +219,10 @@ impl Array {
             .max()
             .unwrap_or(0);
         if missing > geometry.m {
-            return Err(StartError::TooFewMembers { missing, tolerated: geometry.m });
+            return Err(StartError::TooFewMembers {
+                missing,
+                tolerated: geometry.m,
+            });
         }
         let pages = newest_pages(&sb, &slots, &found)?;
         let unclean = !sb.clean;
@@ -200,10 +240,24 @@ impl Array {
         let members: BTreeMap<DeviceId, Member> = used
             .iter()
             .map(|&i| {
-                let Found { device, info, superblock, .. } = &found[i];
+                let Found {
+                    device,
+                    info,
+                    superblock,
+                    ..
+                } = &found[i];
                 let (member, layout) = (superblock.member, superblock.layout);
                 let (read_errors, write_errors) = (0, 0);
-                (*device, Member { info: *info, member, layout, read_errors, write_errors })
+                (
+                    *device,
+                    Member {
+                        info: *info,
+                        member,
+                        layout,
+                        read_errors,
+                        write_errors,
+                    },
+                )
             })
             .collect();
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
@@ -242,7 +296,11 @@ impl Array {
             } else {
                 OutCause::NotFound
             };
-            array.event(EventKind::MemberOut { slot, device: None, cause });
+            array.event(EventKind::MemberOut {
+                slot,
+                device: None,
+                cause,
+            });
             array.persist.view_due = true;
         }
         if array.persist.view_due {

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! * A [`Buf`] is written only by its single owner; once shared (cloned) it is read-only.
-//! * When the last clone drops, the memory goes back to the pool that it came from, from any thread.
+//! * When the last clone drops, the memory goes back to the pool that it came from, from any
+//!   thread.
 //! * The pool never grows: an operation that finds no buffer waits, so memory is bounded.
 //!
 //! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
@@ -42,9 +43,14 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let (Some(home), Some(memory)) = (self.home.take(), self.memory.take()) else { return };
+        let (Some(home), Some(memory)) = (self.home.take(), self.memory.take()) else {
+            return;
+        };
         let bytes = memory.pages.len() * PAGE;
-        let mut classes = home.classes.lock().expect("no thread panics while it holds the pool");
+        let mut classes = home
+            .classes
+            .lock()
+            .expect("no thread panics while it holds the pool");
         let class = classes
             .iter_mut()
             .find(|class| class.bytes == bytes)
@@ -64,11 +70,17 @@ impl std::fmt::Debug for Buf {
 }
 
 impl Buf {
-    /// A zeroed buffer outside any pool, for control-path use (superblocks, tests). `bytes` is rounded
-    /// up to whole pages.
+    /// A zeroed buffer outside any pool, for control-path use (superblocks, tests). `bytes` is
+    /// rounded up to whole pages.
     pub fn zeroed(bytes: usize) -> Buf {
-        let memory = Memory { pages: pages(bytes), index: None };
-        Buf(Arc::new(Lease { memory: Some(memory), home: None }))
+        let memory = Memory {
+            pages: pages(bytes),
+            index: None,
+        };
+        Buf(Arc::new(Lease {
+            memory: Some(memory),
+            home: None,
+        }))
     }
 
     /// As [`Buf::zeroed`], filled from `content`.
@@ -79,7 +91,10 @@ impl Buf {
     }
 
     fn memory(&self) -> &Memory {
-        self.0.memory.as_ref().expect("a lease holds its memory until it drops")
+        self.0
+            .memory
+            .as_ref()
+            .expect("a lease holds its memory until it drops")
     }
 
     /// The whole buffer.
@@ -93,7 +108,12 @@ impl Buf {
     /// If the buffer is shared: only a single owner may write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let lease = Arc::get_mut(&mut self.0).expect("a buffer is written by its single owner");
-        lease.memory.as_mut().expect("a lease holds its memory").pages.as_mut_bytes()
+        lease
+            .memory
+            .as_mut()
+            .expect("a lease holds its memory")
+            .pages
+            .as_mut_bytes()
     }
 
     /// Capacity in bytes, a multiple of [`PAGE`].
@@ -114,7 +134,9 @@ impl Buf {
 
 fn pages(bytes: usize) -> Box<[Page]> {
     let count = bytes.div_ceil(PAGE).max(1);
-    Page::new_vec_zeroed(count).expect("memory for buffers is there at start").into_boxed_slice()
+    Page::new_vec_zeroed(count)
+        .expect("memory for buffers is there at start")
+        .into_boxed_slice()
 }
 
 /// A part of a shared buffer: `buf.bytes()[start .. start + len]`, both in bytes.
@@ -141,7 +163,11 @@ impl Slice {
     /// A part of this slice, `start` relative to it.
     pub fn part(&self, start: usize, len: usize) -> Slice {
         assert!(start + len <= self.len, "a part lies within its slice");
-        Slice { buf: self.buf.clone(), start: self.start + start, len }
+        Slice {
+            buf: self.buf.clone(),
+            start: self.start + start,
+            len,
+        }
     }
 }
 
@@ -169,7 +195,10 @@ impl Pool {
         for (bytes, count) in sorted {
             let bytes = bytes.div_ceil(PAGE).max(1) * PAGE;
             if classes.last().is_none_or(|class| class.bytes != bytes) {
-                classes.push(Class { bytes, free: Vec::new() });
+                classes.push(Class {
+                    bytes,
+                    free: Vec::new(),
+                });
             }
             let class = classes.last_mut().expect("pushed above");
             for _ in 0..count {
@@ -181,7 +210,9 @@ impl Pool {
         }
         let largest = classes.last().map_or(0, |class| class.bytes);
         Pool {
-            home: Arc::new(Home { classes: Mutex::new(classes) }),
+            home: Arc::new(Home {
+                classes: Mutex::new(classes),
+            }),
             addresses: Arc::new(addresses),
             largest,
         }
@@ -195,7 +226,11 @@ impl Pool {
 
     /// As [`Pool::take`], but leaves `keep` buffers of the largest class to others.
     pub fn take_leaving(&self, bytes: usize, keep: usize) -> Option<Buf> {
-        let mut classes = self.home.classes.lock().expect("no thread panics with the pool");
+        let mut classes = self
+            .home
+            .classes
+            .lock()
+            .expect("no thread panics with the pool");
         let largest = self.largest;
         let memory = classes
             .iter_mut()
@@ -203,7 +238,10 @@ impl Pool {
             .filter(|class| class.bytes < largest || class.free.len() > keep)
             .find_map(|class| class.free.pop())?;
         let home = Some(Arc::clone(&self.home));
-        Some(Buf(Arc::new(Lease { memory: Some(memory), home })))
+        Some(Buf(Arc::new(Lease {
+            memory: Some(memory),
+            home,
+        })))
     }
 
     /// Takes one buffer for each length in `wanted`, or none at all.
@@ -228,7 +266,11 @@ impl Pool {
 
     /// Free buffers at this moment, all classes together.
     pub fn free(&self) -> usize {
-        let classes = self.home.classes.lock().expect("no thread panics with the pool");
+        let classes = self
+            .home
+            .classes
+            .lock()
+            .expect("no thread panics with the pool");
         classes.iter().map(|class| class.free.len()).sum()
     }
 }

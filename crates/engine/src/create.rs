@@ -1,7 +1,8 @@
 //! Making an array: what a new array is, checked, and the bytes to write on each member.
 //!
-//! Pure: the caller does the writes (the second superblock copy last, then a flush of every member).
-//! Deliberately absent: looking at what is on the devices (mounts, signatures); the caller does that first.
+//! Pure: the caller does the writes (the second superblock copy last, then a flush of every
+//! member). Deliberately absent: looking at what is on the devices (mounts, signatures); the caller
+//! does that first.
 
 use strake_format::*;
 
@@ -16,8 +17,8 @@ pub struct CreateSpec {
     pub name: ArrayName,
     /// Its level.
     pub level: Level,
-    /// Bytes of a strip; `None`: the largest that keeps a full data stripe at or under 1 MiB, at least
-    /// 16 KiB and the members' write granularity.
+    /// Bytes of a strip; `None`: the largest that keeps a full data stripe at or under 1 MiB, at
+    /// least 16 KiB and the members' write granularity.
     pub strip_bytes: Option<u32>,
     /// Members of a group, for the grouped levels (10 defaults to 2).
     pub group_size: Option<u8>,
@@ -66,7 +67,8 @@ pub enum Init {
 pub struct CreatePlan {
     /// Superblock of every member, then of every spare.
     pub superblocks: Vec<Superblock>,
-    /// Writes for the same, in the same order: (offset on the device, bytes), to be done in this order.
+    /// Writes for the same, in the same order: (offset on the device, bytes), to be done in this
+    /// order.
     pub writes: Vec<Vec<(u64, Vec<u8>)>>,
     /// Size of the block device, bytes.
     pub size_bytes: u64,
@@ -102,7 +104,9 @@ pub enum CreateError {
     #[error("a strip is a power of two from 4096 to 1048576 bytes, {0} is not")]
     Strip(u64),
     /// Strip smaller than the logical block.
-    #[error("the strip of {strip} bytes is not a multiple of the members' write granularity, {granularity}")]
+    #[error(
+        "the strip of {strip} bytes is not a multiple of the members' write granularity, {granularity}"
+    )]
     StripGranularity {
         /// The strip.
         strip: u32,
@@ -116,7 +120,9 @@ pub enum CreateError {
     #[error("level {0} needs a group size")]
     GroupSizeMissing(Level),
     /// The group size does not divide the number of members, or is too small for the level.
-    #[error("a group of {group} does not fit {members} members of level {level} (at least {needs} a group)")]
+    #[error(
+        "a group of {group} does not fit {members} members of level {level} (at least {needs} a group)"
+    )]
     GroupSize {
         /// The level.
         level: Level,
@@ -165,9 +171,18 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
     };
     let all: Vec<&(DeviceInfo, MemberUuid)> = spec.members.iter().chain(&spec.spares).collect();
     let block = block_bytes(spec, &all)?;
-    let granularity = all.iter().map(|(info, _)| info.granularity_bytes).max().unwrap_or(0);
+    let granularity = all
+        .iter()
+        .map(|(info, _)| info.granularity_bytes)
+        .max()
+        .unwrap_or(0);
     let strip = strip_bytes(spec, k, granularity, block)?;
-    let usable = spec.members.iter().map(|(info, _)| info.bytes).min().unwrap_or(0);
+    let usable = spec
+        .members
+        .iter()
+        .map(|(info, _)| info.bytes)
+        .min()
+        .unwrap_or(0);
     let mut layouts = Vec::new();
     for (index, (info, _)) in all.iter().enumerate() {
         let layout = layout(spec, info, usable, strip, granularity);
@@ -204,14 +219,29 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         .iter()
         .enumerate()
         .map(|(index, (_, member))| {
-            let role =
-                if index < members { Role::Slot(Slot(index as u8)) } else { Role::Spare };
-            Superblock { member: *member, role, layout: layouts[index], ..first.clone() }
+            let role = if index < members {
+                Role::Slot(Slot(index as u8))
+            } else {
+                Role::Spare
+            };
+            Superblock {
+                member: *member,
+                role,
+                layout: layouts[index],
+                ..first.clone()
+            }
         })
         .collect();
-    let writes = superblocks.iter().map(|sb| member_writes(sb, spec.init)).collect();
+    let writes = superblocks
+        .iter()
+        .map(|sb| member_writes(sb, spec.init))
+        .collect();
     let size_bytes = crate::geometry::Geometry::of(&first).size();
-    Ok(CreatePlan { superblocks, writes, size_bytes })
+    Ok(CreatePlan {
+        superblocks,
+        writes,
+        size_bytes,
+    })
 }
 
 fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
@@ -221,13 +251,25 @@ fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
         _ => None,
     };
     let group_min = usize::from(level.group_min());
-    let needs = nm.unwrap_or(if level.is_grouped() { 2 * group_min } else { group_min });
+    let needs = nm.unwrap_or(if level.is_grouped() {
+        2 * group_min
+    } else {
+        group_min
+    });
     if members < needs {
-        return Err(CreateError::TooFew { level, needs, has: members });
+        return Err(CreateError::TooFew {
+            level,
+            needs,
+            has: members,
+        });
     }
     let max = nm.unwrap_or(MEMBERS_MAX);
     if members > max {
-        return Err(CreateError::TooMany { level, max, has: members });
+        return Err(CreateError::TooMany {
+            level,
+            max,
+            has: members,
+        });
     }
     if spec.spares.len() > SPARES_MAX {
         return Err(CreateError::TooManySpares(spec.spares.len()));
@@ -246,13 +288,15 @@ fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
     level
         .check_shape(members as u8, group)
         .map(|()| group)
-        .map_err(|_| CreateError::GroupSize { level, group, members, needs: group_min })
+        .map_err(|_| CreateError::GroupSize {
+            level,
+            group,
+            members,
+            needs: group_min,
+        })
 }
 
-fn block_bytes(
-    spec: &CreateSpec,
-    all: &[&(DeviceInfo, MemberUuid)],
-) -> Result<u32, CreateError> {
+fn block_bytes(spec: &CreateSpec, all: &[&(DeviceInfo, MemberUuid)]) -> Result<u32, CreateError> {
     let has = all.first().map_or(512, |(info, _)| info.block_bytes);
     if let Some((other, _)) = all.iter().find(|(info, _)| info.block_bytes != has) {
         return Err(CreateError::MixedBlocks(has, other.block_bytes));
@@ -267,9 +311,14 @@ fn block_bytes(
     Ok(asked)
 }
 
-/// Largest power of two for which `k` strips stay at or under 1 MiB, within 16 KiB (or the write granularity)
-/// and 1 MiB; or what was asked for.
-fn strip_bytes(spec: &CreateSpec, k: usize, granularity: u32, block: u32) -> Result<u32, CreateError> {
+/// Largest power of two for which `k` strips stay at or under 1 MiB, within 16 KiB (or the write
+/// granularity) and 1 MiB; or what was asked for.
+fn strip_bytes(
+    spec: &CreateSpec,
+    k: usize,
+    granularity: u32,
+    block: u32,
+) -> Result<u32, CreateError> {
     let granularity = granularity.max(block);
     let Some(strip) = spec.strip_bytes else {
         let fit = (1u32 << 20) / k.max(1) as u32;
@@ -313,8 +362,8 @@ fn layout(
     })
 }
 
-/// Region map first, then the superblock's first copy, then its last: a member without a whole superblock is
-/// no member.
+/// Region map first, then the superblock's first copy, then its last: a member without a whole
+/// superblock is no member.
 fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
     let state = match init {
         Init::Lazy => RegionState::Unwritten,

@@ -1,9 +1,9 @@
 //! Everything that goes into the engine and comes out of it, as data.
 //!
-//! Two state machines make an array: one [`crate::Array`] (membership, superblocks, region map, jobs)
-//! and one [`crate::Shard`] per thread (stripes). They talk only through [`ToShard`] and [`FromShard`],
-//! which the runtime carries between threads and the simulator between simulated ones. Messages of one
-//! sender to one receiver arrive in order.
+//! Two state machines make an array: one [`crate::Array`] (membership, superblocks, region map,
+//! jobs) and one [`crate::Shard`] per thread (stripes). They talk only through [`ToShard`] and
+//! [`FromShard`], which the runtime carries between threads and the simulator between simulated
+//! ones. Messages of one sender to one receiver arrive in order.
 //!
 //! Deliberately absent: how any of this is carried out.
 
@@ -30,8 +30,8 @@ pub struct MemberIo {
 /// What a member I/O does.
 #[derive(Debug)]
 pub enum IoKind {
-    /// Fill `buf[start .. start + len]` from the device; `buf` is the runtime's until the completion
-    /// brings it back.
+    /// Fill `buf[start .. start + len]` from the device; `buf` is the runtime's until the
+    /// completion brings it back.
     Read {
         /// Byte offset on the device.
         offset: u64,
@@ -69,8 +69,9 @@ pub enum IoKind {
     Flush,
 }
 
-/// A finished member I/O. The runtime completes every I/O exactly once; one that outlasts its deadline
-/// is completed with [`IoError::TimedOut`] (and no buffer: the runtime keeps it until the kernel lets go).
+/// A finished member I/O. The runtime completes every I/O exactly once; one that outlasts its
+/// deadline is completed with [`IoError::TimedOut`] (and no buffer: the runtime keeps it until the
+/// kernel lets go).
 #[derive(Debug)]
 pub struct Completion {
     /// Which.
@@ -128,8 +129,8 @@ pub enum Op {
     },
     /// Everything answered before this request arrived is durable when it is answered.
     Flush,
-    /// Advice: the content of the range is not needed any more. Afterwards each block reads as before or
-    /// as zeros.
+    /// Advice: the content of the range is not needed any more. Afterwards each block reads as
+    /// before or as zeros.
     Discard {
         /// First byte.
         offset: u64,
@@ -184,8 +185,8 @@ pub struct View {
     pub failed: bool,
     /// The array is stopping: what waits for a region, and what comes now, is answered so.
     pub stopping: bool,
-    /// Parity is believed where a data column is lost, although writes were under way when the array
-    /// stopped: an administrator said so.
+    /// Parity is believed where a data column is lost, although writes were under way when the
+    /// array stopped: an administrator said so.
     pub forced: bool,
 }
 
@@ -227,7 +228,8 @@ pub enum RegionAccess {
     Clean,
     /// Reads and writes are served: Dirty is durable on the members.
     Open,
-    /// As `Open`, but parity is not to be trusted until the resync has passed: writes do not build on it.
+    /// As `Open`, but parity is not to be trusted until the resync has passed: writes do not build
+    /// on it.
     NeedSync,
 }
 
@@ -273,7 +275,8 @@ pub struct Step {
 /// What a step does with each stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// Compute the strips of every incoming member (whose `rebuilt` lies at or below) and write them.
+    /// Compute the strips of every incoming member (whose `rebuilt` lies at or below) and write
+    /// them.
     Rebuild,
     /// Make parity (or mirrors) agree with the data.
     Resync,
@@ -289,8 +292,8 @@ pub enum FromShard {
         /// Which.
         version: u64,
     },
-    /// An I/O failed on a device. Requests that it concerns wait for a view without the device if it was a
-    /// write; reads are answered from the others meanwhile.
+    /// An I/O failed on a device. Requests that it concerns wait for a view without the device if
+    /// it was a write; reads are answered from the others meanwhile.
     MemberError {
         /// Where.
         device: DeviceId,
@@ -342,7 +345,8 @@ pub struct StepOutcome {
     pub skipped: u64,
     /// Stripes that could not be worked on: more strips unreadable than the level survives.
     pub unreadable: u64,
-    /// User requests served by this shard since the last step: the job makes room when there are any.
+    /// User requests served by this shard since the last step: the job makes room when there are
+    /// any.
     pub foreground: u64,
 }
 
@@ -693,7 +697,8 @@ pub enum MemberState {
 /// Everything that `show` tells.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// The superblock's view of the array (name, level, geometry, epoch, settings); as of the first member.
+    /// The superblock's view of the array (name, level, geometry, epoch, settings); as of the first
+    /// member.
     pub superblock: Superblock,
     /// One word.
     pub state: ArrayState,

@@ -1,10 +1,10 @@
 //! Where a byte of the array lies: level, stripes, rows, columns, slots.
 //!
-//! Every level is one shape: `groups` groups of `width` slots; a stripe has `k` data columns and `m`
-//! parity columns in one row of one group. A mirror is the code with k = 1 whose parities are copies;
-//! RAID 0 is m = 0. Parity levels rotate as Linux md's left-symmetric layout does: for row r of n members
-//! P lies in slot n−1−(r mod n), the other parities in the slots after it (wrapping), data after those.
-//! Mirrors and RAID 0 do not rotate.
+//! Every level is one shape: `groups` groups of `width` slots; a stripe has `k` data columns and
+//! `m` parity columns in one row of one group. A mirror is the code with k = 1 whose parities are
+//! copies; RAID 0 is m = 0. Parity levels rotate as Linux md's left-symmetric layout does: for row
+//! r of n members P lies in slot n−1−(r mod n), the other parities in the slots after it
+//! (wrapping), data after those. Mirrors and RAID 0 do not rotate.
 //!
 //! Invariant: `locate` and `slot` are inverses over the whole address space (tested).
 
@@ -117,7 +117,11 @@ impl Geometry {
         let n = self.width;
         let local = if self.rotates() {
             let p = n - 1 - (row.0 % n as u64) as usize;
-            let after_p = if column < self.k { self.m + column } else { column - self.k };
+            let after_p = if column < self.k {
+                self.m + column
+            } else {
+                column - self.k
+            };
             (p + after_p) % n
         } else {
             column
@@ -128,13 +132,19 @@ impl Geometry {
     pub fn column(&self, stripe: StripeNo, slot: Slot) -> Option<usize> {
         let (group, row) = self.row(stripe);
         let n = self.width;
-        let local = usize::from(slot.0).checked_sub(group as usize * n).filter(|&l| l < n)?;
+        let local = usize::from(slot.0)
+            .checked_sub(group as usize * n)
+            .filter(|&l| l < n)?;
         if !self.rotates() {
             return Some(local);
         }
         let p = n - 1 - (row.0 % n as u64) as usize;
         let after_p = (local + n - p) % n;
-        Some(if after_p < self.m { self.k + after_p } else { after_p - self.m })
+        Some(if after_p < self.m {
+            self.k + after_p
+        } else {
+            after_p - self.m
+        })
     }
     /// Stripe, column and offset of a byte of the array.
     pub fn locate(&self, offset: u64) -> Place {
@@ -173,7 +183,9 @@ impl Geometry {
         len > 0
             && offset.is_multiple_of(self.block)
             && len.is_multiple_of(self.block)
-            && offset.checked_add(len).is_some_and(|end| end <= self.size())
+            && offset
+                .checked_add(len)
+                .is_some_and(|end| end <= self.size())
     }
     /// The shard that owns a stripe, of `shards`.
     pub fn shard(&self, stripe: StripeNo, shards: u16) -> ShardNo {

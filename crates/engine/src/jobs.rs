@@ -3,10 +3,11 @@
 //! Invariants:
 //! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
 //! * The row up to which a member counts as rebuilt in its superblock was flushed on it before.
-//! * Regions never written are passed over. One that is being written for the first time is waited for.
+//! * Regions never written are passed over. One that is being written for the first time is waited
+//!   for.
 //!
-//! Steered by priority p in 1..=100: while user requests are served, a step is followed by a pause of its own
-//! length times (100 − p)/p.
+//! Steered by priority p in 1..=100: while user requests are served, a step is followed by a pause
+//! of its own length times (100 − p)/p.
 
 use strake_format::*;
 
@@ -95,8 +96,8 @@ impl Jobs {
 
 impl Array {
     pub(crate) fn drive_jobs(&mut self) {
-        // A pause that is over must not stay as a deadline while something else is waited for: whatever
-        // ends that comes by here again.
+        // A pause that is over must not stay as a deadline while something else is waited for:
+        // whatever ends that comes by here again.
         self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
         let paused = self.jobs.next_at.is_some();
         if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() || paused {
@@ -112,8 +113,21 @@ impl Array {
         let step = self.jobs.step;
         let waits = self.shards;
         let (outcome, started) = (StepOutcome::default(), self.now);
-        self.jobs.running = Some(Running { step, kind, first, end, waits, outcome, started });
-        self.tell_all(&ToShard::Step(Step { step, kind, first, end }));
+        self.jobs.running = Some(Running {
+            step,
+            kind,
+            first,
+            end,
+            waits,
+            outcome,
+            started,
+        });
+        self.tell_all(&ToShard::Step(Step {
+            step,
+            kind,
+            first,
+            end,
+        }));
     }
 
     /// The rows of a step that starts at `row` and stays in its region.
@@ -124,7 +138,9 @@ impl Array {
     }
 
     pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome) {
-        let Some(running) = self.jobs.running.as_mut().filter(|r| r.step == step) else { return };
+        let Some(running) = self.jobs.running.as_mut().filter(|r| r.step == step) else {
+            return;
+        };
         running.waits -= 1;
         running.outcome.stripes += outcome.stripes;
         running.outcome.inconsistent += outcome.inconsistent;
@@ -166,15 +182,28 @@ impl Array {
         let Some(region) = next else {
             if let Some(job) = self.jobs.resync.take_if(|job| job.stuck.is_empty()) {
                 let inconsistent = job.progress.inconsistent;
-                self.event(EventKind::JobFinished { kind: JobKind::Resync, inconsistent });
+                self.event(EventKind::JobFinished {
+                    kind: JobKind::Resync,
+                    inconsistent,
+                });
             }
             return false;
         };
         if self.jobs.resync.is_none() {
             let total = due.len() as u64 * self.geometry.region_rows * self.geometry.strip;
-            let progress = Progress { started: self.now, ..Progress::default() };
-            self.jobs.resync = Some(Resync { progress, total, ..Resync::default() });
-            self.event(EventKind::JobStarted { kind: JobKind::Resync, from_bytes: 0 });
+            let progress = Progress {
+                started: self.now,
+                ..Progress::default()
+            };
+            self.jobs.resync = Some(Resync {
+                progress,
+                total,
+                ..Resync::default()
+            });
+            self.event(EventKind::JobStarted {
+                kind: JobKind::Resync,
+                from_bytes: 0,
+            });
         }
         let rows = self.geometry.region_rows(region);
         let job = self.jobs.resync.as_mut().expect("made above");
@@ -191,7 +220,9 @@ impl Array {
     fn resync_stepped(&mut self, done: &Running, bytes: u64) {
         let region = self.geometry.region(done.first);
         let region_end = self.geometry.region_rows(region).end;
-        let Some(job) = &mut self.jobs.resync else { return };
+        let Some(job) = &mut self.jobs.resync else {
+            return;
+        };
         job.progress.worked += bytes;
         job.progress.inconsistent += done.outcome.inconsistent;
         job.unreadable += done.outcome.unreadable;
@@ -204,7 +235,10 @@ impl Array {
         if job.unreadable > 0 {
             job.stuck.push(region);
             let cause = StopCause::Unreadable;
-            self.event(EventKind::JobStopped { kind: JobKind::Resync, cause });
+            self.event(EventKind::JobStopped {
+                kind: JobKind::Resync,
+                cause,
+            });
         } else {
             self.region_synced(region);
         }
@@ -221,7 +255,11 @@ impl Array {
     // ---- rebuild -----------------------------------------------------------------------------
 
     fn rebuild_row(&self) -> Option<Row> {
-        self.slots.iter().filter(|s| s.incoming.is_some()).map(|s| s.rebuilt).min()
+        self.slots
+            .iter()
+            .filter(|s| s.incoming.is_some())
+            .map(|s| s.rebuilt)
+            .min()
     }
 
     /// True if there is a rebuild at work (even if it waits).
@@ -229,7 +267,10 @@ impl Array {
         let Some(mut row) = self.rebuild_row() else {
             if self.jobs.rebuild.take().is_some() {
                 let cause = StopCause::Membership;
-                self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
+                self.event(EventKind::JobStopped {
+                    kind: JobKind::Rebuild,
+                    cause,
+                });
             }
             return false;
         };
@@ -239,10 +280,16 @@ impl Array {
         // A member that joined begins at its own first row.
         self.jobs.checkpointed = self.jobs.checkpointed.min(row.0);
         if self.jobs.rebuild.is_none() {
-            self.jobs.rebuild = Some(Progress { started: self.now, ..Progress::default() });
+            self.jobs.rebuild = Some(Progress {
+                started: self.now,
+                ..Progress::default()
+            });
             self.jobs.checkpointed = row.0;
             let from_bytes = row.0 * self.geometry.strip;
-            self.event(EventKind::JobStarted { kind: JobKind::Rebuild, from_bytes });
+            self.event(EventKind::JobStarted {
+                kind: JobKind::Rebuild,
+                from_bytes,
+            });
         }
         let before = row;
         let mut wait = false;
@@ -250,8 +297,8 @@ impl Array {
             let region = self.geometry.region(row);
             match self.map.phase(region) {
                 Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
-                // Zeroes (or what follows them) are under way on the members that were there then, and
-                // shards still take the region for unwritten.
+                // Zeroes (or what follows them) are under way on the members that were there then,
+                // and shards still take the region for unwritten.
                 Phase::Zeroing { .. }
                 | Phase::Unmapping
                 | Phase::Draining { .. }
@@ -280,8 +327,8 @@ impl Array {
         true
     }
 
-    /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and that was
-    /// there when `step` began.
+    /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and
+    /// that was there when `step` began.
     fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
         for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
             if slot.rebuilt >= first && slot.joined < step {
@@ -302,27 +349,36 @@ impl Array {
             self.jobs.blocked = true;
             self.jobs.rebuild = None;
             let cause = StopCause::Unreadable;
-            self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
+            self.event(EventKind::JobStopped {
+                kind: JobKind::Rebuild,
+                cause,
+            });
             return;
         }
-        // A stripe was passed over because its region was given back meanwhile: look at the rows again.
+        // A stripe was passed over because its region was given back meanwhile: look at the rows
+        // again.
         if done.outcome.skipped == 0 {
             self.raise_rebuilt(done.first, done.end, done.step);
         }
     }
 
-    /// Flushes the targets; then their progress is written down, and those that are whole take their slots.
+    /// Flushes the targets; then their progress is written down, and those that are whole take
+    /// their slots.
     fn checkpoint(&mut self, row: Row) {
         self.jobs.checkpointed = row.0;
         let targets: Vec<DeviceId> = self.slots.iter().filter_map(|s| s.incoming).collect();
-        self.jobs.checkpoint = Some(Checkpoint { pending: targets.len() });
+        self.jobs.checkpoint = Some(Checkpoint {
+            pending: targets.len(),
+        });
         for device in targets {
             self.io(device, Purpose::Checkpoint { device }, IoKind::Flush);
         }
     }
 
     pub(crate) fn checkpoint_flushed(&mut self) {
-        let Some(checkpoint) = &mut self.jobs.checkpoint else { return };
+        let Some(checkpoint) = &mut self.jobs.checkpoint else {
+            return;
+        };
         checkpoint.pending -= 1;
         if checkpoint.pending > 0 {
             return;
@@ -355,7 +411,10 @@ impl Array {
         self.membership_changed();
         if self.rebuild_row().is_none() {
             self.jobs.rebuild = None;
-            self.event(EventKind::JobFinished { kind: JobKind::Rebuild, inconsistent: 0 });
+            self.event(EventKind::JobFinished {
+                kind: JobKind::Rebuild,
+                inconsistent: 0,
+            });
         }
     }
 
@@ -365,9 +424,18 @@ impl Array {
         if self.jobs.scrub.is_some() {
             return Changed::No;
         }
-        let progress = Progress { started: self.now, ..Progress::default() };
-        self.jobs.scrub = Some(Scrub { progress, at: Row(0) });
-        self.event(EventKind::JobStarted { kind: JobKind::Scrub, from_bytes: 0 });
+        let progress = Progress {
+            started: self.now,
+            ..Progress::default()
+        };
+        self.jobs.scrub = Some(Scrub {
+            progress,
+            at: Row(0),
+        });
+        self.event(EventKind::JobStarted {
+            kind: JobKind::Scrub,
+            from_bytes: 0,
+        });
         Changed::Yes
     }
 
@@ -375,7 +443,10 @@ impl Array {
         if self.jobs.scrub.take().is_none() {
             return Changed::No;
         }
-        self.event(EventKind::JobStopped { kind: JobKind::Scrub, cause: StopCause::Asked });
+        self.event(EventKind::JobStopped {
+            kind: JobKind::Scrub,
+            cause: StopCause::Asked,
+        });
         Changed::Yes
     }
 
@@ -392,7 +463,10 @@ impl Array {
         if row.0 >= self.geometry.rows {
             self.jobs.scrub = None;
             let inconsistent = scrub.progress.inconsistent;
-            self.event(EventKind::JobFinished { kind: JobKind::Scrub, inconsistent });
+            self.event(EventKind::JobFinished {
+                kind: JobKind::Scrub,
+                inconsistent,
+            });
             return;
         }
         let end = self.step_end(row);
@@ -403,7 +477,11 @@ impl Array {
 
     pub(crate) fn start_rebuild(&mut self) -> Changed {
         let blocked = std::mem::take(&mut self.jobs.blocked);
-        if std::mem::take(&mut self.jobs.paused) || blocked { Changed::Yes } else { Changed::No }
+        if std::mem::take(&mut self.jobs.paused) || blocked {
+            Changed::Yes
+        } else {
+            Changed::No
+        }
     }
 
     pub(crate) fn stop_rebuild(&mut self) -> Changed {
@@ -413,7 +491,10 @@ impl Array {
         self.jobs.paused = true;
         if self.jobs.rebuild.take().is_some() {
             let cause = StopCause::Asked;
-            self.event(EventKind::JobStopped { kind: JobKind::Rebuild, cause });
+            self.event(EventKind::JobStopped {
+                kind: JobKind::Rebuild,
+                cause,
+            });
         }
         Changed::Yes
     }
@@ -446,7 +527,11 @@ impl Array {
             });
         }
         if let Some(row) = self.rebuild_row() {
-            let slot = self.slots.iter().position(|s| s.incoming.is_some()).map(|s| Slot(s as u8));
+            let slot = self
+                .slots
+                .iter()
+                .position(|s| s.incoming.is_some())
+                .map(|s| Slot(s as u8));
             jobs.push(JobStatus {
                 kind: JobKind::Rebuild,
                 slot,

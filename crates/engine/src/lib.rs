@@ -1,8 +1,8 @@
 //! The array: a deterministic state machine without I/O.
 //!
-//! **Architecture invariant:** nothing here does I/O, reads a clock, starts a thread or draws a random
-//! number. `submit`, `complete`, `message`, `command` and `tick` take facts in, `poll` gives effects out, and
-//! time is an argument. The simulator and the runtime drive this same code.
+//! **Architecture invariant:** nothing here does I/O, reads a clock, starts a thread or draws a
+//! random number. `submit`, `complete`, `message`, `command` and `tick` take facts in, `poll` gives
+//! effects out, and time is an argument. The simulator and the runtime drive this same code.
 //!
 //! ```text
 //!   requests ─► Router ─► Shard (stripes: reads, writes, steps of jobs) ─► member I/O
@@ -18,6 +18,7 @@
 pub mod array;
 mod assemble;
 pub mod buffers;
+mod check;
 pub mod create;
 pub mod event;
 pub mod geometry;
@@ -27,12 +28,14 @@ mod map;
 mod member;
 mod persist;
 mod plan;
+mod read;
 mod regions;
 pub mod router;
 pub mod shard;
 mod steps;
 mod stripe;
 pub mod units;
+mod write;
 
 pub use array::{Array, ShardSetup, StartError, StartOptions};
 pub use buffers::{Buf, Pool, Slice};

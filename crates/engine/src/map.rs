@@ -1,12 +1,15 @@
 //! The region map: what was never written, what may be inconsistent after an unclean stop.
 //!
-//! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Settling → Cleaning → Clean → Opening …`,
-//! and from any quiet state through `Closing` to `Unmapping → Unwritten` when all of it is discarded.
+//! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Settling → Cleaning → Clean →
+//! Opening …`, and from any quiet state through `Closing` to `Unmapping → Unwritten` when all of it
+//! is discarded.
 //!
 //! Invariants:
-//! * Shards write a region only after a page that says Dirty (or NeedSync) is durable on every live member.
+//! * Shards write a region only after a page that says Dirty (or NeedSync) is durable on every live
+//!   member.
 //! * A page says Clean only after every shard closed the region and every live member flushed.
-//! * What reads as zeros because it is Unwritten is zeroed on every member before its first write, so that
+//! * What reads as zeros because it is Unwritten is zeroed on every member before its first write,
+//!   so that
 //!   parity is true from the start.
 //! * A page is written to alternating places, a whole version at a time on all live members.
 
@@ -24,23 +27,36 @@ use crate::units::*;
 pub(crate) enum Phase {
     Unwritten,
     /// Being zeroed on every member before its first write (then opened), or after a discard.
-    Zeroing { pending: u32, open: bool },
+    Zeroing {
+        pending: u32,
+        open: bool,
+    },
     /// Dirty is on its way to the members.
     Opening,
     Open,
     /// As open, parity not trusted; a resync is due.
     NeedSync,
     /// Shards are finishing their writes there.
-    Closing { waits: u32, refused: bool, unmap: bool, sync: bool },
+    Closing {
+        waits: u32,
+        refused: bool,
+        unmap: bool,
+        sync: bool,
+    },
     /// Members flush: so that Clean will be true, or so that what was zeroed stays zero.
-    Settling { pending: u32, open: bool },
+    Settling {
+        pending: u32,
+        open: bool,
+    },
     /// Clean is on its way to the members.
     Cleaning,
     Clean,
     /// Unwritten is on its way to the members.
     Unmapping,
     /// Shards answer zeros; what they are still computing from the members there comes to its end.
-    Draining { waits: u32 },
+    Draining {
+        waits: u32,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -100,14 +116,29 @@ impl Map {
                     RegionState::NeedSync if geometry.m == 0 => Phase::Open,
                     RegionState::Dirty | RegionState::NeedSync => Phase::NeedSync,
                 };
-                Region { phase, disk, wanted: false, unmap: Vec::new() }
+                Region {
+                    phase,
+                    disk,
+                    wanted: false,
+                    unmap: Vec::new(),
+                }
             })
             .collect();
-        let pages =
-            pages.iter().map(|p| Page { sequence: p.sequence, ..Page::default() }).collect();
-        // Regions that are open from the start are looked at as soon as the array serves.
-        let sweep = regions.iter().any(|r| r.phase == Phase::Open).then(Time::default);
-        Map { regions, pages, clean_after_ms, sweep, stop_flush: None, unmapping: Vec::new() }
+        let pages = pages
+            .iter()
+            .map(|p| Page {
+                sequence: p.sequence,
+                ..Page::default()
+            })
+            .collect();
+        Map {
+            regions,
+            pages,
+            clean_after_ms,
+            sweep: None,
+            stop_flush: None,
+            unmapping: Vec::new(),
+        }
     }
 
     fn region(&mut self, region: RegionNo) -> &mut Region {
@@ -164,10 +195,9 @@ impl Map {
 
 fn access(phase: Phase) -> RegionAccess {
     match phase {
-        Phase::Unwritten
-        | Phase::Zeroing { .. }
-        | Phase::Unmapping
-        | Phase::Draining { .. } => RegionAccess::Unwritten,
+        Phase::Unwritten | Phase::Zeroing { .. } | Phase::Unmapping | Phase::Draining { .. } => {
+            RegionAccess::Unwritten
+        }
         Phase::Open => RegionAccess::Open,
         Phase::NeedSync => RegionAccess::NeedSync,
         _ => RegionAccess::Clean,
@@ -215,7 +245,13 @@ impl Array {
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
         let len = len * self.geometry.strip;
         let devices = self.live();
-        self.set_phase(region, Phase::Zeroing { pending: devices.len() as u32, open });
+        self.set_phase(
+            region,
+            Phase::Zeroing {
+                pending: devices.len() as u32,
+                open,
+            },
+        );
         for device in devices {
             let offset = self.members[&device].layout.data_offset + start;
             let kind = IoKind::WriteZeroes { offset, len };
@@ -227,7 +263,13 @@ impl Array {
         let Phase::Zeroing { pending, open } = self.map.phase(region) else {
             unreachable!("zeroing ends before the region's phase changes")
         };
-        self.set_phase(region, Phase::Zeroing { pending: pending - 1, open });
+        self.set_phase(
+            region,
+            Phase::Zeroing {
+                pending: pending - 1,
+                open,
+            },
+        );
         if pending > 1 || self.stage == Stage::Failed {
             return;
         }
@@ -269,8 +311,8 @@ impl Array {
 
     fn write_page(&mut self, at: u32) {
         let page = &mut self.map.pages[at as usize];
-        // A member that failed must be durably out before a page builds on its absence: a flush that it
-        // did not do must not make a region Clean for which it is believed later.
+        // A member that failed must be durably out before a page builds on its absence: a flush
+        // that it did not do must not make a region Clean for which it is believed later.
         let held = self.persist.view_due || self.stage == Stage::Failed;
         if page.pending > 0 || !page.dirty || held {
             return;
@@ -280,8 +322,14 @@ impl Array {
         page.waiting = std::mem::take(&mut page.next);
         let sequence = page.sequence;
         let first = at as usize * REGIONS_PER_PAGE;
-        let states: Vec<RegionState> =
-            self.map.regions.iter().skip(first).take(REGIONS_PER_PAGE).map(|r| r.disk).collect();
+        let states: Vec<RegionState> = self
+            .map
+            .regions
+            .iter()
+            .skip(first)
+            .take(REGIONS_PER_PAGE)
+            .map(|r| r.disk)
+            .collect();
         let devices = self.live();
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
@@ -325,12 +373,23 @@ impl Array {
                 }
             }
             Phase::Unmapping => {
-                // Shards answer zeros from now on, and say when nothing is left that reads the members to
-                // compute something; then the members' blocks go. Zeroes and not discard: a read that goes
-                // straight to one member may still see it.
-                self.tell_all(&ToShard::Region { region, access: RegionAccess::Unwritten });
-                self.set_phase(region, Phase::Draining { waits: u32::from(self.shards) });
-                self.tell_all(&ToShard::CloseRegion { region, if_idle: false });
+                // Shards answer zeros from now on, and say when nothing is left that reads the
+                // members to compute something; then the members' blocks go. Zeroes and not
+                // discard: a read that goes straight to one member may still see it.
+                self.tell_all(&ToShard::Region {
+                    region,
+                    access: RegionAccess::Unwritten,
+                });
+                self.set_phase(
+                    region,
+                    Phase::Draining {
+                        waits: u32::from(self.shards),
+                    },
+                );
+                self.tell_all(&ToShard::CloseRegion {
+                    region,
+                    if_idle: false,
+                });
             }
             _ => {}
         }
@@ -341,7 +400,15 @@ impl Array {
     fn close(&mut self, region: RegionNo, if_idle: bool, unmap: bool) {
         let sync = self.map.phase(region) == Phase::NeedSync;
         let waits = u32::from(self.shards);
-        self.set_phase(region, Phase::Closing { waits, refused: false, unmap, sync });
+        self.set_phase(
+            region,
+            Phase::Closing {
+                waits,
+                refused: false,
+                unmap,
+                sync,
+            },
+        );
         self.tell_all(&ToShard::CloseRegion { region, if_idle });
     }
 
@@ -353,11 +420,25 @@ impl Array {
             }
             return;
         }
-        let Phase::Closing { waits, refused, unmap, sync } = self.map.phase(region) else {
+        let Phase::Closing {
+            waits,
+            refused,
+            unmap,
+            sync,
+        } = self.map.phase(region)
+        else {
             return;
         };
         let refused = refused || !closed;
-        self.set_phase(region, Phase::Closing { waits: waits - 1, refused, unmap, sync });
+        self.set_phase(
+            region,
+            Phase::Closing {
+                waits: waits - 1,
+                refused,
+                unmap,
+                sync,
+            },
+        );
         if waits > 1 || self.stage == Stage::Failed {
             return;
         }
@@ -376,7 +457,13 @@ impl Array {
     fn settle_region(&mut self, region: RegionNo, open: bool) {
         let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
         let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
-        self.set_phase(region, Phase::Settling { pending: devices.len() as u32 + 1, open });
+        self.set_phase(
+            region,
+            Phase::Settling {
+                pending: devices.len() as u32 + 1,
+                open,
+            },
+        );
         for device in devices {
             self.io(device, Purpose::Settle { region, device }, IoKind::Flush);
         }
@@ -387,7 +474,13 @@ impl Array {
         let Phase::Settling { pending, open } = self.map.phase(region) else {
             unreachable!("settling ends before the region's phase changes")
         };
-        self.set_phase(region, Phase::Settling { pending: pending - 1, open });
+        self.set_phase(
+            region,
+            Phase::Settling {
+                pending: pending - 1,
+                open,
+            },
+        );
         if pending > 1 || self.stage == Stage::Failed {
             return;
         }
@@ -398,8 +491,8 @@ impl Array {
         self.write_state(region, RegionState::Clean);
     }
 
-    /// Members flush once more before the array stops, if regions stay that were never closed: what was
-    /// acknowledged there is durable then.
+    /// Members flush once more before the array stops, if regions stay that were never closed: what
+    /// was acknowledged there is durable then.
     pub(crate) fn flushed_for_stop(&mut self) -> bool {
         if self.map.stop_flush.is_none() {
             let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
@@ -414,6 +507,13 @@ impl Array {
 
     pub(crate) fn last_flush_done(&mut self) {
         self.map.stop_flush = self.map.stop_flush.map(|left| left - 1);
+    }
+
+    /// Looks for idle regions after a while, if any are open (some are from the start).
+    pub(crate) fn arm_sweep(&mut self) {
+        if self.map.sweep.is_none() && self.map.regions.iter().any(|r| r.phase == Phase::Open) {
+            self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
+        }
     }
 
     /// Looks for open regions without writes and closes them.
@@ -442,8 +542,21 @@ impl Array {
     pub(crate) fn region_synced(&mut self, region: RegionNo) {
         match self.map.phase(region) {
             Phase::NeedSync => self.enter(region, Phase::Open),
-            Phase::Closing { waits, refused, unmap, .. } => {
-                self.set_phase(region, Phase::Closing { waits, refused, unmap, sync: false });
+            Phase::Closing {
+                waits,
+                refused,
+                unmap,
+                ..
+            } => {
+                self.set_phase(
+                    region,
+                    Phase::Closing {
+                        waits,
+                        refused,
+                        unmap,
+                        sync: false,
+                    },
+                );
             }
             _ => {}
         }

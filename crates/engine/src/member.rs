@@ -1,7 +1,8 @@
 //! Members come and go: errors, commands, spares.
 //!
 //! Invariants:
-//! * A member that failed a write is out, and the survivors durably know it, before the write is answered.
+//! * A member that failed a write is out, and the survivors durably know it, before the write is
+//!   answered.
 //! * No member is taken out for read errors, or on request, if data would be lost by it.
 //! * Only one device at a time is being rebuilt into a slot.
 
@@ -22,17 +23,32 @@ impl Array {
     }
 
     /// A shard's I/O failed.
-    pub(crate) fn member_error(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
-        let Some(slot) = self.slot_of(device) else { return };
-        let Some(member) = self.members.get_mut(&device) else { return };
+    pub(crate) fn member_error(
+        &mut self,
+        device: DeviceId,
+        error: IoError,
+        write: bool,
+        offset: u64,
+    ) {
+        let Some(slot) = self.slot_of(device) else {
+            return;
+        };
+        let Some(member) = self.members.get_mut(&device) else {
+            return;
+        };
         if write {
             member.write_errors += 1;
             return self.member_out(device, cause_of(error));
         }
         member.read_errors += 1;
         let too_many = member.read_errors > u64::from(self.sb.settings.read_error_threshold);
-        self.event(EventKind::ReadError { slot, device, offset });
-        // A read error alone never costs the array its last redundancy: the read is answered with it.
+        self.event(EventKind::ReadError {
+            slot,
+            device,
+            offset,
+        });
+        // A read error alone never costs the array its last redundancy: the read is answered with
+        // it.
         match error {
             IoError::Gone => self.member_out(device, OutCause::Gone),
             _ if !self.may_lose(device) => {}
@@ -42,10 +58,12 @@ impl Array {
         }
     }
 
-    /// The level survives the loss of this device, as things stand: what is being resynced has no parity to
-    /// be computed from.
+    /// The level survives the loss of this device, as things stand: what is being resynced has no
+    /// parity to be computed from.
     fn may_lose(&self, device: DeviceId) -> bool {
-        let Some(slot) = self.slot_of(device) else { return true };
+        let Some(slot) = self.slot_of(device) else {
+            return true;
+        };
         let syncing = !self.geometry.mirrored() && self.map.syncing();
         self.slots[usize::from(slot.0)].current != Some(device)
             || (self.lost_in_group(slot) < self.geometry.m && !syncing)
@@ -62,11 +80,19 @@ impl Array {
             self.event(EventKind::Removed { slot: None });
             return self.touch();
         }
-        let Some(slot) = self.slot_of(device) else { return };
+        let Some(slot) = self.slot_of(device) else {
+            return;
+        };
         let at = usize::from(slot.0);
-        self.event(EventKind::MemberOut { slot, device: Some(device), cause });
-        let (read_errors, write_errors) =
-            self.members.get(&device).map_or((0, 0), |m| (m.read_errors, m.write_errors));
+        self.event(EventKind::MemberOut {
+            slot,
+            device: Some(device),
+            cause,
+        });
+        let (read_errors, write_errors) = self
+            .members
+            .get(&device)
+            .map_or((0, 0), |m| (m.read_errors, m.write_errors));
         let place = &mut self.slots[at];
         (place.read_errors, place.write_errors) = (read_errors, write_errors);
         let since = self.sb.epoch.next();
@@ -77,7 +103,9 @@ impl Array {
                 self.sb.slots[at].state = word(cause);
                 self.sb.slots[at].since = since;
             }
-            self.sb.spares.retain(|uuid| Some(*uuid) != self.members.get(&device).map(|m| m.member));
+            self.sb
+                .spares
+                .retain(|uuid| Some(*uuid) != self.members.get(&device).map(|m| m.member));
         } else {
             if self.lost_in_group(slot) >= self.geometry.m {
                 return self.fail();
@@ -90,7 +118,11 @@ impl Array {
                     let uuid = self.members[&incoming].member;
                     self.sb.spares.retain(|spare| *spare != uuid);
                     let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
-                    self.sb.slots[at] = SlotRecord { member: uuid, state, since };
+                    self.sb.slots[at] = SlotRecord {
+                        member: uuid,
+                        state,
+                        since,
+                    };
                 }
                 None => {
                     self.sb.slots[at].state = word(cause);
@@ -124,15 +156,26 @@ impl Array {
         let slot = &mut self.slots[at];
         let incoming = slot.incoming.take().expect("a rebuild has a target");
         let replaced = slot.current.replace(incoming);
-        *slot = SlotUse { current: slot.current, ..SlotUse::default() };
+        *slot = SlotUse {
+            current: slot.current,
+            ..SlotUse::default()
+        };
         let member = self.members[&incoming].member;
         self.sb.spares.retain(|spare| *spare != member);
         let since = self.sb.epoch.next();
-        self.sb.slots[at] = SlotRecord { member, state: SlotState::InSync, since };
+        self.sb.slots[at] = SlotRecord {
+            member,
+            state: SlotState::InSync,
+            since,
+        };
         if let Some(device) = replaced {
             self.members.remove(&device);
             let (slot, cause) = (Slot(at as u8), OutCause::Replaced);
-            self.event(EventKind::MemberOut { slot, device: Some(device), cause });
+            self.event(EventKind::MemberOut {
+                slot,
+                device: Some(device),
+                cause,
+            });
             self.persist.after.push(After::Release(device));
         }
     }
@@ -170,12 +213,19 @@ impl Array {
         let member = self.members[&device].member;
         if slot.current.is_none() {
             let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
-            self.sb.slots[at] = SlotRecord { member, state, since: self.sb.epoch.next() };
+            self.sb.slots[at] = SlotRecord {
+                member,
+                state,
+                since: self.sb.epoch.next(),
+            };
         } else {
             self.sb.spares.push(member);
         }
         self.persist.stale.retain(|s| usize::from(s.0) != at);
-        self.event(EventKind::SpareUsed { slot: Slot(at as u8), device });
+        self.event(EventKind::SpareUsed {
+            slot: Slot(at as u8),
+            device,
+        });
         self.membership_changed();
         self.rewrite_map();
     }
@@ -207,12 +257,17 @@ impl Array {
     }
 
     fn slot_use(&self, slot: Slot) -> Result<SlotUse, CommandError> {
-        self.slots.get(usize::from(slot.0)).copied().ok_or(CommandError::NoSuchSlot)
+        self.slots
+            .get(usize::from(slot.0))
+            .copied()
+            .ok_or(CommandError::NoSuchSlot)
     }
 
     fn fail_member(&mut self, slot: Slot) -> Result<Changed, CommandError> {
         let place = self.slot_use(slot)?;
-        let Some(device) = place.current.or(place.incoming) else { return Ok(Changed::No) };
+        let Some(device) = place.current.or(place.incoming) else {
+            return Ok(Changed::No);
+        };
         if !self.may_lose(device) {
             return Err(CommandError::WouldFail);
         }
@@ -231,7 +286,11 @@ impl Array {
             return Ok(Changed::No);
         }
         let since = self.sb.epoch.next();
-        self.sb.slots[at] = SlotRecord { member: nil, state: SlotState::Missing, since };
+        self.sb.slots[at] = SlotRecord {
+            member: nil,
+            state: SlotState::Missing,
+            since,
+        };
         self.slots[at] = SlotUse::default();
         self.persist.stale.retain(|s| *s != slot);
         self.event(EventKind::Removed { slot: Some(slot) });
@@ -263,9 +322,18 @@ impl Array {
         let needs = layout.data_offset + layout.data_bytes + (64 << 10) * 2;
         let layout = layout
             .for_device(new.info.bytes, self.sb.strip_bytes)
-            .map_err(|_| CommandError::TooSmall { has: new.info.bytes, needs })?;
+            .map_err(|_| CommandError::TooSmall {
+                has: new.info.bytes,
+                needs,
+            })?;
         let (info, member) = (new.info, new.member);
-        let member = Member { info, member, layout, read_errors: 0, write_errors: 0 };
+        let member = Member {
+            info,
+            member,
+            layout,
+            read_errors: 0,
+            write_errors: 0,
+        };
         self.members.insert(new.device, member);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Superblocks become durable: one flight at a time, first copies everywhere, then second copies.
 //!
 //! Invariants:
-//! * At every moment at least one copy on each member is whole: the second is written only when the first
+//! * At every moment at least one copy on each member is whole: the second is written only when the
+//!   first
 //!   is durable.
 //! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
 
@@ -50,7 +51,12 @@ struct Flight {
 impl Persist {
     pub(crate) fn new(after: Vec<After>, stale: Vec<Slot>, shards: u16) -> Persist {
         let applied = vec![1; usize::from(shards)];
-        Persist { after, stale, applied, ..Persist::default() }
+        Persist {
+            after,
+            stale,
+            applied,
+            ..Persist::default()
+        }
     }
 }
 
@@ -105,7 +111,13 @@ impl Array {
     }
 
     pub(crate) fn release_left(&mut self) {
-        let everywhere = self.persist.applied.iter().copied().min().unwrap_or(u64::MAX);
+        let everywhere = self
+            .persist
+            .applied
+            .iter()
+            .copied()
+            .min()
+            .unwrap_or(u64::MAX);
         let out = &mut self.out;
         self.persist.leaving.retain(|&(device, version)| {
             let left = version <= everywhere;
@@ -135,8 +147,11 @@ impl Array {
         match self.stage {
             Stage::Starting if self.map.quiet() => {
                 self.stage = Stage::Serving;
+                self.arm_sweep();
                 self.out.push_back(ArrayOutput::Started);
-                self.event(EventKind::Started { unclean: self.unclean });
+                self.event(EventKind::Started {
+                    unclean: self.unclean,
+                });
             }
             Stage::Closing => {
                 self.stage = Stage::Stopped;
@@ -154,17 +169,25 @@ impl Array {
     fn note_rebuilds(&mut self) {
         self.sb.replacements.clear();
         for (at, slot) in self.slots.iter().enumerate() {
-            let Some(incoming) = slot.incoming else { continue };
+            let Some(incoming) = slot.incoming else {
+                continue;
+            };
             let rebuilt_bytes = slot.flushed.0 * self.geometry.strip;
             if slot.current.is_none() {
                 self.sb.slots[at].state = SlotState::Rebuilding { rebuilt_bytes };
                 continue;
             }
             let (member, slot) = (self.members[&incoming].member, Slot(at as u8));
-            self.sb.replacements.push(Replacement { member, slot, rebuilt_bytes });
+            self.sb.replacements.push(Replacement {
+                member,
+                slot,
+                rebuilt_bytes,
+            });
         }
         let spares = &self.sb.spares;
-        self.sb.replacements.sort_by_key(|r| spares.iter().position(|s| *s == r.member));
+        self.sb
+            .replacements
+            .sort_by_key(|r| spares.iter().position(|s| *s == r.member));
     }
 
     fn write_copies(&mut self) {
@@ -173,9 +196,16 @@ impl Array {
         let mut pending = 0;
         for (device, role) in devices {
             // Who left since the flight began gets no second copy.
-            let Some(member) = self.members.get(&device) else { continue };
+            let Some(member) = self.members.get(&device) else {
+                continue;
+            };
             let (fua, member_uuid) = (member.info.volatile_cache, member.member);
-            let sb = Superblock { member: member_uuid, role, layout: member.layout, ..image.clone() };
+            let sb = Superblock {
+                member: member_uuid,
+                role,
+                layout: member.layout,
+                ..image.clone()
+            };
             let offset = Layout::superblock_offsets(member.layout.device_bytes)[copy];
             let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
             let kind = IoKind::Write { offset, data, fua };
@@ -190,7 +220,9 @@ impl Array {
     }
 
     pub(crate) fn superblock_written(&mut self) {
-        let Some(flight) = &mut self.persist.flight else { return };
+        let Some(flight) = &mut self.persist.flight else {
+            return;
+        };
         flight.pending -= 1;
         if flight.pending == 0 {
             self.copies_written();
@@ -202,7 +234,11 @@ impl Array {
             self.persist.flight = None;
             return;
         }
-        let flight = self.persist.flight.as_mut().expect("its last write came back");
+        let flight = self
+            .persist
+            .flight
+            .as_mut()
+            .expect("its last write came back");
         if flight.copy == 0 {
             flight.copy = 1;
             self.write_copies();

@@ -1,10 +1,10 @@
 //! How a write to a run of a stripe is carried out: pure arithmetic, no state.
 //!
-//! A *run* is the byte range `lo..hi` of the strips (the same on every column) that one operation covers.
-//! Columns are numbered as in strake-parity: 0..k data, k..k+m parity.
+//! A *run* is the byte range `lo..hi` of the strips (the same on every column) that one operation
+//! covers. Columns are numbered as in strake-parity: 0..k data, k..k+m parity.
 //!
-//! Invariant: a plan that trusts parity is never chosen where parity is untrusted, and no plan reads a
-//! column that is lost.
+//! Invariant: a plan that trusts parity is never chosen where parity is untrusted, and no plan
+//! reads a column that is lost.
 
 use crate::geometry::Geometry;
 
@@ -44,9 +44,11 @@ pub(crate) struct Coverage {
 /// How to get from the old stripe to the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WritePlan {
-    /// All data of the run is new, or there is no parity to keep: read only columns whose coverage has holes.
+    /// All data of the run is new, or there is no parity to keep: read only columns whose coverage
+    /// has holes.
     Full,
-    /// Read the old data of the written columns and the old parity; add the difference to the parity.
+    /// Read the old data of the written columns and the old parity; add the difference to the
+    /// parity.
     ReadModifyWrite,
     /// Read the data that is not written; compute the parity anew.
     ReconstructWrite,
@@ -109,8 +111,8 @@ impl Facts<'_> {
         }
     }
 
-    /// The columns that `plan` must read over the whole run (read-modify-write reads data columns over
-    /// their coverage only).
+    /// The columns that `plan` must read over the whole run (read-modify-write reads data columns
+    /// over their coverage only).
     pub(crate) fn reads(&self, plan: WritePlan) -> Columns {
         let k = self.geometry.k;
         let mut columns = Columns::default();
@@ -153,29 +155,66 @@ mod tests {
 
     fn one(k: usize, column: usize, lo: u64, hi: u64) -> Vec<Option<Coverage>> {
         let mut coverage = vec![None; k];
-        coverage[column] = Some(Coverage { lo, hi, solid: true });
+        coverage[column] = Some(Coverage {
+            lo,
+            hi,
+            solid: true,
+        });
         coverage
     }
 
-    fn choose(g: &Geometry, coverage: &[Option<Coverage>], lost: u64, trusted: bool) -> Option<WritePlan> {
-        let lo = coverage.iter().flatten().map(|c| c.lo).min().expect("written");
-        let hi = coverage.iter().flatten().map(|c| c.hi).max().expect("written");
+    fn choose(
+        g: &Geometry,
+        coverage: &[Option<Coverage>],
+        lost: u64,
+        trusted: bool,
+    ) -> Option<WritePlan> {
+        let lo = coverage
+            .iter()
+            .flatten()
+            .map(|c| c.lo)
+            .min()
+            .expect("written");
+        let hi = coverage
+            .iter()
+            .flatten()
+            .map(|c| c.hi)
+            .max()
+            .expect("written");
         let parity = Columns(((1 << g.width) - (1 << g.k)) & !lost);
-        Facts { geometry: g, lo, hi, coverage, lost: Columns(lost), parity, trusted }.choose()
+        Facts {
+            geometry: g,
+            lo,
+            hi,
+            coverage,
+            lost: Columns(lost),
+            parity,
+            trusted,
+        }
+        .choose()
     }
 
     #[test]
     fn a_small_write_reads_what_is_least() {
         let wide = geometry(Level::Raid5, 9, 1);
         let narrow = geometry(Level::Raid5, 3, 1);
-        assert_eq!(choose(&wide, &one(8, 2, 0, 512), 0, true), Some(WritePlan::ReadModifyWrite));
-        assert_eq!(choose(&narrow, &one(2, 1, 0, 512), 0, true), Some(WritePlan::ReconstructWrite));
+        assert_eq!(
+            choose(&wide, &one(8, 2, 0, 512), 0, true),
+            Some(WritePlan::ReadModifyWrite)
+        );
+        assert_eq!(
+            choose(&narrow, &one(2, 1, 0, 512), 0, true),
+            Some(WritePlan::ReconstructWrite)
+        );
     }
 
     #[test]
     fn untrusted_parity_is_never_built_on() {
         let g = geometry(Level::Raid5, 9, 1);
-        assert_eq!(choose(&g, &one(8, 2, 0, 512), 0, false), Some(WritePlan::ReconstructWrite));
+        assert_eq!(
+            choose(&g, &one(8, 2, 0, 512), 0, false),
+            Some(WritePlan::ReconstructWrite)
+        );
         // Another data column is lost: only parity could tell it, and parity is not to be trusted.
         assert_eq!(choose(&g, &one(8, 2, 0, 512), 1 << 5, false), None);
     }
@@ -183,9 +222,18 @@ mod tests {
     #[test]
     fn a_lost_column_under_a_write_needs_the_others() {
         let g = geometry(Level::Raid6, 8, 2);
-        assert_eq!(choose(&g, &one(6, 2, 0, 512), 1 << 2, true), Some(WritePlan::ReconstructWrite));
-        assert_eq!(choose(&g, &one(6, 2, 0, 512), 1 << 2 | 1 << 3, true), Some(WritePlan::Decode));
-        assert_eq!(choose(&g, &one(6, 2, 0, 512), (1 << 3) | (1 << 4), true), Some(WritePlan::ReadModifyWrite));
+        assert_eq!(
+            choose(&g, &one(6, 2, 0, 512), 1 << 2, true),
+            Some(WritePlan::ReconstructWrite)
+        );
+        assert_eq!(
+            choose(&g, &one(6, 2, 0, 512), 1 << 2 | 1 << 3, true),
+            Some(WritePlan::Decode)
+        );
+        assert_eq!(
+            choose(&g, &one(6, 2, 0, 512), (1 << 3) | (1 << 4), true),
+            Some(WritePlan::ReadModifyWrite)
+        );
         assert_eq!(choose(&g, &one(6, 2, 0, 512), 0b11100, true), None);
     }
 }

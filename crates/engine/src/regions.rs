@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! * A write counts as a writer of its region from before its first member I/O until it is over.
-//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says so.
+//! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says
+//!   so.
 
 use crate::event::*;
 use crate::shard::Shard;
@@ -29,7 +30,16 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(access: RegionAccess) -> Gate {
-        Gate { access, closing: false, told: false, writers: 0, users: 0, touched: false, asked: false, waiting: Vec::new() }
+        Gate {
+            access,
+            closing: false,
+            told: false,
+            writers: 0,
+            users: 0,
+            touched: false,
+            asked: false,
+            waiting: Vec::new(),
+        }
     }
 
     /// Reads are zeros.
@@ -76,7 +86,10 @@ impl Shard {
         let busy = gate.touched || gate.writers > 0 || !gate.waiting.is_empty();
         gate.touched = false;
         if if_idle && busy {
-            return self.say(FromShard::RegionClosed { region, closed: false });
+            return self.say(FromShard::RegionClosed {
+                region,
+                closed: false,
+            });
         }
         (gate.closing, gate.told) = (true, false);
         // Who waits from now on, and who waited, asks again when it is open for asking.
@@ -84,21 +97,31 @@ impl Shard {
         self.say_if_closed(region);
     }
 
-    /// Tells the array that the region is closed, once nothing stands against it: for one that is unwritten
-    /// (it is about to be zeroed) no operation at all, otherwise no writer.
+    /// Tells the array that the region is closed, once nothing stands against it: for one that is
+    /// unwritten (it is about to be zeroed) no operation at all, otherwise no writer.
     fn say_if_closed(&mut self, region: RegionNo) {
         let gate = &mut self.gates[region.0 as usize];
-        let busy = if gate.unwritten() { gate.users } else { gate.writers };
+        let busy = if gate.unwritten() {
+            gate.users
+        } else {
+            gate.writers
+        };
         if gate.closing && !gate.told && busy == 0 {
             gate.told = true;
-            self.say(FromShard::RegionClosed { region, closed: true });
+            self.say(FromShard::RegionClosed {
+                region,
+                closed: true,
+            });
         }
     }
 
     /// The array has failed or stops: who waits for a region is answered.
     pub(crate) fn end_gated(&mut self, error: RequestError) {
-        let waiting: Vec<usize> =
-            self.gates.iter_mut().flat_map(|gate| std::mem::take(&mut gate.waiting)).collect();
+        let waiting: Vec<usize> = self
+            .gates
+            .iter_mut()
+            .flat_map(|gate| std::mem::take(&mut gate.waiting))
+            .collect();
         for op in waiting {
             self.finish_op(op, Some(error));
         }

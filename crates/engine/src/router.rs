@@ -1,9 +1,10 @@
 //! Splits user requests among shards and joins the answers.
 //!
-//! One router for each export queue, on that queue's thread. Invariant: every request is answered exactly
-//! once, with the first error of its pieces if any failed.
+//! One router for each export queue, on that queue's thread. Invariant: every request is answered
+//! exactly once, with the first error of its pieces if any failed.
 //!
-//! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to shards.
+//! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to
+//! shards.
 
 use std::sync::Arc;
 
@@ -46,9 +47,15 @@ struct Split {
 const PIECE_BITS: u32 = 24;
 
 impl Router {
-    /// A router whose piece ids are unique if `queue` is: ids of pieces carry it in their top 16 bits.
+    /// A router whose piece ids are unique if `queue` is: ids of pieces carry it in their top 16
+    /// bits.
     pub fn new(geometry: Arc<Geometry>, shards: u16, queue: u16) -> Router {
-        Router { geometry, shards, queue, requests: Slab::new() }
+        Router {
+            geometry,
+            shards,
+            queue,
+            requests: Slab::new(),
+        }
     }
 
     /// The queue that a piece's id belongs to: how the runtime brings its reply home.
@@ -72,7 +79,10 @@ impl Router {
             Op::Flush => None,
         };
         if range.is_some_and(|(offset, len)| !self.geometry.valid(offset, len)) {
-            return Some(Reply { id, result: Err(RequestError::Invalid) });
+            return Some(Reply {
+                id,
+                result: Err(RequestError::Invalid),
+            });
         }
         let ops = match range {
             None => vec![(Target::Shard(ShardNo(0)), op)],
@@ -80,10 +90,21 @@ impl Router {
         };
         let parts = (0..ops.len()).map(|_| None).collect();
         let left = ops.len();
-        let key = self.requests.insert(Split { id, parts, left, error: None }) as u64;
+        let key = self.requests.insert(Split {
+            id,
+            parts,
+            left,
+            error: None,
+        }) as u64;
         let base = (u64::from(self.queue) << 48) | (key << PIECE_BITS);
         for (at, (target, op)) in ops.into_iter().enumerate() {
-            pieces.push((target, Request { id: RequestId(base | at as u64), op }));
+            pieces.push((
+                target,
+                Request {
+                    id: RequestId(base | at as u64),
+                    op,
+                },
+            ));
         }
         None
     }
@@ -95,15 +116,27 @@ impl Router {
         while at < end {
             let (target, to) = self.next_piece(at, end, forgets);
             let part = match op {
-                Op::Read { .. } => Op::Read { offset: at, len: to - at },
+                Op::Read { .. } => Op::Read {
+                    offset: at,
+                    len: to - at,
+                },
                 Op::Write { data, fua, .. } => {
                     let data = data.part((at - offset) as usize, (to - at) as usize);
-                    Op::Write { offset: at, data, fua: *fua }
+                    Op::Write {
+                        offset: at,
+                        data,
+                        fua: *fua,
+                    }
                 }
-                Op::Discard { .. } => Op::Discard { offset: at, len: to - at },
-                Op::WriteZeroes { fua, .. } => {
-                    Op::WriteZeroes { offset: at, len: to - at, fua: *fua }
-                }
+                Op::Discard { .. } => Op::Discard {
+                    offset: at,
+                    len: to - at,
+                },
+                Op::WriteZeroes { fua, .. } => Op::WriteZeroes {
+                    offset: at,
+                    len: to - at,
+                    fua: *fua,
+                },
                 Op::Flush => Op::Flush,
             };
             out.push((target, part));
@@ -134,13 +167,19 @@ impl Router {
         }
         let stripe = geometry.locate(at).stripe;
         let stripe_end = (stripe.0 + 1) * geometry.stripe_bytes();
-        (Target::Shard(geometry.shard(stripe, self.shards)), limit.min(stripe_end))
+        (
+            Target::Shard(geometry.shard(stripe, self.shards)),
+            limit.min(stripe_end),
+        )
     }
 
     /// A piece was answered; the whole answer when it was the last.
     pub fn join(&mut self, piece: Reply) -> Option<Reply> {
         let mask = (1 << PIECE_BITS) - 1;
-        let (key, at) = ((piece.id.0 >> PIECE_BITS & mask) as usize, (piece.id.0 & mask) as usize);
+        let (key, at) = (
+            (piece.id.0 >> PIECE_BITS & mask) as usize,
+            (piece.id.0 & mask) as usize,
+        );
         let split = &mut self.requests[key];
         split.left -= 1;
         match piece.result {
@@ -157,7 +196,10 @@ impl Router {
             Some(error) => Err(error),
             None => Ok(split.parts.into_iter().flatten().flatten().collect()),
         };
-        Some(Reply { id: split.id, result })
+        Some(Reply {
+            id: split.id,
+            result,
+        })
     }
 
     /// Requests not yet answered.

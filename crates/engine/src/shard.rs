@@ -1,15 +1,19 @@
 //! One shard: the stripes that one thread owns, and the user requests on them.
 //!
 //! Invariants:
-//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both only
+//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
+//!   only
 //!   read; among those that overlap, the order is that of arrival.
-//! * A write starts only in a region that is open here, so Dirty is durable on the members before it.
+//! * A write starts only in a region that is open here, so Dirty is durable on the members before
+//!   it.
 //! * A request is answered exactly once.
 //!
-//! Healthy reads take no lock: they go to the data column's member and are answered from there. Writes that
-//! arrive before the next `poll` gather: those that touch in a stripe become one operation.
+//! Healthy reads take no lock: they go to the data column's member and are answered from there.
+//! Writes that arrive before the next `poll` gather: those that touch in a stripe become one
+//! operation.
 //!
-//! Deliberately absent: membership decisions and anything durable but user data; those are the array's.
+//! Deliberately absent: membership decisions and anything durable but user data; those are the
+//! array's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -53,7 +57,13 @@ pub struct Shard {
 
 impl std::fmt::Debug for Shard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shard {} ({} requests, {} operations)", self.index.0, self.requests.len(), self.ops.len())
+        write!(
+            f,
+            "Shard {} ({} requests, {} operations)",
+            self.index.0,
+            self.requests.len(),
+            self.ops.len()
+        )
     }
 }
 
@@ -90,9 +100,18 @@ pub(crate) enum IoFor {
     /// A flush of the user's.
     Flush { request: usize, device: DeviceId },
     /// A read of an operation.
-    OpRead { op: usize, column: usize, device: DeviceId, offset: u64 },
+    OpRead {
+        op: usize,
+        column: usize,
+        device: DeviceId,
+        offset: u64,
+    },
     /// A write of an operation.
-    OpWrite { op: usize, device: DeviceId, offset: u64 },
+    OpWrite {
+        op: usize,
+        device: DeviceId,
+        offset: u64,
+    },
 }
 
 /// A piece of a read that goes straight to the member.
@@ -137,13 +156,19 @@ fn pieces(geometry: &Geometry, offset: u64, len: u64) -> impl Iterator<Item = Pi
         let here = (geometry.strip - place.offset).min(len - done);
         let (lo, at) = (place.offset, done as usize);
         done += here;
-        Some(Piece { stripe: place.stripe, column: place.column, lo, hi: lo + here, at })
+        Some(Piece {
+            stripe: place.stripe,
+            column: place.column,
+            lo,
+            hi: lo + here,
+            at,
+        })
     })
 }
 
 impl Shard {
-    /// Shard `index` of `count`; `pool` is what [`crate::limits::stock`] asks for, not shared with the memory
-    /// of requests.
+    /// Shard `index` of `count`; `pool` is what [`crate::limits::stock`] asks for, not shared with
+    /// the memory of requests.
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
         let geometry = setup.geometry;
         let code = if geometry.mirrored() {
@@ -181,7 +206,9 @@ impl Shard {
         }
         let id = request.id;
         match request.op {
-            Op::Read { offset, len } if self.geometry.valid(offset, len) => self.read(id, offset, len),
+            Op::Read { offset, len } if self.geometry.valid(offset, len) => {
+                self.read(id, offset, len)
+            }
             Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
                 self.write(id, offset, &data, fua);
             }
@@ -211,7 +238,13 @@ impl Shard {
 
     fn begin(&mut self, id: RequestId, remaining: usize, parts: usize) -> usize {
         let parts = (0..parts).map(|_| None).collect();
-        self.requests.insert(Active { id, remaining, error: None, parts, awaits: Vec::new() })
+        self.requests.insert(Active {
+            id,
+            remaining,
+            error: None,
+            parts,
+            awaits: Vec::new(),
+        })
     }
 
     fn read(&mut self, id: RequestId, offset: u64, len: u64) {
@@ -237,13 +270,25 @@ impl Shard {
 
     /// The member that can answer this piece alone, if any.
     fn direct(&self, request: usize, part: usize, piece: &Piece) -> Option<DirectRead> {
-        let columns = if self.geometry.mirrored() { self.geometry.width } else { 1 };
-        // Copies of a mirror take turns by place, so that neighbours go to the same member; where copies may
-        // differ (NeedSync) the first one speaks, always.
+        let columns = if self.geometry.mirrored() {
+            self.geometry.width
+        } else {
+            1
+        };
+        // Copies of a mirror take turns by place, so that neighbours go to the same member; where
+        // copies may differ (NeedSync) the first one speaks, always.
         let gate = &self.gates[self.region(piece.stripe).0 as usize];
-        let first = if gate.trusted() { (piece.stripe.0 + piece.lo / 65536) as usize } else { 0 };
+        let first = if gate.trusted() {
+            (piece.stripe.0 + piece.lo / 65536) as usize
+        } else {
+            0
+        };
         (0..columns).find_map(|turn| {
-            let source = if columns == 1 { piece.column } else { (first + turn) % columns };
+            let source = if columns == 1 {
+                piece.column
+            } else {
+                (first + turn) % columns
+            };
             let device = self.source(piece.stripe, source)?;
             let offset = self.member_offset(device, piece.stripe) + piece.lo;
             Some(DirectRead {
@@ -263,7 +308,12 @@ impl Shard {
     fn start_read(&mut self, read: DirectRead) {
         let len = (read.hi - read.lo) as usize;
         let keep = crate::limits::widest(&self.geometry);
-        match self.starved.is_empty().then(|| self.pool.take_leaving(len, keep)).flatten() {
+        match self
+            .starved
+            .is_empty()
+            .then(|| self.pool.take_leaving(len, keep))
+            .flatten()
+        {
             Some(buf) => self.issue_read(read, buf),
             None => self.starved.push_back(Starved::Read(read)),
         }
@@ -271,7 +321,12 @@ impl Shard {
 
     fn issue_read(&mut self, read: DirectRead, buf: Buf) {
         let len = (read.hi - read.lo) as usize;
-        let kind = IoKind::Read { offset: read.offset, buf, start: 0, len };
+        let kind = IoKind::Read {
+            offset: read.offset,
+            buf,
+            start: 0,
+            len,
+        };
         self.io(read.device, IoFor::Read(read), kind);
     }
 
@@ -280,16 +335,34 @@ impl Shard {
         let request = self.begin(id, pieces.len(), 0);
         for piece in pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
-            let Piece { stripe, column, lo, hi, .. } = piece;
-            self.enqueue(stripe, Work::write(WritePiece { request, column, lo, hi, data, fua }));
+            let Piece {
+                stripe,
+                column,
+                lo,
+                hi,
+                ..
+            } = piece;
+            self.enqueue(
+                stripe,
+                Work::write(WritePiece {
+                    request,
+                    column,
+                    lo,
+                    hi,
+                    data,
+                    fua,
+                }),
+            );
         }
     }
 
-    /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is zero), the
-    /// edges are written as zeros, or left as they are where the content is only advised away.
+    /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is
+    /// zero), the edges are written as zeros, or left as they are where the content is only advised
+    /// away.
     fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
         let stripe_bytes = self.geometry.stripe_bytes();
-        // One piece more than there are, so that the request cannot be answered while it is being split.
+        // One piece more than there are, so that the request cannot be answered while it is being
+        // split.
         let request = self.begin(id, 1, 0);
         let mut at = offset;
         while at < offset + len {
@@ -303,10 +376,27 @@ impl Shard {
                 self.enqueue(stripe, Work::zero(request, self.geometry.strip, fua));
             } else if !advice {
                 let edge: Vec<Piece> = pieces(&self.geometry, at, end - at).collect();
-                for Piece { stripe, column, lo, hi, .. } in edge {
+                for Piece {
+                    stripe,
+                    column,
+                    lo,
+                    hi,
+                    ..
+                } in edge
+                {
                     let data = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
                     self.requests[request].remaining += 1;
-                    self.enqueue(stripe, Work::write(WritePiece { request, column, lo, hi, data, fua }));
+                    self.enqueue(
+                        stripe,
+                        Work::write(WritePiece {
+                            request,
+                            column,
+                            lo,
+                            hi,
+                            data,
+                            fua,
+                        }),
+                    );
                 }
             }
             at = end;
@@ -326,7 +416,12 @@ impl Shard {
 
     fn flushable(&self) -> impl Iterator<Item = DeviceView> {
         let both = |s: &SlotView| [s.current, s.incoming.map(|i| i.target)];
-        self.view.slots.iter().flat_map(both).flatten().filter(|d| d.volatile_cache)
+        self.view
+            .slots
+            .iter()
+            .flat_map(both)
+            .flatten()
+            .filter(|d| d.volatile_cache)
     }
 
     /// A piece of a request is done; answers the request when it was the last.
@@ -350,7 +445,11 @@ impl Shard {
         let active = self.requests.remove(request);
         let result = match active.error {
             Some(error) => Err(error),
-            None => Ok(active.parts.into_iter().map(|p| p.expect("every piece was read")).collect()),
+            None => Ok(active
+                .parts
+                .into_iter()
+                .map(|p| p.expect("every piece was read"))
+                .collect()),
         };
         self.answer(active.id, result);
     }
@@ -372,7 +471,12 @@ impl Shard {
                 }
                 self.finish_part(request, None, Ok(()));
             }
-            IoFor::OpRead { op, column, device, offset } => {
+            IoFor::OpRead {
+                op,
+                column,
+                device,
+                offset,
+            } => {
                 self.op_read_done(op, column, device, offset, result, buf);
             }
             IoFor::OpWrite { op, device, offset } => self.op_write_done(op, device, offset, result),
@@ -401,7 +505,12 @@ impl Shard {
 
     pub(crate) fn report(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
         if self.in_view(device) {
-            self.say(FromShard::MemberError { device, error, write, offset });
+            self.say(FromShard::MemberError {
+                device,
+                error,
+                write,
+                offset,
+            });
         }
     }
 
@@ -432,8 +541,12 @@ impl Shard {
         self.view = view;
         self.forget_rebuilt();
         self.say(FromShard::ViewApplied { version });
-        let waiting: Vec<usize> =
-            self.ops.iter().filter(|(_, op)| op.waits_for_view()).map(|(key, _)| key).collect();
+        let waiting: Vec<usize> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.waits_for_view())
+            .map(|(key, _)| key)
+            .collect();
         for op in waiting {
             self.view_changed(op);
         }
@@ -448,8 +561,12 @@ impl Shard {
                         || s.incoming.is_some_and(|i| i.target.device == *device)
                 })
         };
-        let flushes: Vec<usize> =
-            self.requests.iter().filter(|(_, r)| !r.awaits.is_empty()).map(|(key, _)| key).collect();
+        let flushes: Vec<usize> = self
+            .requests
+            .iter()
+            .filter(|(_, r)| !r.awaits.is_empty())
+            .map(|(key, _)| key)
+            .collect();
         for request in flushes {
             let active = &mut self.requests[request];
             active.awaits.retain(still);
@@ -471,7 +588,9 @@ impl Shard {
 
     /// Starts everything on the stripe that nothing before it stands in the way of.
     fn pump(&mut self, stripe: StripeNo) {
-        let Some(lock) = self.locks.get_mut(&stripe) else { return };
+        let Some(lock) = self.locks.get_mut(&stripe) else {
+            return;
+        };
         let mut blocked: Vec<(u64, u64, bool)> =
             lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
         let mut at = 0;
@@ -495,7 +614,10 @@ impl Shard {
         for work in start {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
             let op = self.ops.insert(StripeOp::new(stripe, work));
-            let lock = self.locks.get_mut(&stripe).expect("it has active operations");
+            let lock = self
+                .locks
+                .get_mut(&stripe)
+                .expect("it has active operations");
             lock.active.push(Held { op, lo, hi, shared });
             self.start_op(op);
         }
@@ -503,7 +625,11 @@ impl Shard {
     }
 
     fn locks_tidy(&mut self, stripe: StripeNo) {
-        if self.locks.get(&stripe).is_some_and(|l| l.active.is_empty() && l.queue.is_empty()) {
+        if self
+            .locks
+            .get(&stripe)
+            .is_some_and(|l| l.active.is_empty() && l.queue.is_empty())
+        {
             self.locks.remove(&stripe);
         }
     }
@@ -521,7 +647,8 @@ impl Shard {
         done
     }
 
-    /// The next effect. Call until `None` after every input, and when buffers were dropped elsewhere.
+    /// The next effect. Call until `None` after every input, and when buffers were dropped
+    /// elsewhere.
     pub fn poll(&mut self) -> Option<ShardOutput> {
         while self.out.is_empty() {
             if let Some(stripe) = self.ready.pop_front() {
@@ -540,15 +667,31 @@ impl Shard {
             Some(Starved::Read(read)) => {
                 let read = *read;
                 // The member may have left while the read waited.
-                if self.source(read.stripe, read.source).is_none_or(|d| d.device != read.device) {
+                if self
+                    .source(read.stripe, read.source)
+                    .is_none_or(|d| d.device != read.device)
+                {
                     self.starved.pop_front();
-                    let DirectRead { request, part, stripe, column, lo, hi, .. } = read;
+                    let DirectRead {
+                        request,
+                        part,
+                        stripe,
+                        column,
+                        lo,
+                        hi,
+                        ..
+                    } = read;
                     let work = Work::read(request, part, column, lo, hi, Vec::new());
                     self.enqueue(stripe, work);
                     return true;
                 }
-                let (len, keep) = ((read.hi - read.lo) as usize, crate::limits::widest(&self.geometry));
-                let Some(buf) = self.pool.take_leaving(len, keep) else { return false };
+                let (len, keep) = (
+                    (read.hi - read.lo) as usize,
+                    crate::limits::widest(&self.geometry),
+                );
+                let Some(buf) = self.pool.take_leaving(len, keep) else {
+                    return false;
+                };
                 self.starved.pop_front();
                 self.issue_read(read, buf);
                 true
@@ -573,7 +716,8 @@ impl Shard {
 
     pub(crate) fn io(&mut self, device: DeviceId, what: IoFor, kind: IoKind) {
         let io = IoId(self.ios.insert(what) as u64);
-        self.out.push_back(ShardOutput::Io(MemberIo { io, device, kind }));
+        self.out
+            .push_back(ShardOutput::Io(MemberIo { io, device, kind }));
     }
 
     pub(crate) fn region(&self, stripe: StripeNo) -> RegionNo {
@@ -594,7 +738,10 @@ impl Shard {
         let row = self.geometry.row(stripe).1;
         let target = incoming.target;
         let rebuilt = row < incoming.rebuilt
-            || self.rebuilt.iter().any(|(d, set)| *d == target.device && set.contains(&stripe));
+            || self
+                .rebuilt
+                .iter()
+                .any(|(d, set)| *d == target.device && set.contains(&stripe));
         Some((target, rebuilt))
     }
 
@@ -617,10 +764,13 @@ impl Shard {
 
 /// Does anything at work or waiting before stand in the way of this range?
 fn conflicts(blocked: &[(u64, u64, bool)], lo: u64, hi: u64, shared: bool) -> bool {
-    blocked.iter().any(|&(l, h, s)| lo < h && l < hi && !(s && shared))
+    blocked
+        .iter()
+        .any(|&(l, h, s)| lo < h && l < hi && !(s && shared))
 }
 
-/// Adds to a write those writes waiting after it that touch its run and that nothing else stands before.
+/// Adds to a write those writes waiting after it that touch its run and that nothing else stands
+/// before.
 fn gather(work: &mut Work, queue: &mut VecDeque<Work>, from: usize, blocked: &[(u64, u64, bool)]) {
     if !work.is_write() {
         return;

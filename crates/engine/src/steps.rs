@@ -1,7 +1,9 @@
-//! A shard's share of background jobs: a step is a range of rows, worked on a few stripes at a time.
+//! A shard's share of background jobs: a step is a range of rows, worked on a few stripes at a
+//! time.
 //!
-//! Invariant: a rebuilt stripe counts as valid on its target from the moment its strip is written there
-//! until the view's `rebuilt` row passes it or the target leaves; in between writes go to the target too.
+//! Invariant: a rebuilt stripe counts as valid on its target from the moment its strip is written
+//! there until the view's `rebuilt` row passes it or the target leaves; in between writes go to the
+//! target too.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +29,13 @@ impl Shard {
     pub(crate) fn begin_step(&mut self, step: Step) {
         let range = self.geometry.stripes_of_rows(step.first, step.end);
         let (next, end) = (range.start, range.end);
-        let run = StepRun { step, next, end, at_work: 0, outcome: StepOutcome::default() };
+        let run = StepRun {
+            step,
+            next,
+            end,
+            at_work: 0,
+            outcome: StepOutcome::default(),
+        };
         self.steps.push(run);
         self.feed_step(self.steps.len() - 1);
     }
@@ -53,7 +61,10 @@ impl Shard {
         if run.at_work == 0 && run.next == run.end {
             let mut run = self.steps.swap_remove(at);
             run.outcome.foreground = std::mem::take(&mut self.foreground);
-            self.say(FromShard::StepDone { step: run.step.step, outcome: run.outcome });
+            self.say(FromShard::StepDone {
+                step: run.step.step,
+                outcome: run.outcome,
+            });
         }
     }
 
@@ -98,7 +109,9 @@ impl Shard {
                 .iter()
                 .filter_map(|slot| slot.incoming)
                 .find(|incoming| incoming.target.device == *device);
-            let Some(incoming) = incoming else { return false };
+            let Some(incoming) = incoming else {
+                return false;
+            };
             *set = set.split_off(&StripeNo(incoming.rebuilt.0 * groups));
             true
         });

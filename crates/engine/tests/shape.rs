@@ -1,4 +1,5 @@
-//! Geometry, creation and routing: pure arithmetic, held against its own inverse and against md's tables.
+//! Geometry, creation and routing: pure arithmetic, held against its own inverse and against md's
+//! tables.
 
 use std::sync::Arc;
 
@@ -9,7 +10,12 @@ use strake_engine::{Buf, Geometry, Router, Slice, Target};
 use strake_format::{ArrayUuid, Level, MemberUuid, Superblock, WriteHole};
 
 fn info(bytes: u64) -> DeviceInfo {
-    DeviceInfo { bytes, block_bytes: 512, granularity_bytes: 0, volatile_cache: true }
+    DeviceInfo {
+        bytes,
+        block_bytes: 512,
+        granularity_bytes: 0,
+        volatile_cache: true,
+    }
 }
 
 fn spec(level: Level, members: usize, group: Option<u8>) -> CreateSpec {
@@ -23,7 +29,9 @@ fn spec(level: Level, members: usize, group: Option<u8>) -> CreateSpec {
         write_hole: WriteHole::Resync,
         init: Init::Lazy,
         created_unix_s: 0,
-        members: (0..members).map(|i| (info(64 << 20), MemberUuid([i as u8 + 1; 16]))).collect(),
+        members: (0..members)
+            .map(|i| (info(64 << 20), MemberUuid([i as u8 + 1; 16])))
+            .collect(),
         spares: Vec::new(),
         tiny: None,
     }
@@ -44,7 +52,11 @@ const SHAPES: &[(Level, usize, Option<u8>)] = &[
 ];
 
 fn geometry(level: Level, members: usize, group: Option<u8>) -> Geometry {
-    Geometry::of(&plan(&spec(level, members, group)).expect("a valid shape").superblocks[0])
+    Geometry::of(
+        &plan(&spec(level, members, group))
+            .expect("a valid shape")
+            .superblocks[0],
+    )
 }
 
 #[test]
@@ -62,7 +74,10 @@ fn every_strip_of_every_member_is_one_column_of_one_stripe() {
                     assert!(!std::mem::replace(&mut seen[slot.index()], true), "{level}");
                 }
             }
-            assert!(seen.into_iter().all(|s| s), "{level}: a slot without a column");
+            assert!(
+                seen.into_iter().all(|s| s),
+                "{level}: a slot without a column"
+            );
         }
     }
 }
@@ -74,15 +89,21 @@ fn bytes_of_the_array_follow_one_another_through_strips_and_stripes() {
         let step = g.strip / 2;
         for at in (0..4 * g.stripe_bytes() * g.groups).step_by(step as usize) {
             let place = g.locate(at);
-            let back = place.stripe.0 * g.stripe_bytes() + place.column as u64 * g.strip + place.offset;
+            let back =
+                place.stripe.0 * g.stripe_bytes() + place.column as u64 * g.strip + place.offset;
             assert_eq!(back, at, "{level}");
         }
         let region = g.region_bytes(RegionNo(g.regions() - 1));
-        assert_eq!(region.end, g.size(), "{level}: the last region ends with the array");
+        assert_eq!(
+            region.end,
+            g.size(),
+            "{level}: the last region ends with the array"
+        );
     }
 }
 
-/// The first rows of md's left-symmetric layout, as its documentation draws them: members across, rows down.
+/// The first rows of md's left-symmetric layout, as its documentation draws them: members across,
+/// rows down.
 #[test]
 fn raid5_and_raid6_lie_as_mds_left_symmetric_arrays_do() {
     let draw = |g: &Geometry, rows: u64| -> Vec<String> {
@@ -94,20 +115,44 @@ fn raid5_and_raid6_lie_as_mds_left_symmetric_arrays_do() {
             }
         };
         (0..rows)
-            .map(|r| (0..g.width).map(|s| name(StripeNo(r), s)).collect::<Vec<_>>().join(" "))
+            .map(|r| {
+                (0..g.width)
+                    .map(|s| name(StripeNo(r), s))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
             .collect()
     };
-    let five = ["0 1 2 3 P", "5 6 7 P 4", "10 11 P 8 9", "15 P 12 13 14", "P 16 17 18 19", "20 21 22 23 P"];
+    let five = [
+        "0 1 2 3 P",
+        "5 6 7 P 4",
+        "10 11 P 8 9",
+        "15 P 12 13 14",
+        "P 16 17 18 19",
+        "20 21 22 23 P",
+    ];
     assert_eq!(draw(&geometry(Level::Raid5, 5, None), 6), five);
-    let six = ["Q 0 1 2 P", "3 4 5 P Q", "7 8 P Q 6", "11 P Q 9 10", "P Q 12 13 14", "Q 15 16 17 P"];
+    let six = [
+        "Q 0 1 2 P",
+        "3 4 5 P Q",
+        "7 8 P Q 6",
+        "11 P Q 9 10",
+        "P Q 12 13 14",
+        "Q 15 16 17 P",
+    ];
     assert_eq!(draw(&geometry(Level::Raid6, 5, None), 6), six);
 }
 
 #[test]
 fn the_default_strip_keeps_a_full_stripe_within_a_mebibyte() {
     let strip = |members, granularity: u32| {
-        let mut spec = CreateSpec { strip_bytes: None, ..spec(Level::Raid5, members, None) };
-        spec.members.iter_mut().for_each(|(info, _)| info.granularity_bytes = granularity);
+        let mut spec = CreateSpec {
+            strip_bytes: None,
+            ..spec(Level::Raid5, members, None)
+        };
+        spec.members
+            .iter_mut()
+            .for_each(|(info, _)| info.granularity_bytes = granularity);
         plan(&spec).expect("valid").superblocks[0].strip_bytes
     };
     assert_eq!(strip(5, 0), 256 << 10);
@@ -121,38 +166,103 @@ fn the_default_strip_keeps_a_full_stripe_within_a_mebibyte() {
 fn impossible_arrays_are_refused_by_name() {
     type Change = fn(&mut CreateSpec);
     let cases: &[(Change, fn(&CreateError) -> bool)] = &[
-        (|s| s.members.truncate(2), |e| matches!(e, CreateError::TooFew { needs: 3, has: 2, .. })),
+        (
+            |s| s.members.truncate(2),
+            |e| {
+                matches!(
+                    e,
+                    CreateError::TooFew {
+                        needs: 3,
+                        has: 2,
+                        ..
+                    }
+                )
+            },
+        ),
         (
             |s| s.level = Level::Nm { n: 3, m: 1 },
             |e| matches!(e, CreateError::TooMany { max: 4, has: 5, .. }),
         ),
         (
-            |s| s.members = (0..65).map(|i| (info(64 << 20), MemberUuid([i + 1; 16]))).collect(),
-            |e| matches!(e, CreateError::TooMany { max: 64, has: 65, .. }),
+            |s| {
+                s.members = (0..65)
+                    .map(|i| (info(64 << 20), MemberUuid([i + 1; 16])))
+                    .collect()
+            },
+            |e| {
+                matches!(
+                    e,
+                    CreateError::TooMany {
+                        max: 64,
+                        has: 65,
+                        ..
+                    }
+                )
+            },
         ),
-        (|s| s.strip_bytes = Some(48 << 10), |e| matches!(e, CreateError::Strip(49152))),
-        (|s| s.strip_bytes = Some(2 << 20), |e| matches!(e, CreateError::Strip(_))),
+        (
+            |s| s.strip_bytes = Some(48 << 10),
+            |e| matches!(e, CreateError::Strip(49152)),
+        ),
+        (
+            |s| s.strip_bytes = Some(2 << 20),
+            |e| matches!(e, CreateError::Strip(_)),
+        ),
         (
             |s| s.members[1].0.granularity_bytes = 128 << 10,
-            |e| matches!(e, CreateError::StripGranularity { granularity: 131072, .. }),
+            |e| {
+                matches!(
+                    e,
+                    CreateError::StripGranularity {
+                        granularity: 131072,
+                        ..
+                    }
+                )
+            },
         ),
-        (|s| s.group_size = Some(5), |e| matches!(e, CreateError::NoGroups(Level::Raid5))),
-        (|s| s.level = Level::Raid50, |e| matches!(e, CreateError::TooFew { needs: 6, .. })),
-        (|s| s.block_bytes = Some(1024), |e| matches!(e, CreateError::Block(1024))),
+        (
+            |s| s.group_size = Some(5),
+            |e| matches!(e, CreateError::NoGroups(Level::Raid5)),
+        ),
+        (
+            |s| s.level = Level::Raid50,
+            |e| matches!(e, CreateError::TooFew { needs: 6, .. }),
+        ),
+        (
+            |s| s.block_bytes = Some(1024),
+            |e| matches!(e, CreateError::Block(1024)),
+        ),
         (
             |s| s.members[2].0.block_bytes = 4096,
             |e| matches!(e, CreateError::MixedBlocks(512, 4096)),
         ),
         (
             |s| {
-                s.members.iter_mut().for_each(|(info, _)| info.block_bytes = 4096);
+                s.members
+                    .iter_mut()
+                    .for_each(|(info, _)| info.block_bytes = 4096);
                 s.block_bytes = Some(512);
             },
-            |e| matches!(e, CreateError::BlockTooSmall { asked: 512, has: 4096 }),
+            |e| {
+                matches!(
+                    e,
+                    CreateError::BlockTooSmall {
+                        asked: 512,
+                        has: 4096
+                    }
+                )
+            },
         ),
-        (|s| s.members[3].0.bytes = 1 << 20, |e| matches!(e, CreateError::Layout { .. })),
         (
-            |s| s.spares = (0..17).map(|i| (info(64 << 20), MemberUuid([i + 80; 16]))).collect(),
+            |s| s.members[3].0.bytes = 1 << 20,
+            |e| matches!(e, CreateError::Layout { .. }),
+        ),
+        (
+            |s| {
+                s.spares = (0..17)
+                    .map(|i| (info(64 << 20), MemberUuid([i + 80; 16])))
+                    .collect()
+            },
             |e| matches!(e, CreateError::TooManySpares(17)),
         ),
     ];
@@ -163,24 +273,40 @@ fn impossible_arrays_are_refused_by_name() {
         assert!(expected(&error), "case {at}: {error}");
     }
     let uneven = spec(Level::Raid50, 8, Some(3));
-    assert!(matches!(plan(&uneven), Err(CreateError::GroupSize { group: 3, members: 8, .. })));
+    assert!(matches!(
+        plan(&uneven),
+        Err(CreateError::GroupSize {
+            group: 3,
+            members: 8,
+            ..
+        })
+    ));
     let none = spec(Level::Raid60, 8, None);
-    assert!(matches!(plan(&none), Err(CreateError::GroupSizeMissing(Level::Raid60))));
+    assert!(matches!(
+        plan(&none),
+        Err(CreateError::GroupSizeMissing(Level::Raid60))
+    ));
 }
 
 #[test]
 fn what_create_writes_is_what_start_reads() {
     let plan = plan(&spec(Level::Raid6, 6, None)).expect("valid");
     for (sb, writes) in plan.superblocks.iter().zip(&plan.writes) {
-        let copies: Vec<Superblock> =
-            writes.iter().filter_map(|(at, bytes)| Superblock::decode(bytes, *at).ok()).collect();
+        let copies: Vec<Superblock> = writes
+            .iter()
+            .filter_map(|(at, bytes)| Superblock::decode(bytes, *at).ok())
+            .collect();
         assert_eq!(copies, [sb.clone(), sb.clone()]);
         let (last, _) = writes.last().expect("there are writes");
-        assert_eq!(*last, strake_format::Layout::superblock_offsets(sb.layout.device_bytes)[1]);
+        assert_eq!(
+            *last,
+            strake_format::Layout::superblock_offsets(sb.layout.device_bytes)[1]
+        );
     }
 }
 
-/// Routes a request, checks that the pieces make it up, answers them all, and returns their targets.
+/// Routes a request, checks that the pieces make it up, answers them all, and returns their
+/// targets.
 fn route(router: &mut Router, g: &Geometry, shards: u16, op: Op) -> Vec<Target> {
     let (start, len) = match &op {
         Op::Read { offset, len } | Op::Discard { offset, len } => (*offset, *len),
@@ -215,7 +341,10 @@ fn route(router: &mut Router, g: &Geometry, shards: u16, op: Op) -> Vec<Target> 
         at += len;
         targets.push(target);
         assert!(answer.is_none(), "answered before the last piece");
-        answer = router.join(Reply { id: piece.id, result: Ok(Vec::new()) });
+        answer = router.join(Reply {
+            id: piece.id,
+            result: Ok(Vec::new()),
+        });
     }
     assert_eq!(at, start + len);
     assert_eq!(answer.expect("answered with the last piece").id, id);
@@ -228,13 +357,29 @@ fn requests_are_split_along_stripes_and_answered_once() {
     let g = geometry(Level::Raid5, 5, None);
     for shards in 1..=3 {
         let mut router = Router::new(Arc::new(g.clone()), shards, 3);
-        for (offset, len) in [(0, 512), (g.stripe_bytes() - 512, 1024), (4096, 3 * g.stripe_bytes())] {
+        for (offset, len) in [
+            (0, 512),
+            (g.stripe_bytes() - 512, 1024),
+            (4096, 3 * g.stripe_bytes()),
+        ] {
             route(&mut router, &g, shards, Op::Read { offset, len });
             let data = Slice::new(Buf::zeroed(len as usize), 0, len as usize);
-            route(&mut router, &g, shards, Op::Write { offset, data, fua: false });
+            route(
+                &mut router,
+                &g,
+                shards,
+                Op::Write {
+                    offset,
+                    data,
+                    fua: false,
+                },
+            );
         }
         let region = g.region_bytes(RegionNo(1));
-        let op = Op::Discard { offset: region.start - 512, len: region.end - region.start + 1024 };
+        let op = Op::Discard {
+            offset: region.start - 512,
+            len: region.end - region.start + 1024,
+        };
         let targets = route(&mut router, &g, shards, op);
         assert_eq!(targets.iter().filter(|t| **t == Target::Array).count(), 1);
     }
@@ -245,11 +390,25 @@ fn requests_beyond_the_end_empty_or_unaligned_are_refused() {
     let g = geometry(Level::Raid5, 5, None);
     let mut router = Router::new(Arc::new(g.clone()), 1, 0);
     let size = g.size();
-    for (offset, len) in [(size, 512), (size - 512, 1024), (0, 0), (1, 512), (0, 513), (u64::MAX - 511, 512)] {
+    for (offset, len) in [
+        (size, 512),
+        (size - 512, 1024),
+        (0, 0),
+        (1, 512),
+        (0, 513),
+        (u64::MAX - 511, 512),
+    ] {
         let mut pieces = Vec::new();
-        let request = Request { id: RequestId(1), op: Op::Read { offset, len } };
+        let request = Request {
+            id: RequestId(1),
+            op: Op::Read { offset, len },
+        };
         let reply = router.route(request, &mut pieces).expect("refused at once");
-        assert_eq!(reply.result.err(), Some(RequestError::Invalid), "{offset} {len}");
+        assert_eq!(
+            reply.result.err(),
+            Some(RequestError::Invalid),
+            "{offset} {len}"
+        );
         assert!(pieces.is_empty());
     }
 }

@@ -38,7 +38,8 @@ pub use log::{LogBatch, LogPayload, LogRecord};
 pub use region_map::{MapPage, RegionState};
 pub use select::{CopyStatus, Finding, Selection, select_array, select_copy};
 pub use superblock::{
-    MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord, SlotState, Superblock,
+    MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord, SlotState,
+    Superblock,
 };
 
 /// The unit of everything durable that is not data: no structure is smaller, none starts elsewhere.

@@ -449,7 +449,10 @@ impl Superblock {
             *row = spare.0;
         }
         for replacement in &self.replacements {
-            let spare = self.spares.iter().position(|spare| *spare == replacement.member);
+            let spare = self
+                .spares
+                .iter()
+                .position(|spare| *spare == replacement.member);
             let row = &mut raw.replacements[spare.expect("check() found it among the spares")];
             row.slot = replacement.slot.0 + 1;
             row.rebuilt_bytes = replacement.rebuilt_bytes.into();

@@ -5,7 +5,7 @@
 //! (the engine).
 
 use strake_engine::buffers::PAGE;
-use strake_format::region_map::{newest, place};
+use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{Layout, MapPage, SelectError, Superblock, select_copy};
 
@@ -83,12 +83,19 @@ impl Device {
             let offset = place(layout, page, side as u64);
             MapPage::decode(&areas[side][from..from + PAGE], offset)
         };
+        // A page of an array that was here before may be newer: it is nobody's version of ours.
+        let ours = |page: u32| {
+            move |found: &MapPage| {
+                (found.array, found.member, found.page)
+                    == (superblock.array, superblock.member, page)
+            }
+        };
         (0..pages)
             .map(|page| {
-                newest(decode(0, page), decode(1, page)).filter(|found| {
-                    (found.array, found.member, found.page)
-                        == (superblock.array, superblock.member, page)
-                })
+                let versions = [decode(0, page), decode(1, page)].into_iter().flatten();
+                versions
+                    .filter(ours(page))
+                    .max_by_key(|found| found.sequence)
             })
             .collect()
     }

@@ -201,7 +201,8 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
     let a = &e.array;
     let mut text = format!(
         "{role} of array {}  level {} of {}, strip {}, blocks of {}, write hole {}\n  \
-         array     {}\n  member    {}\n  data      {} at byte {}\n  epoch     {}, generation {}, stopped {}\n  \
+         array     {}\n  member    {}\n  data      {} at byte {}\n  \
+         epoch     {}, generation {}, stopped {}\n  \
          regions   {} unwritten, {} clean, {} dirty, {} need sync, {} damaged map pages\n",
         a.name,
         a.level,

@@ -1,0 +1,180 @@
+//! What the steps of jobs do with a stripe: rebuild it onto incoming members, make its parity true
+//! (resync), or only look (scrub).
+//!
+//! Invariants:
+//! * A rebuild writes only members that were incoming when it was planned.
+//! * A scrub writes nothing.
+
+use crate::buffers::{Buf, Slice};
+use crate::event::*;
+use crate::plan::{Columns, WritePlan};
+use crate::shard::Shard;
+use crate::stripe::{Planned, StripeOp, available};
+use crate::units::*;
+
+impl Shard {
+    /// The incoming members of a stripe whose strip is not valid yet.
+    pub(crate) fn unbuilt(&self, stripe: StripeNo) -> Vec<(usize, DeviceView)> {
+        (0..self.geometry.width)
+            .filter_map(|c| {
+                self.incoming(stripe, c)
+                    .map(|(target, done)| (c, target, done))
+            })
+            .filter(|&(_, _, done)| !done)
+            .map(|(c, target, _)| (c, target))
+            .collect()
+    }
+
+    pub(crate) fn plan_step(
+        &self,
+        op: &StripeOp,
+        kind: StepKind,
+        lost: Columns,
+    ) -> Option<Planned> {
+        let strip = self.geometry.strip;
+        let width = self.geometry.width;
+        let trusted = self.trusted(op.stripe);
+        if kind == StepKind::Rebuild {
+            let wanted: Vec<usize> = self
+                .unbuilt(op.stripe)
+                .into_iter()
+                .map(|(c, _)| c)
+                .collect();
+            // The target may have left after a sector was found unreadable: that is mended all the
+            // same.
+            if wanted.is_empty() && op.heal.is_empty() {
+                return Some((WritePlan::Full, Vec::new(), Vec::new()));
+            }
+            let (copied, computed): (Vec<usize>, Vec<usize>) =
+                wanted.into_iter().partition(|&c| !lost.has(c));
+            let mut columns: Vec<usize> = copied;
+            if !computed.is_empty() || !op.heal.is_empty() {
+                let all = rebuild_wanted(&computed, op.heal, width);
+                let decoder = self.code.decoder(&available(width, lost), &all).ok()?;
+                if !trusted && decoder.sources().iter().any(|&c| c >= self.geometry.k) {
+                    return None;
+                }
+                columns.extend(decoder.sources());
+            }
+            columns.sort_unstable();
+            columns.dedup();
+            let reads = columns.into_iter().map(|c| (c, 0, strip)).collect();
+            let extra = vec![strip as usize; self.geometry.m];
+            return Some((WritePlan::Decode, reads, extra));
+        }
+        // Resync and scrub look at everything that is there.
+        let data_lost = (0..self.geometry.k).any(|c| lost.has(c));
+        if data_lost && !trusted {
+            return None;
+        }
+        if available(width, lost).len() < self.geometry.k {
+            return None;
+        }
+        let reads = available(width, lost)
+            .into_iter()
+            .map(|c| (c, 0, strip))
+            .collect();
+        Some((
+            WritePlan::Decode,
+            reads,
+            vec![strip as usize; 2 * self.geometry.m],
+        ))
+    }
+
+    pub(crate) fn compute_step(&mut self, key: usize, kind: StepKind) {
+        match kind {
+            StepKind::Rebuild => self.compute_rebuild(key),
+            StepKind::Resync => self.compute_check(key, true),
+            StepKind::Scrub => self.compute_check(key, false),
+        }
+    }
+
+    pub(crate) fn compute_rebuild(&mut self, key: usize) {
+        let (stripe, lost) = (self.ops[key].stripe, self.ops[key].lost);
+        // A member that came after the plan was made waits for a step of its own.
+        let mut targets = self.unbuilt(stripe);
+        let planned = &self.ops[key].targets;
+        targets.retain(|(_, target)| planned.contains(&target.device));
+        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
+        let computed: Vec<usize> = targets
+            .iter()
+            .map(|t| t.0)
+            .filter(|&c| op.columns[c].is_none())
+            .collect();
+        let all = rebuild_wanted(&computed, op.heal, self.geometry.width);
+        if !all.is_empty() {
+            self.decode_into(&mut op, lost, &all);
+        }
+        let heal: Vec<usize> = (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c))
+            .collect();
+        heal.iter().for_each(|&c| op.healed.add(c));
+        self.ops[key] = op;
+        for (column, target) in targets {
+            let slice = self.ops[key].columns[column]
+                .clone()
+                .expect("read or decoded");
+            self.write_to(key, target, 0, slice, false);
+        }
+        for column in heal {
+            let slice = self.ops[key].columns[column].clone().expect("decoded");
+            self.write_column(key, column, 0, slice, false);
+        }
+    }
+
+    /// Compares parity with data; with `mend`, writes the parity that the data ask for.
+    pub(crate) fn compute_check(&mut self, key: usize, mend: bool) {
+        let lost = self.ops[key].lost;
+        let (k, m, strip) = (
+            self.geometry.k,
+            self.geometry.m,
+            self.geometry.strip as usize,
+        );
+        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
+        let missing: Vec<usize> = (0..k).filter(|&c| lost.has(c)).collect();
+        if !missing.is_empty() {
+            self.decode_into(&mut op, lost, &missing);
+        }
+        // A parity that could not be read is compared with nothing, but written when mending.
+        let rows: Vec<usize> = (0..m)
+            .filter(|&j| op.columns[k + j].is_some() || (mend && op.heal.has(k + j)))
+            .collect();
+        let data: Vec<&[u8]> = (0..k)
+            .map(|c| op.columns[c].as_ref().expect("read or decoded").bytes())
+            .collect();
+        let mut expected: Vec<Buf> = rows
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each parity"))
+            .collect();
+        let mut outputs: Vec<&mut [u8]> = expected
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..strip])
+            .collect();
+        self.code.generate_rows(&rows, &data, &mut outputs);
+        let mut writes = Vec::new();
+        for (&j, buf) in rows.iter().zip(expected) {
+            let stored = op.columns[k + j].as_ref();
+            if stored.is_none_or(|stored| stored.bytes() != &buf.bytes()[..strip]) {
+                op.found_inconsistent |= stored.is_some();
+                writes.push((k + j, Slice::new(buf, 0, strip)));
+            }
+        }
+        if mend {
+            op.healed = op.heal;
+            let healed = (0..k).filter(|&c| op.heal.has(c));
+            writes.extend(healed.filter_map(|c| op.columns[c].clone().map(|s| (c, s))));
+        }
+        self.ops[key] = op;
+        if mend {
+            for (column, slice) in writes {
+                self.write_column(key, column, 0, slice, false);
+            }
+        }
+    }
+}
+
+fn rebuild_wanted(computed: &[usize], heal: Columns, width: usize) -> Vec<usize> {
+    let mut all = computed.to_vec();
+    all.extend((0..width).filter(|&c| heal.has(c) && !computed.contains(&c)));
+    all
+}

@@ -1,0 +1,117 @@
+//! Reads that their own member cannot answer: computed from the others, and written back where a medium
+//! failed.
+//!
+//! Invariants:
+//! * Only the bytes asked for are read, from as few members as the code needs.
+//! * Nothing is computed from parity that is not trusted.
+//! * Only an operation that holds its range alone writes back.
+
+use crate::buffers::{Buf, Slice};
+use crate::plan::{Columns, WritePlan};
+use crate::shard::Shard;
+use crate::stripe::{Planned, StripeOp, Work, WorkKind, available};
+
+impl Shard {
+    pub(crate) fn plan_read(&self, op: &StripeOp, column: usize, lost: Columns) -> Option<Planned> {
+        let (lo, hi) = (op.work.lo, op.work.hi);
+        let trusted = self.trusted(op.stripe);
+        let mut wanted: Vec<usize> = (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c) && c != column)
+            .collect();
+        wanted.insert(0, column);
+        let direct = !lost.has(column) && wanted.len() == 1;
+        if direct {
+            return Some((WritePlan::Full, vec![(column, lo, hi)], Vec::new()));
+        }
+        if !trusted {
+            return None;
+        }
+        let decoder = self
+            .code
+            .decoder(&available(self.geometry.width, lost), &wanted)
+            .ok()?;
+        let reads = decoder.sources().iter().map(|&c| (c, lo, hi)).collect();
+        Some((
+            WritePlan::Decode,
+            reads,
+            vec![(hi - lo) as usize; wanted.len()],
+        ))
+    }
+
+    /// Computes the `wanted` columns from those read; they become the operation's content.
+    pub(crate) fn decode_into(&self, op: &mut StripeOp, lost: Columns, wanted: &[usize]) {
+        let len = (op.work.hi - op.work.lo) as usize;
+        let decoder = self
+            .code
+            .decoder(&available(self.geometry.width, lost), wanted)
+            .expect("the plan found enough columns");
+        let mut outputs: Vec<Buf> = wanted
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each lost column"))
+            .collect();
+        let inputs: Vec<&[u8]> = decoder
+            .sources()
+            .iter()
+            .map(|&c| {
+                op.columns[c]
+                    .as_ref()
+                    .expect("the plan reads every source")
+                    .bytes()
+            })
+            .collect();
+        let mut slices: Vec<&mut [u8]> = outputs
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..len])
+            .collect();
+        decoder.decode(&inputs, &mut slices);
+        for (&column, buf) in wanted.iter().zip(outputs) {
+            op.columns[column] = Some(Slice::new(buf, 0, len));
+        }
+    }
+
+    pub(crate) fn compute_read(&mut self, key: usize) {
+        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
+        let lost = op.lost;
+        let WorkKind::Read {
+            request,
+            part,
+            column,
+            ..
+        } = op.work.kind
+        else {
+            unreachable!("only for reads")
+        };
+        let heal: Vec<usize> = (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c) && c != column)
+            .collect();
+        if op.plan == WritePlan::Decode {
+            let mut wanted = heal;
+            wanted.insert(0, column);
+            self.decode_into(&mut op, lost, &wanted);
+        }
+        let slice = op.columns[column].clone().expect("read or decoded");
+        let healed: Vec<(usize, Slice)> = (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c))
+            .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
+            .collect();
+        // Only the exclusive form may write: a read that met its first bad sector here comes again
+        // as one.
+        let exclusive = !op.work.shared();
+        let (stripe, lo, hi, found) = (op.stripe, op.work.lo, op.work.hi, op.heal);
+        self.ops[key] = op;
+        if !exclusive && !found.is_empty() {
+            let bad = std::mem::take(&mut self.ops[key].bad);
+            self.retire(key);
+            let work = Work::read(request, part, column, lo, hi, bad).healing(found);
+            return self.enqueue(stripe, work);
+        }
+        self.ops[key].answered = true;
+        if exclusive {
+            for (column, slice) in healed {
+                self.ops[key].healed.add(column);
+                self.write_column(key, column, lo, slice, false);
+            }
+        }
+        self.finish_part(request, Some((part, slice)), Ok(()));
+    }
+}

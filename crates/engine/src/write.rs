@@ -1,0 +1,327 @@
+//! Writes: what to read for them, the parity that follows, what goes to which member.
+//!
+//! Invariants:
+//! * Every live parity column is true for the run after the write, whatever the plan.
+//! * A piece that is all of its column's part of the run is written from the user's own memory.
+//!
+//! Deliberately absent: when (see `stripe`), and the choice of the plan (see `plan`).
+
+use strake_parity::xor;
+
+use crate::buffers::{Buf, Slice};
+use crate::event::*;
+use crate::plan::{Columns, Coverage, Facts, WritePlan};
+use crate::shard::{IoFor, Shard};
+use crate::stripe::{Planned, StripeOp, WorkKind, WritePiece, available};
+
+impl Shard {
+    pub(crate) fn plan_write(
+        &self,
+        op: &StripeOp,
+        pieces: &[WritePiece],
+        lost: Columns,
+    ) -> Option<Planned> {
+        let (lo, hi) = (op.work.lo, op.work.hi);
+        let k = self.geometry.k;
+        if self.lost_beyond(op.stripe) {
+            return None;
+        }
+        let coverage = coverage(k, pieces);
+        let trusted = self.trusted(op.stripe);
+        let geometry = &self.geometry;
+        let mut parity = Columns::default();
+        for c in (k..geometry.width).filter(|&c| self.has_target(op.stripe, c)) {
+            parity.add(c);
+        }
+        let facts = Facts {
+            geometry,
+            lo,
+            hi,
+            coverage: &coverage,
+            lost,
+            parity,
+            trusted,
+        };
+        let plan = facts.choose()?;
+        let mut wanted = facts.reads(plan);
+        if plan == WritePlan::Decode {
+            let missing = missing_data(k, &coverage, lost, lo, hi);
+            let available: Vec<usize> = available(geometry.width, lost);
+            let decoder = self.code.decoder(&available, &missing).ok()?;
+            decoder.sources().iter().for_each(|&c| wanted.add(c));
+        }
+        let range = |c: usize| match (plan, coverage.get(c).copied().flatten()) {
+            (WritePlan::ReadModifyWrite | WritePlan::Full, Some(v)) if c < k => (c, v.lo, v.hi),
+            _ => (c, lo, hi),
+        };
+        let reads = (0..geometry.width)
+            .filter(|&c| wanted.has(c))
+            .map(range)
+            .collect();
+        let len = (hi - lo) as usize;
+        // Columns put together from several pieces; then differences, or parity and decoded
+        // columns.
+        let written = coverage.iter().flatten().count();
+        let more = match plan {
+            WritePlan::ReadModifyWrite => written,
+            WritePlan::Full | WritePlan::ReconstructWrite => geometry.m,
+            WritePlan::Decode => geometry.m + lost.count().min(geometry.m),
+        };
+        let extra = vec![len; written + more];
+        Some((plan, reads, extra))
+    }
+
+    pub(crate) fn compute_write(&mut self, key: usize) {
+        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
+        let lost = op.lost;
+        let WorkKind::Write { pieces } = &mut op.work.kind else {
+            unreachable!("only for writes")
+        };
+        let all_pieces = std::mem::take(pieces);
+        let pieces = all_pieces.as_slice();
+        let (k, lo, hi) = (self.geometry.k, op.work.lo, op.work.hi);
+        let coverage = coverage(k, pieces);
+        let fua = pieces.iter().any(|p| p.fua);
+        if op.plan == WritePlan::Decode {
+            let missing = missing_data(k, &coverage, lost, lo, hi);
+            self.decode_into(&mut op, lost, &missing);
+        }
+        // New content of the written columns, each over its own coverage or, where the whole run is
+        // known, over the run.
+        let whole = matches!(op.plan, WritePlan::ReconstructWrite | WritePlan::Decode);
+        let mut new: Vec<Option<(Slice, u64)>> = vec![None; k];
+        for c in 0..k {
+            let Some(v) = coverage[c] else { continue };
+            let (from, to) = if whole && op.columns[c].is_some() {
+                (lo, hi)
+            } else {
+                (v.lo, v.hi)
+            };
+            new[c] = Some((
+                assemble(&mut op.bufs, op.columns[c].as_ref(), pieces, c, from, to),
+                from,
+            ));
+        }
+        let rows: Vec<usize> = (0..self.geometry.m)
+            .filter(|&j| self.has_target(op.stripe, k + j) && op.parity.has(k + j))
+            .collect();
+        let parity = self.new_parity(&mut op, &rows, &new, lo, hi);
+        let mut writes: Vec<(usize, u64, Slice)> = Vec::new();
+        for c in 0..k {
+            if let Some((slice, from)) = new[c].take() {
+                let v = coverage[c].expect("new content is of written columns");
+                if op.heal.has(c) {
+                    op.healed.add(c);
+                    writes.push((c, from, slice));
+                } else {
+                    writes.extend(
+                        runs(pieces, c, v).map(|(l, h)| {
+                            (c, l, slice.part((l - from) as usize, (h - l) as usize))
+                        }),
+                    );
+                }
+            } else if op.heal.has(c)
+                && let Some(slice) = op.columns[c].clone().filter(|s| s.len as u64 == hi - lo)
+            {
+                op.healed.add(c);
+                writes.push((c, lo, slice));
+            }
+        }
+        rows.iter()
+            .filter(|&&j| op.heal.has(k + j))
+            .for_each(|&j| op.healed.add(k + j));
+        writes.extend(
+            rows.iter()
+                .zip(parity)
+                .map(|(&j, slice)| (k + j, lo, slice)),
+        );
+        op.work.kind = WorkKind::Write { pieces: all_pieces };
+        self.ops[key] = op;
+        for (column, from, slice) in writes {
+            self.write_column(key, column, from, slice, fua);
+        }
+    }
+
+    /// The parities in `rows` after the write, over the run.
+    pub(crate) fn new_parity(
+        &self,
+        op: &mut StripeOp,
+        rows: &[usize],
+        new: &[Option<(Slice, u64)>],
+        lo: u64,
+        hi: u64,
+    ) -> Vec<Slice> {
+        let (k, len) = (self.geometry.k, (hi - lo) as usize);
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        if op.plan == WritePlan::ReadModifyWrite {
+            let mut parity: Vec<Slice> = rows
+                .iter()
+                .map(|&j| {
+                    op.columns[k + j]
+                        .take()
+                        .expect("the plan reads every live parity")
+                })
+                .collect();
+            for (c, content) in new.iter().enumerate() {
+                let Some((slice, from)) = content else {
+                    continue;
+                };
+                let mut delta = op.bufs.pop().expect("a buffer for each written column");
+                let old = op.columns[c].as_ref().expect("the plan reads the old data");
+                xor(
+                    &mut delta.bytes_mut()[..slice.len],
+                    old.bytes(),
+                    slice.bytes(),
+                );
+                let start = (from - lo) as usize;
+                let mut outputs: Vec<&mut [u8]> = parity
+                    .iter_mut()
+                    .map(|p| &mut p.buf.bytes_mut()[start..start + slice.len])
+                    .collect();
+                self.code
+                    .update_rows(rows, c, &delta.bytes()[..slice.len], &mut outputs);
+            }
+            return parity;
+        }
+        let mut parity: Vec<Buf> = rows
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each parity"))
+            .collect();
+        let data: Vec<&[u8]> = (0..k)
+            .map(|c| match (&new[c], &op.columns[c]) {
+                (Some((slice, from)), _) if *from == lo && slice.len == len => slice.bytes(),
+                (None, Some(slice)) => slice.bytes(),
+                _ => unreachable!("the plan covers every data column over the whole run"),
+            })
+            .collect();
+        let mut outputs: Vec<&mut [u8]> = parity
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..len])
+            .collect();
+        self.code.generate_rows(rows, &data, &mut outputs);
+        parity
+            .into_iter()
+            .map(|buf| Slice::new(buf, 0, len))
+            .collect()
+    }
+
+    pub(crate) fn write_zeroes(&mut self, key: usize, fua: bool) {
+        let (stripe, strip) = (self.ops[key].stripe, self.geometry.strip);
+        if self.lost_beyond(stripe) {
+            self.ops[key].error = Some(RequestError::Unreadable);
+            return;
+        }
+        for column in 0..self.geometry.width {
+            if fua {
+                let zeros = Slice::new(self.zeros.clone(), 0, strip as usize);
+                self.write_column(key, column, 0, zeros, true);
+                continue;
+            }
+            for device in self.targets(stripe, column).into_iter().flatten() {
+                let offset = self.member_offset(device, stripe);
+                let what = IoFor::OpWrite {
+                    op: key,
+                    device: device.device,
+                    offset,
+                };
+                self.io(
+                    device.device,
+                    what,
+                    IoKind::WriteZeroes { offset, len: strip },
+                );
+                self.ops[key].pending += 1;
+            }
+        }
+    }
+}
+
+/// What is written for each data column, in the order of the pieces.
+fn coverage(k: usize, pieces: &[WritePiece]) -> Vec<Option<Coverage>> {
+    let mut all: Vec<Option<Coverage>> = vec![None; k];
+    for (column, slot) in all.iter_mut().enumerate() {
+        let mut ranges: Vec<(u64, u64)> = pieces
+            .iter()
+            .filter(|p| p.column == column)
+            .map(|p| (p.lo, p.hi))
+            .collect();
+        ranges.sort_unstable();
+        let Some(&(lo, first_hi)) = ranges.first() else {
+            continue;
+        };
+        let (mut hi, mut solid) = (first_hi, true);
+        for (l, h) in ranges {
+            solid &= l <= hi;
+            hi = hi.max(h);
+        }
+        *slot = Some(Coverage { lo, hi, solid });
+    }
+    all
+}
+
+/// Data columns whose old content is lost and not wholly written.
+fn missing_data(
+    k: usize,
+    coverage: &[Option<Coverage>],
+    lost: Columns,
+    lo: u64,
+    hi: u64,
+) -> Vec<usize> {
+    let covered =
+        |c: usize| coverage[c].is_some_and(|v: Coverage| v.solid && v.lo == lo && v.hi == hi);
+    (0..k).filter(|&c| lost.has(c) && !covered(c)).collect()
+}
+
+/// Bytes `from..to` of column `c` after the write: a piece itself where one piece is all of it,
+/// else a buffer with the pieces laid over what was read.
+fn assemble(
+    bufs: &mut Vec<Buf>,
+    old: Option<&Slice>,
+    pieces: &[WritePiece],
+    c: usize,
+    from: u64,
+    to: u64,
+) -> Slice {
+    let mut mine = pieces.iter().filter(|p| p.column == c);
+    if let (Some(only), None) = (mine.next(), mine.next())
+        && (only.lo, only.hi) == (from, to)
+    {
+        return only.data.clone();
+    }
+    let len = (to - from) as usize;
+    let mut buf = bufs.pop().expect("a buffer for each column put together");
+    let bytes = &mut buf.bytes_mut()[..len];
+    if let Some(old) = old {
+        bytes.copy_from_slice(old.bytes());
+    }
+    for piece in pieces.iter().filter(|p| p.column == c) {
+        let at = (piece.lo - from) as usize;
+        bytes[at..at + piece.data.len].copy_from_slice(piece.data.bytes());
+    }
+    Slice::new(buf, 0, len)
+}
+
+/// The parts of column `c` that are written, merged and in order.
+fn runs(pieces: &[WritePiece], c: usize, v: Coverage) -> impl Iterator<Item = (u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    if v.solid {
+        ranges.push((v.lo, v.hi));
+    } else {
+        ranges.extend(
+            pieces
+                .iter()
+                .filter(|p| p.column == c)
+                .map(|p| (p.lo, p.hi)),
+        );
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let touch = next.0 <= before.1;
+            if touch {
+                before.1 = before.1.max(next.1);
+            }
+            touch
+        });
+    }
+    ranges.into_iter()
+}
