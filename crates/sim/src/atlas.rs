@@ -2,7 +2,8 @@
 //!
 //! Rules:
 //! * In every group at most m members are lost, being rebuilt, or unreadable in the same stripe.
-//! * Until the write hole is closed ([`Rules::write_hole_closed`]), an unclean stop of a parity level
+//! * Until the write hole is closed ([`Rules::write_hole_closed`]), an unclean stop of a parity
+//!   level
 //!   must not coincide with a loss: neither may the array be degraded when it comes (unless nothing
 //!   is being written), nor may a member be lost until the resync after it is done.
 //! * Mirrors may be cut off while degraded. Whether they may lose a member while they resync is the

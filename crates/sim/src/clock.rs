@@ -1,7 +1,7 @@
 //! Virtual time: what happens next.
 //!
-//! Invariants: happenings come in the order of (time, sequence), so that a tie is decided by who was
-//! there first; time never goes back; messages on one lane keep their order.
+//! Invariants: happenings come in the order of (time, sequence), so that a tie is decided by who
+//! was there first; time never goes back; messages on one lane keep their order.
 //!
 //! Deliberately absent: the real clock.
 

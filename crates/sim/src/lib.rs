@@ -6,8 +6,8 @@
 //!      life, atlas, faults ──┘ └── ssd (drives)      oracle ◄── workload
 //! ```
 //!
-//! Invariants: one seed, one trace: no clock, no thread, no randomness but the seed's inside a world;
-//! the engine that runs here is the one that is shipped.
+//! Invariants: one seed, one trace: no clock, no thread, no randomness but the seed's inside a
+//! world; the engine that runs here is the one that is shipped.
 //!
 //! Deliberately absent: performance. Latencies only shuffle what happens.
 

@@ -1,8 +1,8 @@
 //! The course of a world: lives of the process between starts and ends, and the end of all.
 //!
 //! Invariants: a fault happens only where the atlas permits it at that moment; at the end every
-//! block is read, redundancy is checked on the media, and the content is read once more with members
-//! missing.
+//! block is read, redundancy is checked on the media, and the content is read once more with
+//! members missing.
 //!
 //! Deliberately absent: what a fault does to a device (`ssd`) or to the array (the engine).
 
@@ -445,7 +445,10 @@ impl World {
             .filter(|&slot| looks[slot].in_sync.is_some())
             .filter(|&slot| {
                 let group = &looks[slot / width * width..][..width];
-                group.iter().filter(|look| look.in_sync.is_none()).count() == m
+                // A rebuild could end while the command is on its way.
+                let rebuilding = group.iter().any(|look| look.incoming.is_some());
+                let lost = group.iter().filter(|look| look.in_sync.is_none());
+                !rebuilding && lost.count() == m
             })
             .collect();
         if let Some(slot) = self.choose(&exhausted) {

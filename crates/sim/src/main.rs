@@ -1,7 +1,7 @@
 //! The simulator's command line.
 //!
-//! Invariant: exit code 0 means that every seed (or canary) came out as it must, 1 that one did not,
-//! 2 that the command line made no sense.
+//! Invariant: exit code 0 means that every seed (or canary) came out as it must, 1 that one did
+//! not, 2 that the command line made no sense.
 //!
 //! Deliberately absent: anything that changes what a seed means.
 

@@ -2,7 +2,8 @@
 //!
 //! For each block the oracle keeps the versions that were written to it and that can still be seen.
 //! A version is *superseded* by one whose write was submitted after the older was answered, as soon
-//! as the newer is answered. A reader may see every version that was not superseded before it asked.
+//! as the newer is answered. A reader may see every version that was not superseded before it
+//! asked.
 //! After a power cut a block may hold every version that was not superseded by a *durable* one.
 //!
 //! Invariants: a block always has at least one version; what a reader saw of a settled block (none

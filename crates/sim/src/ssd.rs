@@ -410,8 +410,8 @@ impl Ssd {
         report
     }
 
-    /// The device vanishes, with its power (`pulled`) or only from sight. What was in flight may have
-    /// landed; every answer from now on is [`IoError::Gone`].
+    /// The device vanishes, with its power (`pulled`) or only from sight. What was in flight may
+    /// have landed; every answer from now on is [`IoError::Gone`].
     pub fn vanish(&mut self, pulled: bool, rng: &mut Prng) {
         let waiting: Vec<(OpNo, Flight)> = std::mem::take(&mut self.flights)
             .into_iter()

@@ -1,7 +1,7 @@
 //! The block device's user: asks, remembers, and compares what is answered with the oracle.
 //!
-//! Invariant: the oracle hears of a request before the engine does, and of an answer before the user
-//! asks anything more.
+//! Invariant: the oracle hears of a request before the engine does, and of an answer before the
+//! user asks anything more.
 //!
 //! Deliberately absent: what is asked (`workload`) and what may be answered (`oracle`).
 

@@ -1,6 +1,7 @@
 //! One simulated machine: devices, the engine's state machines, messages between them, and a user.
 //!
-//! Invariants: everything that happens comes off the clock's queue, one at a time; after every input
+//! Invariants: everything that happens comes off the clock's queue, one at a time; after every
+//! input
 //! the machine that got it is polled dry; the oracle hears of a request before the engine does, and
 //! of an answer before the user asks anything more.
 //!
