@@ -89,6 +89,9 @@ catalogue! {
     /// Mixed sector sizes.
     MixedBlocks, "mixed-sector-sizes", Usage,
         "use devices of one sector size, or give --block-size 4096";
+    /// A policy that this version does not carry out.
+    WriteHoleUnavailable, "write-hole-unavailable", Usage,
+        "use --write-hole resync (the default): this version closes no write hole";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
         "rebuild_priority takes 1 to 100, read_error_threshold 1 or more";

@@ -101,7 +101,7 @@ pub(crate) struct CreateArgs {
     /// Members of a group (10, 50, 60, 70)
     #[arg(long)]
     pub(crate) group_size: Option<u8>,
-    /// closed, degraded or resync
+    /// resync (the default); closed and degraded are not available yet
     #[arg(long)]
     pub(crate) write_hole: Option<String>,
     /// auto, trim, lazy, zero, sync or assume-clean

@@ -75,12 +75,20 @@ fn parse_init(text: Option<&str>) -> Result<(Init, Prepare), Failure> {
 
 fn parse_write_hole(text: Option<&str>) -> Result<WriteHole, Failure> {
     let Some(text) = text else {
-        return Ok(WriteHole::Closed);
+        return Ok(WriteHole::Resync);
     };
-    text.parse().map_err(|e| {
+    let policy = text.parse().map_err(|e| {
         let found = format!("write-hole policy '{text}' is {e}");
         Failure::new(Code::Usage, found).cure("use closed, degraded or resync")
-    })
+    })?;
+    // No promise that is not kept: the engine does not write the stripe log yet.
+    match policy {
+        WriteHole::Resync => Ok(policy),
+        WriteHole::Closed | WriteHole::Degraded => {
+            let found = format!("write-hole policy '{text}' needs the stripe log");
+            Err(Failure::new(Code::WriteHoleUnavailable, found))
+        }
+    }
 }
 
 fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
@@ -275,8 +283,16 @@ mod tests {
             Some((Init::Zeroed, Prepare::Zero))
         );
         assert_eq!(parse_init(Some("no")).map_err(|f| f.code), Err(Code::Usage));
-        for policy in ["closed", "degraded", "resync"] {
-            assert!(parse_write_hole(Some(policy)).is_ok());
+        assert_eq!(parse_write_hole(None).ok(), Some(WriteHole::Resync));
+        assert_eq!(
+            parse_write_hole(Some("resync")).ok(),
+            Some(WriteHole::Resync)
+        );
+        for policy in ["closed", "degraded"] {
+            assert_eq!(
+                parse_write_hole(Some(policy)).map_err(|f| f.code),
+                Err(Code::WriteHoleUnavailable)
+            );
         }
         assert_eq!(
             parse_write_hole(Some("x")).map_err(|f| f.code),
