@@ -2,7 +2,8 @@
 //!
 //! Rules:
 //! * In every group at most m members are lost, being rebuilt, or unreadable in the same stripe.
-//! * Until the write hole is closed ([`Rules::write_hole_closed`]), an unclean stop of a parity level
+//! * Until the write hole is closed ([`Rules::write_hole_closed`]), an unclean stop of a parity
+//!   level
 //!   must not coincide with a loss: neither may the array be degraded when it comes (unless nothing
 //!   is being written), nor may a member be lost until the resync after it is done.
 //! * Mirrors may be cut off while degraded. Whether they may lose a member while they resync is the
@@ -83,7 +84,11 @@ impl Atlas {
             return lost + spoiled_members;
         }
         spoiled.sort_unstable();
-        let worst = spoiled.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(0);
+        let worst = spoiled
+            .chunk_by(|a, b| a == b)
+            .map(<[u64]>::len)
+            .max()
+            .unwrap_or(0);
         lost + worst
     }
 
@@ -111,7 +116,9 @@ impl Atlas {
             return self.losses_with(situation, slot) <= self.tolerated;
         }
         let others = || self.group(slot).filter(|&other| other != slot);
-        let lost = others().filter(|&other| !situation.slots[other].intact).count();
+        let lost = others()
+            .filter(|&other| !situation.slots[other].intact)
+            .count();
         rows.iter().all(|row| {
             let spoiled = others()
                 .map(|other| &situation.slots[other])
@@ -122,7 +129,10 @@ impl Atlas {
 
     /// May the process die now, by a power cut or a kill?
     pub fn may_crash(&self, situation: &Situation) -> bool {
-        let whole = situation.slots.iter().all(|c| c.intact && c.spoiled_rows.is_empty());
+        let whole = situation
+            .slots
+            .iter()
+            .all(|c| c.intact && c.spoiled_rows.is_empty());
         !self.has_hole() || whole || !(situation.writing || situation.resyncing)
     }
 
@@ -141,17 +151,32 @@ impl Atlas {
 mod tests {
     use super::*;
 
-    const RULES: Rules =
-        Rules { write_hole_closed: false, lose_in_resync: false, errors_fail_members: false };
+    const RULES: Rules = Rules {
+        write_hole_closed: false,
+        lose_in_resync: false,
+        errors_fail_members: false,
+    };
 
     fn whole(slots: usize) -> Situation {
-        let intact = Condition { intact: true, spoiled_rows: Vec::new() };
-        Situation { slots: vec![intact; slots], resyncing: false, writing: true }
+        let intact = Condition {
+            intact: true,
+            spoiled_rows: Vec::new(),
+        };
+        Situation {
+            slots: vec![intact; slots],
+            resyncing: false,
+            writing: true,
+        }
     }
 
     #[test]
     fn each_group_may_lose_what_the_level_tolerates_and_no_more() {
-        let atlas = Atlas { width: 3, tolerated: 1, mirrored: false, rules: RULES };
+        let atlas = Atlas {
+            width: 3,
+            tolerated: 1,
+            mirrored: false,
+            rules: RULES,
+        };
         let mut situation = whole(6);
         assert!(atlas.may_lose(&situation, 0));
         situation.slots[1].intact = false;
@@ -161,7 +186,12 @@ mod tests {
 
     #[test]
     fn unreadable_sectors_count_in_their_row_only() {
-        let atlas = Atlas { width: 4, tolerated: 1, mirrored: false, rules: RULES };
+        let atlas = Atlas {
+            width: 4,
+            tolerated: 1,
+            mirrored: false,
+            rules: RULES,
+        };
         let mut situation = whole(4);
         situation.slots[2].spoiled_rows = vec![7];
         assert!(!atlas.may_spoil(&situation, 0, &[7]));
@@ -171,7 +201,12 @@ mod tests {
 
     #[test]
     fn a_degraded_parity_array_is_not_cut_off_while_it_writes() {
-        let mut atlas = Atlas { width: 4, tolerated: 2, mirrored: false, rules: RULES };
+        let mut atlas = Atlas {
+            width: 4,
+            tolerated: 2,
+            mirrored: false,
+            rules: RULES,
+        };
         let mut situation = whole(4);
         assert!(atlas.may_crash(&situation));
         situation.slots[0].intact = false;

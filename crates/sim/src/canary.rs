@@ -10,7 +10,8 @@
 
 use strake_engine::event::{IoKind, MemberIo};
 use strake_engine::units::Row;
-use strake_format::{Layout, Slot, Superblock};
+use strake_format::region_map::PAGE_BYTES;
+use strake_format::{Layout, MapPage, Slot, Superblock};
 
 use crate::prng::{Prng, Purpose};
 use crate::workload::AskKind;
@@ -31,7 +32,7 @@ pub enum Canary {
     AnswersEarly,
     /// A superblock with a new epoch is not written.
     EpochDropped,
-    /// Some pages of the region map are not written.
+    /// Every third version of the region map is not written.
     MapDropped,
     /// Some data writes land on another member.
     Misdirected,
@@ -57,10 +58,10 @@ impl Canary {
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 5),
         (Canary::FlushSwallowed, 40),
-        (Canary::FuaStripped, 60),
+        (Canary::FuaStripped, 250),
         (Canary::AnswersEarly, 20),
         (Canary::EpochDropped, 200),
-        (Canary::MapDropped, 40),
+        (Canary::MapDropped, 60),
         (Canary::Misdirected, 10),
         (Canary::ReconstructZeros, 10),
         (Canary::StaleBelieved, 60),
@@ -93,7 +94,10 @@ impl Canary {
     }
     /// The canary with this name.
     pub fn parse(name: &str) -> Option<Canary> {
-        Canary::ALL.into_iter().map(|(canary, _)| canary).find(|canary| canary.name() == name)
+        Canary::ALL
+            .into_iter()
+            .map(|(canary, _)| canary)
+            .find(|canary| canary.name() == name)
     }
 }
 
@@ -129,7 +133,10 @@ fn part(layout: &Layout, offset: u64, device_bytes: u64) -> Part {
 impl Planted {
     /// Plants it.
     pub fn new(canary: Canary, seed: u64) -> Planted {
-        Planted { canary, rng: Prng::new(seed, Purpose::Canary) }
+        Planted {
+            canary,
+            rng: Prng::new(seed, Purpose::Canary),
+        }
     }
 
     /// Is a request of this kind answered at once?
@@ -196,9 +203,12 @@ impl Planted {
                 is_data && !is_parity(world, drive, offset) && self.rng.one_in(30)
             }
             Canary::EpochDropped => part == Part::Superblock && newer(world, drive, io),
-            Canary::MapDropped => part == Part::Map && self.rng.one_in(3),
+            Canary::MapDropped => part == Part::Map && to_be_dropped(io),
             Canary::RebuildSkipped => {
-                let rebuilding = world.looks().iter().any(|look| look.incoming == Some(drive));
+                let rebuilding = world
+                    .looks()
+                    .iter()
+                    .any(|look| look.incoming == Some(drive));
                 is_data && rebuilding && self.rng.one_in(5)
             }
             Canary::FuaStripped => {
@@ -209,9 +219,15 @@ impl Planted {
             }
             Canary::Misdirected if is_data && self.rng.one_in(50) => {
                 let open = |index: &usize| world.drives[*index].device.is_some();
-                let others: Vec<usize> =
-                    (0..world.drives.len()).filter(|i| *i != drive).filter(open).collect();
-                let target = if others.is_empty() { drive } else { self.rng.pick(&others) };
+                let others: Vec<usize> = (0..world.drives.len())
+                    .filter(|i| *i != drive)
+                    .filter(open)
+                    .collect();
+                let target = if others.is_empty() {
+                    drive
+                } else {
+                    self.rng.pick(&others)
+                };
                 // The engine hears of it from the drive that it meant.
                 return target;
             }
@@ -232,11 +248,15 @@ fn swallow(io: &mut MemberIo) {
 fn is_parity(world: &World, drive: usize, offset: u64) -> bool {
     let geometry = &world.geometry;
     let layout = &world.superblock.layout;
-    let Some(slot) = slot_of(world, drive) else { return false };
+    let Some(slot) = slot_of(world, drive) else {
+        return false;
+    };
     let row = Row((offset - layout.data_offset) / geometry.strip);
     let group = u64::from(slot.0) / geometry.width as u64;
     let stripe = geometry.stripe(group, row);
-    geometry.column(stripe, slot).is_some_and(|column| column >= geometry.k)
+    geometry
+        .column(stripe, slot)
+        .is_some_and(|column| column >= geometry.k)
 }
 
 fn slot_of(world: &World, drive: usize) -> Option<Slot> {
@@ -246,12 +266,31 @@ fn slot_of(world: &World, drive: usize) -> Option<Slot> {
     superblock.slot_of(superblock.member)
 }
 
+/// Every third version of a region map page, on whichever member.
+fn to_be_dropped(io: &MemberIo) -> bool {
+    let IoKind::Write { offset, data, .. } = &io.kind else {
+        return false;
+    };
+    let page = data
+        .bytes()
+        .get(..PAGE_BYTES)
+        .and_then(|b| MapPage::decode(b, *offset).ok());
+    page.is_some_and(|page| page.sequence.is_multiple_of(3))
+}
+
 /// Is this a superblock of a newer epoch than the one that it replaces?
 fn newer(world: &World, drive: usize, io: &MemberIo) -> bool {
-    let IoKind::Write { offset, data, .. } = &io.kind else { return false };
+    let IoKind::Write { offset, data, .. } = &io.kind else {
+        return false;
+    };
     let ssd = &world.drives[drive].ssd;
-    let old = ssd.peek(*offset, 4096).and_then(|bytes| Superblock::decode(bytes, *offset).ok());
-    let new = data.bytes().get(..4096).and_then(|b| Superblock::decode(b, *offset).ok());
+    let old = ssd
+        .peek(*offset, 4096)
+        .and_then(|bytes| Superblock::decode(bytes, *offset).ok());
+    let new = data
+        .bytes()
+        .get(..4096)
+        .and_then(|b| Superblock::decode(b, *offset).ok());
     match (old, new) {
         (Some(old), Some(new)) => old.array == new.array && new.epoch > old.epoch,
         _ => false,

@@ -8,17 +8,14 @@ use strake_engine::units::StripeNo;
 use strake_format::RegionState;
 use strake_parity::Code;
 
-use crate::world::{Look, World};
+use crate::look::Look;
+use crate::world::World;
 
 /// Checks every stripe whose members are all in sync.
 ///
 /// # Errors
 /// The first stripe whose redundancy is untrue, in words.
-pub fn redundancy(
-    world: &World,
-    states: &[RegionState],
-    looks: &[Look],
-) -> Result<(), String> {
+pub fn redundancy(world: &World, states: &[RegionState], looks: &[Look]) -> Result<(), String> {
     let geometry = &world.geometry;
     if geometry.m == 0 {
         return Ok(());
@@ -31,7 +28,9 @@ pub fn redundancy(
         if states[region.0 as usize] == RegionState::Unwritten {
             continue;
         }
-        let Some(columns) = columns(world, looks, stripe) else { continue };
+        let Some(columns) = columns(world, looks, stripe) else {
+            continue;
+        };
         let (data, stored) = columns.split_at(geometry.k);
         let agrees = if geometry.mirrored() {
             stored.iter().all(|copy| *copy == data[0])

@@ -1,7 +1,7 @@
 //! Virtual time: what happens next.
 //!
-//! Invariants: happenings come in the order of (time, sequence), so that a tie is decided by who was
-//! there first; time never goes back; messages on one lane keep their order.
+//! Invariants: happenings come in the order of (time, sequence), so that a tie is decided by who
+//! was there first; time never goes back; messages on one lane keep their order.
 //!
 //! Deliberately absent: the real clock.
 
@@ -42,7 +42,11 @@ pub struct Clock<T> {
 
 impl<T> Default for Clock<T> {
     fn default() -> Self {
-        Clock { now: Time(1), sequence: 0, queue: BinaryHeap::new() }
+        Clock {
+            now: Time(1),
+            sequence: 0,
+            queue: BinaryHeap::new(),
+        }
     }
 }
 
@@ -58,11 +62,15 @@ impl<T> Clock<T> {
     /// `what` happens at `at`, or now if that is past.
     pub fn at(&mut self, at: Time, what: T) {
         self.sequence += 1;
-        let entry = Entry { at: at.max(self.now), sequence: self.sequence, what };
+        let entry = Entry {
+            at: at.max(self.now),
+            sequence: self.sequence,
+            what,
+        };
         self.queue.push(Reverse(entry));
     }
     /// Goes to the next happening.
-    pub fn next(&mut self) -> Option<T> {
+    pub fn advance(&mut self) -> Option<T> {
         let Reverse(entry) = self.queue.pop()?;
         self.now = entry.at;
         Some(entry.what)
@@ -136,7 +144,10 @@ mod tests {
         clock.after(5, 'b');
         clock.after(5, 'c');
         clock.after(1, 'a');
-        assert_eq!([clock.next(), clock.next(), clock.next()], [Some('a'), Some('b'), Some('c')]);
+        assert_eq!(
+            [clock.advance(), clock.advance(), clock.advance()],
+            [Some('a'), Some('b'), Some('c')]
+        );
         assert!(clock.is_empty());
     }
 

@@ -1,7 +1,7 @@
 //! Faults as an overlay over a device's pristine content.
 //!
-//! Invariant: a fault changes what a device answers, never what it holds; taking the fault away shows
-//! the content again.
+//! Invariant: a fault changes what a device answers, never what it holds; taking the fault away
+//! shows the content again.
 //!
 //! Deliberately absent: deciding which faults are fair. That is `atlas`.
 

@@ -12,8 +12,8 @@ use strake_engine::units::{RegionNo, ShardNo};
 use strake_engine::{Array, Pool, Router, Shard, StartOptions, limits};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{
-    ArrayName, ArrayUuid, Layout, MapPage, MemberUuid, RegionState, SUPERBLOCK_BYTES, Superblock,
-    WriteHole, select_copy,
+    ArrayName, ArrayUuid, Layout, MapPage, MemberUuid, RegionState, Role, SUPERBLOCK_BYTES,
+    SlotRecord, SlotState, Superblock, WriteHole, select_copy,
 };
 
 use crate::canary::Canary;
@@ -35,14 +35,9 @@ pub struct Made {
     pub content: Version,
 }
 
-/// Makes the plan's array on fresh devices.
-///
-/// # Panics
-/// If the engine refuses the plan: plans are drawn so that it does not.
-pub fn make(plan: &Plan) -> Made {
-    let mut identity = Prng::new(plan.seed, Purpose::Identity);
-    let mut drives: Vec<Drive> = plan
-        .devices
+/// The plan's devices, full of garbage.
+fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
+    plan.devices
         .iter()
         .map(|device| Drive {
             ssd: Ssd::new(
@@ -57,7 +52,16 @@ pub fn make(plan: &Plan) -> Made {
             pulled: false,
             used: false,
         })
-        .collect();
+        .collect()
+}
+
+/// Makes the plan's array on fresh devices.
+///
+/// # Panics
+/// If the engine refuses the plan: plans are drawn so that it does not.
+pub fn make(plan: &Plan) -> Made {
+    let mut identity = Prng::new(plan.seed, Purpose::Identity);
+    let mut drives = fresh_drives(plan, &mut identity);
     let members = usize::from(plan.shape.members);
     let mut devices: Vec<(DeviceInfo, MemberUuid)> = drives[..members + plan.spares]
         .iter()
@@ -101,9 +105,17 @@ pub fn make(plan: &Plan) -> Made {
             drive.ssd.poke(layout.data_offset, &zeros);
         }
     }
-    let content =
-        if plan.init == Init::Sync { Version::UNDEFINED } else { Version::ZEROS };
-    Made { superblock, drives, identity, content }
+    let content = if plan.init == Init::Sync {
+        Version::UNDEFINED
+    } else {
+        Version::ZEROS
+    };
+    Made {
+        superblock,
+        drives,
+        identity,
+        content,
+    }
 }
 
 /// The superblock of a drive, if it carries one of this array.
@@ -124,14 +136,20 @@ fn map(ssd: &Ssd, superblock: &Superblock, older: bool) -> Vec<Option<MapPage>> 
         let own = decoded.array == superblock.array
             && decoded.member == superblock.member
             && decoded.page == page;
-        if own { Ok(decoded) } else { Err(strake_format::MapError::NotMap) }
+        if own {
+            Ok(decoded)
+        } else {
+            Err(strake_format::MapError::NotMap)
+        }
     };
     let pages = (0..layout.map_pages).map(|page| {
         let (even, odd) = (read(page, 0), read(page, 1));
         match (even, odd) {
-            (Ok(even), Ok(odd)) if older => {
-                Some(if even.sequence < odd.sequence { even } else { odd })
-            }
+            (Ok(even), Ok(odd)) if older => Some(if even.sequence < odd.sequence {
+                even
+            } else {
+                odd
+            }),
             (even, odd) => region_map::newest(even, odd),
         }
     });
@@ -143,7 +161,10 @@ impl World {
     pub fn present(&self) -> Vec<(usize, Superblock)> {
         let found = self.drives.iter().enumerate().filter_map(|(index, drive)| {
             let there = drive.used && !drive.hidden && !drive.ssd.faults.gone;
-            there.then(|| superblock(&drive.ssd, self.array)).flatten().map(|sb| (index, sb))
+            there
+                .then(|| superblock(&drive.ssd, self.array))
+                .flatten()
+                .map(|sb| (index, sb))
         });
         found.collect()
     }
@@ -159,7 +180,12 @@ impl World {
             let device = self.open(index);
             let older = canary == Some(Canary::OldMapShown);
             let map = map(&self.drives[index].ssd, &superblock, older);
-            found.push(Found { device, info: self.info(index), superblock, map });
+            found.push(Found {
+                device,
+                info: self.info(index),
+                superblock,
+                map,
+            });
         }
         self.chance.faults.shuffle(&mut found);
         found
@@ -170,7 +196,12 @@ impl World {
         let found = self.found();
         let names: Vec<String> = found
             .iter()
-            .map(|f| format!("{:?}={:?}@{}", f.device, f.superblock.role, f.superblock.epoch))
+            .map(|f| {
+                format!(
+                    "{:?}={:?}@{}",
+                    f.device, f.superblock.role, f.superblock.epoch
+                )
+            })
             .collect();
         self.note(format!("start with {}", names.join(" ")));
         let options = StartOptions {
@@ -194,7 +225,12 @@ impl World {
         let shards = (0..self.plan.shards)
             .zip(&pools)
             .map(|(index, pool)| {
-                Shard::new(ShardNo(index), self.plan.shards, setup.clone(), pool.clone())
+                Shard::new(
+                    ShardNo(index),
+                    self.plan.shards,
+                    setup.clone(),
+                    pool.clone(),
+                )
             })
             .collect();
         let routers = (0..self.plan.queues)
@@ -225,33 +261,46 @@ impl World {
 
     /// Tells the array what the plan says of read errors.
     pub fn settle_threshold(&mut self) -> Option<strake_engine::units::CommandId> {
-        let threshold = self.plan.read_error_threshold.filter(|_| !self.errors_forgiven)?;
+        let threshold = self
+            .plan
+            .read_error_threshold
+            .filter(|_| !self.errors_forgiven)?;
         Some(self.command(Command::Set(Setting::ReadErrorThreshold(threshold))))
     }
 }
 
-/// Shows members that missed a change as if they had seen it.
+/// Shows members that missed a change as if they had seen it: all tables say that they are in sync.
 fn believe_stale(present: &mut [(usize, Superblock)]) {
-    let newest = present.iter().map(|(_, sb)| sb).max_by_key(|sb| (sb.epoch, sb.generation));
-    let Some(newest) = newest.cloned() else { return };
-    for (_, superblock) in present {
-        if let Some(slot) = superblock.slot_of(superblock.member)
-            && superblock.epoch < newest.epoch
+    let newest = present
+        .iter()
+        .map(|(_, sb)| sb)
+        .max_by_key(|sb| (sb.epoch, sb.generation));
+    let Some(newest) = newest.cloned() else {
+        return;
+    };
+    let mut table = newest.slots.clone();
+    for (_, stale) in present.iter() {
+        if let Role::Slot(slot) = stale.role
+            && newest.slot_of(stale.member).is_none_or(|own| own == slot)
+            && !table[slot.index()].state.is_live()
         {
-            let mut slots = newest.slots.clone();
-            let record = slots[slot.index()];
-            let vacant = !record.state.is_live();
-            if vacant {
-                slots[slot.index()] = superblock.slots[slot.index()];
-            }
-            *superblock = Superblock {
-                member: superblock.member,
-                role: superblock.role,
-                layout: superblock.layout,
-                slots,
-                generation: strake_format::Generation(newest.generation.0 + 1),
-                ..newest.clone()
+            let (member, since) = (stale.member, stale.slots[slot.index()].since);
+            table[slot.index()] = SlotRecord {
+                member,
+                state: SlotState::InSync,
+                since,
             };
         }
+    }
+    for (_, superblock) in present {
+        let (member, role, layout) = (superblock.member, superblock.role, superblock.layout);
+        let slots = table.clone();
+        *superblock = Superblock {
+            member,
+            role,
+            layout,
+            slots,
+            ..newest.clone()
+        };
     }
 }

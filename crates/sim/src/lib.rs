@@ -6,8 +6,8 @@
 //!      life, atlas, faults ──┘ └── ssd (drives)      oracle ◄── workload
 //! ```
 //!
-//! Invariants: one seed, one trace: no clock, no thread, no randomness but the seed's inside a world;
-//! the engine that runs here is the one that is shipped.
+//! Invariants: one seed, one trace: no clock, no thread, no randomness but the seed's inside a
+//! world; the engine that runs here is the one that is shipped.
 //!
 //! Deliberately absent: performance. Latencies only shuffle what happens.
 
@@ -20,6 +20,7 @@ pub mod clock;
 pub mod faults;
 pub mod launch;
 pub mod life;
+pub mod look;
 pub mod oracle;
 pub mod plan;
 pub mod prng;
@@ -28,6 +29,7 @@ pub mod runner;
 pub mod scenario;
 pub mod shrink;
 pub mod ssd;
+pub mod user;
 pub mod workload;
 pub mod world;
 

@@ -1,8 +1,8 @@
 //! The course of a world: lives of the process between starts and ends, and the end of all.
 //!
 //! Invariants: a fault happens only where the atlas permits it at that moment; at the end every
-//! block is read, redundancy is checked on the media, and the content is read once more with members
-//! missing.
+//! block is read, redundancy is checked on the media, and the content is read once more with
+//! members missing.
 //!
 //! Deliberately absent: what a fault does to a device (`ssd`) or to the array (the engine).
 
@@ -10,14 +10,15 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{RegionState, SlotState};
+use strake_format::{Layout, RegionState, SlotState, region_map};
 
 use crate::atlas::{Condition, Situation};
 use crate::checkers;
 use crate::faults::{FaultKind, FaultSet, Overlay};
+use crate::look::Look;
 use crate::plan::{Action, End, Life, Moment};
 use crate::workload::{Ask, AskKind};
-use crate::world::{Going, Look, World};
+use crate::world::{Going, World};
 
 /// How the last life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,9 @@ impl World {
     /// Everything that the plan says, and the verification at the end.
     pub fn run(&mut self, without: FaultSet) -> Going {
         let lives = self.plan.lives.clone();
-        let mut parting = Parting { calm: self.oracle_is_defined() };
+        let mut parting = Parting {
+            calm: self.oracle_is_defined(),
+        };
         for life in &lives {
             self.begin(life, parting, without)?;
             parting = self.live(life, without)?;
@@ -48,13 +51,44 @@ impl World {
         if !without.has(FaultKind::StaleReturn) {
             self.bring_back(life.return_percent);
         }
+        let spared = !self.atlas().may_start_without(parting.calm);
         let missing = !without.has(FaultKind::MissingAtStart)
-            && self.atlas().may_start_without(parting.calm)
+            && !spared
             && self.chance.faults.percent(life.missing_percent);
         if missing {
             self.hide_some();
         }
+        // A crash may have torn the other copy, so that this one is all that the member has.
+        if !without.has(FaultKind::Latent) && !spared && self.chance.faults.percent(10) {
+            self.spoil_metadata();
+        }
         self.launch()
+    }
+
+    /// One place of a superblock or of a page of the region map becomes unreadable on a member that
+    /// the array could do without.
+    fn spoil_metadata(&mut self) {
+        let (drives, situation) = self.condition_on_media();
+        let atlas = self.atlas();
+        let fair: Vec<usize> = (0..drives.len())
+            .filter(|&slot| atlas.may_lose(&situation, slot))
+            .collect();
+        let Some(slot) = self.choose(&fair) else {
+            return;
+        };
+        let Some(index) = drives[slot].filter(|&index| !self.drives[index].hidden) else {
+            return;
+        };
+        let layout = self.superblock.layout;
+        let [first, last] = Layout::superblock_offsets(self.drives[index].ssd.len());
+        let [even, odd] = [0, 1].map(|sequence| region_map::place(&layout, 0, sequence));
+        let offset = self.chance.faults.pick(&[first, last, even, odd]);
+        self.note(format!(
+            "drive {index} (slot {slot}): metadata at {offset:#x} is unreadable"
+        ));
+        let block = offset / self.geometry.block;
+        self.drives[index].ssd.faults.latent.insert(block);
+        self.stats.latent_errors += 1;
     }
 
     /// Lost and hidden devices are there again, some of them.
@@ -85,15 +119,22 @@ impl World {
     /// The condition of the slots as the superblocks tell it: in sync only if all say so.
     pub(crate) fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
         let present = self.present();
-        let newest = present.iter().map(|(_, sb)| sb).max_by_key(|sb| (sb.epoch, sb.generation));
+        let newest = present
+            .iter()
+            .map(|(_, sb)| sb)
+            .max_by_key(|sb| (sb.epoch, sb.generation));
         let mut slots = vec![None; self.geometry.slots()];
         let mut situation = Situation::default();
-        for slot in 0..slots.len() {
-            let member = newest.and_then(|sb| sb.slots.get(slot)).map(|record| record.member);
+        for (slot, serving) in slots.iter_mut().enumerate() {
+            let member = newest
+                .and_then(|sb| sb.slots.get(slot))
+                .map(|record| record.member);
             let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
             let current = present.iter().filter(|(_, sb)| {
                 newest.is_some_and(|n| {
-                    n.slot_of(sb.member).and_then(|s| n.slot(s)).is_some_and(|r| r.state.is_live())
+                    n.slot_of(sb.member)
+                        .and_then(|s| n.slot(s))
+                        .is_some_and(|r| r.state.is_live())
                 })
             });
             let agreed = current.clone().all(|(_, sb)| {
@@ -102,8 +143,11 @@ impl World {
             });
             let mut condition = Condition::default();
             if let Some(&(index, _)) = holder.filter(|_| agreed) {
-                slots[slot] = Some(index);
-                let look = Look { in_sync: Some(index), ..Look::default() };
+                *serving = Some(index);
+                let look = Look {
+                    in_sync: Some(index),
+                    ..Look::default()
+                };
                 condition = self.condition(&look);
             }
             situation.slots.push(condition);
@@ -120,12 +164,17 @@ impl World {
         let most = self.chance.faults.range(1, 3) as usize;
         let mut hidden = 0;
         for slot in order {
-            let Some(index) = drives[slot].filter(|_| hidden < most) else { continue };
+            let Some(index) = drives[slot].filter(|_| hidden < most) else {
+                continue;
+            };
             if atlas.may_lose(&situation, slot) {
                 situation.slots[slot].intact = false;
                 self.drives[index].hidden = true;
                 hidden += 1;
-                self.note(format!("drive {index} (slot {slot}) is missing at the start"));
+                self.stats.missing_at_start += 1;
+                self.note(format!(
+                    "drive {index} (slot {slot}) is missing at the start"
+                ));
             }
         }
     }
@@ -155,7 +204,10 @@ impl World {
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
             }
-            let here = Moment { asks: asked, events: self.stats.events - events_since };
+            let here = Moment {
+                asks: asked,
+                events: self.stats.events - events_since,
+            };
             let passed = |at: Moment| asked > at.asks || here >= at;
             while actions.peek().is_some_and(|(at, _)| passed(*at)) {
                 let (_, action) = actions.next().expect("peeked");
@@ -214,7 +266,9 @@ impl World {
             world.machines().started && world.asks.is_empty() && world.commands.is_empty()
         })?;
         self.note_threshold(set);
-        let Some(kind) = crash else { return self.stop() };
+        let Some(kind) = crash else {
+            return self.stop();
+        };
         for _ in 0..400 {
             let situation = self.situation();
             if self.atlas().may_crash(&situation) {
@@ -251,6 +305,7 @@ impl World {
             }
         }
         self.forget_process();
+        self.clean = calm;
         self.clock.pass(1_000_000);
         Ok(Parting { calm })
     }
@@ -259,8 +314,12 @@ impl World {
     pub fn crash(&mut self, power: bool) -> Going<Parting> {
         let situation = self.situation();
         let calm = !situation.resyncing && !situation.writing;
+        self.count_crash(power);
         let name = if power { "POWER CUT" } else { "SIGKILL" };
-        self.note(format!("{name} with {} requests under way", self.asks.len()));
+        self.note(format!(
+            "{name} with {} requests under way",
+            self.asks.len()
+        ));
         self.oracle.crash(power);
         for drive in &mut self.drives {
             let report = if power {
@@ -271,12 +330,23 @@ impl World {
             self.stats.torn_writes += report.torn;
             self.stats.lost_writes += report.lost;
         }
-        self.stats.power_cuts += u64::from(power);
-        self.stats.kills += u64::from(!power);
         self.forget_process();
+        self.clean = false;
         self.resyncing |= !calm && self.geometry.m > 0;
         self.clock.pass(1_000_000);
         Ok(Parting { calm })
+    }
+
+    fn count_crash(&mut self, power: bool) {
+        let looks = self.looks();
+        let started = self.machines().started;
+        let stats = &mut self.stats;
+        stats.power_cuts += u64::from(power);
+        stats.kills += u64::from(!power);
+        stats.crashes_starting += u64::from(!started);
+        stats.crashes_resyncing += u64::from(self.resyncing);
+        stats.crashes_rebuilding += u64::from(looks.iter().any(|look| look.incoming.is_some()));
+        stats.crashes_degraded += u64::from(looks.iter().any(|look| look.in_sync.is_none()));
     }
 
     // ---- misfortunes --------------------------------------------------------------------------
@@ -304,11 +374,17 @@ impl World {
     }
 
     fn choose(&mut self, items: &[usize]) -> Option<usize> {
-        if items.is_empty() { None } else { Some(self.chance.faults.pick(items)) }
+        if items.is_empty() {
+            None
+        } else {
+            Some(self.chance.faults.pick(items))
+        }
     }
 
     fn open_drives(&self) -> Vec<usize> {
-        (0..self.drives.len()).filter(|&index| self.drives[index].device.is_some()).collect()
+        (0..self.drives.len())
+            .filter(|&index| self.drives[index].device.is_some())
+            .collect()
     }
 
     /// Hits a member that may be hit.
@@ -316,26 +392,38 @@ impl World {
         let situation = self.situation();
         let atlas = self.atlas();
         let fair: Vec<usize> = match action {
-            Action::Latent => {
-                (0..situation.slots.len()).filter(|&s| situation.slots[s].intact).collect()
-            }
-            _ => (0..situation.slots.len()).filter(|&s| atlas.may_lose(&situation, s)).collect(),
+            Action::Latent => (0..situation.slots.len())
+                .filter(|&s| situation.slots[s].intact)
+                .collect(),
+            _ => (0..situation.slots.len())
+                .filter(|&s| atlas.may_lose(&situation, s))
+                .collect(),
         };
         let Some(slot) = self.choose(&fair) else {
-            return self.refuse(action);
+            return if action == Action::Fail {
+                self.ask_too_much()
+            } else {
+                Ok(())
+            };
         };
-        let Some(index) = self.looks()[slot].in_sync else { return Ok(()) };
+        let Some(index) = self.looks()[slot].in_sync else {
+            return Ok(());
+        };
         match action {
             Action::Lose => self.vanish(index),
             Action::WriteError => {
-                self.note(format!("the next write of drive {index} (slot {slot}) will fail"));
+                self.note(format!(
+                    "the next write of drive {index} (slot {slot}) will fail"
+                ));
                 self.drives[index].ssd.faults.write_errors = 1;
                 self.drives[index].doomed = true;
                 Ok(())
             }
             Action::Stall => {
                 let count = self.chance.faults.range(1, 4) as u32;
-                self.note(format!("{count} I/Os of drive {index} (slot {slot}) will time out"));
+                self.note(format!(
+                    "{count} I/Os of drive {index} (slot {slot}) will time out"
+                ));
                 self.drives[index].ssd.faults.stalls = count;
                 self.drives[index].doomed = true;
                 Ok(())
@@ -349,8 +437,24 @@ impl World {
         }
     }
 
-    /// No member may be lost: the array must refuse to fail one, if nothing is left to lose.
-    fn refuse(&mut self, _action: Action) -> Going {
+    /// Nothing is left to lose somewhere: there the array must refuse to fail a member.
+    fn ask_too_much(&mut self) -> Going {
+        let looks = self.looks();
+        let (width, m) = (self.geometry.width, self.geometry.m);
+        let exhausted: Vec<usize> = (0..looks.len())
+            .filter(|&slot| looks[slot].in_sync.is_some())
+            .filter(|&slot| {
+                let group = &looks[slot / width * width..][..width];
+                // A rebuild could end while the command is on its way.
+                let rebuilding = group.iter().any(|look| look.incoming.is_some());
+                let lost = group.iter().filter(|look| look.in_sync.is_none());
+                !rebuilding && lost.count() == m
+            })
+            .collect();
+        if let Some(slot) = self.choose(&exhausted) {
+            let id = self.command(Command::Fail(Slot(slot as u8)));
+            self.refusals.push(id);
+        }
         Ok(())
     }
 
@@ -375,7 +479,11 @@ impl World {
     }
 
     fn lose_target(&mut self) -> Going {
-        let targets: Vec<usize> = self.looks().iter().filter_map(|look| look.incoming).collect();
+        let targets: Vec<usize> = self
+            .looks()
+            .iter()
+            .filter_map(|look| look.incoming)
+            .collect();
         match self.choose(&targets) {
             Some(index) if !self.drives[index].ssd.faults.gone => self.vanish(index),
             _ => Ok(()),
@@ -392,7 +500,9 @@ impl World {
         let rows: BTreeSet<u64> = (at..at + count).map(row).collect();
         let rows: Vec<u64> = rows.into_iter().collect();
         if self.atlas().may_spoil(situation, slot, &rows) {
-            self.note(format!("drive {index} (slot {slot}): rows {rows:?} become unreadable"));
+            self.note(format!(
+                "drive {index} (slot {slot}): rows {rows:?} become unreadable"
+            ));
             self.drives[index].ssd.faults.latent.extend(at..at + count);
             self.stats.latent_errors += count;
         }
@@ -402,7 +512,9 @@ impl World {
     fn administer(&mut self, action: Action) -> Going {
         let looks = self.looks();
         let slots = |fits: &dyn Fn(&Look) -> bool| -> Vec<usize> {
-            (0..looks.len()).filter(|&slot| fits(&looks[slot])).collect()
+            (0..looks.len())
+                .filter(|&slot| fits(&looks[slot]))
+                .collect()
         };
         match action {
             Action::Remove => {
@@ -460,15 +572,28 @@ impl World {
         let device = self.open(index);
         let member = self.identity();
         self.note(format!("drive {index} becomes {device:?}"));
-        Some(NewDevice { device, info: self.info(index), member })
+        Some(NewDevice {
+            device,
+            info: self.info(index),
+            member,
+        })
     }
 
     /// Is the drive's member named by the array (and might return)?
     fn named(&self, index: usize) -> bool {
-        let Some(machines) = &self.machines else { return false };
+        let Some(machines) = &self.machines else {
+            return false;
+        };
         let mut ssd_superblock = crate::launch::superblock(&self.drives[index].ssd, self.array);
-        let Some(own) = ssd_superblock.take() else { return false };
-        machines.array.status().members.iter().any(|member| member.member == own.member)
+        let Some(own) = ssd_superblock.take() else {
+            return false;
+        };
+        machines
+            .array
+            .status()
+            .members
+            .iter()
+            .any(|member| member.member == own.member)
     }
 
     // ---- the end ------------------------------------------------------------------------------
@@ -503,6 +628,7 @@ impl World {
             self.scrub();
             self.wait("the scrub ends", World::at_rest)?;
         }
+        self.fall_asleep()?;
         let states = self.region_states();
         let looks = self.looks();
         self.stop()?;
@@ -515,14 +641,27 @@ impl World {
     /// Rebuilds go on and come to an end.
     fn settle(&mut self) -> Going {
         for index in 0..self.drives.len() {
-            if let (true, Some(device)) =
-                (self.drives[index].ssd.faults.gone, self.drives[index].device)
-            {
-                self.clock.after(1000, crate::world::Happening::Gone(device));
+            if let (true, Some(device)) = (
+                self.drives[index].ssd.faults.gone,
+                self.drives[index].device,
+            ) {
+                self.clock
+                    .after(1000, crate::world::Happening::Gone(device));
             }
         }
         self.command(Command::StartRebuild);
         self.wait("jobs come to an end", World::at_rest)
+    }
+
+    /// With nothing to do, the array asks for no more ticks.
+    fn fall_asleep(&mut self) -> Going {
+        for _ in 0..3000 {
+            if !self.step()? {
+                return Ok(());
+            }
+        }
+        let state = self.state_text();
+        self.failure(format!("an idle array does not fall asleep; {state}"))
     }
 
     /// Every slot gets a member in sync.
@@ -536,7 +675,9 @@ impl World {
                 self.command(Command::Remove(MemberRef::Slot(Slot(slot as u8))));
                 self.wait("the member is removed", |world| world.commands.is_empty())?;
             }
-            let Some(new) = self.fresh() else { return Ok(()) };
+            let Some(new) = self.fresh() else {
+                return Ok(());
+            };
             let add = self.command(Command::Add(new));
             self.command(Command::StartRebuild);
             self.wait("the rebuild ends", World::at_rest)?;
@@ -555,13 +696,17 @@ impl World {
             return Ok(());
         }
         let text = self.state_text();
-        self.failure(format!("every member is in sync and the array is {state:?}; {text}"))
+        self.failure(format!(
+            "every member is in sync and the array is {state:?}; {text}"
+        ))
     }
 
     fn region_states(&mut self) -> Vec<RegionState> {
         let regions = self.geometry.regions();
         let array = &self.machines().array;
-        (0..regions).map(|region| array.region(RegionNo(region))).collect()
+        (0..regions)
+            .map(|region| array.region(RegionNo(region)))
+            .collect()
     }
 
     /// Reads every block.
@@ -572,7 +717,12 @@ impl World {
         let mut first = 0;
         while first < total {
             let count = piece.min(total - first);
-            let ask = Ask { kind: AskKind::Read, first, count, fua: false };
+            let ask = Ask {
+                kind: AskKind::Read,
+                first,
+                count,
+                fua: false,
+            };
             while !self.may_ask(&ask) {
                 if !self.step()? {
                     self.check_alive()?;
@@ -598,7 +748,9 @@ impl World {
             }
         }
         self.launch()?;
-        self.wait("the degraded array starts", |world| world.machines().started)?;
+        self.wait("the degraded array starts", |world| {
+            world.machines().started
+        })?;
         self.read_everything()
     }
 }

@@ -1,7 +1,7 @@
 //! The simulator's command line.
 //!
-//! Invariant: exit code 0 means that every seed (or canary) came out as it must, 1 that one did not,
-//! 2 that the command line made no sense.
+//! Invariant: exit code 0 means that every seed (or canary) came out as it must, 1 that one did
+//! not, 2 that the command line made no sense.
 //!
 //! Deliberately absent: anything that changes what a seed means.
 
@@ -107,9 +107,17 @@ struct Found {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
-        Some(Sub::Canaries { json, only, seed, threads }) => {
-            canaries(*json, only.as_deref(), *seed, threads.unwrap_or_else(processors))
-        }
+        Some(Sub::Canaries {
+            json,
+            only,
+            seed,
+            threads,
+        }) => canaries(
+            *json,
+            only.as_deref(),
+            *seed,
+            threads.unwrap_or_else(processors),
+        ),
         None => seeds(&cli.seeds),
     };
     match done {
@@ -128,20 +136,45 @@ fn processors() -> usize {
 
 fn seeds(args: &Seeds) -> Result<bool, String> {
     let level = args.level.as_deref().map(parse_level).transpose()?;
-    let without = args.without.as_deref().map(parse_faults).transpose()?.unwrap_or_default();
-    let variation = Variation { lives: args.lives, asks: args.asks, without };
-    let like = Run { seed: args.seed, level, variation, canary: None, tracing: args.trace };
-    let threads = if args.trace { 1 } else { args.threads.unwrap_or_else(processors) };
+    let without = args
+        .without
+        .as_deref()
+        .map(parse_faults)
+        .transpose()?
+        .unwrap_or_default();
+    let variation = Variation {
+        lives: args.lives,
+        asks: args.asks,
+        without,
+    };
+    let like = Run {
+        seed: args.seed,
+        level,
+        variation,
+        canary: None,
+        tracing: args.trace,
+    };
+    let threads = if args.trace {
+        1
+    } else {
+        args.threads.unwrap_or_else(processors)
+    };
     let began = Instant::now();
     let summary = runner::run_many(&like, args.seed, args.seeds, threads, args.stop_after);
     let seconds = began.elapsed().as_secs_f64();
     report(&summary, seconds, args.json);
     if let Some(worst) = summary.failures.first() {
-        let failing = Run { seed: worst.seed, ..like };
+        let failing = Run {
+            seed: worst.seed,
+            ..like
+        };
         explain(&failing, worst.clone(), !args.no_shrink && !args.trace);
         for outcome in &summary.failures[1..] {
             let text = outcome.failure.as_ref().map_or("", |failure| &failure.text);
-            eprintln!("seed {} also fails: {text} [{}]", outcome.seed, outcome.world);
+            eprintln!(
+                "seed {} also fails: {text} [{}]",
+                outcome.seed, outcome.world
+            );
         }
     }
     Ok(summary.failures.is_empty())
@@ -154,26 +187,36 @@ fn parse_level(name: &str) -> Result<usize, String> {
 }
 
 fn parse_faults(names: &str) -> Result<FaultSet, String> {
-    names.split(',').filter(|name| !name.is_empty()).try_fold(FaultSet::NONE, |set, name| {
-        let kinds: Vec<&str> = FaultKind::ALL.into_iter().map(FaultKind::name).collect();
-        let kind = FaultKind::parse(name)
-            .ok_or_else(|| format!("no fault {name}; there are {}", kinds.join(", ")))?;
-        Ok(set.with(kind))
-    })
+    names
+        .split(',')
+        .filter(|name| !name.is_empty())
+        .try_fold(FaultSet::NONE, |set, name| {
+            let kinds: Vec<&str> = FaultKind::ALL.into_iter().map(FaultKind::name).collect();
+            let kind = FaultKind::parse(name)
+                .ok_or_else(|| format!("no fault {name}; there are {}", kinds.join(", ")))?;
+            Ok(set.with(kind))
+        })
 }
 
 fn report(summary: &Summary, seconds: f64, json: bool) {
     let report = Report {
         seeds: summary.seeds,
         failures: summary.failures.len(),
-        failing_seeds: summary.failures.iter().map(|outcome| outcome.seed).collect(),
+        failing_seeds: summary
+            .failures
+            .iter()
+            .map(|outcome| outcome.seed)
+            .collect(),
         stats: summary.stats,
         seconds,
         seeds_per_second: summary.seeds as f64 / seconds.max(1e-9),
         trace_hash: format!("{:016x}", summary.hash),
     };
     if json {
-        println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
+        println!(
+            "{}",
+            serde_json::to_string(&report).expect("a report is plain data")
+        );
         return;
     }
     let s = &report.stats;
@@ -203,9 +246,14 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
 
 /// Tells a failure, of the smallest variation that still fails.
 fn explain(failing: &Run, outcome: Outcome, shrinking: bool) {
-    let (run, outcome) =
-        if shrinking { shrink::shrink(failing, outcome) } else { (failing.clone(), outcome) };
-    let Some(failure) = &outcome.failure else { return };
+    let (run, outcome) = if shrinking {
+        shrink::shrink(failing, outcome)
+    } else {
+        (failing.clone(), outcome)
+    };
+    let Some(failure) = &outcome.failure else {
+        return;
+    };
     eprintln!("\nseed {} fails: {}", outcome.seed, failure.text);
     eprintln!("the array: {}", outcome.world);
     eprintln!("the story:");
@@ -216,7 +264,11 @@ fn explain(failing: &Run, outcome: Outcome, shrinking: bool) {
     for line in &failure.story[skipped..] {
         eprintln!("  {line}");
     }
-    eprintln!("again: strake-sim --seeds 1 --seed {}{} [--trace]\n", run.seed, flags(&run));
+    eprintln!(
+        "again: strake-sim --seeds 1 --seed {}{} [--trace]\n",
+        run.seed,
+        flags(&run)
+    );
 }
 
 fn flags(run: &Run) -> String {
@@ -246,17 +298,24 @@ fn canaries(json: bool, only: Option<&str>, seed: u64, threads: usize) -> Result
         if only.is_some_and(|only| only != canary) {
             continue;
         }
-        let like = Run { canary: Some(canary), ..Run::default() };
+        let like = Run {
+            canary: Some(canary),
+            ..Run::default()
+        };
         let summary = runner::run_many(&like, seed, budget, threads, 1);
         let first = summary.failures.first();
         let one = Found {
             canary: canary.name(),
             budget,
             found_after: first.map(|outcome| outcome.seed - seed + 1),
-            failure: first.and_then(|outcome| outcome.failure.as_ref()).map(|f| f.text.clone()),
+            failure: first
+                .and_then(|outcome| outcome.failure.as_ref())
+                .map(|f| f.text.clone()),
         };
         if !json {
-            let after = one.found_after.map_or("NOT FOUND".to_owned(), |n| format!("seed {n}"));
+            let after = one
+                .found_after
+                .map_or("NOT FOUND".to_owned(), |n| format!("seed {n}"));
             let text = one.failure.clone().unwrap_or_default();
             println!("{:<20} {after:>10} of {budget:<5} {text}", one.canary);
         }

@@ -2,7 +2,8 @@
 //!
 //! For each block the oracle keeps the versions that were written to it and that can still be seen.
 //! A version is *superseded* by one whose write was submitted after the older was answered, as soon
-//! as the newer is answered. A reader may see every version that was not superseded before it asked.
+//! as the newer is answered. A reader may see every version that was not superseded before it
+//! asked.
 //! After a power cut a block may hold every version that was not superseded by a *durable* one.
 //!
 //! Invariants: a block always has at least one version; what a reader saw of a settled block (none
@@ -56,9 +57,9 @@ fn matches(version: Version, block: u64, bytes: &[u8]) -> bool {
         return words.iter().all(|word| *word == [0; 8]);
     }
     let base = prng::mix(version.0 ^ block.rotate_left(40));
-    (0u64..).zip(words).all(|(index, word)| {
-        u64::from_le_bytes(*word) == word_of(base, version, block, index)
-    })
+    (0u64..)
+        .zip(words)
+        .all(|(index, word)| u64::from_le_bytes(*word) == word_of(base, version, block, index))
 }
 
 /// A moment of the oracle: grows with everything that it is told.
@@ -195,7 +196,13 @@ impl Oracle {
             });
             self.open.insert(block);
         }
-        Ticket { first, count, start, version, certain }
+        Ticket {
+            first,
+            count,
+            start,
+            version,
+            certain,
+        }
     }
 
     /// The write was answered; with `durable` (FUA) it survives a power cut.
@@ -249,7 +256,10 @@ impl Oracle {
                 entry.durable = true;
             }
             supersede(entries, now, keep);
-            if entries.iter().any(|e| e.end != NEVER && !e.durable && !e.buried) {
+            if entries
+                .iter()
+                .any(|e| e.end != NEVER && !e.durable && !e.buried)
+            {
                 self.loose.insert(block);
             }
         }
@@ -359,7 +369,9 @@ fn supersede(entries: &mut Vec<Entry>, now: Moment, oldest_reader: Moment) {
         return;
     }
     let start_of = |durable: bool, entries: &[Entry]| {
-        let sure = entries.iter().filter(|e| e.certain && e.end != NEVER && (e.durable || !durable));
+        let sure = entries
+            .iter()
+            .filter(|e| e.certain && e.end != NEVER && (e.durable || !durable));
         sure.map(|e| e.start).max().unwrap_or(0)
     };
     let (any, durable) = (start_of(false, entries), start_of(true, entries));
@@ -378,9 +390,16 @@ fn explain(entries: &[Entry], moment: Moment, block: u64, bytes: &[u8]) -> Strin
         Version::UNDEFINED => "anything".to_owned(),
         Version(n) => format!("write {n}"),
     };
-    let may: Vec<String> =
-        entries.iter().filter(|e| e.hidden > moment).map(|e| name(e.version)).collect();
-    format!("block {block}: may hold {}, holds {}", may.join(" or "), describe(block, bytes))
+    let may: Vec<String> = entries
+        .iter()
+        .filter(|e| e.hidden > moment)
+        .map(|e| name(e.version))
+        .collect();
+    format!(
+        "block {block}: may hold {}, holds {}",
+        may.join(" or "),
+        describe(block, bytes)
+    )
 }
 
 /// What the bytes look like, in words.
@@ -389,7 +408,10 @@ pub fn describe(block: u64, bytes: &[u8]) -> String {
         return "zeros".to_owned();
     }
     let word = |at: usize| {
-        bytes[at..at + 8].try_into().map(u64::from_le_bytes).expect("a block has 16 bytes")
+        bytes[at..at + 8]
+            .try_into()
+            .map(u64::from_le_bytes)
+            .expect("a block has 16 bytes")
     };
     let (version, named) = (Version(word(0)), word(1));
     if matches(version, block, bytes) {
@@ -475,7 +497,10 @@ mod tests {
         assert!(reads(&mut oracle, 0, two));
         assert!(!reads(&mut oracle, 0, one));
         oracle.crash(true);
-        assert!(reads(&mut oracle, 0, Version::ZEROS), "it was never flushed");
+        assert!(
+            reads(&mut oracle, 0, Version::ZEROS),
+            "it was never flushed"
+        );
     }
 
     #[test]

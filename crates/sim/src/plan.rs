@@ -30,7 +30,11 @@ const LEVEL_WEIGHTS: [u32; 10] = [1, 2, 4, 4, 2, 2, 2, 1, 1, 2];
 impl Shape {
     /// Draws a shape of the level at `index` of [`LEVELS`].
     fn draw(index: usize, rng: &mut Prng) -> Shape {
-        let plain = |level, members: u64| Shape { level, members: members as u8, group: None };
+        let plain = |level, members: u64| Shape {
+            level,
+            members: members as u8,
+            group: None,
+        };
         let grouped = |level, groups: u64, group: u64| Shape {
             level,
             members: (groups * group) as u8,
@@ -278,28 +282,49 @@ fn draw_devices(members: usize, others: usize, rng: &mut Prng) -> Vec<Device> {
         },
     };
     let count = members + others;
-    (0..count).map(|index| device(rng, if index < members { 72 } else { 88 })).collect()
+    (0..count)
+        .map(|index| device(rng, if index < members { 72 } else { 88 }))
+        .collect()
 }
 
 fn draw_lives(rng: &mut Prng) -> Vec<Life> {
     let lives = rng.range(1, 5);
-    let ends = [rng.range(1, 3) as u32, rng.range(0, 6) as u32, rng.range(0, 4) as u32];
+    let ends = [
+        rng.range(1, 3) as u32,
+        rng.range(0, 6) as u32,
+        rng.range(0, 4) as u32,
+    ];
     let troubled = rng.percent(90);
-    (0..lives).map(|_| draw_life(&ends, troubled, rng)).collect()
+    (0..lives)
+        .map(|_| draw_life(&ends, troubled, rng))
+        .collect()
 }
 
 fn draw_life(ends: &[u32; 3], troubled: bool, rng: &mut Prng) -> Life {
     let short = rng.one_in(5);
-    let asks = if short { rng.below(4) } else { rng.range(10, 120) };
+    let asks = if short {
+        rng.below(4)
+    } else {
+        rng.range(10, 120)
+    };
     let count = if troubled { rng.below(7) } else { 0 };
-    let moment = |rng: &mut Prng| Moment { asks: rng.below(asks + 1), events: rng.below(300) };
+    let moment = |rng: &mut Prng| Moment {
+        asks: rng.below(asks + 1),
+        events: rng.below(300),
+    };
     let mut actions: Vec<(Moment, Action)> = (0..count)
         .map(|_| (moment(rng), ACTIONS[rng.weighted(&ACTION_WEIGHTS)]))
         .collect();
     actions.sort_by_key(|&(at, _)| at);
     let end_at = match rng.below(4) {
-        0 => Moment { asks: 0, events: rng.below(150) },
-        1 => Moment { asks, events: rng.below(3000) },
+        0 => Moment {
+            asks: 0,
+            events: rng.below(150),
+        },
+        1 => Moment {
+            asks,
+            events: rng.below(3000),
+        },
         _ => moment(rng),
     };
     Life {
@@ -322,7 +347,10 @@ mod tests {
         for seed in 0..500 {
             let shape = Plan::draw(seed, None).shape;
             let group = shape.group.unwrap_or(shape.members);
-            shape.level.check_shape(shape.members, group).expect("a drawn shape makes sense");
+            shape
+                .level
+                .check_shape(shape.members, group)
+                .expect("a drawn shape makes sense");
             seen.insert(format!("{:?}", std::mem::discriminant(&shape.level)));
         }
         assert_eq!(seen.len(), LEVELS.len());

@@ -107,7 +107,9 @@ pub fn fill(seed: u64, bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<8>();
     let mut state = mix(seed) | 1;
     for word in words {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(seed | 1);
+        state = state
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(seed | 1);
         *word = (state ^ (state >> 29)).to_le_bytes();
     }
     rest.fill(0xa5);

@@ -17,10 +17,20 @@ pub struct Stats {
     pub power_cuts: u64,
     /// Kills of the process.
     pub kills: u64,
+    /// Power cuts and kills before the array served.
+    pub crashes_starting: u64,
+    /// Power cuts and kills while a member was being rebuilt.
+    pub crashes_rebuilding: u64,
+    /// Power cuts and kills while a resync was at work.
+    pub crashes_resyncing: u64,
+    /// Power cuts and kills while a member was missing.
+    pub crashes_degraded: u64,
     /// Clean stops.
     pub stops: u64,
     /// Members that went out of service.
     pub losses: u64,
+    /// Members that were left out at a start.
+    pub missing_at_start: u64,
     /// Lost members that were there again after a restart.
     pub stale_returns: u64,
     /// Rebuilds finished.
@@ -51,8 +61,13 @@ impl Stats {
             (&mut self.events, other.events),
             (&mut self.power_cuts, other.power_cuts),
             (&mut self.kills, other.kills),
+            (&mut self.crashes_starting, other.crashes_starting),
+            (&mut self.crashes_rebuilding, other.crashes_rebuilding),
+            (&mut self.crashes_resyncing, other.crashes_resyncing),
+            (&mut self.crashes_degraded, other.crashes_degraded),
             (&mut self.stops, other.stops),
             (&mut self.losses, other.losses),
+            (&mut self.missing_at_start, other.missing_at_start),
             (&mut self.stale_returns, other.stale_returns),
             (&mut self.rebuilds, other.rebuilds),
             (&mut self.resyncs, other.resyncs),

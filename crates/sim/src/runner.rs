@@ -71,7 +71,10 @@ pub fn run(run: &Run) -> Outcome {
     let made = match catching(|| launch::make(&plan)) {
         Ok(made) => made,
         Err(panic) => {
-            let failure = Failure { text: format!("panic: {panic}"), story: Vec::new() };
+            let failure = Failure {
+                text: format!("panic: {panic}"),
+                story: Vec::new(),
+            };
             return Outcome {
                 seed: run.seed,
                 world: words,
@@ -89,7 +92,10 @@ pub fn run(run: &Run) -> Outcome {
         Ok(Err(failure)) => Some(*failure),
         Err(panic) => {
             let text = format!("panic: {panic}");
-            Some(Failure { text, story: world.story.clone() })
+            Some(Failure {
+                text,
+                story: world.story.clone(),
+            })
         }
     };
     world.stats.virtual_ms = world.clock.now().0 / 1_000_000;
@@ -103,7 +109,11 @@ pub fn run(run: &Run) -> Outcome {
 }
 
 fn world_text(plan: &Plan) -> String {
-    let group = plan.shape.group.map(|g| format!(" in groups of {g}")).unwrap_or_default();
+    let group = plan
+        .shape
+        .group
+        .map(|g| format!(" in groups of {g}"))
+        .unwrap_or_default();
     let caches = plan.devices.iter().filter(|d| d.volatile_cache).count();
     format!(
         "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, {} shards, {} queues, \
@@ -145,7 +155,10 @@ pub fn run_many(like: &Run, first: u64, count: u64, threads: usize, stop_after: 
             if seed >= first + count {
                 break;
             }
-            let outcome = run(&Run { seed, ..like.clone() });
+            let outcome = run(&Run {
+                seed,
+                ..like.clone()
+            });
             summary.seeds += 1;
             summary.stats.add(&outcome.stats);
             summary.hash ^= crate::prng::mix(outcome.hash ^ seed);

@@ -35,12 +35,21 @@ impl Scenario {
     ///
     /// # Panics
     /// If there is no such level.
-    #[expect(clippy::new_ret_no_self, reason = "a draft becomes a scenario when it starts")]
+    #[expect(
+        clippy::new_ret_no_self,
+        reason = "a draft becomes a scenario when it starts"
+    )]
     pub fn new(level: &str, members: u8) -> Draft {
-        let index = LEVELS.iter().position(|name| *name == level).expect("a level");
+        let index = LEVELS
+            .iter()
+            .position(|name| *name == level)
+            .expect("a level");
         let fits = |plan: &Plan| plan.shape.members == members;
         let plans = (1..10_000).map(|seed| Plan::draw(seed, Some(index)));
-        let mut plan = plans.into_iter().find(fits).expect("the level has this many members");
+        let mut plan = plans
+            .into_iter()
+            .find(fits)
+            .expect("the level has this many members");
         plan.lives.clear();
         plan.init = Init::Lazy;
         plan.spares = 0;
@@ -65,7 +74,9 @@ impl Scenario {
         self.world.asks_left += asks;
         let pumped = self.world.pump();
         self.must(pumped);
-        self.wait("requests are answered", |world| world.asks_left == 0 && world.asks.is_empty())
+        self.wait("requests are answered", |world| {
+            world.asks_left == 0 && world.asks.is_empty()
+        })
     }
     /// Makes this many random requests, and leaves them under way after `events` events.
     pub fn begin_to_write(&mut self, asks: u64, events: u64) -> &mut Self {
@@ -97,7 +108,9 @@ impl Scenario {
     /// The drive that serves a slot.
     pub fn drive(&mut self, slot: u8) -> usize {
         let look = self.world.looks()[usize::from(slot)];
-        look.in_sync.or(look.incoming).expect("the slot has a drive")
+        look.in_sync
+            .or(look.incoming)
+            .expect("the slot has a drive")
     }
     /// The device in this slot vanishes.
     pub fn lose(&mut self, slot: u8) -> &mut Self {
@@ -115,7 +128,9 @@ impl Scenario {
     /// Is this drive serving, or being rebuilt?
     pub fn serves(&mut self, drive: usize) -> bool {
         let looks = self.world.looks();
-        looks.iter().any(|look| look.in_sync == Some(drive) || look.incoming == Some(drive))
+        looks
+            .iter()
+            .any(|look| look.in_sync == Some(drive) || look.incoming == Some(drive))
     }
     /// Every block of one row of a slot becomes unreadable.
     pub fn spoil(&mut self, slot: u8, row: u64) -> &mut Self {
@@ -132,25 +147,30 @@ impl Scenario {
         self.answer(id)
     }
     fn answer(&mut self, id: CommandId) -> Result<(), CommandError> {
-        self.wait("the command is answered", |world| world.done.contains_key(&id));
+        self.wait("the command is answered", |world| {
+            world.done.contains_key(&id)
+        });
         self.world.done[&id].map(|_| ())
     }
     /// Adds a fresh device.
     pub fn add(&mut self) -> &mut Self {
         let new = self.world.fresh().expect("there are devices left");
-        self.command(Command::Add(new)).expect("a fresh device is taken");
+        self.command(Command::Add(new))
+            .expect("a fresh device is taken");
         self
     }
     /// Removes what is named in a slot.
     pub fn remove(&mut self, slot: u8) -> &mut Self {
         let member = MemberRef::Slot(Slot(slot));
-        self.command(Command::Remove(member)).expect("it can be removed");
+        self.command(Command::Remove(member))
+            .expect("it can be removed");
         self
     }
     /// Replaces the member of a slot by a fresh device.
     pub fn replace(&mut self, slot: u8) -> &mut Self {
         let new = self.world.fresh().expect("there are devices left");
-        self.command(Command::Replace(Slot(slot), new)).expect("it can be replaced");
+        self.command(Command::Replace(Slot(slot), new))
+            .expect("it can be replaced");
         self
     }
     /// Stops cleanly.
@@ -195,7 +215,8 @@ impl Scenario {
     }
     /// Goes on with rebuilds, waits for them, and demands that every member is in sync.
     pub fn made_whole(&mut self) -> &mut Self {
-        self.command(Command::StartRebuild).expect("rebuilds can start");
+        self.command(Command::StartRebuild)
+            .expect("rebuilds can start");
         self.rest();
         let text = self.world.state_text();
         assert_eq!(self.state(), ArrayState::Optimal, "{text}");
@@ -229,7 +250,9 @@ impl Draft {
     /// Makes the array and starts it.
     pub fn start(self) -> Scenario {
         let made = launch::make(&self.0);
-        let mut scenario = Scenario { world: World::new(self.0, made, None) };
+        let mut scenario = Scenario {
+            world: World::new(self.0, made, None),
+        };
         scenario.start();
         if let Some(id) = scenario.world.settle_threshold() {
             scenario.answer(id).expect("a threshold can be set");

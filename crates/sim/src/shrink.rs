@@ -13,7 +13,10 @@ use crate::runner::{Run, run};
 pub fn shrink(failing: &Run, first: Outcome) -> (Run, Outcome) {
     let (mut best, mut outcome) = (failing.clone(), first);
     let attempt = |best: &mut Run, outcome: &mut Outcome, variation: Variation| {
-        let candidate = Run { variation, ..best.clone() };
+        let candidate = Run {
+            variation,
+            ..best.clone()
+        };
         let tried = run(&candidate);
         let smaller = tried.failure.is_some() && tried.stats.events <= outcome.stats.events;
         if smaller {
@@ -22,20 +25,29 @@ pub fn shrink(failing: &Run, first: Outcome) -> (Run, Outcome) {
         smaller
     };
     for lives in 0..5 {
-        let variation = Variation { lives: Some(lives), ..best.variation };
+        let variation = Variation {
+            lives: Some(lives),
+            ..best.variation
+        };
         if attempt(&mut best, &mut outcome, variation) {
             break;
         }
     }
     for kind in FaultKind::ALL {
         let without: FaultSet = best.variation.without.with(kind);
-        let variation = Variation { without, ..best.variation };
+        let variation = Variation {
+            without,
+            ..best.variation
+        };
         attempt(&mut best, &mut outcome, variation);
     }
     let (mut low, mut high) = (0, best.variation.asks.unwrap_or(128));
     while low < high {
         let middle = (low + high) / 2;
-        let variation = Variation { asks: Some(middle), ..best.variation };
+        let variation = Variation {
+            asks: Some(middle),
+            ..best.variation
+        };
         if attempt(&mut best, &mut outcome, variation) {
             high = middle;
         } else {

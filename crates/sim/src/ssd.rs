@@ -180,10 +180,15 @@ impl Ssd {
 
     /// Would this write overlap one that is in flight? Their order would be left to the drive.
     pub fn overlapping_write(&self, kind: &IoKind) -> bool {
-        let Some((offset, len)) = written(kind) else { return false };
-        self.flights.values().filter(|flight| !flight.abandoned).any(|flight| {
-            written(&flight.kind).is_some_and(|(o, l)| o < offset + len && offset < o + l)
-        })
+        let Some((offset, len)) = written(kind) else {
+            return false;
+        };
+        self.flights
+            .values()
+            .filter(|flight| !flight.abandoned)
+            .any(|flight| {
+                written(&flight.kind).is_some_and(|(o, l)| o < offset + len && offset < o + l)
+            })
     }
 
     /// Accepts an I/O and decides how it will end.
@@ -208,10 +213,21 @@ impl Ssd {
             late_ns = Some(done_ns + rng.below(2 * latencies.deadline_ns));
         }
         let MemberIo { io, device, kind } = io;
-        let flight =
-            Flight { owner, device, io, kind, fate, issued: self.moment, abandoned: false };
+        let flight = Flight {
+            owner,
+            device,
+            io,
+            kind,
+            fate,
+            issued: self.moment,
+            abandoned: false,
+        };
         self.flights.insert(op, flight);
-        Timing { op, done_ns, late_ns }
+        Timing {
+            op,
+            done_ns,
+            late_ns,
+        }
     }
 
     fn fate(&mut self, kind: &IoKind) -> Fate {
@@ -262,7 +278,12 @@ impl Ssd {
     ) -> (Result<(), IoError>, Option<strake_engine::Buf>) {
         self.moment += 1;
         match flight.kind {
-            IoKind::Read { offset, mut buf, start, len } => {
+            IoKind::Read {
+                offset,
+                mut buf,
+                start,
+                len,
+            } => {
                 let blocks = self.blocks(offset, len as u64);
                 if self.faults.unreadable(blocks.start, blocks.end) {
                     return (Err(IoError::Media), Some(buf));
@@ -285,7 +306,9 @@ impl Ssd {
         self.faults.heal(blocks.start, blocks.end);
         let at = offset as usize..offset as usize + data.len();
         self.current[at.clone()].copy_from_slice(data);
-        let Some(durable) = &mut self.durable else { return };
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
         if fua {
             durable[at].copy_from_slice(data);
             self.cached.retain(|cached| !blocks.contains(&cached.block));
@@ -295,7 +318,12 @@ impl Ssd {
         for (index, block) in blocks.enumerate() {
             let from = index * self.block as usize;
             let data = Content::Bytes(Arc::clone(&shared), from);
-            self.cached.push(Cached { block, group: self.moment, at: self.moment, data });
+            self.cached.push(Cached {
+                block,
+                group: self.moment,
+                at: self.moment,
+                data,
+            });
         }
     }
 
@@ -317,13 +345,20 @@ impl Ssd {
             self.faults.heal(block, block + 1);
             put(&mut self.current[at..at + size], &data);
             if self.durable.is_some() {
-                self.cached.push(Cached { block, group: self.moment, at: self.moment, data });
+                self.cached.push(Cached {
+                    block,
+                    group: self.moment,
+                    at: self.moment,
+                    data,
+                });
             }
         }
     }
 
     fn flush(&mut self, issued: u64) {
-        let Some(durable) = &mut self.durable else { return };
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
         let size = self.block as usize;
         self.cached.retain(|cached| {
             if cached.at > issued {
@@ -375,8 +410,8 @@ impl Ssd {
         report
     }
 
-    /// The device vanishes, with its power (`pulled`) or only from sight. What was in flight may have
-    /// landed; every answer from now on is [`IoError::Gone`].
+    /// The device vanishes, with its power (`pulled`) or only from sight. What was in flight may
+    /// have landed; every answer from now on is [`IoError::Gone`].
     pub fn vanish(&mut self, pulled: bool, rng: &mut Prng) {
         let waiting: Vec<(OpNo, Flight)> = std::mem::take(&mut self.flights)
             .into_iter()
@@ -388,7 +423,15 @@ impl Ssd {
             self.flights.insert(op, flight);
             self.end_flights(rng, &mut report);
             let (kind, fate) = (IoKind::Flush, Fate::Fails(IoError::Gone));
-            let told = Flight { owner, device, io, kind, fate, issued: 0, abandoned: false };
+            let told = Flight {
+                owner,
+                device,
+                io,
+                kind,
+                fate,
+                issued: 0,
+                abandoned: false,
+            };
             self.told.push((op, told));
         }
         if pulled {
@@ -404,7 +447,9 @@ impl Ssd {
                 Fate::Normal | Fate::TimesOut => !self.faults.gone,
                 Fate::Fails(_) => false,
             };
-            let Some((offset, len)) = written(&flight.kind).filter(|_| lands) else { continue };
+            let Some((offset, len)) = written(&flight.kind).filter(|_| lands) else {
+                continue;
+            };
             match rng.below(3) {
                 0 => report.lost += 1,
                 1 => drop(self.apply(flight, rng)),
@@ -460,20 +505,35 @@ mod tests {
     use crate::prng::Purpose;
     use strake_engine::{Buf, Slice};
 
-    const LATENCIES: Latencies = Latencies { low_ns: 1, high_ns: 9, deadline_ns: 1000 };
+    const LATENCIES: Latencies = Latencies {
+        low_ns: 1,
+        high_ns: 9,
+        deadline_ns: 1000,
+    };
 
     fn write_io(offset: u64, byte: u8, len: usize, fua: bool) -> MemberIo {
         let data = Slice::new(Buf::from_bytes(&vec![byte; len]), 0, len);
-        MemberIo { io: IoId(1), device: DeviceId(0), kind: IoKind::Write { offset, data, fua } }
+        MemberIo {
+            io: IoId(1),
+            device: DeviceId(0),
+            kind: IoKind::Write { offset, data, fua },
+        }
     }
 
     fn run(ssd: &mut Ssd, io: MemberIo, rng: &mut Prng) -> Result<(), IoError> {
         let timing = ssd.submit(Owner::Array, io, &LATENCIES, rng);
-        ssd.finish(timing.op, rng).expect("it is in flight").2.result
+        ssd.finish(timing.op, rng)
+            .expect("it is in flight")
+            .2
+            .result
     }
 
     fn flush_io() -> MemberIo {
-        MemberIo { io: IoId(2), device: DeviceId(0), kind: IoKind::Flush }
+        MemberIo {
+            io: IoId(2),
+            device: DeviceId(0),
+            kind: IoKind::Flush,
+        }
     }
 
     #[test]
@@ -507,7 +567,10 @@ mod tests {
                 _ => torn += 1,
             }
         }
-        assert!(whole > 10 && none > 10 && torn > 10, "{whole} {none} {torn}");
+        assert!(
+            whole > 10 && none > 10 && torn > 10,
+            "{whole} {none} {torn}"
+        );
     }
 
     #[test]

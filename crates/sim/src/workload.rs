@@ -75,8 +75,20 @@ impl Swarm {
             _ => usual,
         };
         let mut swarm = Swarm {
-            kinds: [weight(rng, 8), 12, weight(rng, 2), weight(rng, 2), weight(rng, 1)],
-            sizes: [weight(rng, 6), weight(rng, 4), weight(rng, 4), weight(rng, 3), 1],
+            kinds: [
+                weight(rng, 8),
+                12,
+                weight(rng, 2),
+                weight(rng, 2),
+                weight(rng, 1),
+            ],
+            sizes: [
+                weight(rng, 6),
+                weight(rng, 4),
+                weight(rng, 4),
+                weight(rng, 3),
+                1,
+            ],
             places: [4, weight(rng, 4), weight(rng, 4), weight(rng, 2)],
             fua_percent: rng.pick(&[0, 0, 10, 50]),
             overlapping: rng.percent(30),
@@ -103,15 +115,25 @@ impl Swarm {
         ];
         let kind = KINDS[rng.weighted(&self.kinds)];
         if kind == AskKind::Flush {
-            return Ask { kind, first: 0, count: 0, fua: false };
+            return Ask {
+                kind,
+                first: 0,
+                count: 0,
+                fua: false,
+            };
         }
-        let fua = matches!(kind, AskKind::Write | AskKind::WriteZeroes)
-            && rng.percent(self.fua_percent);
+        let fua =
+            matches!(kind, AskKind::Write | AskKind::WriteZeroes) && rng.percent(self.fua_percent);
         if kind == AskKind::Discard && rng.percent(40) {
             let regions = shape.total.div_ceil(shape.region);
             let first = rng.below(regions) * shape.region;
             let count = (shape.region * rng.range(1, 2)).min(shape.total - first);
-            return Ask { kind, first, count, fua };
+            return Ask {
+                kind,
+                first,
+                count,
+                fua,
+            };
         }
         let count = self.size(rng, shape).min(self.span);
         let last = self.span - count;
@@ -128,7 +150,12 @@ impl Swarm {
                 at - at % shape.stripe
             }
         };
-        Ask { kind, first, count, fua }
+        Ask {
+            kind,
+            first,
+            count,
+            fua,
+        }
     }
 
     fn size(&self, rng: &mut Prng, shape: &Shape) -> u64 {
@@ -151,7 +178,12 @@ mod tests {
     fn every_request_lies_inside_the_array() {
         for seed in 0..200 {
             let mut rng = Prng::new(seed, Purpose::Workload);
-            let shape = Shape { total: 40 * 24, strip: 8, stripe: 24, region: 24 * 7 };
+            let shape = Shape {
+                total: 40 * 24,
+                strip: 8,
+                stripe: 24,
+                region: 24 * 7,
+            };
             let swarm = Swarm::draw(&mut rng, &shape);
             let mut cursor = 0;
             for _ in 0..200 {

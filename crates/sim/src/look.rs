@@ -1,0 +1,239 @@
+//! Looking at a world: what serves each slot, what faults are fair, how things stand.
+//!
+//! Invariant: looking changes nothing that the engine or the oracle could notice.
+//!
+//! Deliberately absent: judging what is seen.
+
+use strake_engine::Pool;
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::{MemberUuid, RegionState};
+
+use crate::atlas::{Atlas, Condition, Rules, Situation};
+use crate::canary::Canary;
+use crate::clock::Lanes;
+use crate::world::{Going, World};
+
+/// What serves a slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    /// Drive of the member in sync.
+    pub in_sync: Option<usize>,
+    /// Drive of the member being rebuilt.
+    pub incoming: Option<usize>,
+    /// A member is named there that is not in service.
+    pub remains: bool,
+}
+
+impl World {
+    /// What serves each slot, as the array says.
+    pub fn looks(&mut self) -> Vec<Look> {
+        let mut looks = vec![Look::default(); self.geometry.slots()];
+        let status = self.machines().array.status();
+        for member in &status.members {
+            let Some(slot) = member.slot else { continue };
+            let look = &mut looks[slot.index()];
+            let drive = member.device.map(|device| self.devices[device.0 as usize]);
+            match member.state {
+                MemberState::InSync => look.in_sync = drive,
+                MemberState::Rebuilding => look.incoming = drive,
+                MemberState::Failed | MemberState::Missing | MemberState::Stale => {
+                    look.remains = !member.member.is_nil();
+                }
+                MemberState::Spare => {}
+            }
+        }
+        looks
+    }
+
+    /// The array as far as faults go.
+    pub fn situation(&mut self) -> Situation {
+        self.refresh_resyncing();
+        let looks = self.looks();
+        // In sync is what the superblocks say; what only the array says may be forgotten yet.
+        let (media, _) = self.condition_on_media();
+        let slots = looks
+            .iter()
+            .zip(media)
+            .map(|(look, media)| {
+                let durable = look.in_sync.is_some() && look.in_sync == media;
+                if durable {
+                    self.condition(look)
+                } else {
+                    Condition::default()
+                }
+            })
+            .collect();
+        let regions = self.geometry.regions();
+        let array = &self.machines().array;
+        let dirty = (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::Dirty);
+        let array_ios = self.machines().array_ios;
+        let writing = dirty || array_ios > 0 || !self.asks.is_empty();
+        Situation {
+            slots,
+            resyncing: self.resyncing,
+            writing,
+        }
+    }
+
+    /// The condition of a slot that this serves.
+    pub fn condition(&self, look: &Look) -> Condition {
+        let Some(drive) = look.in_sync.map(|index| &self.drives[index]) else {
+            return Condition::default();
+        };
+        let faults = &drive.ssd.faults;
+        let fine = !faults.gone && faults.write_errors == 0 && faults.stalls == 0;
+        let layout = &self.superblock.layout;
+        let row = |block: &u64| {
+            let data = (block * drive.ssd.block).checked_sub(layout.data_offset);
+            // Metadata counts as a row of its own.
+            data.map_or(u64::MAX, |offset| offset / self.geometry.strip)
+        };
+        let mut spoiled_rows: Vec<u64> = faults.latent.iter().map(row).collect();
+        spoiled_rows.sort_unstable();
+        spoiled_rows.dedup();
+        Condition {
+            intact: fine && !drive.doomed,
+            spoiled_rows,
+        }
+    }
+
+    /// Finds out whether redundancy is still untrue after an unclean stop.
+    pub fn refresh_resyncing(&mut self) {
+        if !self.resyncing {
+            return;
+        }
+        let regions = self.geometry.regions();
+        let started = self.machines().started;
+        let array = &self.machines().array;
+        let unsynced =
+            (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::NeedSync);
+        let job = array
+            .status()
+            .jobs
+            .iter()
+            .any(|job| job.kind == JobKind::Resync);
+        if started && !unsynced && !job {
+            self.resyncing = false;
+            self.oracle.set_pinning(true);
+        }
+    }
+
+    /// The atlas of this world.
+    pub fn atlas(&self) -> Atlas {
+        let geometry = &self.geometry;
+        Atlas {
+            width: geometry.width,
+            tolerated: geometry.m,
+            mirrored: geometry.mirrored(),
+            rules: Rules {
+                write_hole_closed: crate::WRITE_HOLE_CLOSED,
+                lose_in_resync: self.plan.lose_in_resync,
+                errors_fail_members: !self.errors_forgiven,
+            },
+        }
+    }
+
+    /// A number for a device that is opened.
+    pub fn open(&mut self, drive: usize) -> DeviceId {
+        let device = DeviceId(self.devices.len() as u32);
+        self.devices.push(drive);
+        self.drives[drive].device = Some(device);
+        device
+    }
+
+    /// What the engine must know of a drive.
+    pub fn info(&self, drive: usize) -> DeviceInfo {
+        let ssd = &self.drives[drive].ssd;
+        let hides = self
+            .planted
+            .as_ref()
+            .is_some_and(|p| p.canary == Canary::CacheHidden);
+        DeviceInfo {
+            bytes: ssd.len(),
+            block_bytes: self.plan.block,
+            granularity_bytes: 0,
+            volatile_cache: ssd.volatile_cache() && !hides,
+        }
+    }
+
+    /// A fresh identity.
+    pub fn identity(&mut self) -> MemberUuid {
+        MemberUuid(self.chance.identity.bytes16())
+    }
+
+    /// The process is gone: forgets machines, messages and requests.
+    pub fn forget_process(&mut self) {
+        self.clock.clear();
+        self.lanes = Lanes::default();
+        self.machines = None;
+        self.reading = 0;
+        self.held = None;
+        self.next_ask_at = Time(0);
+        self.asks.clear();
+        self.commands.clear();
+        self.done.clear();
+        self.refusals.clear();
+        self.asks_left = 0;
+        self.scrub_must_agree = false;
+        for drive in &mut self.drives {
+            drive.device = None;
+            drive.doomed = false;
+            drive.ssd.faults.write_errors = 0;
+            drive.ssd.faults.stalls = 0;
+            drive.ssd.faults.slowness = 0;
+        }
+    }
+
+    /// Goes on until `until` says so.
+    pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> Going {
+        let limit = Time(self.clock.now().0 + 30_000_000_000);
+        let mut round = 0u32;
+        loop {
+            round += 1;
+            if round % 8 == 1 && until(self) {
+                return Ok(());
+            }
+            let more = self.step()?;
+            if !more && !until(self) {
+                let state = self.state_text();
+                return self.failure(format!("nothing more happens, waiting for {what}; {state}"));
+            }
+            if !more {
+                return Ok(());
+            }
+            if self.clock.now() > limit || round > 3_000_000 {
+                let state = self.state_text();
+                return self.failure(format!("does not come to rest: {what}; {state}"));
+            }
+        }
+    }
+
+    /// The state of things, in words.
+    pub fn state_text(&mut self) -> String {
+        let asks: Vec<String> = self
+            .asks
+            .iter()
+            .take(4)
+            .map(|(id, a)| format!("{} {:?}", id.0, a.ask))
+            .collect();
+        let commands: Vec<&String> = self.commands.values().collect();
+        let queues: Vec<usize> = self.drives.iter().map(|d| d.ssd.in_flight()).collect();
+        let mut text = format!(
+            "requests {} {asks:?}, commands {commands:?}, I/Os in flight {queues:?}",
+            self.asks.len()
+        );
+        if let Some(machines) = &self.machines {
+            let status = machines.array.status();
+            let members: Vec<_> = status
+                .members
+                .iter()
+                .map(|m| (m.slot.map(|s| s.0), m.device, m.state))
+                .collect();
+            text += &format!(", {:?}, {members:?}, jobs {:?}", status.state, status.jobs);
+            let free: Vec<usize> = machines.pools.iter().map(Pool::free).collect();
+            text += &format!(", {:?}, buffers free {free:?}", machines.shards);
+        }
+        text
+    }
+}

@@ -1,0 +1,294 @@
+//! The block device's user: asks, remembers, and compares what is answered with the oracle.
+//!
+//! Invariant: the oracle hears of a request before the engine does, and of an answer before the
+//! user asks anything more.
+//!
+//! Deliberately absent: what is asked (`workload`) and what may be answered (`oracle`).
+
+use strake_engine::event::{Op, Reply, Request};
+use strake_engine::units::{RequestId, Time};
+use strake_engine::{Buf, Slice, Target};
+
+use crate::canary::Canary;
+use crate::clock::Place;
+use crate::oracle::{self, Ticket};
+use crate::workload::{Ask, AskKind};
+use crate::world::{Going, Happening, World};
+
+/// A request under way.
+pub struct Asked {
+    pub(crate) ask: Ask,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) moment: oracle::Moment,
+}
+
+impl World {
+    /// Buffers of one shard that a request may hold until the user lets go of the answer. Memory is
+    /// bounded, so a user that reads more at once than a shard has buffers waits for ever.
+    pub(crate) fn buffers_of(&self, ask: &Ask) -> u64 {
+        match ask.kind {
+            AskKind::Read => ask.count * self.geometry.block / self.geometry.strip + 2,
+            _ => 0,
+        }
+    }
+    /// May the user make this request now?
+    pub fn may_ask(&self, ask: &Ask) -> bool {
+        self.reading == 0 || self.reading + self.buffers_of(ask) <= self.reading_most
+    }
+    /// Blocks that a read may have.
+    pub fn longest_read(&self) -> u64 {
+        (self.reading_most - 2) * self.geometry.strip / self.geometry.block
+    }
+
+    /// Submits one more request of the user, unless it would read too much at once.
+    fn ask(&mut self) -> Going<bool> {
+        let held = self.held.take();
+        let ask = held.unwrap_or_else(|| {
+            self.swarm
+                .ask(&mut self.chance.workload, &self.shape, &mut self.cursor)
+        });
+        let mut ask = ask;
+        let changes = matches!(
+            ask.kind,
+            AskKind::Write | AskKind::WriteZeroes | AskKind::Discard
+        );
+        if changes && !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count) {
+            ask = Ask {
+                kind: AskKind::Read,
+                fua: false,
+                ..ask
+            };
+        }
+        if ask.kind == AskKind::Read {
+            ask.count = ask.count.min(self.longest_read());
+        }
+        if !self.may_ask(&ask) {
+            self.held = Some(ask);
+            return Ok(false);
+        }
+        self.asks_left -= 1;
+        self.submit(ask)?;
+        Ok(true)
+    }
+
+    /// Submits this request of the user.
+    pub fn submit(&mut self, ask: Ask) -> Going {
+        self.stats.asks += 1;
+        self.reading += self.buffers_of(&ask);
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        let (op, ticket, moment) = self.announce(&ask);
+        self.trace([1, id.0, ask.first, ask.count], || {
+            format!("request {} {ask:?}", id.0)
+        });
+        let queue = (id.0 % u64::from(self.plan.queues)) as u16;
+        self.asks.insert(
+            id,
+            Asked {
+                ask,
+                ticket,
+                moment,
+            },
+        );
+        if self
+            .planted
+            .as_ref()
+            .is_some_and(|p| p.answers_early(ask.kind))
+        {
+            let asked = self.asks.get_mut(&id).expect("inserted above");
+            if let Some(ticket) = asked.ticket.take() {
+                self.oracle.answered(&ticket, ask.fua);
+            }
+        }
+        let mut pieces = Vec::new();
+        let router = &mut self.machines().routers[usize::from(queue)];
+        if let Some(reply) = router.route(Request { id, op }, &mut pieces) {
+            return self.answered(reply);
+        }
+        for (target, piece) in pieces {
+            match target {
+                Target::Shard(shard) => self.send(
+                    Place::Queue(queue),
+                    Place::Shard(shard.0),
+                    Happening::AskShard(shard.0, piece),
+                ),
+                Target::Array => {
+                    self.send(
+                        Place::Queue(queue),
+                        Place::Array,
+                        Happening::AskArray(piece),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the oracle of a request before the engine hears of it.
+    fn announce(&mut self, ask: &Ask) -> (Op, Option<Ticket>, oracle::Moment) {
+        let block = self.geometry.block;
+        let (offset, len) = (ask.first * block, ask.count * block);
+        let (mut ticket, mut moment) = (None, 0);
+        let op = match ask.kind {
+            AskKind::Read => {
+                moment = self.oracle.read();
+                Op::Read { offset, len }
+            }
+            AskKind::Flush => {
+                moment = self.oracle.flush();
+                Op::Flush
+            }
+            AskKind::Write => {
+                let (announced, version) = self.oracle.write(ask.first, ask.count);
+                ticket = Some(announced);
+                let mut buf = Buf::zeroed(len as usize);
+                let bytes = &mut buf.bytes_mut()[..len as usize];
+                for (at, bytes) in (ask.first..).zip(bytes.chunks_mut(block as usize)) {
+                    oracle::content(version, at, bytes);
+                }
+                Op::Write {
+                    offset,
+                    data: Slice::new(buf, 0, len as usize),
+                    fua: ask.fua,
+                }
+            }
+            AskKind::Discard => {
+                ticket = Some(self.oracle.discard(ask.first, ask.count));
+                Op::Discard { offset, len }
+            }
+            AskKind::WriteZeroes => {
+                ticket = Some(self.oracle.zero(ask.first, ask.count));
+                Op::WriteZeroes {
+                    offset,
+                    len,
+                    fua: ask.fua,
+                }
+            }
+        };
+        (op, ticket, moment)
+    }
+
+    /// Submits requests as long as the user wants to.
+    pub fn pump(&mut self) -> Going {
+        let ready = self
+            .machines
+            .as_ref()
+            .is_some_and(|m| m.started && !m.stopped);
+        while ready && self.asks_left > 0 && self.asks.len() < self.swarm.depth {
+            if self.next_ask_at > self.clock.now() {
+                return Ok(());
+            }
+            if !self.ask()? {
+                return Ok(());
+            }
+            let rng = &mut self.chance.workload;
+            let mut pause = rng.below(self.swarm.pause_ns + 1);
+            if rng.one_in(40) {
+                pause += rng.below(4 * self.plan.clean_after_ms * 1_000_000);
+            }
+            if pause > 0 {
+                self.next_ask_at = Time(self.clock.now().0 + pause);
+                self.clock.at(self.next_ask_at, Happening::Wake);
+            }
+        }
+        Ok(())
+    }
+
+    // ---- answers ------------------------------------------------------------------------------
+
+    pub(crate) fn answer(&mut self, queue: u16, reply: Reply) -> Going {
+        self.trace([10, reply.id.0, reply.result.is_ok().into(), 0], || {
+            let result = reply.result.as_ref().map(Vec::len);
+            format!("queue {queue}: answer {:#x} {result:?}", reply.id.0)
+        });
+        match self.machines().routers[usize::from(queue)].join(reply) {
+            Some(reply) => self.answered(reply),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn answered(&mut self, reply: Reply) -> Going {
+        let Some(asked) = self.asks.remove(&reply.id) else {
+            return self.failure(format!("request {} was answered twice", reply.id.0));
+        };
+        self.trace([11, reply.id.0, 0, 0], || {
+            format!("request {} is answered", reply.id.0)
+        });
+        let slices = match reply.result {
+            Ok(slices) => slices,
+            Err(error) => {
+                return self.failure(format!("{:?} was answered {error:?}", asked.ask));
+            }
+        };
+        if asked.ask.kind != AskKind::Read && !slices.is_empty() {
+            return self.failure(format!("{:?} was answered with data", asked.ask));
+        }
+        match (asked.ask.kind, &asked.ticket) {
+            (AskKind::Read, _) => self.read_answered(&asked, slices)?,
+            (AskKind::Flush, _) => self.oracle.flushed(asked.moment),
+            (_, Some(ticket)) => self.oracle.answered(ticket, asked.ask.fua),
+            // A planted bug answered it before.
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    fn read_answered(&mut self, asked: &Asked, slices: Vec<Slice>) -> Going {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        slices
+            .iter()
+            .for_each(|slice| bytes.extend_from_slice(slice.bytes()));
+        let expected = asked.ask.count * self.geometry.block;
+        if bytes.len() as u64 != expected {
+            let text = format!("{:?} was answered with {} bytes", asked.ask, bytes.len());
+            return self.failure(text);
+        }
+        if self
+            .planted
+            .as_ref()
+            .is_some_and(|p| p.canary == Canary::ReconstructZeros)
+        {
+            self.zero_missing(asked.ask.first, &mut bytes);
+        }
+        let seen = self.oracle.seen(asked.moment, asked.ask.first, &bytes);
+        self.scratch = bytes;
+        if let Err(mismatch) = seen {
+            let place = self.place(mismatch.block);
+            return self.failure(format!("{} ({place})", mismatch.text));
+        }
+        let held = self.buffers_of(&asked.ask);
+        if self.chance.workload.one_in(4) {
+            let ns = self.chance.latency.below(200_000);
+            self.clock.after(ns, Happening::Drop(slices, held));
+            return Ok(());
+        }
+        drop(slices);
+        self.reading -= held;
+        self.poll_shards()
+    }
+
+    /// Where a block lies, in words.
+    pub fn place(&self, block: u64) -> String {
+        let place = self.geometry.locate(block * self.geometry.block);
+        let (_, row) = self.geometry.row(place.stripe);
+        let slot = self.geometry.slot(place.stripe, place.column);
+        let region = self.geometry.region(row);
+        format!(
+            "{}, row {}, column {}, slot {slot}, region {}",
+            place.stripe, row.0, place.column, region.0
+        )
+    }
+
+    fn zero_missing(&mut self, first: u64, bytes: &mut [u8]) {
+        let looks = self.looks();
+        let size = self.geometry.block;
+        for (block, bytes) in (first..).zip(bytes.chunks_mut(size as usize)) {
+            let place = self.geometry.locate(block * size);
+            let slot = self.geometry.slot(place.stripe, place.column);
+            if looks[slot.index()].in_sync.is_none() {
+                bytes.fill(0);
+            }
+        }
+    }
+}
