@@ -254,7 +254,14 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
     let tools = host::target().join("tools");
     if !need::find("cargo-fuzz") && !tools.join("bin/cargo-fuzz").exists() {
         let folder = tools.display().to_string();
-        let install = ["cargo", "install", "--locked", "--root", &folder, "cargo-fuzz"];
+        let install = [
+            "cargo",
+            "install",
+            "--locked",
+            "--root",
+            &folder,
+            "cargo-fuzz",
+        ];
         let installed = host::logged("fuzz-install", 900, &install)?;
         if !installed.ok {
             return Ok(Outcome::skipped("cargo-fuzz could not be installed"));

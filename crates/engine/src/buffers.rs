@@ -264,6 +264,12 @@ impl Pool {
         self.largest
     }
 
+    /// Buffers of the largest class, free or not.
+    pub fn largest_count(&self) -> usize {
+        let largest = |entry: &&(usize, usize)| entry.1 == self.largest;
+        self.addresses.iter().filter(largest).count()
+    }
+
     /// Free buffers at this moment, all classes together.
     pub fn free(&self) -> usize {
         let classes = self

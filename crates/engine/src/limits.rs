@@ -2,6 +2,9 @@
 
 use crate::geometry::Geometry;
 
+/// The longest read that a shard takes as one request, bytes.
+pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
+
 /// The most strip-sized buffers that one operation asks for. Read-modify-write of k written
 /// columns: old data, parity, and two buffers for each column (put together, difference): 3k + m.
 /// Decoding writes: k + m reads at most, k put together, m parities, m decoded. Check of a stripe:
@@ -12,14 +15,13 @@ pub fn widest(geometry: &Geometry) -> usize {
 }
 
 /// Size classes and counts for [`crate::buffers::Pool::new`], so that a shard of this geometry can
-/// always go on: two of the widest operations fit at once. `budget_bytes` beyond that minimum is
-/// filled with small and strip-sized buffers.
+/// always go on: one of the widest operations, and one of the longest reads, fit at once.
+/// `budget_bytes` beyond that minimum is filled with small and strip-sized buffers.
 pub fn stock(geometry: &Geometry, budget_bytes: usize) -> Vec<(usize, usize)> {
     let strip = geometry.strip as usize;
     let widest = widest(geometry);
-    // Twice: healthy reads leave one such operation's worth alone, whatever happens to their
-    // members.
-    let strips = (2 * widest).max(budget_bytes * 3 / 4 / strip);
+    let longest = (REQUEST_BYTES_MAX as usize / strip) + 2;
+    let strips = (widest + widest.max(longest)).max(budget_bytes * 3 / 4 / strip);
     let small = 16384.min(strip);
     vec![(small, (budget_bytes / 4 / small).max(8)), (strip, strips)]
 }

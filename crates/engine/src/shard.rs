@@ -53,6 +53,12 @@ pub struct Shard {
     pub(crate) out: VecDeque<ShardOutput>,
     pub(crate) zeros: Buf,
     pub(crate) foreground: u64,
+    /// Pieces of reads that may be at work at once, so that each can hold a buffer until its request
+    /// is answered and one operation of any kind still finds all of its own.
+    read_pieces_max: usize,
+    read_pieces: usize,
+    /// Reads that wait for their turn, in order.
+    held: VecDeque<(RequestId, u64, u64)>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -176,6 +182,10 @@ impl Shard {
         } else {
             Code::new(geometry.k, geometry.m)
         };
+        let read_pieces_max = pool
+            .largest_count()
+            .saturating_sub(crate::limits::widest(&geometry))
+            .max(1);
         Shard {
             index,
             count,
@@ -195,6 +205,9 @@ impl Shard {
             starved: VecDeque::new(),
             out: VecDeque::new(),
             foreground: 0,
+            read_pieces_max,
+            read_pieces: 0,
+            held: VecDeque::new(),
         }
     }
 
@@ -207,7 +220,7 @@ impl Shard {
         let id = request.id;
         match request.op {
             Op::Read { offset, len } if self.geometry.valid(offset, len) => {
-                self.read(id, offset, len)
+                self.admit_read(id, offset, len)
             }
             Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
                 self.write(id, offset, &data, fua);
@@ -245,6 +258,45 @@ impl Shard {
             parts,
             awaits: Vec::new(),
         })
+    }
+
+    /// Pieces that a read is made of.
+    fn piece_count(&self, offset: u64, len: u64) -> usize {
+        ((offset + len).div_ceil(self.geometry.strip) - offset / self.geometry.strip) as usize
+    }
+
+    /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and wait
+    /// for the rest would wait for each other.
+    fn admit_read(&mut self, id: RequestId, offset: u64, len: u64) {
+        let count = self.piece_count(offset, len);
+        if count > self.read_pieces_max {
+            self.answer(id, Err(RequestError::Invalid));
+        } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
+            self.read_pieces += count;
+            self.read(id, offset, len);
+        } else {
+            self.held.push_back((id, offset, len));
+        }
+    }
+
+    /// A read was answered: who waited for that starts.
+    fn admit_held(&mut self, done: usize) {
+        self.read_pieces -= done;
+        while let Some(&(id, offset, len)) = self.held.front() {
+            let count = self.piece_count(offset, len);
+            if self.read_pieces + count > self.read_pieces_max {
+                return;
+            }
+            self.held.pop_front();
+            self.read_pieces += count;
+            match self.closed() {
+                Some(error) => {
+                    self.answer(id, Err(error));
+                    self.read_pieces -= count;
+                }
+                None => self.read(id, offset, len),
+            }
+        }
     }
 
     fn read(&mut self, id: RequestId, offset: u64, len: u64) {
@@ -443,6 +495,7 @@ impl Shard {
             return;
         }
         let active = self.requests.remove(request);
+        let pieces = active.parts.len();
         let result = match active.error {
             Some(error) => Err(error),
             None => Ok(active
@@ -452,6 +505,9 @@ impl Shard {
                 .collect()),
         };
         self.answer(active.id, result);
+        if pieces > 0 {
+            self.admit_held(pieces);
+        }
     }
 
     /// A member I/O of this shard has finished.
@@ -709,7 +765,7 @@ impl Shard {
 
     /// Requests accepted and not yet answered.
     pub fn in_flight(&self) -> usize {
-        self.requests.len()
+        self.requests.len() + self.held.len()
     }
 
     // ---- places ------------------------------------------------------------------------------

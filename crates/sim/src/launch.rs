@@ -220,8 +220,13 @@ impl World {
         }
         let stock = limits::stock(&geometry, self.plan.budget_bytes);
         let pools: Vec<Pool> = (0..self.plan.shards).map(|_| Pool::new(&stock)).collect();
+        // Answers of one shard's pieces are held until those of the others have come: the pools must
+        // be large enough for that. With one shard the engine itself keeps the measure.
         let reserved = 2 * limits::widest(&geometry) + 2;
-        self.reading_most = (pools[0].free() - reserved) as u64;
+        self.reading_most = match self.plan.shards {
+            1 => u64::MAX,
+            _ => (pools[0].free() - reserved) as u64,
+        };
         let shards = (0..self.plan.shards)
             .zip(&pools)
             .map(|(index, pool)| {
