@@ -165,7 +165,8 @@ fn the_default_strip_keeps_a_full_stripe_within_a_mebibyte() {
 #[test]
 fn impossible_arrays_are_refused_by_name() {
     type Change = fn(&mut CreateSpec);
-    let cases: &[(Change, fn(&CreateError) -> bool)] = &[
+    type Expected = fn(&CreateError) -> bool;
+    let cases: &[(Change, Expected)] = &[
         (
             |s| s.members.truncate(2),
             |e| {

@@ -46,7 +46,7 @@ impl Shape {
             "5" => plain(Level::Raid5, rng.range(3, 6)),
             "6" => plain(Level::Raid6, rng.range(4, 7)),
             "7.3" => plain(Level::Raid7_3, rng.range(5, 8)),
-            "10" => grouped(Level::Raid10, rng.range(2, 3), 2),
+            "10" => grouped(Level::Raid10, 2, rng.range(2, 3)),
             "50" => grouped(Level::Raid50, 2, rng.range(3, 4)),
             "60" => grouped(Level::Raid60, 2, rng.range(4, 5)),
             "70" => grouped(Level::Raid70, 2, 5),
