@@ -7,7 +7,7 @@
 //! Deliberately absent: which arrays there are (service).
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{Changed, Command, MemberRef, MemberState, MemberStatus, Status};
@@ -62,7 +62,8 @@ pub(crate) struct Start {
 pub(crate) struct Running {
     pub(crate) uuid: ArrayUuid,
     pub(crate) name: ArrayName,
-    serving: Mutex<Option<Serving>>,
+    /// Empty once it was stopped.
+    serving: RwLock<Option<Serving>>,
     export: Export,
     record: ArrayRecord,
 }
@@ -183,7 +184,7 @@ pub(crate) fn start(
             }
         })
         .map_err(|e| Failure::io("starting a thread", &e))?;
-    let serving = Mutex::new(Some(serving));
+    let serving = RwLock::new(Some(serving));
     Ok(Running {
         uuid: found.uuid,
         name,
@@ -207,7 +208,7 @@ fn link(name: &ArrayName, device: &str) {
 
 impl Running {
     fn with<T>(&self, act: impl FnOnce(&Serving) -> Result<T, Failure>) -> Result<T, Failure> {
-        let serving = self.serving.lock().expect("no holder of an array panics");
+        let serving = self.serving.read().expect("no holder of an array panics");
         match serving.as_ref() {
             Some(serving) => act(serving),
             None => Err(Failure::new(
@@ -324,7 +325,7 @@ impl Running {
     pub(crate) fn stop(&self, dir: &Dir) -> Result<(), Failure> {
         let serving = self
             .serving
-            .lock()
+            .write()
             .expect("no holder of an array panics")
             .take();
         let Some(serving) = serving else {

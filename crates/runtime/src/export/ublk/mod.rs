@@ -22,6 +22,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -220,7 +221,7 @@ impl Driver {
                     return Ok(Device {
                         driver: self,
                         id,
-                        ends,
+                        ends: Mutex::new(ends),
                     });
                 }
                 None => tracing::warn!(id, "the ublk device left behind is not this array's"),
@@ -266,7 +267,7 @@ impl Driver {
             Ok(ends) => Ok(Device {
                 driver: self,
                 id,
-                ends,
+                ends: Mutex::new(ends),
             }),
             Err(error) => {
                 let _ = self.command(Command::StopDev, id, 0);
@@ -442,7 +443,8 @@ fn open_char(id: u32) -> io::Result<File> {
 pub(crate) struct Device {
     driver: Driver,
     id: u32,
-    ends: Vec<Receiver<()>>,
+    /// Behind a lock only so that a served array can be shared between threads.
+    ends: Mutex<Vec<Receiver<()>>>,
 }
 
 impl Device {
@@ -456,7 +458,8 @@ impl Device {
         self.driver
             .command(Command::StopDev, self.id, 0)
             .map_err(|e| ServeError::io("stop the ublk device", e))?;
-        for end in &self.ends {
+        let ends = self.ends.get_mut().expect("nobody else has the device");
+        for end in ends {
             // Disconnected is what a queue's end looks like.
             let _ = end.recv_timeout(PATIENCE);
         }
