@@ -114,6 +114,25 @@ scenario_daemon_kill() {
     ! dmesg | grep -iE 'I/O error|critical (target|medium) error' || fail "the kernel saw an I/O error"
 }
 
+# The other way of moving data through ublk, for kernels without user copy.
+scenario_copy_mode() {
+    local dev
+    export STRAKE_UBLK_MODE=copy
+    with_file
+    dev=$(device data)
+    load_start "$MNT/load" 32m
+    daemon_kill
+    sleep 1
+    daemon_start
+    wait_state data optimal 60
+    same "$(device data)" "$dev" "the device after a kill"
+    sleep 4
+    load_stop
+    known_is_there
+    umount_fs
+    user xfs_repair -n "$dev"
+}
+
 scenario_clean_stop() {
     with_file
     umount_fs

@@ -189,6 +189,39 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
     key(a) == key(b) && a.layout.region_bytes == b.layout.region_bytes
 }
 
+/// The geometry that all believed members agree on, and how many slots of the worst group miss a
+/// member in sync.
+fn shape<'a>(
+    sb: &Superblock,
+    slots: &[SlotUse],
+    mut used: impl Iterator<Item = &'a Found>,
+) -> Result<(Geometry, usize), StartError> {
+    if used.any(|found| !same_geometry(sb, &found.superblock)) {
+        return Err(StartError::Geometry(sb.array));
+    }
+    let geometry = Geometry::of(sb);
+    let tolerated = geometry.m;
+    let lost = |group: &[SlotUse]| group.iter().filter(|s| s.current.is_none()).count();
+    let missing = slots.chunks(geometry.width).map(lost).max().unwrap_or(0);
+    if missing > tolerated {
+        return Err(StartError::TooFewMembers { missing, tolerated });
+    }
+    Ok((geometry, missing))
+}
+
+fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
+    let member = |found: &Found| Member {
+        info: found.info,
+        member: found.superblock.member,
+        layout: found.superblock.layout,
+        read_errors: 0,
+        write_errors: 0,
+    };
+    used.iter()
+        .map(|&i| (found[i].device, member(&found[i])))
+        .collect()
+}
+
 impl Array {
     /// Chooses among the members found and gets ready to start. Devices that are not believed come
     /// out as [`ArrayOutput::Release`].
@@ -206,24 +239,7 @@ impl Array {
             gone,
             used,
         } = believe(&found, &selection);
-        if used
-            .iter()
-            .any(|&i| !same_geometry(&sb, &found[i].superblock))
-        {
-            return Err(StartError::Geometry(sb.array));
-        }
-        let geometry = Geometry::of(&sb);
-        let missing = slots
-            .chunks(geometry.width)
-            .map(|group| group.iter().filter(|s| s.current.is_none()).count())
-            .max()
-            .unwrap_or(0);
-        if missing > geometry.m {
-            return Err(StartError::TooFewMembers {
-                missing,
-                tolerated: geometry.m,
-            });
-        }
+        let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
         let pages = newest_pages(&sb, &slots, &found)?;
         let unclean = !sb.clean;
         let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
@@ -237,29 +253,7 @@ impl Array {
         if dirty {
             distrust_replacements(&geometry, &pages, &mut slots);
         }
-        let members: BTreeMap<DeviceId, Member> = used
-            .iter()
-            .map(|&i| {
-                let Found {
-                    device,
-                    info,
-                    superblock,
-                    ..
-                } = &found[i];
-                let (member, layout) = (superblock.member, superblock.layout);
-                let (read_errors, write_errors) = (0, 0);
-                (
-                    *device,
-                    Member {
-                        info: *info,
-                        member,
-                        layout,
-                        read_errors,
-                        write_errors,
-                    },
-                )
-            })
-            .collect();
+        let members = members_of(&found, &used);
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let after = released.map(|f| After::Release(f.device)).collect();
         let persist = Persist::new(after, stale, options.shards);
@@ -271,14 +265,7 @@ impl Array {
             members,
             slots,
             spares,
-            view: Arc::new(View {
-                version: 0,
-                epoch: Epoch(0),
-                slots: Vec::new(),
-                failed: false,
-                stopping: false,
-                forced: false,
-            }),
+            view: Arc::default(),
             persist,
             map,
             jobs: Jobs::default(),
@@ -290,23 +277,29 @@ impl Array {
             unclean: unclean && dirty,
             forced: options.force && dirty && parity && missing > 0,
         };
+        array.tell_gone(gone);
+        array.view = Arc::new(array.make_view(1));
+        Ok(array)
+    }
+
+    /// Members that the table has and that were not found: out from now on.
+    fn tell_gone(&mut self, gone: Vec<Slot>) {
+        let any = !gone.is_empty();
         for slot in gone {
-            let cause = if array.persist.stale.contains(&slot) {
+            let stale = self.persist.stale.contains(&slot);
+            let cause = if stale {
                 OutCause::Stale
             } else {
                 OutCause::NotFound
             };
-            array.event(EventKind::MemberOut {
+            self.event(EventKind::MemberOut {
                 slot,
                 device: None,
                 cause,
             });
-            array.persist.view_due = true;
         }
-        if array.persist.view_due {
-            array.membership_changed();
+        if any {
+            self.membership_changed();
         }
-        array.view = Arc::new(array.make_view(1));
-        Ok(array)
     }
 }

@@ -188,6 +188,29 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         let layout = layout(spec, info, usable, strip, granularity);
         layouts.push(layout.map_err(|source| CreateError::Layout { index, source })?);
     }
+    let superblocks = superblocks(spec, group, strip, block, &layouts);
+    let first = &superblocks[0];
+    let writes = superblocks
+        .iter()
+        .map(|sb| member_writes(sb, spec.init))
+        .collect();
+    let size_bytes = crate::geometry::Geometry::of(first).size();
+    Ok(CreatePlan {
+        superblocks,
+        writes,
+        size_bytes,
+    })
+}
+
+/// The superblock of every member, then of every spare.
+fn superblocks(
+    spec: &CreateSpec,
+    group: u8,
+    strip: u32,
+    block: u32,
+    layouts: &[Layout],
+) -> Vec<Superblock> {
+    let members = spec.members.len();
     let epoch = Epoch(1);
     let record = |(_, member): &(DeviceInfo, MemberUuid)| SlotRecord {
         member: *member,
@@ -215,8 +238,9 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         replacements: Vec::new(),
         settings: Settings::default(),
     };
-    let superblocks: Vec<Superblock> = all
+    spec.members
         .iter()
+        .chain(&spec.spares)
         .enumerate()
         .map(|(index, (_, member))| {
             let role = if index < members {
@@ -231,17 +255,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
                 ..first.clone()
             }
         })
-        .collect();
-    let writes = superblocks
-        .iter()
-        .map(|sb| member_writes(sb, spec.init))
-        .collect();
-    let size_bytes = crate::geometry::Geometry::of(&first).size();
-    Ok(CreatePlan {
-        superblocks,
-        writes,
-        size_bytes,
-    })
+        .collect()
 }
 
 fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {

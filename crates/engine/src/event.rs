@@ -173,7 +173,7 @@ pub enum RequestError {
 // ---- what shards know of the membership ------------------------------------------------------
 
 /// The membership as shards see it; replaced as a whole, `version` grows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct View {
     /// Grows with every change.
     pub version: u64,

@@ -75,6 +75,10 @@ pub(crate) const BOOTS: [Boot; 4] = [
                 "daemon-kill",
                 "SIGKILL under a mounted filesystem; no I/O error comes of it",
             ),
+            scenario(
+                "copy-mode",
+                "the same in ublk's copy mode, as older kernels need it",
+            ),
             scenario("clean-stop", "an array with data is stopped cleanly"),
         ],
     },
