@@ -9,6 +9,7 @@
 //! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
 //! the `Buf` alive while the kernel uses it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -39,6 +40,8 @@ struct Class {
 struct Lease {
     memory: Option<Memory>,
     home: Option<Arc<Home>>,
+    /// Its place in the pool was given to another memory: it does not go back.
+    orphan: AtomicBool,
 }
 
 impl Drop for Lease {
@@ -46,8 +49,17 @@ impl Drop for Lease {
         let (Some(home), Some(memory)) = (self.home.take(), self.memory.take()) else {
             return;
         };
+        if self.orphan.load(Ordering::Acquire) {
+            return;
+        }
+        home.put(memory);
+    }
+}
+
+impl Home {
+    fn put(&self, memory: Memory) {
         let bytes = memory.pages.len() * PAGE;
-        let mut classes = home
+        let mut classes = self
             .classes
             .lock()
             .expect("no thread panics while it holds the pool");
@@ -80,6 +92,7 @@ impl Buf {
         Buf(Arc::new(Lease {
             memory: Some(memory),
             home: None,
+            orphan: AtomicBool::new(false),
         }))
     }
 
@@ -95,6 +108,19 @@ impl Buf {
             .memory
             .as_ref()
             .expect("a lease holds its memory until it drops")
+    }
+
+    /// For a buffer that a device may hold for ever: its pool gets a new memory in its place (not
+    /// registered), and this one is freed when its last holder lets go. So a device that hangs costs
+    /// memory once, and never the pool's ability to go on.
+    pub fn orphan(&self) {
+        let Some(home) = &self.0.home else { return };
+        if !self.0.orphan.swap(true, Ordering::AcqRel) {
+            home.put(Memory {
+                pages: pages(self.len()),
+                index: None,
+            });
+        }
     }
 
     /// The whole buffer.
@@ -241,6 +267,7 @@ impl Pool {
         Some(Buf(Arc::new(Lease {
             memory: Some(memory),
             home,
+            orphan: AtomicBool::new(false),
         })))
     }
 

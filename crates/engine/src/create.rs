@@ -384,7 +384,8 @@ fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
         Init::Zeroed | Init::AssumeClean => RegionState::Clean,
         Init::Sync => RegionState::NeedSync,
     };
-    let mut writes = Vec::new();
+    // What lay at the head (a boot sector, a partition table, a file system) is no more.
+    let mut writes = vec![(0, vec![0; 4096])];
     for page in 0..sb.layout.map_pages {
         // The other place may hold a page of an array that was here before; it names that array.
         let sequence = 1;

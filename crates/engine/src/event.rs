@@ -440,6 +440,8 @@ pub struct NewDevice {
 pub enum Command {
     /// Take the member in this slot out of service.
     Fail(Slot),
+    /// Take this very device out of service: a member, a replacement, or a spare.
+    FailDevice(DeviceId),
     /// Forget the member of this slot (failed, missing or stale) or this spare.
     Remove(MemberRef),
     /// Add a spare; it is used at once where a member is missing.

@@ -239,6 +239,7 @@ impl Array {
             Command::Stop => return self.begin_stop(id),
             _ if self.stage != Stage::Serving => Err(CommandError::NotServing),
             Command::Fail(slot) => self.fail_member(slot),
+            Command::FailDevice(device) => self.fail_device(device),
             Command::Remove(MemberRef::Slot(slot)) => self.remove_slot(slot),
             Command::Remove(MemberRef::Device(device)) => self.remove_device(device),
             Command::Add(device) => self.add(device),
@@ -268,6 +269,17 @@ impl Array {
         let Some(device) = place.current.or(place.incoming) else {
             return Ok(Changed::No);
         };
+        if !self.may_lose(device) {
+            return Err(CommandError::WouldFail);
+        }
+        self.member_out(device, OutCause::Asked);
+        Ok(Changed::Yes)
+    }
+
+    fn fail_device(&mut self, device: DeviceId) -> Result<Changed, CommandError> {
+        if !self.members.contains_key(&device) {
+            return Err(CommandError::NoSuchMember);
+        }
         if !self.may_lose(device) {
             return Err(CommandError::WouldFail);
         }

@@ -763,6 +763,11 @@ impl Shard {
         }
     }
 
+    /// Something waits for buffers: poll again when some have been dropped elsewhere.
+    pub fn hungry(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
     /// Requests accepted and not yet answered.
     pub fn in_flight(&self) -> usize {
         self.requests.len() + self.held.len()

@@ -188,7 +188,15 @@ impl Device {
             }
             (Kind::File, info)
         };
+        // Only the open itself was not to wait: with the flag, io_uring would do the I/O of some file
+        // systems in the submitting thread.
+        let flags = rustix::fs::fcntl_getfl(&file)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK));
+        flags.map_err(|e| failed(path, "clear O_NONBLOCK", e))?;
+        let mut info = info;
         if !direct {
+            // The page cache is a volatile cache, whatever the device says.
+            info.volatile_cache = true;
             tracing::debug!(path = %path.display(), "no O_DIRECT: through the page cache");
         }
         Ok(Device {

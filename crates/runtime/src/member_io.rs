@@ -281,6 +281,12 @@ impl MemberIos {
                 continue;
             }
             flight.abandoned = true;
+            // The kernel may keep the memory for ever; whoever gave it must be able to go on.
+            match &flight.work {
+                Work::Read { buf, .. } => buf.orphan(),
+                Work::Write { data, .. } => data.buf.orphan(),
+                _ => {}
+            }
             let error = if flight.device.is_gone() {
                 IoError::Gone
             } else {
@@ -314,6 +320,8 @@ impl Drop for MemberIos {
                 "I/O never came back: its memory is not used again"
             );
             std::mem::forget(std::mem::take(&mut self.flights));
+            // Writes of zeros among them use this memory.
+            std::mem::forget(self.zeros.clone());
         }
     }
 }

@@ -132,11 +132,14 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     let plan = Plan::choose(config.export)?;
     let devices = Arc::new(Devices::default());
     let mut name = String::new();
+    let mut tag = 0;
     let mut granularity = 0;
     let mut all = Vec::new();
     for (device, image) in config.members {
         granularity = granularity.max(device.info().granularity_bytes);
         image.superblock.name.as_str().clone_into(&mut name);
+        let uuid = image.superblock.array.0;
+        tag = u64::from_be_bytes(uuid[..8].try_into().expect("a uuid has 16 bytes"));
         let info = device.info();
         all.push(found(devices.add(device), info, image));
     }
@@ -162,6 +165,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     let (mut serving, events) = start.array(shards, array)?;
     let target = export::Target {
         name,
+        tag,
         geometry: Arc::clone(&serving.geometry),
         granularity,
         peers: serving.threads.peers.clone(),
@@ -245,7 +249,15 @@ impl Serving {
     /// Stops taking requests, removes the export, makes everything durable and closes the members.
     pub fn stop(mut self) -> Result<(), ServeError> {
         let export = self.running.take().map_or(Ok(()), Running::stop);
-        match self.command(Command::Stop) {
+        // The engine answers when everything is durable, which a member that hangs may keep it from.
+        let (sender, receiver) = channel();
+        let mail = Mail::Command(Command::Stop, sender);
+        self.threads.peers.array().post(mail);
+        let late = |_| ServeError::Io {
+            action: "wait for the array to stop",
+            source: io::Error::from(io::ErrorKind::TimedOut),
+        };
+        match receiver.recv_timeout(STOP_PATIENCE).map_err(late)? {
             Ok(_) => self.wait_until_stopped()?,
             Err(error) => tracing::warn!(%error, "the array did not stop cleanly"),
         }

@@ -105,7 +105,7 @@ impl Worker {
                 }
             } else {
                 self.pump(now);
-                let hungry = self.engine.in_flight() > 0;
+                let hungry = self.engine.in_flight() > 0 || self.engine.hungry();
                 self.mailbox().set_hungry(hungry);
                 if hungry {
                     self.pump(now);

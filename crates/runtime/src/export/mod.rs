@@ -61,6 +61,8 @@ impl Export {
 pub(crate) struct Target {
     /// Its name.
     pub(crate) name: String,
+    /// Half of its uuid: what a block device left behind is known by.
+    pub(crate) tag: u64,
     /// Its arithmetic.
     pub(crate) geometry: Arc<Geometry>,
     /// Largest write granularity of its members, bytes; 0 if none is known.

@@ -126,6 +126,13 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     let running = running::start(&context.dir, &log, &found, &how)?;
     let ended = running.json().and_then(|array| context.array(&array));
     runtime.block_on(signals.asked());
-    running.stop(&context.dir)?;
+    match running.not_in_use() {
+        Ok(()) => running.stop(&context.dir)?,
+        // To stop it would take the block device from under its users.
+        Err(failure) => {
+            running.leave();
+            return Err(failure);
+        }
+    }
     ended
 }

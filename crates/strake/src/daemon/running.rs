@@ -301,7 +301,7 @@ impl Running {
     }
     /// What keeps the block device busy.
     fn user(&self) -> Option<String> {
-        use std::os::unix::fs::MetadataExt;
+        use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
         let Export::Ublk { id } = self.export else {
             return None;
         };
@@ -310,7 +310,17 @@ impl Running {
             return Some(format!("/dev/ublkb{id} is mounted on {point}"));
         }
         let holders = sysfs::holders(rdev);
-        (!holders.is_empty()).then(|| format!("/dev/ublkb{id} is held by {}", holders.join(", ")))
+        if !holders.is_empty() {
+            let holders = holders.join(", ");
+            return Some(format!("/dev/ublkb{id} is held by {holders}"));
+        }
+        // Mounts in other mount namespaces cannot be seen, but they hold the device exclusively.
+        let exclusive = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::EXCL.bits() as i32)
+            .open(format!("/dev/ublkb{id}"));
+        let busy = exclusive.is_err_and(|e| e.kind() == std::io::ErrorKind::ResourceBusy);
+        busy.then(|| format!("/dev/ublkb{id} is in use"))
     }
     /// Refuses if the block device is mounted or held.
     pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
@@ -320,6 +330,16 @@ impl Running {
             }
             None => Ok(()),
         }
+    }
+    /// Lets go of it as a kill would: nothing more is written, and a ublk device stays for whoever
+    /// serves the array next.
+    pub(crate) fn leave(&self) {
+        let serving = self
+            .serving
+            .write()
+            .expect("no holder of an array panics")
+            .take();
+        drop(serving);
     }
     /// Stops it cleanly. Nothing is done if it was stopped already.
     pub(crate) fn stop(&self, dir: &Dir) -> Result<(), Failure> {

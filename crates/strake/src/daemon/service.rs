@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strake_engine::event::{Command, NewDevice, Setting};
 use strake_format::{ArrayUuid, MemberUuid, Slot};
@@ -59,7 +59,8 @@ pub(crate) struct Service {
     pub(crate) events: Arc<EventLog>,
     sources: Sources,
     limits: Limits,
-    admin: Mutex<()>,
+    /// One change at a time; true once the daemon is stopping.
+    admin: Mutex<bool>,
     running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
     stopped: Mutex<BTreeSet<ArrayUuid>>,
     /// Arrays whose members are being zeroed: name, done, total.
@@ -67,9 +68,8 @@ pub(crate) struct Service {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("no holder of the daemon's state panics")
+    // What a panic left half-done is for its own request to answer for; the rest must go on.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -77,6 +77,16 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 impl Service {
+    /// The right to change something, until it is dropped.
+    fn change(&self) -> Result<MutexGuard<'_, bool>, Failure> {
+        let closing = locked(&self.admin);
+        if *closing {
+            let found = "the daemon is stopping".to_owned();
+            return Err(Failure::new(Code::NotServing, found).cure("start it again"));
+        }
+        Ok(closing)
+    }
+
     /// A daemon without arrays.
     pub(crate) fn new(dir: Dir, sources: Sources, limits: Limits) -> Service {
         let events = Arc::new(EventLog::open(&dir.events()));
@@ -195,7 +205,7 @@ impl Service {
 
     /// Makes an array and starts it.
     pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         running::check_export(request.export.as_deref())?;
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
@@ -259,7 +269,7 @@ impl Service {
 
     /// Starts an array that the watcher found.
     pub(crate) fn start_by_itself(&self, found: &FoundArray) -> Result<(), Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
             return Ok(());
         }
@@ -268,7 +278,7 @@ impl Service {
 
     /// Starts an array as a user asks.
     pub(crate) fn start(&self, name: &str, request: StartRequest) -> Result<ArrayJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         running::check_export(request.export.as_deref())?;
         if let Some(running) = self.find_running(name) {
             return running.json();
@@ -280,7 +290,7 @@ impl Service {
 
     /// Stops an array; it stays stopped until it is started again or the daemon is.
     pub(crate) fn stop(&self, name: &str) -> Result<OutcomeJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         let Some(running) = self.find_running(name) else {
             let found = find::pick(self.scan(&[]), name)?;
             locked(&self.stopped).insert(found.uuid);
@@ -294,10 +304,19 @@ impl Service {
     }
 
     /// Stops everything, as far as it can be.
+    ///
+    /// An array whose block device is in use is left as a kill would leave it: the device stays, its
+    /// users wait, and the next daemon takes it over. To stop it would take it from under them.
     pub(crate) fn stop_all(&self) {
-        let _admin = locked(&self.admin);
+        let mut closing = locked(&self.admin);
+        *closing = true;
         let all = std::mem::take(&mut *locked(&self.running));
         for running in all.into_values() {
+            if let Err(failure) = running.not_in_use() {
+                tracing::warn!(array = %running.name, %failure, "left for the next daemon");
+                running.leave();
+                continue;
+            }
             if let Err(failure) = running.stop(&self.dir) {
                 tracing::error!(array = %running.name, %failure, "not stopped cleanly");
             }
@@ -306,7 +325,7 @@ impl Service {
 
     /// Wipes the superblocks of a stopped array.
     pub(crate) fn destroy(&self, name: &str) -> Result<OutcomeJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         if let Some(running) = self.find_running(name) {
             running.not_in_use()?;
             let cure = format!("strake stop {name} first");
@@ -331,20 +350,26 @@ impl Service {
 
     /// Takes a member out of service.
     pub(crate) fn fail(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         let running = self.running(name)?;
-        let slot = slot_of(&running, member)?;
-        let changed = running.command(Command::Fail(slot))?;
+        let found = running.member(member)?;
+        // A device means that very device: in a slot that is being replaced there are two.
+        let command = match (member.parse::<u8>(), found.slot, found.device) {
+            (Ok(_), Some(slot), _) => Command::Fail(slot),
+            (Err(_), _, Some(device)) => Command::FailDevice(device),
+            _ => Command::Fail(slot_of(&running, member)?),
+        };
+        let changed = running.command(command)?;
         Ok(outcome(
             name,
             changed,
-            &format!("slot {slot} is out of service"),
+            &format!("{member} is out of service"),
         ))
     }
 
     /// Forgets a member or spare.
     pub(crate) fn remove(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         let running = self.running(name)?;
         let reference = Running::reference(&running.member(member)?)?;
         let changed = running.command(Command::Remove(reference))?;
@@ -353,7 +378,7 @@ impl Service {
 
     /// Adds a spare, or replaces a member where the request names one.
     pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         let running = self.running(name)?;
         let path = absolute(&request.device);
         let shown = path.display().to_string();
@@ -409,7 +434,7 @@ impl Service {
 
     /// Starts or stops a job.
     pub(crate) fn job(&self, name: &str, kind: Job, action: &str) -> Result<OutcomeJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         let running = self.running(name)?;
         let (command, word) = match (kind, action) {
             (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
@@ -447,7 +472,7 @@ impl Service {
 
     /// Changes settings.
     pub(crate) fn set(&self, name: &str, wanted: &SettingsJson) -> Result<OutcomeJson, Failure> {
-        let _admin = locked(&self.admin);
+        let _admin = self.change()?;
         let running = self.running(name)?;
         let mut changed = false;
         if let Some(priority) = wanted.rebuild_priority {

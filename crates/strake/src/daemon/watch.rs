@@ -36,8 +36,24 @@ pub(crate) struct Watcher {
 #[derive(Debug)]
 struct Waiting {
     since: Instant,
-    /// Members with which a start was refused.
-    refused_with: Option<Vec<MemberUuid>>,
+    /// Members with which a start was refused, and why.
+    refused_with: Option<(Vec<MemberUuid>, Code)>,
+    /// A refusal that may pass is tried again, less and less often.
+    again_at: Instant,
+    pause: Duration,
+}
+
+/// Between two tries of a start that was refused.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The members are as they are: nothing but other members will change this.
+fn stays(code: Code) -> bool {
+    use Code::{Damaged, DirtyDegraded, MemberTwice, MembersMissing, SplitBrain};
+    matches!(
+        code,
+        Damaged | DirtyDegraded | MemberTwice | MembersMissing | SplitBrain
+    )
 }
 
 fn size_of(path: &Path, id: Identity) -> u64 {
@@ -108,8 +124,14 @@ impl Watcher {
         let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
             since: Instant::now(),
             refused_with: None,
+            again_at: Instant::now(),
+            pause: PAUSE_MIN,
         });
-        if waiting.refused_with.as_ref() == Some(&members) {
+        let same = waiting
+            .refused_with
+            .as_ref()
+            .filter(|(with, _)| *with == members);
+        if same.is_some_and(|(_, code)| stays(*code) || Instant::now() < waiting.again_at) {
             return;
         }
         let ready = match array.readiness() {
@@ -125,9 +147,11 @@ impl Watcher {
             self.waiting.remove(&array.uuid);
             return;
         };
-        // Somebody else holds a member: look again next time rather than never.
-        if failure.code != Code::DeviceBusy {
-            waiting.refused_with = Some(members);
+        let said = waiting.refused_with.replace((members, failure.code));
+        waiting.again_at = Instant::now() + waiting.pause;
+        waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
+        if said == waiting.refused_with {
+            return;
         }
         self.service.events.note(Happened {
             array: Some(array.name().to_string()),

@@ -442,12 +442,21 @@ impl<'a> Writer<'a> {
     fn run(mut self, outgoing: &Receiver<Out>) {
         while let Ok(out) = outgoing.recv() {
             self.take(out);
-            while self.streaming.is_none()
-                && let Some(out) = self.held.pop_front()
-            {
+            while let Some(out) = self.next_held() {
                 self.take(out);
             }
         }
+    }
+
+    /// The first held message that may be sent now: any, or a further part of the answer that is being
+    /// sent.
+    fn next_held(&mut self) -> Option<Out> {
+        let Some(streaming) = self.streaming else {
+            return self.held.pop_front();
+        };
+        let its = |out: &Out| matches!(out, Out::Part { job, .. } if job.number == streaming);
+        let at = self.held.iter().position(its)?;
+        self.held.remove(at)
     }
 
     fn take(&mut self, out: Out) {

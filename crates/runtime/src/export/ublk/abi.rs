@@ -138,6 +138,8 @@ pub(super) struct DeviceInfo {
     pub(super) id: u32,
     pub(super) server_pid: i32,
     pub(super) flags: u64,
+    /// For the server's own use (`ublksrv_flags`): which array it serves.
+    pub(super) tag: u64,
 }
 
 impl DeviceInfo {
@@ -152,6 +154,7 @@ impl DeviceInfo {
         bytes[12..16].copy_from_slice(&self.id.to_ne_bytes());
         bytes[16..20].copy_from_slice(&self.server_pid.to_ne_bytes());
         bytes[24..32].copy_from_slice(&self.flags.to_ne_bytes());
+        bytes[32..40].copy_from_slice(&self.tag.to_ne_bytes());
         bytes
     }
 
@@ -164,6 +167,7 @@ impl DeviceInfo {
             id: u32::from_ne_bytes(part(bytes, 12)),
             server_pid: i32::from_ne_bytes(part(bytes, 16)),
             flags: u64::from_ne_bytes(part(bytes, 24)),
+            tag: u64::from_ne_bytes(part(bytes, 32)),
         }
     }
 }
@@ -233,6 +237,7 @@ mod tests {
             id: u32::MAX,
             server_pid: -1,
             flags: F_USER_COPY | F_USER_RECOVERY,
+            tag: 0x0123_4567_89ab_cdef,
         };
         assert_eq!(DeviceInfo::from_bytes(&info.bytes()), info);
     }

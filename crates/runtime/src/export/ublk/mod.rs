@@ -251,6 +251,7 @@ impl Driver {
             },
             server_pid: std::process::id() as i32,
             flags: abi::F_CMD_IOCTL_ENCODE | copy | (recovery & self.features),
+            tag: target.tag,
             ..DeviceInfo::default()
         };
         let info = self
@@ -304,6 +305,9 @@ impl Driver {
         id: u32,
         info: DeviceInfo,
     ) -> Result<Option<Vec<Receiver<()>>>, ServeError> {
+        if info.tag != target.tag {
+            return Ok(None);
+        }
         let mut params = [0; Params::BYTES];
         params[0..4].copy_from_slice(&(Params::BYTES as u32).to_ne_bytes());
         self.command_out(Command::GetParams, id, &mut params)
@@ -493,6 +497,7 @@ mod tests {
         let peers = Peers::new(vec![mailbox]);
         Target {
             name: "t".into(),
+            tag: 7,
             geometry: Arc::new(geometry),
             granularity: 512,
             peers,
