@@ -307,3 +307,44 @@ impl Pool {
         classes.iter().map(|class| class.free.len()).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_when_its_last_clone_drops() {
+        let pool = Pool::new(&[(4096, 2)]);
+        let one = pool.take(100).expect("two are there");
+        let clone = one.clone();
+        drop(one);
+        assert_eq!(pool.free(), 1);
+        drop(clone);
+        assert_eq!(pool.free(), 2);
+    }
+
+    #[test]
+    fn all_or_none_are_taken() {
+        let pool = Pool::new(&[(4096, 1), (16384, 1)]);
+        assert!(pool.take_all(&[4096, 16384, 1]).is_none());
+        assert_eq!(pool.free(), 2);
+        let taken = pool.take_all(&[1, 1]).expect("the larger serves, too");
+        assert_eq!((taken[0].len(), taken[1].len()), (4096, 16384));
+    }
+
+    /// A drive that never answered kept every buffer of the pool, and the array stood still.
+    #[test]
+    fn an_orphan_is_replaced_at_once_and_does_not_come_back() {
+        let pool = Pool::new(&[(4096, 1)]);
+        let held = pool.take(1).expect("one is there");
+        assert!(pool.take(1).is_none());
+        held.orphan();
+        held.clone().orphan();
+        assert_eq!(pool.free(), 1, "once, however often it is said");
+        let fresh = pool.take(1).expect("the one in its place");
+        assert_eq!(fresh.index(), None, "it is not registered");
+        drop(fresh);
+        drop(held);
+        assert_eq!(pool.free(), 1);
+    }
+}

@@ -161,6 +161,33 @@ fn an_array_dropped_without_a_stop_holds_every_acknowledged_write() {
     }
 }
 
+/// To fail a replacement once took out the good member whose place it was to take.
+#[test]
+fn a_replacement_that_is_failed_leaves_the_slot_to_the_old_member() {
+    let rig = Rig::create(Spec {
+        member_bytes: 32 * MIB,
+        ..Spec::new(Level::Raid5, 3)
+    });
+    let (serving, _) = rig.serve();
+    let mut client = rig.client();
+    fill(&mut client, rig.size, 3);
+    let old = serving.status().members[0].device;
+    assert_eq!(serving.command(Command::StopRebuild), Ok(Changed::Yes));
+    let device = new_device(&serving, &rig.dir.path().join("new"), 32 * MIB, 99);
+    let new = device.device;
+    let replace = Command::Replace(Slot(0), device);
+    assert_eq!(serving.command(replace), Ok(Changed::Yes));
+    assert_eq!(serving.status().members.len(), 4, "the old and the new one");
+    let fail = serving.command(Command::FailDevice(new));
+    assert_eq!(fail, Ok(Changed::Yes));
+    let status = serving.status();
+    assert_eq!(status.state, ArrayState::Optimal);
+    assert_eq!(status.members[0].device, old);
+    assert!(status.members.iter().all(|m| m.device != Some(new)));
+    check(&mut client, rig.size, 3);
+    serving.stop().expect("stops");
+}
+
 #[test]
 fn members_fail_by_command_come_back_as_new_and_are_replaced() {
     let rig = Rig::create(Spec {

@@ -85,6 +85,34 @@ fn requests_are_pipelined_and_each_is_answered_once() {
     serving.stop().expect("stops");
 }
 
+/// Parts of one long answer arrived while another's were being sent: the second connection hung for ever.
+#[test]
+fn long_reads_one_behind_the_other_are_answered_with_simple_replies() {
+    let rig = Rig::create(Spec::new(Level::Raid5, 4));
+    let (serving, _) = rig.serve();
+    let mut client = Client::connect(&rig.socket(), false);
+    let len = (3 << 20) + 4096;
+    let offsets: Vec<u64> = (0..6).map(|i| i * (8 << 20)).collect();
+    for &offset in &offsets {
+        client
+            .write(offset, &pattern(offset, len, 3))
+            .expect("writes");
+    }
+    for _ in 0..10 {
+        let mut asked = std::collections::BTreeMap::new();
+        for &offset in &offsets {
+            asked.insert(client.send(0, READ, offset, len as u32, &[]), offset);
+        }
+        while !asked.is_empty() {
+            let (cookie, error, data) = client.receive(0, len);
+            let offset = asked.remove(&cookie).expect("answered once");
+            assert_eq!(error, 0);
+            assert!(data == pattern(offset, len, 3), "at {offset}");
+        }
+    }
+    serving.stop().expect("stops");
+}
+
 fn pattern_blocks(count: u64) -> Vec<u8> {
     (0..count)
         .flat_map(|i| pattern(i * 16384, 16384, 1))

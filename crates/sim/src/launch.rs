@@ -224,7 +224,7 @@ impl World {
         // be large enough for that. With one shard the engine itself keeps the measure.
         let reserved = 2 * limits::widest(&geometry) + 2;
         self.reading_most = match self.plan.shards {
-            1 => u64::MAX,
+            1 => 1 << 32,
             _ => (pools[0].free() - reserved) as u64,
         };
         let shards = (0..self.plan.shards)
