@@ -112,6 +112,8 @@ pub(crate) struct Ring {
     backlog: VecDeque<squeue::Entry>,
     /// Free indices of the registered file table; `None` where the kernel has none.
     free_files: Option<Vec<u32>>,
+    /// Places given up that entries not yet submitted may still name.
+    given_up: Vec<u32>,
 }
 
 impl Ring {
@@ -144,6 +146,7 @@ impl Ring {
             ring,
             backlog: VecDeque::new(),
             free_files,
+            given_up: Vec::new(),
         })
     }
 
@@ -197,9 +200,9 @@ impl Ring {
             .submitter()
             .register_files_update(index, &[-1])
             .is_ok()
-            && let Some(free) = self.free_files.as_mut()
+            && self.free_files.is_some()
         {
-            free.push(index);
+            self.given_up.push(index);
         }
     }
 
@@ -254,6 +257,12 @@ impl Ring {
                 quiet(self.ring.submitter().submit_with_args(1, &args))?
             }
         };
+        // Everything that was pushed has been submitted: no entry names these places any more.
+        if let Some(free) = self.free_files.as_mut()
+            && self.ring.submission().is_empty()
+        {
+            free.append(&mut self.given_up);
+        }
         Ok(())
     }
 

@@ -531,19 +531,20 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
 
 /// Wipes the superblocks of every member found.
 pub(crate) fn destroy_found(found: &FoundArray) -> Result<String, Failure> {
-    for member in &found.members {
-        not_held(&member.path)?;
+    // All are held before the first is wiped: nobody can start the array in between.
+    let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
+    let devices: Vec<Device> = found.members.iter().map(open).collect::<Result<_, _>>()?;
+    // A member that cannot be wiped does not keep the others from it.
+    let mut failure = None;
+    for device in &devices {
+        if let Err(error) = make::unmake(device, found.uuid) {
+            failure.get_or_insert(error);
+        }
     }
-    for member in &found.members {
-        make::unmake(&member.path, found.uuid)?;
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(format!("{} superblocks wiped", devices.len())),
     }
-    Ok(format!("{} superblocks wiped", found.members.len()))
-}
-
-/// Refuses if another process serves it: all are checked before the first is wiped.
-fn not_held(path: &Path) -> Result<(), Failure> {
-    let opened = Device::open(path, OpenMode::Member);
-    opened.map(|_| ()).map_err(Failure::from)
 }
 
 /// Where a block of an array that does not run lies.

@@ -69,7 +69,7 @@ impl Dir {
         for dir in [self.0.clone(), self.0.join("arrays"), self.0.join("nbd")] {
             let made = fs::DirBuilder::new()
                 .recursive(true)
-                .mode(0o755)
+                .mode(0o700)
                 .create(&dir);
             made.map_err(|e| {
                 Failure::io(dir.display(), &e).cure("set STRAKE_DIR to a folder of your own")

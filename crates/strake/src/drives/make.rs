@@ -7,7 +7,7 @@
 //!
 //! Deliberately absent: starting what was made.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use strake_engine::create::{self, CreatePlan, CreateSpec, Init};
@@ -137,6 +137,10 @@ pub(crate) fn make(
                 .try_for_each(|path| safety::wipe_foreign(path))?;
             devices = open(&paths, false)?;
         }
+        // Once more, now that nobody else can write them: another create may have been faster.
+        for device in &devices {
+            safety::not_a_member(device, permit)?;
+        }
         write_or_wipe(&devices, &plan, prepare, progress)?;
     }
     let ids = plan.superblocks.iter().map(|sb| sb.member);
@@ -261,14 +265,14 @@ fn wipe(device: &Device, sb: &Superblock) -> Result<(), Failure> {
 }
 
 /// Takes a member out of its array for ever.
-pub(crate) fn unmake(path: &Path, array: ArrayUuid) -> Result<(), Failure> {
-    let device = Device::open(path, OpenMode::Member)?;
+pub(crate) fn unmake(device: &Device, array: ArrayUuid) -> Result<(), Failure> {
     let image = device.read_member()?;
     if image.superblock.array != array {
-        let found = format!("{} is now a member of another array", path.display());
+        let shown = device.path().display();
+        let found = format!("{shown} is now a member of another array");
         return Err(Failure::new(Code::MemberOfArray, found));
     }
-    wipe(&device, &image.superblock)
+    wipe(device, &image.superblock)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, F
         if foreign(path, permit)? {
             wipe.push(path.to_owned());
         }
-        not_a_member(path, permit)?;
+        not_a_member(&Device::open(path, OpenMode::ReadOnly)?, permit)?;
     }
     Ok(wipe)
 }
@@ -180,9 +180,9 @@ fn probe_with_blkid(path: &Path) -> Result<Vec<String>, Failure> {
     }
 }
 
-fn not_a_member(path: &Path, permit: Permit) -> Result<(), Failure> {
-    let device = Device::open(path, OpenMode::ReadOnly)?;
-    let shown = path.display();
+/// Refuses a member of another array.
+pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failure> {
+    let shown = device.path().display();
     match device.read_member() {
         Ok(image) if permit.own == Some(image.superblock.array) || permit.force => Ok(()),
         Ok(image) => {
