@@ -190,6 +190,16 @@ pub struct View {
     pub forced: bool,
 }
 
+impl View {
+    /// The device serves a slot.
+    pub fn has(&self, device: DeviceId) -> bool {
+        self.slots.iter().any(|slot| {
+            slot.current.is_some_and(|d| d.device == device)
+                || slot.incoming.is_some_and(|i| i.target.device == device)
+        })
+    }
+}
+
 /// What serves one slot.
 #[derive(Clone, Debug, Default)]
 pub struct SlotView {

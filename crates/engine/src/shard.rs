@@ -387,25 +387,21 @@ impl Shard {
         let request = self.begin(id, pieces.len(), 0);
         for piece in pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
-            let Piece {
-                stripe,
-                column,
-                lo,
-                hi,
-                ..
-            } = piece;
-            self.enqueue(
-                stripe,
-                Work::write(WritePiece {
-                    request,
-                    column,
-                    lo,
-                    hi,
-                    data,
-                    fua,
-                }),
-            );
+            self.write_piece(request, &piece, data, fua);
         }
+    }
+
+    fn write_piece(&mut self, request: usize, piece: &Piece, data: Slice, fua: bool) {
+        let (column, lo, hi) = (piece.column, piece.lo, piece.hi);
+        let piece_of_write = WritePiece {
+            request,
+            column,
+            lo,
+            hi,
+            data,
+            fua,
+        };
+        self.enqueue(piece.stripe, Work::write(piece_of_write));
     }
 
     /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is
@@ -422,33 +418,18 @@ impl Shard {
             let stripe = StripeNo(at / stripe_bytes);
             let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
             if unwritten {
-                // It reads as zeros already, and no write of this shard is waiting to change that.
+                // It reads as zeros already. A write that waits to change that has not been answered:
+                // either order is right.
             } else if end - at == stripe_bytes {
                 self.requests[request].remaining += 1;
                 self.enqueue(stripe, Work::zero(request, self.geometry.strip, fua));
             } else if !advice {
                 let edge: Vec<Piece> = pieces(&self.geometry, at, end - at).collect();
-                for Piece {
-                    stripe,
-                    column,
-                    lo,
-                    hi,
-                    ..
-                } in edge
-                {
-                    let data = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
+                for piece in edge {
+                    let len = (piece.hi - piece.lo) as usize;
+                    let zeros = Slice::new(self.zeros.clone(), 0, len);
                     self.requests[request].remaining += 1;
-                    self.enqueue(
-                        stripe,
-                        Work::write(WritePiece {
-                            request,
-                            column,
-                            lo,
-                            hi,
-                            data,
-                            fua,
-                        }),
-                    );
+                    self.write_piece(request, &piece, zeros, fua);
                 }
             }
             at = end;
@@ -576,10 +557,7 @@ impl Shard {
 
     /// The device serves a slot in the present view.
     pub(crate) fn in_view(&self, device: DeviceId) -> bool {
-        self.view.slots.iter().any(|slot| {
-            slot.current.is_some_and(|d| d.device == device)
-                || slot.incoming.is_some_and(|i| i.target.device == device)
-        })
+        self.view.has(device)
     }
 
     /// A message from the array.
@@ -610,13 +588,7 @@ impl Shard {
             self.end_gated(error);
         }
         let view = Arc::clone(&self.view);
-        let still = |device: &DeviceId| {
-            !view.failed
-                && view.slots.iter().any(|s| {
-                    s.current.is_some_and(|d| d.device == *device)
-                        || s.incoming.is_some_and(|i| i.target.device == *device)
-                })
-        };
+        let still = |device: &DeviceId| !view.failed && view.has(*device);
         let flushes: Vec<usize> = self
             .requests
             .iter()
