@@ -33,6 +33,7 @@ const FOR_TESTS: &[Need] = &[
     need("mdadm", "mdadm"),
     need("losetup", "mount"),
     need("wipefs", "util-linux"),
+    need("sfdisk", "fdisk"),
 ];
 
 /// For the virtual machine: the emulator, and the programs that run inside the guest, which sees
