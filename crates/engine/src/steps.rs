@@ -48,7 +48,11 @@ impl Shard {
             if self.geometry.shard(stripe, self.count) != self.index {
                 continue;
             }
-            if self.gates[self.region(stripe).0 as usize].unwritten() {
+            let gate = &self.gates[self.region(stripe).0 as usize];
+            // Parity that waits for its resync (or for the discard of its region) is not wrong: a
+            // scrub has nothing to say about it.
+            let untrusted = self.steps[at].step.kind == StepKind::Scrub && !gate.trusted();
+            if gate.unwritten() || untrusted {
                 self.steps[at].outcome.skipped += 1;
                 continue;
             }
