@@ -43,6 +43,10 @@ const LEVELS: [&str; 9] = ["1", "5", "6", "7.3", "10", "50", "60", "70", "6+4"];
 const SEEDS: u64 = 5000;
 const SEEDS_QUICK: u64 = 300;
 
+/// Hundreds of rounds of kill and reopen, and a taste of them in the quick run.
+const TORTURE_S: u64 = 75;
+const TORTURE_S_QUICK: u64 = 8;
+
 fn steps(quick: bool) -> Vec<Step> {
     let mut steps = vec![
         step("format", test::format),
@@ -62,6 +66,10 @@ fn steps(quick: bool) -> Vec<Step> {
     let seeds = if quick { SEEDS_QUICK } else { SEEDS };
     steps.push(step(format!("sim {seeds} seeds"), move || {
         test::sim_seeds(seeds)
+    }));
+    let seconds = if quick { TORTURE_S_QUICK } else { TORTURE_S };
+    steps.push(step(format!("torture {seconds} s"), move || {
+        test::torture(seconds)
     }));
     if quick {
         steps.push(step("demo level 5", || test::demo("5")));

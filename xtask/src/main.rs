@@ -1,7 +1,7 @@
 //! Habits as code: what a person or CI runs by hand lives here, not in shell files or in memory.
 //!
-//! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim` and `bench`
-//! thin doors to the crates that do the work, `golden` rewrites the frozen images on purpose, and
+//! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture` and
+//! `bench` thin doors to the crates that do the work, `golden` rewrites the frozen images on purpose, and
 //! `vm` boots a real kernel with emulated drives.
 //!
 //! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
@@ -16,6 +16,7 @@ mod outcome;
 mod sim;
 mod test;
 mod tidy;
+mod torture;
 mod vm;
 
 use anyhow::Result;
@@ -41,6 +42,14 @@ enum Command {
     /// Run the simulator: all arguments go to it (`--seeds N --seed S --json`, `canaries`)
     #[command(disable_help_flag = true)]
     Sim {
+        /// Passed on as they are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Kill and reopen arrays on real files, endlessly or for `--minutes N`; all arguments go to the
+    /// program (`--seed S --level L`)
+    #[command(disable_help_flag = true)]
+    Torture {
         /// Passed on as they are
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -73,6 +82,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test(options) | Command::Ci(options) => ci::run(&options),
         Command::Tidy => tidy::run(),
         Command::Sim { args } => sim::run(&args),
+        Command::Torture { args } => torture::run(&args),
         Command::Bench { args } => bench::run(&args),
         Command::Golden(options) => golden::run(&options),
         Command::Vm(options) => vm::run(&options),

@@ -6,7 +6,7 @@
 
 use crate::host::{self, Finished};
 use crate::outcome::Outcome;
-use crate::{bench, need, sim};
+use crate::{bench, need, sim, torture};
 use anyhow::{Result, bail};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -44,6 +44,8 @@ pub(crate) fn build() -> Result<Outcome> {
         "strake",
         "-p",
         "strake-sim",
+        "-p",
+        "strake-torture",
     ];
     Ok(Outcome::of(
         &host::logged("release-build", 1200, &argv)?,
@@ -168,14 +170,29 @@ fn simulator(name: &str, limit_s: u64, args: &[&str]) -> Result<Option<Finished>
     host::logged(name, limit_s, &argv).map(Some)
 }
 
-/// Many seeds, starting at one taken from the commit: each commit explores its own part of the
-/// space, and a failure can be repeated from the log.
-pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
+/// A seed taken from the commit: each commit explores its own part of the space, and a failure can
+/// be repeated from the log.
+fn seed_of_commit() -> u64 {
     let commit = host::output(&["git", "rev-parse", "HEAD"]).unwrap_or_default();
-    let first = commit
+    commit
         .get(..8)
         .and_then(|hex| u64::from_str_radix(hex, 16).ok())
-        .unwrap_or(1);
+        .unwrap_or(1)
+}
+
+/// Arrays on files, killed and reopened for so many seconds.
+pub(crate) fn torture(seconds: u64) -> Result<Outcome> {
+    let (limit, first) = (seconds.to_string(), seed_of_commit().to_string());
+    let argv = torture::command(&["--seconds", &limit, "--seed", &first]);
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let run = host::logged("torture", seconds + 300, &argv)?;
+    let last = run.tail(1);
+    Ok(Outcome::of(&run, 80).note(format!("from seed {first}: {last}")))
+}
+
+/// Many seeds.
+pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
+    let first = seed_of_commit();
     let (seeds, first) = (seeds.to_string(), first.to_string());
     let run = simulator("sim-seeds", 1200, &["--seeds", &seeds, "--seed", &first])?;
     Ok(match run {

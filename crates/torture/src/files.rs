@@ -1,0 +1,195 @@
+//! The files of one array, and what is certain of them.
+//!
+//! Invariants: a slot is *sure* only while the files that it names are certainly whole, whatever
+//! came of commands that a kill cut off; the others count as lost. So what is asked of an array is
+//! never more than its level promises, and what is refused within it is a fault.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use strake_sim::prng::Prng;
+
+use crate::child::Seen;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// Where the files are that a start may find.
+    here: PathBuf,
+    /// Where those are that it may not.
+    away: PathBuf,
+    /// For each slot the files of which one certainly is its member in sync: two while one is
+    /// being replaced by the other, none where the slot counts as lost.
+    sure: Vec<Vec<PathBuf>>,
+    width: usize,
+    tolerated: usize,
+    made: u64,
+}
+
+impl Files {
+    /// Names for the files of a new array.
+    pub(crate) fn new(dir: &Path, slots: usize, width: usize, tolerated: usize) -> Result<Files> {
+        let (here, away) = (dir.join("here"), dir.join("away"));
+        fs::create_dir_all(&here).with_context(|| here.display().to_string())?;
+        fs::create_dir_all(&away)?;
+        let mut files = Files {
+            here,
+            away,
+            sure: Vec::new(),
+            width,
+            tolerated,
+            made: 0,
+        };
+        files.sure = (0..slots).map(|_| vec![files.name()]).collect();
+        Ok(files)
+    }
+
+    /// A name that no file had before.
+    pub(crate) fn name(&mut self) -> PathBuf {
+        self.made += 1;
+        self.here.join(format!("m{}", self.made))
+    }
+
+    /// The files of the slots, in their order.
+    pub(crate) fn members(&self) -> Vec<PathBuf> {
+        self.sure.concat()
+    }
+
+    fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
+        let mut paths: Vec<PathBuf> = fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<_>>()?;
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Files of which nothing is certain: spares, half rebuilt, failed, stale.
+    pub(crate) fn others(&self) -> Result<Vec<PathBuf>> {
+        let mut paths = Self::listed(&self.here)?;
+        paths.retain(|path| !self.sure.iter().flatten().any(|sure| sure == path));
+        Ok(paths)
+    }
+
+    /// What a start finds, in any order: everything certain, some of the rest.
+    pub(crate) fn found(&self, rng: &mut Prng) -> Result<Vec<PathBuf>> {
+        let mut paths = self.members();
+        for path in self.others()? {
+            if rng.percent(80) {
+                paths.push(path);
+            }
+        }
+        rng.shuffle(&mut paths);
+        Ok(paths)
+    }
+
+    /// Some slot counts as lost.
+    pub(crate) fn degraded(&self) -> bool {
+        self.sure.iter().any(Vec::is_empty)
+    }
+
+    /// Slots that may be lost now.
+    pub(crate) fn expendable(&self) -> Vec<usize> {
+        let mut slots = Vec::new();
+        for (group, members) in self.sure.chunks(self.width).enumerate() {
+            let lost = members.iter().filter(|files| files.is_empty()).count();
+            if lost < self.tolerated {
+                let sure = (0..members.len()).filter(|&at| !members[at].is_empty());
+                slots.extend(sure.map(|at| group * self.width + at));
+            }
+        }
+        slots
+    }
+
+    /// The slot counts as lost from now on.
+    pub(crate) fn doubt(&mut self, slot: usize) -> Vec<PathBuf> {
+        std::mem::take(&mut self.sure[slot])
+    }
+
+    /// Another file may take the slot; one of both is its member.
+    pub(crate) fn may_replace(&mut self, slot: usize, path: &Path) {
+        self.sure[slot].push(path.to_owned());
+    }
+
+    /// Slots whose member is certain and that nothing replaces.
+    pub(crate) fn single(&self) -> Vec<usize> {
+        let slots = 0..self.sure.len();
+        slots.filter(|&at| self.sure[at].len() == 1).collect()
+    }
+
+    /// Takes the files of a slot where no start finds them.
+    pub(crate) fn hide(&mut self, slot: usize) -> Result<()> {
+        for path in self.doubt(slot) {
+            let name = path.file_name().context("a file has a name")?;
+            fs::rename(&path, self.away.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Brings one back that was hidden; it is stale now, if the array ran without it.
+    pub(crate) fn return_one(&self, rng: &mut Prng) -> Result<Option<PathBuf>> {
+        let hidden = Self::listed(&self.away)?;
+        if hidden.is_empty() {
+            return Ok(None);
+        }
+        let path = &hidden[rng.index(hidden.len())];
+        let back = self
+            .here
+            .join(path.file_name().context("a file has a name")?);
+        fs::rename(path, &back)?;
+        Ok(Some(back))
+    }
+
+    /// Exchanges the names of two members' files.
+    pub(crate) fn swap(&mut self, rng: &mut Prng) -> Result<bool> {
+        let single = self.single();
+        if single.len() < 2 {
+            return Ok(false);
+        }
+        let first = single[rng.index(single.len())];
+        let second = single[rng.index(single.len())];
+        if first == second {
+            return Ok(false);
+        }
+        let spare = self.away.join("swapping");
+        fs::rename(&self.sure[first][0], &spare)?;
+        fs::rename(&self.sure[second][0], &self.sure[first][0])?;
+        fs::rename(&spare, &self.sure[second][0])?;
+        self.sure.swap(first, second);
+        Ok(true)
+    }
+
+    /// Deletes files that are no member of anything any more, so that their number stays small.
+    pub(crate) fn tidy(&self, seen: &Seen, keep: usize) -> Result<()> {
+        let used = |path: &PathBuf| seen.members.iter().any(|(_, _, used)| used == path);
+        let mut unused: Vec<PathBuf> = self.others()?;
+        unused.retain(|path| !used(path));
+        for path in unused.iter().skip(keep) {
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what the array itself says, at a moment when no command is under way. The first
+    /// slot that was sure and is not in sync is a fault.
+    pub(crate) fn learn(&mut self, seen: &Seen) -> std::result::Result<(), usize> {
+        let mut lost = None;
+        for (slot, sure) in self.sure.iter_mut().enumerate() {
+            let of_slot = |state: &'static str| {
+                let members = seen.members.iter();
+                members
+                    .filter(move |(at, is, _)| *at == Some(slot) && is == state)
+                    .map(|(_, _, path)| path.clone())
+            };
+            let in_sync = of_slot("InSync").next();
+            if in_sync.is_none() && !sure.is_empty() && lost.is_none() {
+                lost = Some(slot);
+            }
+            *sure = match in_sync {
+                Some(path) => std::iter::once(path).chain(of_slot("Rebuilding")).collect(),
+                None => Vec::new(),
+            };
+        }
+        lost.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,171 @@
+//! The process that is killed: serves an array on files through the real runtime, and does what it
+//! is told, line by line, on standard input.
+//!
+//! Every line is answered by lines of which the last begins with `.`; the first answer, without a
+//! question, says whether the array serves. Invariant: the end of standard input ends the process
+//! as a kill does, so nothing outlives the process that tells it what to do. Deliberately absent:
+//! every decision; the process that survives takes them.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use strake_engine::event::{Command, EventKind, JobKind, NewDevice, Setting};
+use strake_engine::units::Slot;
+use strake_format::{MemberUuid, RegionState};
+use strake_runtime::{Device, ExportKind, OpenMode, ServeConfig, Serving, serve};
+
+/// What to serve, and how.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[arg(long)]
+    socket: PathBuf,
+    #[arg(long)]
+    shards: u16,
+    #[arg(long)]
+    memory_mib: usize,
+    /// Files that may be members
+    members: Vec<PathBuf>,
+}
+
+/// Serves until told to stop.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let mut members = Vec::new();
+    for path in &options.members {
+        let device = Device::open(path, OpenMode::Member)?;
+        // A spare whose first superblock was cut off is no member.
+        match device.read_member() {
+            Ok(image) => members.push((device, image)),
+            Err(error) => eprintln!("{}: {error}", path.display()),
+        }
+    }
+    let config = ServeConfig {
+        members,
+        shards: options.shards,
+        memory_bytes: options.memory_mib << 20,
+        io_timeout: Duration::from_secs(30),
+        force: false,
+        export: ExportKind::Nbd,
+        nbd_socket: options.socket.clone(),
+        recover_ublk: None,
+    };
+    let (serving, events) = match serve(config) {
+        Ok(started) => started,
+        Err(error) => return say(&[], &format!("refused {error}")),
+    };
+    // The number of the last scrub's untrue stripes, plus one; zero while there is none.
+    let scrubbed = Arc::new(AtomicU64::new(0));
+    let heard = Arc::clone(&scrubbed);
+    std::thread::spawn(move || {
+        for event in events {
+            if let EventKind::JobFinished { kind, inconsistent } = event.kind
+                && kind == JobKind::Scrub
+            {
+                heard.store(inconsistent + 1, Ordering::SeqCst);
+            }
+        }
+    });
+    say(&[], "serving")?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.context("standard input")?;
+        let words: Vec<&str> = line.split('\t').collect();
+        match words.as_slice() {
+            ["status"] => say(&status(&serving, scrubbed.load(Ordering::SeqCst)), "status")?,
+            ["stop"] => {
+                serving.stop()?;
+                return say(&[], "stopped");
+            }
+            words => say(&[], &obey(&serving, words, &scrubbed)?)?,
+        }
+    }
+    // The process that told us what to do is gone.
+    std::process::exit(1);
+}
+
+fn say(lines: &[String], last: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, ".{last}")?;
+    Ok(out.flush()?)
+}
+
+/// Carries out a command and answers what came of it.
+fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<String> {
+    let mut attached = None;
+    let mut attach = |path: &str, uuid: &str| -> Result<NewDevice> {
+        let device = Device::open(Path::new(path), OpenMode::Member)?;
+        let info = device.info();
+        let member = MemberUuid(uuid.parse::<u128>()?.to_be_bytes());
+        let device = serving.attach(device);
+        attached = Some(device);
+        Ok(NewDevice {
+            device,
+            info,
+            member,
+        })
+    };
+    let slot = |text: &str| -> Result<Slot> { Ok(Slot(text.parse()?)) };
+    let command = match words {
+        ["fail", at] => Command::Fail(slot(at)?),
+        ["add", path, uuid] => Command::Add(attach(path, uuid)?),
+        ["replace", at, path, uuid] => Command::Replace(slot(at)?, attach(path, uuid)?),
+        ["rebuild", "start"] => Command::StartRebuild,
+        ["rebuild", "stop"] => Command::StopRebuild,
+        ["scrub"] => {
+            scrubbed.store(0, Ordering::SeqCst);
+            Command::StartScrub
+        }
+        ["priority", value] => Command::Set(Setting::RebuildPriority(value.parse()?)),
+        other => bail!("unknown command {other:?}"),
+    };
+    Ok(match serving.command(command) {
+        Ok(_) => "done".to_owned(),
+        Err(error) => {
+            if let Some(device) = attached {
+                serving.detach(device);
+            }
+            format!("error {error}")
+        }
+    })
+}
+
+/// Lines `state`, `unsynced`, `scrubbed`, `job`, `member`, their words parted by tabs.
+fn status(serving: &Serving, scrubbed: u64) -> Vec<String> {
+    let status = serving.status();
+    let layout = status.superblock.layout;
+    // A region covers the same rows on every member: so many bytes of the array.
+    let strips = layout.data_bytes / u64::from(status.superblock.strip_bytes);
+    let height = strips * u64::from(status.superblock.strip_bytes);
+    let step = layout.region_bytes * (status.size_bytes / height).max(1);
+    let unsynced = (0..status.size_bytes)
+        .step_by(usize::try_from(step).expect("a region fits into memory's addresses"))
+        .any(|at| serving.region_of(at) == RegionState::NeedSync);
+    let mut lines = vec![
+        format!("state\t{:?}", status.state),
+        format!("unsynced\t{unsynced}"),
+        format!("scrubbed\t{scrubbed}"),
+    ];
+    for job in &status.jobs {
+        lines.push(format!("job\t{:?}\t{}", job.kind, job.paused));
+    }
+    for member in &status.members {
+        let slot = member.slot.map_or(-1, |slot| i32::from(slot.0));
+        let path = member.device.and_then(|device| serving.path(device));
+        let path = path.unwrap_or_default();
+        lines.push(format!(
+            "member\t{slot}\t{:?}\t{}",
+            member.state,
+            path.display()
+        ));
+    }
+    lines
+}

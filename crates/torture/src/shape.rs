@@ -1,0 +1,141 @@
+//! What is drawn once for each array: level, width, strip, sizes; and the making of its files.
+//!
+//! Invariant: the same seed draws the same array. Strips are small and arrays too, so that partial
+//! stripes are common and a whole verification takes a moment.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use strake_engine::create::{CreateSpec, Init, Tiny, plan};
+use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, WriteHole};
+use strake_runtime::{Device, OpenMode};
+use strake_sim::prng::Prng;
+
+/// The levels, by the names that the command line gives them.
+pub(crate) const LEVELS: [&str; 10] = ["0", "1", "5", "6", "7.3", "10", "50", "60", "70", "4+4"];
+/// How often each is drawn: those with parity have the most to lose.
+const WEIGHTS: [u32; 10] = [1, 3, 6, 6, 3, 2, 2, 2, 1, 2];
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) level: Level,
+    pub(crate) members: usize,
+    pub(crate) group: Option<u8>,
+    pub(crate) strip: u32,
+    pub(crate) block: u32,
+    pub(crate) file_bytes: u64,
+    pub(crate) tiny: Option<Tiny>,
+    /// Policy of the write hole.
+    pub(crate) write_hole: WriteHole,
+}
+
+impl Shape {
+    /// Draws an array, of this level if one is given.
+    pub(crate) fn draw(rng: &mut Prng, level: Option<&str>) -> Result<Shape> {
+        let drawn = LEVELS[rng.weighted(&WEIGHTS)];
+        let level: Level = level.unwrap_or(drawn).parse().context("a level")?;
+        let least = usize::from(level.group_min());
+        let (members, group) = match level {
+            Level::Raid0 => (rng.range(2, 4) as usize, None),
+            Level::Raid1 => (rng.range(2, 3) as usize, None),
+            Level::Raid10 => (2 * rng.range(2, 3) as usize, None),
+            Level::Nm { n, m } => (usize::from(n) + usize::from(m), None),
+            grouped if grouped.is_grouped() => (2 * least, Some(level.group_min())),
+            _ => (least + rng.range(0, 2) as usize, None),
+        };
+        let tiny = rng.percent(60).then(|| Tiny {
+            align_bytes: 4096,
+            log_bytes: rng.pick(&[128 << 10, 512 << 10]),
+            region_bytes: rng.pick(&[64 << 10, 256 << 10]),
+        });
+        let data_bytes = rng.range(24, 64) * (128 << 10);
+        let beside = if tiny.is_some() { 1 << 20 } else { 6 << 20 };
+        let policy = if strake_sim::WRITE_HOLE_CLOSED {
+            rng.pick(&[WriteHole::Closed, WriteHole::Closed, WriteHole::Resync])
+        } else {
+            WriteHole::Resync
+        };
+        Ok(Shape {
+            level,
+            members,
+            group,
+            strip: rng.pick(&[4096, 8192, 16384]),
+            block: rng.pick(&[512, 4096, 4096]),
+            file_bytes: data_bytes + beside,
+            tiny,
+            write_hole: policy,
+        })
+    }
+
+    /// Members of a group that may be lost.
+    pub(crate) fn tolerates(&self) -> usize {
+        match self.level {
+            Level::Raid1 => self.members - 1,
+            Level::Raid10 => 1,
+            level => usize::from(level.parity_count()),
+        }
+    }
+
+    /// Slots of a group.
+    pub(crate) fn width(&self) -> usize {
+        match self.level {
+            Level::Raid10 => 2,
+            _ => self.group.map_or(self.members, usize::from),
+        }
+    }
+
+    /// Copies instead of parity (or nothing at all): there is no write hole.
+    pub(crate) fn without_parity(&self) -> bool {
+        matches!(self.level, Level::Raid0 | Level::Raid1 | Level::Raid10)
+    }
+
+    /// Writes may be cut off, and members lost, in any order.
+    pub(crate) fn hole_closed(&self) -> bool {
+        self.without_parity() || self.write_hole == WriteHole::Closed
+    }
+
+    /// An empty file of a member's size.
+    pub(crate) fn empty_file(&self, path: &Path) -> Result<()> {
+        let file = File::create(path).with_context(|| path.display().to_string())?;
+        Ok(file.set_len(self.file_bytes)?)
+    }
+
+    /// Makes the array on new files, and says how large it is, and its block: the drawn one, or
+    /// what the file system asks for where that is more.
+    pub(crate) fn create(&self, rng: &mut Prng, paths: &[PathBuf]) -> Result<(u64, u32)> {
+        let mut devices = Vec::new();
+        for path in paths {
+            self.empty_file(path)?;
+            devices.push(Device::open(path, OpenMode::Member)?);
+        }
+        let members: Vec<_> = devices
+            .iter()
+            .map(|device| (device.info(), MemberUuid(rng.bytes16())))
+            .collect();
+        let asked = members.iter().map(|(info, _)| info.block_bytes).max();
+        let block = asked.unwrap_or(0).max(self.block);
+        let created = plan(&CreateSpec {
+            array: ArrayUuid(rng.bytes16()),
+            name: "torture".parse::<ArrayName>().context("a name")?,
+            level: self.level,
+            strip_bytes: Some(self.strip),
+            group_size: self.group,
+            block_bytes: Some(block),
+            write_hole: self.write_hole,
+            init: Init::Lazy,
+            created_unix_s: 0,
+            members,
+            spares: Vec::new(),
+            tiny: self.tiny,
+        })?;
+        for (device, writes) in devices.iter().zip(&created.writes) {
+            for (offset, bytes) in writes {
+                device.write_at(*offset, bytes)?;
+            }
+            device.flush()?;
+        }
+        Ok((created.size_bytes, block))
+    }
+}
