@@ -12,6 +12,7 @@
 use strake_format::*;
 
 use crate::array::{Array, Purpose, Stage};
+use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::map::Phase;
 use crate::units::*;
@@ -211,7 +212,8 @@ impl Array {
             job.at = Row(rows.start);
             job.unreadable = 0;
         }
-        let first = job.at;
+        let skips = canary::hit(Canary::ResyncSkipsRows) && job.at.0 + 1 < rows.end;
+        let first = Row(job.at.0 + u64::from(skips));
         let end = self.step_end(first);
         self.step(StepKind::Resync, first, end);
         true
@@ -331,7 +333,8 @@ impl Array {
     /// that was there when `step` began.
     fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
         for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
-            if slot.rebuilt >= first && slot.joined < step {
+            let early = slot.joined < step || canary::hit(Canary::RebuiltTooFar);
+            if slot.rebuilt >= first && early {
                 slot.rebuilt = slot.rebuilt.max(end);
             }
         }
@@ -371,7 +374,11 @@ impl Array {
             pending: targets.len(),
         });
         for device in targets {
-            self.io(device, Purpose::Checkpoint { device }, IoKind::Flush);
+            let kind = match canary::hit(Canary::CheckpointWithoutFlush) {
+                true => canary::read_of_nothing(),
+                false => IoKind::Flush,
+            };
+            self.io(device, Purpose::Checkpoint { device }, kind);
         }
     }
 

@@ -18,6 +18,7 @@
 pub mod array;
 mod assemble;
 pub mod buffers;
+pub mod canary;
 mod check;
 pub mod create;
 pub mod event;

@@ -18,6 +18,7 @@ use strake_format::*;
 
 use crate::array::{Array, Purpose, Stage};
 use crate::buffers::{Buf, Slice};
+use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::units::*;
@@ -455,7 +456,8 @@ impl Array {
 
     /// Flushes every member with a volatile cache, then opens the region or makes it Clean.
     fn settle_region(&mut self, region: RegionNo, open: bool) {
-        let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
+        let hasty = !open && canary::hit(Canary::CleanWithoutFlush);
+        let volatile = |d: &DeviceId| self.members[d].info.volatile_cache && !hasty;
         let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
         self.set_phase(
             region,

@@ -10,6 +10,7 @@ use strake_format::*;
 
 use crate::array::{Array, Purpose, Stage};
 use crate::buffers::{Buf, Slice};
+use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::units::*;
 
@@ -75,6 +76,9 @@ impl Array {
     }
 
     pub(crate) fn drive_persist(&mut self) {
+        if canary::hit(Canary::ViewBeforeDurable) && std::mem::take(&mut self.persist.view_due) {
+            self.publish();
+        }
         if self.persist.flight.is_some() || matches!(self.stage, Stage::Failed | Stage::Stopped) {
             return;
         }

@@ -9,6 +9,7 @@
 use strake_parity::xor;
 
 use crate::buffers::{Buf, Slice};
+use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::plan::{Columns, Coverage, Facts, WritePlan};
 use crate::shard::{IoFor, Shard};
@@ -180,8 +181,15 @@ impl Shard {
                     .iter_mut()
                     .map(|p| &mut p.buf.bytes_mut()[start..start + slice.len])
                     .collect();
-                self.code
-                    .update_rows(rows, c, &delta.bytes()[..slice.len], &mut outputs);
+                let delta = &delta.bytes()[..slice.len];
+                if canary::hit(Canary::QCoefficientOff) {
+                    for (&row, output) in rows.iter().zip(outputs) {
+                        let column = if row == 1 { (c + 1) % k } else { c };
+                        self.code.update(row, column, delta, output);
+                    }
+                    continue;
+                }
+                self.code.update_rows(rows, c, delta, &mut outputs);
             }
             return parity;
         }
@@ -213,7 +221,11 @@ impl Shard {
             self.ops[key].error = Some(RequestError::Unreadable);
             return;
         }
-        for column in 0..self.geometry.width {
+        let columns = match canary::hit(Canary::DiscardForgetsParity) {
+            true => self.geometry.k,
+            false => self.geometry.width,
+        };
+        for column in 0..columns {
             if fua {
                 let zeros = Slice::new(self.zeros.clone(), 0, strip as usize);
                 self.write_column(key, column, 0, zeros, true);

@@ -1,13 +1,15 @@
 //! Planted bugs: the simulator must find each of them within its budget of seeds.
 //!
-//! A canary that is not found means that the simulator has gone blind. These are planted in the
-//! simulated environment, between the engine and its devices or its user; `CANARIES.md` lists those
-//! that need a hook inside the engine.
+//! A canary that is not found means that the simulator has gone blind. Most are planted in the
+//! simulated environment, between the engine and its devices or its user; those that cannot be
+//! imitated there are hooks inside the engine (`strake_engine::canary`).
 //!
-//! Invariant: the product's code carries no switch for any of this.
+//! Invariant: the product's code carries no switch for any of this: the hooks are compiled in for
+//! the simulator alone.
 //!
 //! Deliberately absent: bugs that real devices have and the engine must survive (`faults`).
 
+use strake_engine::canary as engine;
 use strake_engine::event::{IoKind, MemberIo};
 use strake_engine::units::Row;
 use strake_format::region_map::PAGE_BYTES;
@@ -50,11 +52,13 @@ pub enum Canary {
     OldMapShown,
     /// Some reads return another strip.
     Misread,
+    /// Planted inside the engine.
+    Inside(engine::Canary),
 }
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 15] = [
+    pub const ALL: [(Canary, u64); 26] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 5),
         (Canary::FlushSwallowed, 40),
@@ -70,6 +74,20 @@ impl Canary {
         (Canary::CacheHidden, 40),
         (Canary::OldMapShown, 100),
         (Canary::Misread, 5),
+        (Canary::Inside(engine::Canary::NoStripeOrder), 20),
+        (Canary::Inside(engine::Canary::DirtyAfterWrite), 1500),
+        (Canary::Inside(engine::Canary::ViewBeforeDurable), 20000),
+        (Canary::Inside(engine::Canary::QCoefficientOff), 80),
+        (Canary::Inside(engine::Canary::ResyncSkipsRows), 60),
+        (Canary::Inside(engine::Canary::CheckpointWithoutFlush), 300),
+        (Canary::Inside(engine::Canary::CleanWithoutFlush), 100),
+        (
+            Canary::Inside(engine::Canary::ParityTrustedInNeedSync),
+            3000,
+        ),
+        (Canary::Inside(engine::Canary::DiscardForgetsParity), 30),
+        (Canary::Inside(engine::Canary::GatherDropsOrder), 150),
+        (Canary::Inside(engine::Canary::RebuiltTooFar), 400),
     ];
 
     /// Its name on the command line.
@@ -90,6 +108,14 @@ impl Canary {
             Canary::CacheHidden => "cache-hidden",
             Canary::OldMapShown => "old-map-shown",
             Canary::Misread => "misread",
+            Canary::Inside(canary) => canary.name(),
+        }
+    }
+    /// What is to be planted inside the engine.
+    pub fn inside(self) -> Option<engine::Canary> {
+        match self {
+            Canary::Inside(canary) => Some(canary),
+            _ => None,
         }
     }
     /// The canary with this name.

@@ -196,7 +196,11 @@ impl World {
         }
         .filter(|&kind| !without.has(kind));
         let mut events_since = born;
+        let (lost_before, mut lost_at) = (self.stats.losses, None);
         loop {
+            if self.stats.losses > lost_before {
+                lost_at.get_or_insert(self.stats.events);
+            }
             if threshold.is_none() && self.machines().started {
                 threshold = self.settle_threshold();
             }
@@ -213,7 +217,12 @@ impl World {
                 let (_, action) = actions.next().expect("peeked");
                 self.act(*action, without)?;
             }
-            if let Some(kind) = crash.filter(|_| passed(life.end_at)) {
+            let after_loss = lost_at.zip(life.end_after_loss);
+            let fallen = after_loss.is_some_and(|(at, after)| self.stats.events >= at + after);
+            if self.resyncing && life.read_errors_in_resync > 0 && !without.has(FaultKind::Latent) {
+                self.fail_reads_in_resync(life.read_errors_in_resync);
+            }
+            if let Some(kind) = crash.filter(|_| fallen || passed(life.end_at)) {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {
                     return self.crash(kind == FaultKind::PowerCut);
@@ -349,6 +358,36 @@ impl World {
         stats.crashes_degraded += u64::from(looks.iter().any(|look| look.in_sync.is_none()));
     }
 
+    /// Beyond the tolerance: reads of a member fail where parity is still untrue. Nothing may be
+    /// computed from it, so requests there may be refused; they may not be answered wrongly.
+    fn fail_reads_in_resync(&mut self, count: u32) {
+        let parity = self.geometry.m > 0 && !self.geometry.mirrored();
+        if !parity || !self.excused.is_empty() || !self.machines().started {
+            return;
+        }
+        let situation = self.situation();
+        if !situation.resyncing || situation.slots.iter().any(|slot| !slot.intact) {
+            return;
+        }
+        let states = self.region_states();
+        let untrue = (0..)
+            .zip(states)
+            .filter(|(_, s)| *s == RegionState::NeedSync);
+        self.excused = untrue.map(|(region, _)| RegionNo(region)).collect();
+        let slot = self.chance.faults.below(self.geometry.slots() as u64) as usize;
+        let Some(index) = self.looks()[slot]
+            .in_sync
+            .filter(|_| !self.excused.is_empty())
+        else {
+            return;
+        };
+        self.note(format!(
+            "{count} reads of drive {index} (slot {slot}) will fail"
+        ));
+        self.drives[index].ssd.faults.read_errors = count;
+        self.drives[index].doomed |= !self.errors_forgiven;
+    }
+
     // ---- misfortunes --------------------------------------------------------------------------
 
     fn act(&mut self, action: Action, without: FaultSet) -> Going {
@@ -362,11 +401,7 @@ impl World {
             }
             Action::LoseTarget => self.lose_target(),
             Action::Slow => {
-                let open = self.open_drives();
-                if let Some(index) = self.choose(&open) {
-                    let slowness = self.chance.faults.pick(&[1, 5, 30]);
-                    self.drives[index].ssd.faults.slowness = slowness;
-                }
+                self.slow_down(&[1, 5, 30]);
                 Ok(())
             }
             _ => self.administer(action),
@@ -378,6 +413,13 @@ impl World {
             None
         } else {
             Some(self.chance.faults.pick(items))
+        }
+    }
+
+    fn slow_down(&mut self, by: &[u32]) {
+        let open = self.open_drives();
+        if let Some(index) = self.choose(&open) {
+            self.drives[index].ssd.faults.slowness = self.chance.faults.pick(by);
         }
     }
 
@@ -409,6 +451,10 @@ impl World {
         let Some(index) = self.looks()[slot].in_sync else {
             return Ok(());
         };
+        // A slow survivor hears late of what happened.
+        if action != Action::Latent && self.chance.faults.one_in(3) {
+            self.slow_down(&[5, 30]);
+        }
         match action {
             Action::Lose => self.vanish(index),
             Action::WriteError => {
@@ -614,6 +660,8 @@ impl World {
             actions: Vec::new(),
             end: End::Stop,
             end_at: Moment::default(),
+            end_after_loss: None,
+            read_errors_in_resync: 0,
             missing_percent: 0,
             return_percent: 50,
         };

@@ -176,10 +176,12 @@ impl World {
         self.refusals.clear();
         self.asks_left = 0;
         self.scrub_must_agree = false;
+        self.excused.clear();
         for drive in &mut self.drives {
             drive.device = None;
             drive.doomed = false;
             drive.ssd.faults.write_errors = 0;
+            drive.ssd.faults.read_errors = 0;
             drive.ssd.faults.stalls = 0;
             drive.ssd.faults.slowness = 0;
         }

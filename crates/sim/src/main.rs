@@ -317,7 +317,7 @@ fn canaries(json: bool, only: Option<&str>, seed: u64, threads: usize) -> Result
                 .found_after
                 .map_or("NOT FOUND".to_owned(), |n| format!("seed {n}"));
             let text = one.failure.clone().unwrap_or_default();
-            println!("{:<20} {after:>10} of {budget:<5} {text}", one.canary);
+            println!("{:<28} {after:>10} of {budget:<5} {text}", one.canary);
         }
         found.push(one);
     }

@@ -143,6 +143,11 @@ pub struct Life {
     pub end: End,
     /// When, at the earliest.
     pub end_at: Moment,
+    /// Or so many events after a member went out of service, if that comes first.
+    pub end_after_loss: Option<u64>,
+    /// So many reads fail for no reason while a resync is at work: requests there may be refused
+    /// then, but never answered wrongly.
+    pub read_errors_in_resync: u32,
     /// Percent of chance that a member is missing at the start.
     pub missing_percent: u64,
     /// Percent of chance that each lost device is there again.
@@ -332,9 +337,17 @@ fn draw_life(ends: &[u32; 3], troubled: bool, rng: &mut Prng) -> Life {
         actions,
         end: [End::Stop, End::PowerCut, End::Kill][rng.weighted(ends)],
         end_at,
+        end_after_loss: rng.one_in(2).then(|| moments_after(rng)),
+        read_errors_in_resync: rng.pick(&[0, 0, 1, 4]),
         missing_percent: rng.pick(&[0, 0, 30]),
         return_percent: rng.pick(&[0, 50, 100]),
     }
+}
+
+/// Events between a loss and a crash: most often the survivors are just being told.
+fn moments_after(rng: &mut Prng) -> u64 {
+    let most = rng.pick(&[8, 20, 80]);
+    rng.below(most)
 }
 
 #[cfg(test)]

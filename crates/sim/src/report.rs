@@ -43,6 +43,8 @@ pub struct Stats {
     pub latent_errors: u64,
     /// Unreadable sectors rewritten by the engine.
     pub repairs: u64,
+    /// Requests refused where reads failed while parity was untrue.
+    pub refused: u64,
     /// I/Os that failed on a device that is still there.
     pub io_errors: u64,
     /// Writes torn by a power cut or a kill.
@@ -74,6 +76,7 @@ impl Stats {
             (&mut self.scrubs, other.scrubs),
             (&mut self.latent_errors, other.latent_errors),
             (&mut self.repairs, other.repairs),
+            (&mut self.refused, other.refused),
             (&mut self.io_errors, other.io_errors),
             (&mut self.torn_writes, other.torn_writes),
             (&mut self.lost_writes, other.lost_writes),

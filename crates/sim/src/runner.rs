@@ -86,7 +86,9 @@ pub fn run(run: &Run) -> Outcome {
     };
     let mut world = World::new(plan, made, run.canary);
     world.tracing = run.tracing;
+    strake_engine::canary::plant(run.canary.and_then(Canary::inside));
     let ended = catching(|| world.run(run.variation.without));
+    strake_engine::canary::plant(None);
     let failure = match ended {
         Ok(Ok(())) => None,
         Ok(Err(failure)) => Some(*failure),

@@ -18,6 +18,7 @@ use strake_engine::units::{CommandId, Slot};
 
 use crate::launch;
 use crate::plan::{LEVELS, Plan};
+use crate::workload::{Ask, AskKind};
 use crate::world::{Going, World};
 
 /// A script under way. Every step panics with the story if it does not come out as it must.
@@ -119,6 +120,12 @@ impl Scenario {
         self.must(vanished);
         self
     }
+    /// The device in this slot takes its time.
+    pub fn slow(&mut self, slot: u8) -> &mut Self {
+        let drive = self.drive(slot);
+        self.world.drives[drive].ssd.faults.slowness = 30;
+        self
+    }
     /// A drive that vanished is there again (at the next start).
     pub fn bring_back(&mut self, drive: usize) -> &mut Self {
         self.world.drives[drive].ssd.faults.gone = false;
@@ -139,6 +146,24 @@ impl Scenario {
         let from = self.world.superblock.layout.data_offset + row * self.world.geometry.strip;
         let blocks = from / block..(from + self.world.geometry.strip) / block;
         self.world.drives[drive].ssd.faults.latent.extend(blocks);
+        self
+    }
+    /// Starts a scrub that must find nothing.
+    pub fn begin_to_scrub(&mut self) -> &mut Self {
+        self.world.scrub_must_agree = true;
+        self.world.command(Command::StartScrub);
+        self
+    }
+    /// Asks for every block to be discarded.
+    pub fn begin_to_discard_everything(&mut self) -> &mut Self {
+        let all = Ask {
+            kind: AskKind::Discard,
+            first: 0,
+            count: self.world.oracle.blocks(),
+            fua: false,
+        };
+        let submitted = self.world.submit(all);
+        self.must(submitted);
         self
     }
     /// Sends a command and waits for its answer.

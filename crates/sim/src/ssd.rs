@@ -237,6 +237,10 @@ impl Ssd {
         if Overlay::take(&mut self.faults.stalls) {
             return Fate::TimesOut;
         }
+        let is_read = matches!(kind, IoKind::Read { .. });
+        if is_read && Overlay::take(&mut self.faults.read_errors) {
+            return Fate::Fails(IoError::Media);
+        }
         if written(kind).is_some() && Overlay::take(&mut self.faults.write_errors) {
             return Fate::Fails(IoError::Media);
         }

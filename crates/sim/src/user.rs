@@ -5,8 +5,8 @@
 //!
 //! Deliberately absent: what is asked (`workload`) and what may be answered (`oracle`).
 
-use strake_engine::event::{Op, Reply, Request};
-use strake_engine::units::{RequestId, Time};
+use strake_engine::event::{Op, Reply, Request, RequestError};
+use strake_engine::units::{RegionNo, RequestId, Time};
 use strake_engine::{Buf, Slice, Target};
 
 use crate::canary::Canary;
@@ -216,6 +216,9 @@ impl World {
         });
         let slices = match reply.result {
             Ok(slices) => slices,
+            Err(RequestError::Unreadable) if self.is_excused(&asked.ask) => {
+                return self.refused(&asked);
+            }
             Err(error) => {
                 return self.failure(format!("{:?} was answered {error:?}", asked.ask));
             }
@@ -231,6 +234,25 @@ impl World {
             (_, None) => {}
         }
         Ok(())
+    }
+
+    /// Does the request lie where a clean error is as good as an answer?
+    fn is_excused(&self, ask: &Ask) -> bool {
+        let per_region = self.shape.region;
+        let last = ask.first + ask.count.max(1) - 1;
+        let mut regions = ask.first / per_region..=last / per_region;
+        regions.any(|region| self.excused.contains(&RegionNo(region as u32)))
+    }
+
+    /// A clean error: the blocks are old or new.
+    fn refused(&mut self, asked: &Asked) -> Going {
+        self.stats.refused += 1;
+        match &asked.ticket {
+            Some(ticket) => self.oracle.unanswered(ticket),
+            None => self.oracle.unread(asked.moment),
+        }
+        self.reading -= self.buffers_of(&asked.ask);
+        self.poll_shards()
     }
 
     fn read_answered(&mut self, asked: &Asked, slices: Vec<Slice>) -> Going {

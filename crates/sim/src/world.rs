@@ -159,6 +159,8 @@ pub struct World {
     pub clean: bool,
     /// Commands that must be refused, because data would be lost.
     pub refusals: Vec<CommandId>,
+    /// Regions in which requests may be refused, because reads failed while parity was untrue.
+    pub excused: Vec<RegionNo>,
     /// The last scrub's findings are to be none.
     pub scrub_must_agree: bool,
     /// What happened, counted.
@@ -224,6 +226,7 @@ impl World {
             errors_forgiven: false,
             clean: true,
             refusals: Vec::new(),
+            excused: Vec::new(),
             scrub_must_agree: false,
             stats: Stats::default(),
             hash: TraceHash::default(),

@@ -130,3 +130,19 @@ fn killed_again_and_again_under_load_a_mirror_keeps_what_it_answered() {
     }
     raid10.rest().verify();
 }
+
+/// A region that waits for its resync is given back while a scrub is at work there: the scrub found
+/// the parity untrue that nobody was going to need any more.
+#[test]
+fn a_scrub_does_not_call_a_region_inconsistent_that_is_discarded_before_its_resync() {
+    for seed in 0..260 {
+        let mut raid5 = Scenario::new("5", 5).seed(seed).no_caches().start();
+        raid5.write(20).begin_to_write(40, 100 + seed % 300);
+        raid5.power_cut().start();
+        // Slow writes hold the regions back on their way to Unwritten.
+        raid5.begin_to_write(20, seed % 37).slow(0).slow(1);
+        raid5.begin_to_discard_everything().steps(seed % 11);
+        raid5.begin_to_scrub().rest().verify();
+        assert_eq!(raid5.world.stats.scrubs, 1, "seed {seed}");
+    }
+}

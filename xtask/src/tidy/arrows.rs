@@ -111,6 +111,7 @@ pub(super) fn check(metadata: &Value) -> Vec<Finding> {
                 None
             };
             let wrong = wrong.or_else(|| unfit(name, on, in_tests));
+            let wrong = wrong.or_else(|| planted(name, &dependency["features"]));
             findings.extend(wrong.map(|text| Finding {
                 weight: Weight::Error,
                 path: path.to_owned(),
@@ -152,9 +153,28 @@ fn unfit(name: &str, on: &str, in_tests: bool) -> Option<String> {
     })
 }
 
+/// Why a crate may not turn on the engine's planted bugs, if it does.
+fn planted(name: &str, features: &Value) -> Option<String> {
+    let turned_on = features.as_array().is_some_and(|all| {
+        let bugs = |feature: &Value| feature.as_str().is_some_and(|f| f.contains("canary"));
+        all.iter().any(bugs)
+    });
+    (turned_on && name != "strake-sim").then(|| {
+        format!("{name} turns on the feature canary: planted bugs are for the simulator alone")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn planted_bugs_come_into_the_simulator_and_nowhere_else() {
+        let features = serde_json::json!(["canary"]);
+        assert!(planted("strake-runtime", &features).is_some());
+        assert!(planted("strake-sim", &features).is_none());
+        assert!(planted("strake-runtime", &serde_json::json!([])).is_none());
+    }
 
     #[test]
     fn an_arrow_against_the_table_is_found_and_one_in_it_is_not() {

@@ -1,0 +1,117 @@
+//! Planted bugs: places where the simulator may break the engine on purpose, to show that it would
+//! notice.
+//!
+//! Only the simulator turns the feature `canary` on (`cargo xtask tidy` holds that). Without it,
+//! [`hit`] is the constant `false` and the compiler takes the planted bugs out.
+//!
+//! Invariant: nothing is planted unless [`plant`] was called on this thread, and one thread's bug is
+//! never another's: a world that runs beside it stays deterministic.
+//!
+//! Deliberately absent: bugs that can be planted from outside, between the engine and its devices;
+//! those are the simulator's own.
+
+use crate::buffers::Buf;
+use crate::event::IoKind;
+
+/// A bug that can be planted inside the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Overlapping operations on one stripe run at the same time.
+    NoStripeOrder,
+    /// A write starts before its region's Dirty page is durable.
+    DirtyAfterWrite,
+    /// Views are published before the superblocks are durable everywhere.
+    ViewBeforeDurable,
+    /// Read-modify-write adds to Q with the coefficient of the neighbouring column.
+    QCoefficientOff,
+    /// A resync passes over the first row of each region.
+    ResyncSkipsRows,
+    /// A rebuild's progress is written down before its target was flushed.
+    CheckpointWithoutFlush,
+    /// A region becomes Clean before the members flushed.
+    CleanWithoutFlush,
+    /// Reads and writes build on parity that waits for its resync.
+    ParityTrustedInNeedSync,
+    /// A stripe that is zeroed keeps its old parity.
+    DiscardForgetsParity,
+    /// A write is gathered past operations that stand before it.
+    GatherDropsOrder,
+    /// A member that joins during a step is credited with it.
+    RebuiltTooFar,
+}
+
+impl Canary {
+    /// Every canary.
+    pub const ALL: [Canary; 11] = [
+        Canary::NoStripeOrder,
+        Canary::DirtyAfterWrite,
+        Canary::ViewBeforeDurable,
+        Canary::QCoefficientOff,
+        Canary::ResyncSkipsRows,
+        Canary::CheckpointWithoutFlush,
+        Canary::CleanWithoutFlush,
+        Canary::ParityTrustedInNeedSync,
+        Canary::DiscardForgetsParity,
+        Canary::GatherDropsOrder,
+        Canary::RebuiltTooFar,
+    ];
+
+    /// Its name on the simulator's command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Canary::NoStripeOrder => "no-stripe-order",
+            Canary::DirtyAfterWrite => "dirty-after-write",
+            Canary::ViewBeforeDurable => "view-before-durable",
+            Canary::QCoefficientOff => "q-coefficient-off",
+            Canary::ResyncSkipsRows => "resync-skips-rows",
+            Canary::CheckpointWithoutFlush => "checkpoint-without-flush",
+            Canary::CleanWithoutFlush => "clean-without-flush",
+            Canary::ParityTrustedInNeedSync => "parity-trusted-in-need-sync",
+            Canary::DiscardForgetsParity => "discard-forgets-parity",
+            Canary::GatherDropsOrder => "gather-drops-order",
+            Canary::RebuiltTooFar => "rebuilt-too-far",
+        }
+    }
+}
+
+/// Stands where a flush should: an I/O that makes nothing durable.
+pub(crate) fn read_of_nothing() -> IoKind {
+    const LEN: usize = 4096;
+    IoKind::Read {
+        offset: 0,
+        buf: Buf::zeroed(LEN),
+        start: 0,
+        len: LEN,
+    }
+}
+
+#[cfg(feature = "canary")]
+mod planted {
+    use super::Canary;
+    use std::cell::Cell;
+
+    std::thread_local! {
+        static PLANTED: Cell<Option<Canary>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug into every machine that runs on this thread, or takes it out.
+    pub fn plant(canary: Option<Canary>) {
+        PLANTED.with(|planted| planted.set(canary));
+    }
+
+    pub(crate) fn hit(canary: Canary) -> bool {
+        PLANTED.with(Cell::get) == Some(canary)
+    }
+}
+
+#[cfg(feature = "canary")]
+pub(crate) use planted::hit;
+#[cfg(feature = "canary")]
+pub use planted::plant;
+
+/// Is this bug planted here? Never, in the product.
+#[cfg(not(feature = "canary"))]
+#[inline(always)]
+pub(crate) const fn hit(_: Canary) -> bool {
+    false
+}
