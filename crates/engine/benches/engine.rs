@@ -67,6 +67,7 @@ impl Rig {
                 device: DeviceId(at as u32),
                 info,
                 superblock: plan.superblocks[at].clone(),
+                copy_to_replace: 0,
                 map: pages(&disks[at], &plan.superblocks[at]),
             })
             .collect();

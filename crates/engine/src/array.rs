@@ -46,6 +46,8 @@ pub(crate) struct Member {
     pub(crate) info: DeviceInfo,
     pub(crate) member: MemberUuid,
     pub(crate) layout: Layout,
+    /// The superblock copy that is written first; the other was the only whole one at the start.
+    pub(crate) first_copy: usize,
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
 }

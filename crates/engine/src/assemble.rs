@@ -122,6 +122,9 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
         }
     }
     used.extend(&selection.spares);
+    // The next version must differ in number from every copy that it goes beside.
+    let generations = used.iter().map(|&i| found[i].superblock.generation);
+    sb.generation = generations.fold(sb.generation, Ord::max);
     Believed {
         sb,
         slots,
@@ -214,6 +217,7 @@ fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
         info: found.info,
         member: found.superblock.member,
         layout: found.superblock.layout,
+        first_copy: found.copy_to_replace,
         read_errors: 0,
         write_errors: 0,
     };

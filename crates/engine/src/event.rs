@@ -430,6 +430,8 @@ pub struct Found {
     pub info: DeviceInfo,
     /// The newer of its superblock copies.
     pub superblock: Superblock,
+    /// Which of its copies is written over first: see [`strake_format::copy_to_replace`].
+    pub copy_to_replace: usize,
     /// The newest valid version of each region map page, `None` where neither place was valid.
     pub map: Vec<Option<MapPage>>,
 }

@@ -343,6 +343,7 @@ impl Array {
             info,
             member,
             layout,
+            first_copy: 0,
             read_errors: 0,
             write_errors: 0,
         };

@@ -1,9 +1,9 @@
-//! Superblocks become durable: one flight at a time, first copies everywhere, then second copies.
+//! Superblocks become durable: one flight at a time, one copy on every member, then the other.
 //!
 //! Invariants:
 //! * At every moment at least one copy on each member is whole: the second is written only when the
-//!   first
-//!   is durable.
+//!   first is durable, and the first is the one that was not whole, or older, at the start. (A
+//!   start that follows a power cut may be cut off, too.)
 //! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
 
 use strake_format::*;
@@ -210,7 +210,8 @@ impl Array {
                 layout: member.layout,
                 ..image.clone()
             };
-            let offset = Layout::superblock_offsets(member.layout.device_bytes)[copy];
+            let place = copy ^ member.first_copy;
+            let offset = Layout::superblock_offsets(member.layout.device_bytes)[place];
             let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
             let kind = IoKind::Write { offset, data, fua };
             self.io(device, Purpose::Superblock { device }, kind);

@@ -512,6 +512,7 @@ pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
         device,
         info,
         superblock: image.superblock,
+        copy_to_replace: image.copy_to_replace,
         map: image.map,
     }
 }

@@ -12,8 +12,8 @@ use strake_engine::units::{RegionNo, ShardNo};
 use strake_engine::{Array, Pool, Router, Shard, StartOptions, limits};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{
-    ArrayName, ArrayUuid, Layout, MapPage, MemberUuid, RegionState, Role, SUPERBLOCK_BYTES,
-    SlotRecord, SlotState, Superblock, WriteHole, select_copy,
+    ArrayName, ArrayUuid, CopyStatus, Layout, MapPage, MemberUuid, RegionState, Role,
+    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, WriteHole, copy_to_replace, select_copy,
 };
 
 use crate::canary::Canary;
@@ -118,11 +118,16 @@ pub fn make(plan: &Plan) -> Made {
     }
 }
 
-/// The superblock of a drive, if it carries one of this array.
-pub fn superblock(ssd: &Ssd, array: ArrayUuid) -> Option<Superblock> {
+/// The superblock of a drive, if it carries one, and whether its copies are whole.
+fn copies(ssd: &Ssd) -> Option<(Superblock, [CopyStatus; 2])> {
     let [first, last] = Layout::superblock_offsets(ssd.len());
     let copy = |offset| ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]);
-    let (superblock, _) = select_copy(ssd.len(), copy(first), copy(last)).ok()?;
+    select_copy(ssd.len(), copy(first), copy(last)).ok()
+}
+
+/// The superblock of a drive, if it carries one of this array.
+pub fn superblock(ssd: &Ssd, array: ArrayUuid) -> Option<Superblock> {
+    let (superblock, _) = copies(ssd)?;
     (superblock.array == array).then_some(superblock)
 }
 
@@ -179,11 +184,14 @@ impl World {
         for (index, superblock) in present {
             let device = self.open(index);
             let older = canary == Some(Canary::OldMapShown);
-            let map = map(&self.drives[index].ssd, &superblock, older);
+            let ssd = &self.drives[index].ssd;
+            let map = map(ssd, &superblock, older);
+            let (_, copies) = copies(ssd).expect("it is present by its superblock");
             found.push(Found {
                 device,
                 info: self.info(index),
                 superblock,
+                copy_to_replace: copy_to_replace(copies),
                 map,
             });
         }

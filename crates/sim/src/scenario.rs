@@ -260,6 +260,11 @@ impl Draft {
         self.0.seed = seed;
         self
     }
+    /// Blocks so small that a superblock can be torn.
+    pub fn small_blocks(mut self) -> Draft {
+        self.0.block = 512;
+        self
+    }
     /// Devices without volatile caches.
     pub fn no_caches(mut self) -> Draft {
         for device in &mut self.0.devices {

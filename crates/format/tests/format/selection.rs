@@ -43,6 +43,17 @@ fn the_decision_table_is_total_and_cautious() {
 }
 
 #[test]
+fn the_newest_whole_copy_is_the_last_to_be_written_over() {
+    let valid = |generation| CopyStatus::Valid(Generation(generation));
+    let bad = CopyStatus::Bad(SuperblockError::NotStrake);
+    assert_eq!(copy_to_replace([valid(4), valid(4)]), 0);
+    assert_eq!(copy_to_replace([valid(4), valid(5)]), 0);
+    assert_eq!(copy_to_replace([valid(5), valid(4)]), 1);
+    assert_eq!(copy_to_replace([bad, valid(4)]), 0);
+    assert_eq!(copy_to_replace([valid(4), bad]), 1);
+}
+
+#[test]
 fn the_newer_of_two_copies_wins_and_a_bad_one_is_named() {
     let [first_at, last_at] = Layout::superblock_offsets(DEVICE);
     let old = superblock(Level::Raid5, 3, 3, 0);

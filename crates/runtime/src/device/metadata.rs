@@ -7,7 +7,7 @@
 use strake_engine::buffers::PAGE;
 use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
-use strake_format::{Layout, MapPage, SelectError, Superblock, select_copy};
+use strake_format::{Layout, MapPage, SelectError, Superblock, copy_to_replace, select_copy};
 
 use super::{Device, DeviceError};
 
@@ -18,6 +18,8 @@ pub struct MemberImage {
     pub superblock: Superblock,
     /// Offset and validity of both copies.
     pub copies: [(u64, bool); 2],
+    /// Which of them is written over first.
+    pub copy_to_replace: usize,
     /// Newest valid version of each region map page.
     pub map: Vec<Option<MapPage>>,
 }
@@ -48,6 +50,7 @@ impl Device {
         Ok(MemberImage {
             superblock,
             copies,
+            copy_to_replace: copy_to_replace(statuses),
             map,
         })
     }
