@@ -265,6 +265,11 @@ pub enum ToShard {
         /// Refuse if it was written since the last such question.
         if_idle: bool,
     },
+    /// A resync has made parity true in a region that is being closed; it stays as closed as it is.
+    Synced {
+        /// Which.
+        region: RegionNo,
+    },
     /// Work on the shard's own stripes in these rows. Answered with [`FromShard::StepDone`].
     Step(Step),
 }

@@ -181,7 +181,9 @@ impl Array {
         let due: Vec<RegionNo> = self.regions_in(Phase::NeedSync);
         let next = due.iter().copied().find(|r| !stuck(&self.jobs.resync, r));
         let Some(region) = next else {
-            if let Some(job) = self.jobs.resync.take_if(|job| job.stuck.is_empty()) {
+            // A region that is being closed to be given back needs none once it is closed.
+            let syncing = self.map.syncing();
+            if let Some(job) = self.jobs.resync.take_if(|_| !syncing) {
                 let inconsistent = job.progress.inconsistent;
                 self.event(EventKind::JobFinished {
                     kind: JobKind::Resync,
@@ -300,8 +302,10 @@ impl Array {
             match self.map.phase(region) {
                 Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
                 // Zeroes (or what follows them) are under way on the members that were there then,
-                // and shards still take the region for unwritten.
+                // and shards still take the region for unwritten; or it is about to be given back
+                // and its parity is not true.
                 Phase::Zeroing { .. }
+                | Phase::Closing { sync: true, .. }
                 | Phase::Unmapping
                 | Phase::Draining { .. }
                 | Phase::Settling { .. }

@@ -157,7 +157,7 @@ impl Map {
             | Phase::Zeroing { .. }
             | Phase::Unmapping
             | Phase::Draining { .. } => RegionState::Unwritten,
-            Phase::NeedSync => RegionState::NeedSync,
+            Phase::NeedSync | Phase::Closing { sync: true, .. } => RegionState::NeedSync,
             Phase::Clean => RegionState::Clean,
             _ => RegionState::Dirty,
         }
@@ -559,6 +559,8 @@ impl Array {
                         sync: false,
                     },
                 );
+                // Writes that the closing waits for may have to compute what a lost member held.
+                self.tell_all(&ToShard::Synced { region });
             }
             _ => {}
         }

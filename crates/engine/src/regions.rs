@@ -4,6 +4,8 @@
 //! * A write counts as a writer of its region from before its first member I/O until it is over.
 //! * After `CloseRegion` was answered with `closed`, nothing is written there until the array says
 //!   so.
+//! * A read that only untrusted parity could answer, in a region that is being given back, waits
+//!   until the region reads as zeros.
 
 use crate::event::*;
 use crate::shard::Shard;
@@ -26,6 +28,8 @@ pub(crate) struct Gate {
     asked: bool,
     /// Operations that wait.
     pub(crate) waiting: Vec<usize>,
+    /// Reads that wait until the region is given back.
+    parked: Vec<usize>,
 }
 
 impl Gate {
@@ -39,6 +43,7 @@ impl Gate {
             touched: false,
             asked: false,
             waiting: Vec::new(),
+            parked: Vec::new(),
         }
     }
 
@@ -69,6 +74,8 @@ impl Shard {
         gate.access = access;
         gate.closing = false;
         gate.asked = false;
+        self.end_parking(region);
+        let gate = &mut self.gates[region.0 as usize];
         if gate.waiting.is_empty() {
             return;
         }
@@ -78,6 +85,32 @@ impl Shard {
             }
         } else if gate.ask() {
             self.say(FromShard::NeedRegion { region });
+        }
+    }
+
+    /// Parity is true in a region that is being closed.
+    pub(crate) fn region_synced(&mut self, region: RegionNo) {
+        let gate = &mut self.gates[region.0 as usize];
+        if gate.access == RegionAccess::NeedSync {
+            gate.access = RegionAccess::Open;
+        }
+        self.end_parking(region);
+    }
+
+    /// Lets a read wait that cannot be computed, if its region is closed to be given back: that is
+    /// the only reason for which one without trusted parity is closed. True if it waits.
+    pub(crate) fn park(&mut self, op: usize, region: RegionNo) -> bool {
+        let gate = &mut self.gates[region.0 as usize];
+        let given_back = gate.closing && !gate.trusted();
+        if given_back {
+            gate.parked.push(op);
+        }
+        given_back
+    }
+
+    fn end_parking(&mut self, region: RegionNo) {
+        for op in std::mem::take(&mut self.gates[region.0 as usize].parked) {
+            self.go_on(op);
         }
     }
 
@@ -120,7 +153,8 @@ impl Shard {
         let waiting: Vec<usize> = self
             .gates
             .iter_mut()
-            .flat_map(|gate| std::mem::take(&mut gate.waiting))
+            .flat_map(|gate| [&mut gate.waiting, &mut gate.parked])
+            .flat_map(std::mem::take)
             .collect();
         for op in waiting {
             self.finish_op(op, Some(error));

@@ -567,6 +567,7 @@ impl Shard {
             ToShard::View(view) => self.apply_view(view),
             ToShard::Region { region, access } => self.set_region(region, access),
             ToShard::CloseRegion { region, if_idle } => self.close_region(region, if_idle),
+            ToShard::Synced { region } => self.region_synced(region),
             ToShard::Step(step) => self.begin_step(step),
         }
     }

@@ -319,7 +319,7 @@ impl Shard {
             WorkKind::Step { kind, .. } => self.plan_step(op, *kind, lost),
         };
         let Some((plan, reads, extra)) = planned else {
-            return self.finish_op(key, Some(RequestError::Unreadable));
+            return self.no_plan(key);
         };
         let (k, width) = (self.geometry.k, self.geometry.width);
         let mut parity = Columns::default();
@@ -341,6 +341,25 @@ impl Shard {
             self.issue_op_reads(key);
         } else {
             self.starved.push_back(Starved::Op(key));
+        }
+    }
+
+    /// The members cannot give what the operation needs.
+    fn no_plan(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.drop_buffers();
+        let (stripe, reads) = (op.stripe, matches!(op.work.kind, WorkKind::Read { .. }));
+        if !(reads && self.park(key, self.region(stripe))) {
+            self.finish_op(key, Some(RequestError::Unreadable));
+        }
+    }
+
+    /// What the read waited for has happened to its region.
+    pub(crate) fn go_on(&mut self, key: usize) {
+        if self.gates[self.region(self.ops[key].stripe).0 as usize].unwritten() {
+            self.pass_over(key);
+        } else {
+            self.prepare(key);
         }
     }
 

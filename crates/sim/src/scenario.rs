@@ -86,6 +86,28 @@ impl Scenario {
         self.must(pumped);
         self.steps(events)
     }
+    /// Asks for a discard of the whole array, and does not wait.
+    pub fn begin_to_discard(&mut self) -> &mut Self {
+        self.begin(AskKind::Discard, 0, self.world.oracle.blocks())
+    }
+    /// Asks to read every stripe at once, and does not wait.
+    pub fn begin_to_read(&mut self) -> &mut Self {
+        let stripe = self.world.geometry.stripe_bytes() / self.world.geometry.block;
+        for first in (0..self.world.oracle.blocks()).step_by(stripe as usize) {
+            self.begin(AskKind::Read, first, stripe);
+        }
+        self
+    }
+    fn begin(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
+        let asked = self.world.submit(Ask {
+            kind,
+            first,
+            count,
+            fua: false,
+        });
+        self.must(asked);
+        self
+    }
     /// Lets this many events happen.
     pub fn steps(&mut self, events: u64) -> &mut Self {
         for _ in 0..events {

@@ -119,6 +119,24 @@ fn a_start_that_is_cut_off_after_a_power_cut_leaves_every_member_a_superblock() 
     }
 }
 
+/// A region that waited for its resync was discarded. While it was being closed the resync passed
+/// over it, or left it out, and was called finished; but shards still took its parity for untrue,
+/// and when a member was lost before the region read as zeros, reads of what that member held were
+/// answered with an error.
+#[test]
+fn a_member_is_lost_while_a_region_that_was_not_yet_synced_is_discarded() {
+    for seed in 0..60 {
+        let mut raid5 = Scenario::new("5", 4).no_caches().seed(seed).start();
+        raid5.write(60).begin_to_write(20, 60).kill().start();
+        raid5.steps(seed).begin_to_discard();
+        raid5.wait("parity is true or given up", |world| {
+            world.refresh_resyncing();
+            !world.resyncing
+        });
+        raid5.lose(1).begin_to_read().rest().verify();
+    }
+}
+
 #[test]
 fn the_last_redundancy_is_not_given_away_on_request() {
     let mut raid5 = Scenario::new("5", 4).start();
