@@ -484,7 +484,14 @@ impl World {
     }
 
     /// Nothing is left to lose somewhere: there the array must refuse to fail a member.
-    fn ask_too_much(&mut self) -> Going {
+    pub fn ask_too_much(&mut self) -> Going {
+        // A spare that waits, or a command that brings one, could be whole in its slot before the
+        // command arrives.
+        let members = self.machines().array.status().members;
+        let spare = members.iter().any(|m| m.state == MemberState::Spare);
+        if spare || !self.commands.is_empty() {
+            return Ok(());
+        }
         let looks = self.looks();
         let (width, m) = (self.geometry.width, self.geometry.m);
         let exhausted: Vec<usize> = (0..looks.len())

@@ -287,6 +287,11 @@ impl Draft {
         self.0.block = 512;
         self
     }
+    /// Messages, commands among them, that take up to this long.
+    pub fn message_ns(mut self, most: u64) -> Draft {
+        self.0.message_ns = most;
+        self
+    }
     /// Devices without volatile caches.
     pub fn no_caches(mut self) -> Draft {
         for device in &mut self.0.devices {

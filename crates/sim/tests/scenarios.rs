@@ -119,6 +119,21 @@ fn a_start_that_is_cut_off_after_a_power_cut_leaves_every_member_a_superblock() 
     }
 }
 
+/// The simulator demanded that the loss of a second member be refused while a spare waited; it was
+/// whole in the first one's slot before the command came.
+#[test]
+fn a_member_may_be_failed_when_the_spare_has_taken_over() {
+    for events in 0..60 {
+        let draft = Scenario::new("5", 4).spares(1).no_caches();
+        let mut raid5 = draft.message_ns(5_000_000).start();
+        raid5.world.command(Command::Fail(Slot(0)));
+        raid5.steps(events);
+        let asked = raid5.world.ask_too_much();
+        assert!(asked.is_ok());
+        raid5.rest().verify();
+    }
+}
+
 /// A region that waited for its resync was discarded. While it was being closed the resync passed
 /// over it, or left it out, and was called finished; but shards still took its parity for untrue,
 /// and when a member was lost before the region read as zeros, reads of what that member held were
