@@ -4,6 +4,7 @@
 //!
 //! Deliberately absent: which devices are there at a start (`life`).
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use strake_engine::create::{self, CreateSpec, Init};
@@ -46,6 +47,7 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
                 device.volatile_cache,
                 identity.bits(),
             ),
+            memo: Memo::default(),
             device: None,
             doomed: false,
             hidden: false,
@@ -118,17 +120,43 @@ pub fn make(plan: &Plan) -> Made {
     }
 }
 
-/// The superblock of a drive, if it carries one, and whether its copies are whole.
-fn copies(ssd: &Ssd) -> Option<(Superblock, [CopyStatus; 2])> {
-    let [first, last] = Layout::superblock_offsets(ssd.len());
-    let copy = |offset| ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]);
-    select_copy(ssd.len(), copy(first), copy(last)).ok()
+/// A superblock, and whether its copies are whole.
+type Carried = (Arc<Superblock>, [CopyStatus; 2]);
+
+/// What a drive carried when it was last looked at: worlds look far more often than superblocks
+/// change, and to compare them is much quicker than to decode them.
+#[derive(Default)]
+pub struct Memo(RefCell<Option<Seen>>);
+
+struct Seen {
+    copies: [Vec<u8>; 2],
+    carried: Option<Carried>,
 }
 
-/// The superblock of a drive, if it carries one of this array.
-pub fn superblock(ssd: &Ssd, array: ArrayUuid) -> Option<Superblock> {
-    let (superblock, _) = copies(ssd)?;
-    (superblock.array == array).then_some(superblock)
+impl Drive {
+    /// What the drive carries.
+    fn carried(&self) -> Option<Carried> {
+        let [first, last] = Layout::superblock_offsets(self.ssd.len())
+            .map(|offset| self.ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]));
+        let mut memo = self.memo.0.borrow_mut();
+        if let Some(seen) = memo.as_ref().filter(|s| s.copies == [first, last]) {
+            return seen.carried.clone();
+        }
+        let chosen = select_copy(self.ssd.len(), first, last).ok();
+        let carried = chosen.map(|(superblock, copies)| (Arc::new(superblock), copies));
+        let copies = [first.to_vec(), last.to_vec()];
+        *memo = Some(Seen {
+            copies,
+            carried: carried.clone(),
+        });
+        carried
+    }
+
+    /// The drive's superblock, if it carries one of this array.
+    pub fn superblock(&self, array: ArrayUuid) -> Option<Arc<Superblock>> {
+        let (superblock, _) = self.carried()?;
+        (superblock.array == array).then_some(superblock)
+    }
 }
 
 /// The newest valid version of each page of a member's region map (`older`: the one before it).
@@ -163,11 +191,11 @@ fn map(ssd: &Ssd, superblock: &Superblock, older: bool) -> Vec<Option<MapPage>> 
 
 impl World {
     /// Drives that would be found now.
-    pub fn present(&self) -> Vec<(usize, Superblock)> {
+    pub fn present(&self) -> Vec<(usize, Arc<Superblock>)> {
         let found = self.drives.iter().enumerate().filter_map(|(index, drive)| {
             let there = drive.used && !drive.hidden && !drive.ssd.faults.gone;
             there
-                .then(|| superblock(&drive.ssd, self.array))
+                .then(|| drive.superblock(self.array))
                 .flatten()
                 .map(|sb| (index, sb))
         });
@@ -176,7 +204,9 @@ impl World {
 
     fn found(&mut self) -> Vec<Found> {
         let canary = self.planted.as_ref().map(|planted| planted.canary);
-        let mut present = self.present();
+        let present = self.present().into_iter();
+        let mut present: Vec<(usize, Superblock)> =
+            present.map(|(index, sb)| (index, (*sb).clone())).collect();
         if canary == Some(Canary::StaleBelieved) {
             believe_stale(&mut present);
         }
@@ -184,9 +214,9 @@ impl World {
         for (index, superblock) in present {
             let device = self.open(index);
             let older = canary == Some(Canary::OldMapShown);
-            let ssd = &self.drives[index].ssd;
-            let map = map(ssd, &superblock, older);
-            let (_, copies) = copies(ssd).expect("it is present by its superblock");
+            let drive = &self.drives[index];
+            let map = map(&drive.ssd, &superblock, older);
+            let (_, copies) = drive.carried().expect("it is present by its superblock");
             found.push(Found {
                 device,
                 info: self.info(index),

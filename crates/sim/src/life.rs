@@ -105,7 +105,7 @@ impl World {
             }
             // A device that lost what its cache had answered must be known to be out by then.
             drive.ssd.faults.gone = false;
-            let own = crate::launch::superblock(&drive.ssd, self.array).map(|sb| sb.epoch);
+            let own = drive.superblock(self.array).map(|sb| sb.epoch);
             if drive.pulled && own >= newest {
                 drive.ssd.faults.gone = true;
                 continue;
@@ -637,8 +637,7 @@ impl World {
         let Some(machines) = &self.machines else {
             return false;
         };
-        let mut ssd_superblock = crate::launch::superblock(&self.drives[index].ssd, self.array);
-        let Some(own) = ssd_superblock.take() else {
+        let Some(own) = self.drives[index].superblock(self.array) else {
             return false;
         };
         machines

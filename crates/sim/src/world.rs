@@ -58,6 +58,7 @@ pub enum Happening {
 pub struct Drive {
     /// The drive.
     pub ssd: Ssd,
+    pub(crate) memo: crate::launch::Memo,
     /// The engine's number for it, while it is open.
     pub device: Option<DeviceId>,
     /// A fault that will surely fail it is under way.
