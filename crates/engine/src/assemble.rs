@@ -159,6 +159,17 @@ fn newest_pages(
         .collect()
 }
 
+/// Members in sync that lack the newest version of a page: its write was cut off, or it has gone bad.
+fn lacking(page: &MapPage, slots: &[SlotUse], found: &[Found]) -> Vec<DeviceId> {
+    let has = |device: DeviceId| {
+        let found = found.iter().find(|f| f.device == device);
+        let version = found.and_then(|f| f.map.get(page.page as usize)?.as_ref());
+        version.is_some_and(|version| version.sequence == page.sequence)
+    };
+    let current = slots.iter().filter_map(|slot| slot.current);
+    current.filter(|&device| !has(device)).collect()
+}
+
 /// After an unclean stop a replacement may have missed the last writes that the member which it
 /// replaces got: it counts as filled only up to the first region that was being written.
 fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [SlotUse]) {
@@ -252,7 +263,10 @@ impl Array {
         if dirty && parity && missing > 0 && !options.force {
             return Err(StartError::DirtyDegraded);
         }
-        let map = Map::new(&geometry, &pages, unclean, options.clean_after_ms);
+        let mut map = Map::new(&geometry, &pages, unclean, options.clean_after_ms);
+        for page in &pages {
+            map.set_behind(page.page, lacking(page, &slots, &found));
+        }
         let mut slots = slots;
         if dirty {
             distrust_replacements(&geometry, &pages, &mut slots);

@@ -11,7 +11,8 @@
 //! * What reads as zeros because it is Unwritten is zeroed on every member before its first write,
 //!   so that
 //!   parity is true from the start.
-//! * A page is written to alternating places, a whole version at a time on all live members.
+//! * A page is written to alternating places, a whole version at a time on all live members; every
+//!   member in sync has the version before whole by then.
 
 use strake_format::region_map::{PAGE_BYTES, REGIONS_PER_PAGE, place};
 use strake_format::*;
@@ -82,6 +83,9 @@ struct Page {
     waiting: Vec<RegionNo>,
     /// Regions that wait for the next.
     next: Vec<RegionNo>,
+    /// Members in sync on which `sequence` is not whole: they get it before the next, which would go
+    /// over the only whole version that they have.
+    behind: Vec<DeviceId>,
 }
 
 /// See the module.
@@ -140,6 +144,11 @@ impl Map {
             stop_flush: None,
             unmapping: Vec::new(),
         }
+    }
+
+    /// Members that lack the newest version of a page.
+    pub(crate) fn set_behind(&mut self, page: u32, devices: Vec<DeviceId>) {
+        self.pages[page as usize].behind = devices;
     }
 
     fn region(&mut self, region: RegionNo) -> &mut Region {
@@ -311,6 +320,7 @@ impl Array {
     }
 
     fn write_page(&mut self, at: u32) {
+        let live = self.live();
         let page = &mut self.map.pages[at as usize];
         // A member that failed must be durably out before a page builds on its absence: a flush
         // that it did not do must not make a region Clean for which it is believed later.
@@ -318,9 +328,14 @@ impl Array {
         if page.pending > 0 || !page.dirty || held {
             return;
         }
-        page.dirty = false;
-        page.sequence += 1;
-        page.waiting = std::mem::take(&mut page.next);
+        let mut devices = std::mem::take(&mut page.behind);
+        devices.retain(|device| live.contains(device));
+        if devices.is_empty() {
+            devices = live;
+            page.dirty = false;
+            page.sequence += 1;
+            page.waiting = std::mem::take(&mut page.next);
+        }
         let sequence = page.sequence;
         let first = at as usize * REGIONS_PER_PAGE;
         let states: Vec<RegionState> = self
@@ -331,7 +346,6 @@ impl Array {
             .take(REGIONS_PER_PAGE)
             .map(|r| r.disk)
             .collect();
-        let devices = self.live();
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
             let member = &self.members[&device];
