@@ -40,6 +40,7 @@ const FOR_TESTS: &[Need] = &[
 /// the host's own file tree.
 pub(crate) const FOR_VM: &[Need] = &[
     need("qemu-system-x86_64", "qemu-system-x86"),
+    need("qemu-img", "qemu-utils"),
     need("busybox", "busybox-static"),
     need("depmod", "kmod"),
     need("dpkg", "dpkg"),

@@ -1,13 +1,18 @@
 //! The drives of a guest: sparse files, each behind an emulated NVMe controller on a root port of
 //! its own, so that each can be pulled and plugged while the guest runs.
 //!
+//! A killed emulator loses nothing that it gave to the host's page cache. A drive that *loses its
+//! cache* lies under a copy-on-write overlay made anew for each boot: where a block of an overlay
+//! lies is kept in the emulator's memory until the guest flushes, so a kill undoes every block
+//! written for the first time since the boot and not flushed.
+//!
 //! Invariant: drive `i` is node `d{i}`, device `nv{i}` and serial number `SN{i}` for as long as the
 //! guest lives, whatever name the guest's kernel gives it.
 
 use super::prepare;
 use super::qmp::Qmp;
 use crate::host;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,6 +23,10 @@ pub(crate) struct Drives {
     count: usize,
     size_mib: u64,
     block_bytes: u64,
+    /// A cut of the power empties the drives' caches.
+    loses_cache: bool,
+    /// Drives that are not plugged at the next boot.
+    absent: Vec<usize>,
 }
 
 /// Where the files go: in memory where there is room, else under `target/vm`.
@@ -64,11 +73,41 @@ impl Drives {
             count,
             size_mib,
             block_bytes,
+            loses_cache: false,
+            absent: Vec::new(),
         };
         for index in 0..count {
             drives.empty(index)?;
         }
         Ok(drives)
+    }
+
+    /// From the next boot on a cut of the power empties the drives' caches.
+    pub(crate) fn lose_caches(&mut self) {
+        self.loses_cache = true;
+    }
+
+    /// Readies the drives for another boot, at which some of them are not there.
+    pub(crate) fn before_boot(&mut self, absent: &[usize]) -> Result<()> {
+        self.absent = absent.to_vec();
+        if !self.loses_cache {
+            return Ok(());
+        }
+        for index in 0..self.count {
+            let (base, overlay) = (self.file(index), self.overlay(index));
+            let (base, over) = (base.display().to_string(), overlay.display().to_string());
+            if overlay.exists() {
+                host::output(&["qemu-img", "commit", "-q", &over])?;
+            }
+            let argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b"];
+            let finest = ["-o", "cluster_size=4096", &over];
+            host::output(&[&argv[..], &[&base], &finest].concat())?;
+        }
+        Ok(())
+    }
+
+    fn overlay(&self, index: usize) -> PathBuf {
+        self.folder.join(format!("d{index}.overlay"))
     }
 
     fn file(&self, index: usize) -> PathBuf {
@@ -87,15 +126,23 @@ impl Drives {
     pub(crate) fn options(&self) -> Vec<String> {
         let mut options = Vec::new();
         for i in 0..self.count {
-            let (file, block) = (self.file(i), self.block_bytes);
+            let block = self.block_bytes;
+            let (driver, file) = if self.loses_cache {
+                ("qcow2", self.overlay(i))
+            } else {
+                ("raw", self.file(i))
+            };
             let file = file.display();
             options.push(format!(
                 "-device pcie-root-port,id=rp{i},chassis={i},slot={i}"
             ));
             options.push(format!(
-                "-blockdev driver=raw,node-name=d{i},discard=unmap,\
+                "-blockdev driver={driver},node-name=d{i},discard=unmap,\
                  file.driver=file,file.filename={file},file.aio=threads"
             ));
+            if self.absent.contains(&i) {
+                continue;
+            }
             options.push(format!(
                 "-device nvme,bus=rp{i},serial=SN{i},drive=d{i},id=nv{i},\
                  logical_block_size={block},physical_block_size={block}"
@@ -123,6 +170,9 @@ impl Drives {
 
     /// Puts an empty drive in place of one that was pulled, and plugs it.
     pub(crate) fn renew(&self, qmp: &mut Qmp, index: usize) -> Result<()> {
+        if self.loses_cache {
+            bail!("a drive under an overlay cannot be emptied while the guest runs");
+        }
         self.empty(index)?;
         self.plug(qmp, index)
     }

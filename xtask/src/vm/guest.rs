@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 /// How the guest is made.
 pub(crate) struct Spec<'a> {
     pub(crate) name: &'a str,
+    pub(crate) cpus: u32,
     pub(crate) memory_mib: u64,
     /// Longest life of the guest; past it, it is ended.
     pub(crate) limit_s: u64,
@@ -80,7 +81,7 @@ pub(crate) fn command(
     command.arg("--run").arg(&rig.vmlinuz);
     command.args([
         "--cpus",
-        "2",
+        &spec.cpus.to_string(),
         "--memory",
         &format!("{}M", spec.memory_mib),
         "--user",

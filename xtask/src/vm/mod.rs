@@ -4,6 +4,7 @@
 //! The guest runs over the host's own file tree, so what was built here runs there. It is emulated
 //! in software: its speed means nothing, its behaviour everything.
 
+mod cuts;
 mod drives;
 mod guest;
 mod prepare;
@@ -16,7 +17,8 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use drives::Drives;
 use guest::Spec;
-use std::path::PathBuf;
+use prepare::Rig;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -81,6 +83,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             for scenario in scenarios::BOOTS.iter().flat_map(|boot| boot.scenarios) {
                 println!("{:<18} {}", scenario.name, scenario.about);
             }
+            for lane in &cuts::LANES {
+                println!("{:<18} {}", lane.name, lane.about);
+            }
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Test { names, binary }) => test(names, binary.clone()),
@@ -95,7 +100,7 @@ fn test(names: &[String], binary: Option<PathBuf>) -> Result<ExitCode> {
     if !binary.is_file() {
         bail!("{} does not exist; build it", binary.display());
     }
-    let outcome = scenarios::run(&prepare::prepare()?, names, &binary)?;
+    let outcome = everything(&prepare::prepare()?, names, &binary)?;
     for line in outcome.notes.iter().flat_map(|note| note.lines()) {
         println!("  {line}");
     }
@@ -112,6 +117,24 @@ fn test(names: &[String], binary: Option<PathBuf>) -> Result<ExitCode> {
     })
 }
 
+/// Scenarios and series of cuts: those named, all where none is.
+fn everything(rig: &Rig, names: &[String], binary: &Path) -> Result<Outcome> {
+    let is_lane = |name: &String| cuts::LANES.iter().any(|lane| lane.name == name);
+    let (lanes, others): (Vec<String>, Vec<String>) = names.iter().cloned().partition(is_lane);
+    let mut total = Outcome::default();
+    if names.is_empty() || !others.is_empty() {
+        total = scenarios::run(rig, &others, binary)?;
+    }
+    let wanted: Vec<&cuts::Lane> = cuts::LANES
+        .iter()
+        .filter(|lane| names.is_empty() || lanes.iter().any(|name| name == lane.name))
+        .collect();
+    let cuts = cuts::run(rig, &wanted, binary)?;
+    total.counts += cuts.counts;
+    total.notes.extend(cuts.notes);
+    Ok(total)
+}
+
 /// The release build of now, not one of yesterday.
 fn build() -> Result<PathBuf> {
     if !host::open(&[&host::cargo(), "build", "--release", "-p", "strake"], &[])? {
@@ -126,7 +149,8 @@ pub(crate) fn step() -> Result<Outcome> {
     let all: u64 = scenarios::BOOTS
         .iter()
         .map(|boot| boot.scenarios.len() as u64)
-        .sum();
+        .sum::<u64>()
+        + cuts::count(cuts::LANES.len());
     let skip = |why: String| Outcome {
         counts: Counts {
             skipped: all,
@@ -138,7 +162,7 @@ pub(crate) fn step() -> Result<Outcome> {
         return Ok(skip("no release build of strake".to_owned()));
     }
     match prepare::prepare() {
-        Ok(rig) => scenarios::run(&rig, &[], &binary),
+        Ok(rig) => everything(&rig, &[], &binary),
         Err(error) => Ok(skip(format!("{error:#}"))),
     }
 }
@@ -150,6 +174,7 @@ fn boot(options: &RunOptions) -> Result<ExitCode> {
     let share = guest::fill_share("run", &host::strake_binary())?;
     let spec = Spec {
         name: "run",
+        cpus: 2,
         memory_mib: options.memory_mib,
         limit_s: 86_400,
     };

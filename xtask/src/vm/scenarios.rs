@@ -17,8 +17,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source.
-pub(crate) const SCRIPTS: [(&str, &str); 3] = [
+pub(crate) const SCRIPTS: [(&str, &str); 4] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
+    ("cuts.sh", include_str!("../../../tests/vm/cuts.sh")),
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
 ];
@@ -218,6 +219,7 @@ fn run_boot(
     );
     let spec = Spec {
         name: boot.name,
+        cpus: 2,
         memory_mib: 4096,
         limit_s: boot.limit_s,
     };

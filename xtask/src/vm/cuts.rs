@@ -1,0 +1,261 @@
+//! Power cuts in series: the emulator is killed under load, again and again, and each boot checks
+//! what the cut before it left.
+//!
+//! Two lanes run side by side, for most of a boot is the work of one processor: in one the drives
+//! lose what no flush followed, in the other they have no volatile cache at all. Each lane has a
+//! RAID 5 and a RAID 6, so every cut hits both.
+//!
+//! Invariant: a cut counts as passed only when the boot after it has said so; a lane ends with its
+//! first failure, and the cuts that it did not come to count as failed. Deliberately absent:
+//! drives that fail (the simulator has those).
+
+use super::drives::Drives;
+use super::guest::{self, End, Guest, Spec};
+use super::prepare::{self, Rig};
+use crate::host;
+use crate::outcome::Outcome;
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// The stripe log is in the engine: a cut may come while members are missing, and members may be
+/// missing after it. The one switch to turn when it is.
+const WRITE_HOLE_CLOSED: bool = false;
+
+/// What a cut of the power meets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Arrays with all their members.
+    Healthy,
+    /// Arrays with a member failed before.
+    Degraded,
+    /// Arrays with all their members, some of which are not there at the next boot: the write hole.
+    Hole,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Healthy => "healthy",
+            Kind::Degraded => "degraded",
+            Kind::Hole => "hole",
+        }
+    }
+}
+
+/// One series of cuts on the same drives.
+pub(crate) struct Lane {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    loses_cache: bool,
+}
+
+pub(crate) const LANES: [Lane; 2] = [
+    Lane {
+        name: "cuts-cached",
+        about: "RAID 5 with xfs, RAID 6 with ext4: power cuts under fio, caches lost",
+        loses_cache: true,
+    },
+    Lane {
+        name: "cuts-through",
+        about: "the same with drives without a volatile cache",
+        loses_cache: false,
+    },
+];
+
+/// The cuts of a lane, in order.
+const KINDS: [(Kind, usize); 3] = [(Kind::Healthy, 6), (Kind::Degraded, 4), (Kind::Hole, 5)];
+
+/// Those that are possible.
+fn kinds() -> Vec<Kind> {
+    let possible = KINDS
+        .into_iter()
+        .filter(|(kind, _)| WRITE_HOLE_CLOSED || *kind == Kind::Healthy);
+    possible
+        .flat_map(|(kind, count)| std::iter::repeat_n(kind, count))
+        .collect()
+}
+
+/// How many cuts the lanes have together.
+pub(crate) fn count(lanes: usize) -> u64 {
+    (kinds().len() * lanes) as u64
+}
+
+/// The drives that are lost in the outage of this round: one of RAID 5, two of RAID 6, others each
+/// time.
+fn lost(kind: Kind, round: usize) -> Vec<usize> {
+    match kind {
+        Kind::Hole => vec![round % 4, 4 + round % 5, 4 + (round + 2) % 5],
+        Kind::Healthy | Kind::Degraded => Vec::new(),
+    }
+}
+
+/// Runs lanes side by side.
+pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path) -> Result<Outcome> {
+    let mut total = Outcome::default();
+    let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
+        let run = |lane: &Lane| run_lane(rig, lane, binary);
+        let threads: Vec<_> = lanes
+            .iter()
+            .map(|lane| scope.spawn(move || run(lane)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .map(|outcome| outcome.expect("a lane's trouble is an error, not a panic"))
+            .collect()
+    });
+    for outcome in outcomes {
+        let outcome = outcome?;
+        total.counts += outcome.counts;
+        total.notes.extend(outcome.notes);
+    }
+    Ok(total)
+}
+
+fn run_lane(rig: &Rig, lane: &Lane, binary: &Path) -> Result<Outcome> {
+    let mut drives = Drives::make(lane.name, 9, 192, 512)?;
+    if lane.loses_cache {
+        drives.lose_caches();
+    }
+    let keep = guest::share(&format!("{}.keep", lane.name));
+    let _ = fs::remove_dir_all(keep);
+    let kinds = kinds();
+    let mut outcome = Outcome::default();
+    let waiting = KINDS.iter().map(|(_, count)| count).sum::<usize>() - kinds.len();
+    if waiting > 0 {
+        outcome.counts.skipped += waiting as u64;
+        let why = "cuts of degraded arrays and with drives lost need the stripe log";
+        let note = format!("SKIPPED: {}: {waiting} {why}", lane.name);
+        outcome.notes.push(note);
+    }
+    for round in 0..=kinds.len() {
+        let was = round.checked_sub(1).map(|last| kinds[last]);
+        let next = kinds.get(round).copied();
+        let absent = was.map_or_else(Vec::new, |kind| lost(kind, round));
+        drives.before_boot(&absent)?;
+        let share = guest::fill_share(lane.name, binary)?;
+        fs::write(
+            share.join("round.env"),
+            env(lane, round, was, next, &absent),
+        )?;
+        let heard = boot(rig, lane, round, was.is_some(), next.is_some(), &drives)?;
+        outcome.counts.passed += u64::from(heard.checked);
+        if let Some(why) = heard.wrong {
+            let left = (kinds.len() as u64 - outcome.counts.passed).max(1);
+            outcome.counts.failed += left;
+            let note = format!("not ok {}: round {round}: {why}", lane.name);
+            println!("  {note}");
+            outcome.notes.push(note);
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+/// What the guest's script is told.
+fn env(
+    lane: &Lane,
+    round: usize,
+    was: Option<Kind>,
+    next: Option<Kind>,
+    absent: &[usize],
+) -> String {
+    let absent: Vec<String> = absent.iter().map(usize::to_string).collect();
+    format!(
+        "SET={}\nROUND={round}\nWAS={}\nKIND={}\nCACHE={}\nABSENT=\"{}\"\nCUT_AFTER_S={}\n",
+        lane.name,
+        was.map_or("", Kind::word),
+        next.map_or("", Kind::word),
+        if lane.loses_cache { "lost" } else { "kept" },
+        absent.join(" "),
+        3 + round * 7 % 5,
+    )
+}
+
+/// What one boot said.
+#[derive(Default)]
+struct Heard {
+    /// What the last cut left is as it must be.
+    checked: bool,
+    wrong: Option<String>,
+}
+
+fn boot(
+    rig: &Rig,
+    lane: &Lane,
+    round: usize,
+    check: bool,
+    cut: bool,
+    drives: &Drives,
+) -> Result<Heard> {
+    let share = guest::share(lane.name);
+    let names = [("check", check), ("cut", cut)];
+    let names: Vec<&str> = names.iter().filter(|n| n.1).map(|n| n.0).collect();
+    let share = share.display();
+    let script = format!("bash {share}/cuts.sh {share} {}", names.join(" "));
+    let spec = Spec {
+        name: lane.name,
+        cpus: 1,
+        memory_mib: 1536,
+        limit_s: 600,
+    };
+    let path = prepare::folder().join("logs");
+    fs::create_dir_all(&path)?;
+    let path = path.join(format!("{}.{round}.log", lane.name));
+    let mut log = File::create(&path).with_context(|| path.display().to_string())?;
+    let start = Instant::now();
+    let mut heard = Heard::default();
+    let end = Guest::boot(rig, &spec, drives, &script)?.follow(|line| {
+        let at = start.elapsed().as_secs_f64();
+        let _ = writeln!(log, "{at:7.1} {line}");
+        if line == "ok check" {
+            heard.checked = true;
+        } else if let Some(why) = line.strip_prefix("not ok ") {
+            heard.wrong.get_or_insert(why.to_owned());
+        } else if line.starts_with("# ") || line.starts_with("| ") {
+            println!("  {} {line}", lane.name);
+        }
+    })?;
+    println!(
+        "  {} {} ended ({end:?}) after {:.1} s",
+        lane.name,
+        names.join(" "),
+        start.elapsed().as_secs_f64()
+    );
+    let as_wanted = if cut { End::Cut } else { End::Off };
+    if end != as_wanted || heard.checked != check {
+        let tail = host::tail(&fs::read_to_string(&path).unwrap_or_default(), 40);
+        heard.wrong.get_or_insert(format!(
+            "the guest ended ({end:?}); its last words:\n{tail}"
+        ));
+    }
+    Ok(heard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_outage_takes_more_drives_than_the_levels_survive() {
+        for round in 0..40 {
+            let mut lost = lost(Kind::Hole, round);
+            lost.sort_unstable();
+            lost.dedup();
+            assert_eq!(lost.iter().filter(|&&drive| drive < 4).count(), 1);
+            assert_eq!(lost.iter().filter(|&&drive| drive >= 4).count(), 2);
+        }
+    }
+
+    #[test]
+    fn degraded_arrays_and_the_write_hole_wait_for_the_log() {
+        let kinds = kinds();
+        assert_eq!(
+            kinds.iter().any(|kind| *kind != Kind::Healthy),
+            WRITE_HOLE_CLOSED
+        );
+        assert!(kinds.len() >= 6);
+    }
+}
