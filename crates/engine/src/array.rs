@@ -20,6 +20,7 @@ use std::sync::Arc;
 use slab::Slab;
 use strake_format::*;
 
+use crate::behind::RegionSet;
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::jobs::Jobs;
@@ -127,6 +128,8 @@ pub struct Array {
     pub(crate) view: Arc<View>,
     pub(crate) persist: Persist,
     pub(crate) map: Map,
+    /// For each incoming member that was away: the regions that it lacks.
+    pub(crate) lacking: BTreeMap<DeviceId, Arc<RegionSet>>,
     pub(crate) jobs: Jobs,
     pub(crate) ios: Slab<Purpose>,
     pub(crate) out: VecDeque<ArrayOutput>,
@@ -373,6 +376,7 @@ impl Array {
                 incoming: slot.incoming.map(|d| Incoming {
                     target: device_view(d),
                     rebuilt: slot.rebuilt,
+                    lacking: self.lacking.get(&d).cloned(),
                 }),
             })
             .collect();
@@ -387,6 +391,7 @@ impl Array {
     }
 
     pub(crate) fn publish(&mut self) {
+        self.fix_lacking();
         self.view = Arc::new(self.make_view(self.view.version + 1));
         let view = Arc::clone(&self.view);
         self.tell_all(&ToShard::View(view));

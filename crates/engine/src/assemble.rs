@@ -65,15 +65,19 @@ struct Believed {
     stale: Vec<Slot>,
     /// Slots whose member the table has and that was not found.
     gone: Vec<Slot>,
+    /// Members that were away and come back by what was written since.
+    returned: Vec<(Slot, DeviceId)>,
     used: Vec<usize>,
 }
 
 fn believe(found: &[Found], selection: &Selection) -> Believed {
-    let mut sb = found[selection.authority].superblock.clone();
+    let table = &found[selection.authority].superblock;
+    let mut sb = table.clone();
     let since = sb.epoch.next();
     let strip = u64::from(sb.strip_bytes);
     let mut slots = vec![SlotUse::default(); selection.slots.len()];
     let (mut stale, mut gone, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    let mut returned = Vec::new();
     for (at, finding) in selection.slots.iter().enumerate() {
         let record = &mut sb.slots[at];
         match *finding {
@@ -89,11 +93,25 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
                     _ => slots[at].current = device,
                 }
             }
+            // What an administrator took out of service does not come back by itself.
+            Finding::Stale(index)
+                if record.state == SlotState::Missing
+                    && returns(&found[index].superblock, table)
+                        == Returns::Kept(Slot(at as u8)) =>
+            {
+                used.push(index);
+                slots[at].incoming = Some(found[index].device);
+                record.state = SlotState::Rebuilding { rebuilt_bytes: 0 };
+                record.since = since;
+                returned.push((Slot(at as u8), found[index].device));
+            }
             Finding::Stale(_) | Finding::Absent => {
                 if matches!(finding, Finding::Stale(_)) {
                     stale.push(Slot(at as u8));
                 }
                 if record.state.is_live() {
+                    // What is being rebuilt as a whole holds nothing by itself.
+                    record.kept |= record.state == SlotState::InSync;
                     record.state = SlotState::Missing;
                     record.since = since;
                     gone.push(Slot(at as u8));
@@ -131,6 +149,7 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
         spares,
         stale,
         gone,
+        returned,
         used,
     }
 }
@@ -252,6 +271,7 @@ impl Array {
             spares,
             stale,
             gone,
+            returned,
             used,
         } = believe(&found, &selection);
         let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
@@ -263,9 +283,10 @@ impl Array {
         if dirty && parity && missing > 0 && !options.force {
             return Err(StartError::DirtyDegraded);
         }
-        let mut map = Map::new(&geometry, &pages, unclean, options.clean_after_ms);
+        let whole = slots.iter().all(|slot| slot.current.is_some());
+        let mut map = Map::new(&geometry, &pages, unclean, whole, options.clean_after_ms);
         for page in &pages {
-            map.set_behind(page.page, lacking(page, &slots, &found));
+            map.set_lagging(page.page, lacking(page, &slots, &found));
         }
         let mut slots = slots;
         if dirty {
@@ -286,6 +307,7 @@ impl Array {
             view: Arc::default(),
             persist,
             map,
+            lacking: BTreeMap::new(),
             jobs: Jobs::default(),
             ios: Slab::new(),
             out: VecDeque::new(),
@@ -295,14 +317,21 @@ impl Array {
             unclean: unclean && dirty,
             forced: options.force && dirty && parity && missing > 0,
         };
+        let changed = !gone.is_empty() || !returned.is_empty();
         array.tell_gone(gone);
+        for (slot, device) in returned {
+            array.tell_returned(slot, device);
+        }
+        if changed {
+            array.membership_changed();
+        }
+        array.fix_lacking();
         array.view = Arc::new(array.make_view(1));
         Ok(array)
     }
 
     /// Members that the table has and that were not found: out from now on.
     fn tell_gone(&mut self, gone: Vec<Slot>) {
-        let any = !gone.is_empty();
         for slot in gone {
             let stale = self.persist.stale.contains(&slot);
             let cause = if stale {
@@ -315,9 +344,6 @@ impl Array {
                 device: None,
                 cause,
             });
-        }
-        if any {
-            self.membership_changed();
         }
     }
 }

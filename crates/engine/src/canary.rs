@@ -38,11 +38,19 @@ pub enum Canary {
     GatherDropsOrder,
     /// A member that joins during a step is credited with it.
     RebuiltTooFar,
+    /// A region that is opened while a member is out is not marked behind.
+    BehindNotSet,
+    /// A member that leaves marks no region behind.
+    AbsenceNotNoted,
+    /// A start that does not find the array whole believes in the flags of Dirty regions.
+    StaleMapTrusted,
+    /// A member that comes back is believed in regions that are not quiet.
+    KeptTooSoon,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 11] = [
+    pub const ALL: [Canary; 15] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -54,6 +62,10 @@ impl Canary {
         Canary::DiscardForgetsParity,
         Canary::GatherDropsOrder,
         Canary::RebuiltTooFar,
+        Canary::BehindNotSet,
+        Canary::AbsenceNotNoted,
+        Canary::StaleMapTrusted,
+        Canary::KeptTooSoon,
     ];
 
     /// Its name on the simulator's command line.
@@ -70,6 +82,10 @@ impl Canary {
             Canary::DiscardForgetsParity => "discard-forgets-parity",
             Canary::GatherDropsOrder => "gather-drops-order",
             Canary::RebuiltTooFar => "rebuilt-too-far",
+            Canary::BehindNotSet => "behind-not-set",
+            Canary::AbsenceNotNoted => "absence-not-noted",
+            Canary::StaleMapTrusted => "stale-map-trusted",
+            Canary::KeptTooSoon => "kept-too-soon",
         }
     }
 }

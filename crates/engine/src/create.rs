@@ -216,6 +216,7 @@ fn superblocks(
         member: *member,
         state: SlotState::InSync,
         since: epoch,
+        kept: false,
     };
     let first = Superblock {
         array: spec.array,
@@ -231,6 +232,7 @@ fn superblocks(
         clean: true,
         epoch,
         generation: Generation(1),
+        whole_since: epoch,
         member: spec.members[0].1,
         role: Role::Slot(Slot(0)),
         slots: spec.members.iter().map(record).collect(),
@@ -397,6 +399,7 @@ fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
             epoch: sb.epoch,
             sequence,
             states: vec![state; sb.layout.regions_in_page(page)],
+            behind: Vec::new(),
         };
         writes.push((offset, image.encode(offset).to_vec()));
     }

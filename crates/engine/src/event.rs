@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use strake_format::{MapPage, MemberUuid, RegionState, Superblock};
 
+use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
 use crate::units::*;
 
@@ -195,7 +196,10 @@ impl View {
     pub fn has(&self, device: DeviceId) -> bool {
         self.slots.iter().any(|slot| {
             slot.current.is_some_and(|d| d.device == device)
-                || slot.incoming.is_some_and(|i| i.target.device == device)
+                || slot
+                    .incoming
+                    .as_ref()
+                    .is_some_and(|i| i.target.device == device)
         })
     }
 }
@@ -221,12 +225,22 @@ pub struct DeviceView {
 }
 
 /// A rebuild's target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incoming {
     /// The device.
     pub target: DeviceView,
     /// Rows below this one are valid on it.
     pub rebuilt: Row,
+    /// Of a member that came back: the regions that it lacks. In all others it is valid.
+    pub lacking: Option<Arc<RegionSet>>,
+}
+
+impl Incoming {
+    /// Whether what it holds in this row of this region is valid.
+    pub fn holds(&self, row: Row, region: RegionNo) -> bool {
+        let there = || self.lacking.as_ref().is_some_and(|set| !set.has(region));
+        row < self.rebuilt || there()
+    }
 }
 
 /// What a shard may do in a region.
@@ -452,6 +466,19 @@ pub struct NewDevice {
     pub member: MemberUuid,
 }
 
+/// A device that carries a superblock of the array, and may be a member that was away.
+#[derive(Clone, Debug)]
+pub struct Returning {
+    /// The caller's number for it.
+    pub device: DeviceId,
+    /// Its properties.
+    pub info: DeviceInfo,
+    /// The newer of its superblock copies.
+    pub superblock: Box<Superblock>,
+    /// Which copy is to be written first: [`strake_format::copy_to_replace`].
+    pub copy_to_replace: usize,
+}
+
 /// What an administrator asks of a running array.
 #[derive(Clone, Debug)]
 pub enum Command {
@@ -463,6 +490,9 @@ pub enum Command {
     Remove(MemberRef),
     /// Add a spare; it is used at once where a member is missing.
     Add(NewDevice),
+    /// A member that was away is there again: rebuild what was written meanwhile onto it, and use
+    /// the rest as it is.
+    Return(Returning),
     /// Rebuild this slot onto the device; the present member stays in service until it is done.
     Replace(Slot, NewDevice),
     /// Start or go on with the rebuild of missing members (spares are used by themselves).
@@ -540,6 +570,15 @@ pub enum CommandError {
     /// The slot is being rebuilt or replaced already.
     #[error("the slot is being rebuilt already")]
     Rebuilding,
+    /// The device is no member whose content can be kept.
+    #[error("what the device holds is of no use any more: it would have to be rebuilt as a whole")]
+    NotKept,
+    /// The device went on without the array.
+    #[error(
+        "the device and the array went on without each other: \
+         each may hold writes that the other lacks"
+    )]
+    SplitBrain,
     /// The device failed while it was being added.
     #[error("the device failed while it was being prepared")]
     DeviceFailed,
@@ -604,6 +643,24 @@ pub enum EventKind {
         slot: Slot,
         /// The device.
         device: DeviceId,
+    },
+    /// A member that was away is there again, and gets what was written meanwhile.
+    Returned {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+        /// Bytes of it that are to be rebuilt; all else is used as it is.
+        behind_bytes: u64,
+    },
+    /// A member is in sync now: it was rebuilt.
+    Rebuilt {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+        /// Only what was written while it was away.
+        partial: bool,
     },
     /// A spare was added.
     SpareAdded {
@@ -755,6 +812,8 @@ pub struct JobStatus {
     pub kind: JobKind,
     /// For a rebuild, the (first) slot.
     pub slot: Option<Slot>,
+    /// A rebuild of nothing but what was written while members were away.
+    pub partial: bool,
     /// Bytes of member space done, over all members of the array's height.
     pub done_bytes: u64,
     /// Bytes of member space in all (regions never written count as nothing).

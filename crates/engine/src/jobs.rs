@@ -299,8 +299,10 @@ impl Array {
         let mut wait = false;
         while row.0 < self.geometry.rows {
             let region = self.geometry.region(row);
+            let end = Row(self.geometry.region_rows(region).end);
             match self.map.phase(region) {
-                Phase::Unwritten => row = Row(self.geometry.region_rows(region).end),
+                Phase::Unwritten => row = end,
+                _ if !self.lacked(region, end) => row = end,
                 // Zeroes (or what follows them) are under way on the members that were there then,
                 // and shards still take the region for unwritten; or it is about to be given back
                 // and its parity is not true.
@@ -331,6 +333,15 @@ impl Array {
         let end = self.step_end(row);
         self.step(StepKind::Rebuild, row, end);
         true
+    }
+
+    /// Some incoming member lacks (part of) this region, which ends at `end`.
+    fn lacked(&self, region: RegionNo, end: Row) -> bool {
+        self.slots
+            .iter()
+            .filter(|slot| slot.rebuilt < end)
+            .filter_map(|slot| slot.incoming)
+            .any(|device| self.lacks(device, region))
     }
 
     /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and
@@ -420,6 +431,9 @@ impl Array {
             self.take_slot(at);
         }
         self.membership_changed();
+        if self.map.flagged() && self.whole() {
+            self.sb.whole_since = self.sb.epoch;
+        }
         if self.rebuild_row().is_none() {
             self.jobs.rebuild = None;
             self.event(EventKind::JobFinished {
@@ -512,14 +526,17 @@ impl Array {
 
     pub(crate) fn job_status(&self) -> Vec<JobStatus> {
         let strip = self.geometry.strip;
-        let written = |end: Row| -> u64 {
+        let incoming = || self.slots.iter().filter_map(|slot| slot.incoming);
+        let rows_of = |end: Row, counts: &dyn Fn(RegionNo) -> bool| -> u64 {
             (0..self.geometry.regions())
                 .map(RegionNo)
-                .filter(|&r| self.map.state(r) != RegionState::Unwritten)
+                .filter(|&r| self.map.state(r) != RegionState::Unwritten && counts(r))
                 .map(|r| self.geometry.region_rows(r))
                 .map(|rows| rows.end.min(end.0).saturating_sub(rows.start) * strip)
                 .sum()
         };
+        let written = |end: Row| rows_of(end, &|_| true);
+        let lacked = |end: Row| rows_of(end, &|r| incoming().any(|d| self.lacks(d, r)));
         let rate = |p: &Progress| {
             let ns = u128::from(self.now.since(p.started).max(1));
             (u128::from(p.worked) * 1_000_000_000 / ns) as u64
@@ -530,6 +547,7 @@ impl Array {
             jobs.push(JobStatus {
                 kind: JobKind::Resync,
                 slot: None,
+                partial: false,
                 done_bytes: job.progress.worked.min(job.total),
                 total_bytes: job.total,
                 rate_bytes_per_s: rate(&job.progress),
@@ -546,8 +564,9 @@ impl Array {
             jobs.push(JobStatus {
                 kind: JobKind::Rebuild,
                 slot,
-                done_bytes: written(row),
-                total_bytes: all,
+                partial: incoming().all(|device| self.lacking.contains_key(&device)),
+                done_bytes: lacked(row),
+                total_bytes: lacked(Row(self.geometry.rows)),
                 rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
                 paused: self.jobs.paused || self.jobs.blocked,
                 inconsistent: 0,
@@ -557,6 +576,7 @@ impl Array {
             jobs.push(JobStatus {
                 kind: JobKind::Scrub,
                 slot: None,
+                partial: false,
                 done_bytes: written(job.at),
                 total_bytes: all,
                 rate_bytes_per_s: rate(&job.progress),

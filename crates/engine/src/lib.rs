@@ -17,6 +17,7 @@
 
 pub mod array;
 mod assemble;
+mod behind;
 pub mod buffers;
 pub mod canary;
 mod check;
@@ -39,6 +40,7 @@ pub mod units;
 mod write;
 
 pub use array::{Array, ShardSetup, StartError, StartOptions};
+pub use behind::RegionSet;
 pub use buffers::{Buf, Pool, Slice};
 pub use geometry::Geometry;
 pub use router::{Router, Target};

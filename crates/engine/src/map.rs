@@ -66,6 +66,8 @@ pub(crate) struct Region {
     pub(crate) phase: Phase,
     /// What the newest page version says (or will say, once written).
     disk: RegionState,
+    /// Written while some slot was not in sync: see `behind`.
+    behind: bool,
     /// A shard asked for it during a transition.
     wanted: bool,
     /// Requests that discard it wholly.
@@ -85,7 +87,7 @@ struct Page {
     next: Vec<RegionNo>,
     /// Members in sync on which `sequence` is not whole: they get it before the next, which would go
     /// over the only whole version that they have.
-    behind: Vec<DeviceId>,
+    lagging: Vec<DeviceId>,
 }
 
 /// See the module.
@@ -99,21 +101,28 @@ pub(crate) struct Map {
     stop_flush: Option<usize>,
     /// Pieces of requests over several regions: request, regions left.
     unmapping: Vec<(RequestId, u32)>,
+    /// Some region may be behind.
+    flagged: bool,
 }
 
 impl Map {
     /// From the pages chosen at assembly; after an unclean stop Dirty regions need a resync, if
-    /// `redundant`.
+    /// there is redundancy. Where not every slot is in sync (`whole`), what is neither Clean nor
+    /// Unwritten is behind.
     pub(crate) fn new(
         geometry: &Geometry,
         pages: &[MapPage],
         unclean: bool,
+        whole: bool,
         clean_after_ms: u64,
     ) -> Map {
-        let states = pages.iter().flat_map(|p| p.states.iter().copied());
+        let states = pages.iter().flat_map(|p| {
+            let behind = |at: usize| p.behind.binary_search(&(at as u16)).is_ok();
+            (0..p.states.len()).map(move |at| (p.states[at], behind(at)))
+        });
         let regions: Vec<Region> = states
             .take(geometry.regions() as usize)
-            .map(|disk| {
+            .map(|(disk, behind)| {
                 let phase = match disk {
                     RegionState::Unwritten => Phase::Unwritten,
                     RegionState::Clean => Phase::Clean,
@@ -121,9 +130,11 @@ impl Map {
                     RegionState::NeedSync if geometry.m == 0 => Phase::Open,
                     RegionState::Dirty | RegionState::NeedSync => Phase::NeedSync,
                 };
+                let open = matches!(disk, RegionState::Dirty | RegionState::NeedSync);
                 Region {
                     phase,
                     disk,
+                    behind: behind || (open && !whole && !canary::hit(Canary::StaleMapTrusted)),
                     wanted: false,
                     unmap: Vec::new(),
                 }
@@ -136,8 +147,10 @@ impl Map {
                 ..Page::default()
             })
             .collect();
+        let flagged = regions.iter().any(|r| r.behind);
         Map {
             regions,
+            flagged,
             pages,
             clean_after_ms,
             sweep: None,
@@ -147,8 +160,8 @@ impl Map {
     }
 
     /// Members that lack the newest version of a page.
-    pub(crate) fn set_behind(&mut self, page: u32, devices: Vec<DeviceId>) {
-        self.pages[page as usize].behind = devices;
+    pub(crate) fn set_lagging(&mut self, page: u32, devices: Vec<DeviceId>) {
+        self.pages[page as usize].lagging = devices;
     }
 
     fn region(&mut self, region: RegionNo) -> &mut Region {
@@ -157,6 +170,31 @@ impl Map {
 
     pub(crate) fn phase(&self, region: RegionNo) -> Phase {
         self.regions[region.0 as usize].phase
+    }
+
+    pub(crate) fn is_behind(&self, region: RegionNo) -> bool {
+        self.regions[region.0 as usize].behind
+    }
+
+    pub(crate) fn mark_behind(&mut self, region: RegionNo) {
+        self.region(region).behind = true;
+        self.flagged = true;
+    }
+
+    /// Some region may be behind.
+    pub(crate) fn flagged(&self) -> bool {
+        self.flagged
+    }
+
+    /// Nothing is behind any more; the pages that say otherwise are to be written.
+    pub(crate) fn clear_behind(&mut self) {
+        let regions = self.regions.chunks_mut(REGIONS_PER_PAGE);
+        for (page, regions) in self.pages.iter_mut().zip(regions) {
+            for region in regions.iter_mut() {
+                page.dirty |= std::mem::take(&mut region.behind);
+            }
+        }
+        self.flagged = false;
     }
 
     /// What `explain` tells.
@@ -294,6 +332,9 @@ impl Array {
     }
 
     fn open_region(&mut self, region: RegionNo) {
+        if !self.whole() && !canary::hit(Canary::BehindNotSet) {
+            self.map.mark_behind(region);
+        }
         self.set_phase(region, Phase::Opening);
         self.write_state(region, RegionState::Dirty);
     }
@@ -328,7 +369,7 @@ impl Array {
         if page.pending > 0 || !page.dirty || held {
             return;
         }
-        let mut devices = std::mem::take(&mut page.behind);
+        let mut devices = std::mem::take(&mut page.lagging);
         devices.retain(|device| live.contains(device));
         if devices.is_empty() {
             devices = live;
@@ -346,6 +387,13 @@ impl Array {
             .take(REGIONS_PER_PAGE)
             .map(|r| r.disk)
             .collect();
+        let shown = self.map.regions.iter().skip(first).zip(&states);
+        // What was never written is zeroed on whoever is there before its first write.
+        let behind: Vec<u16> = (0..)
+            .zip(shown)
+            .filter(|(_, (r, state))| r.behind && **state != RegionState::Unwritten)
+            .map(|(at, _)| at)
+            .collect();
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
             let member = &self.members[&device];
@@ -357,6 +405,7 @@ impl Array {
                 epoch: self.sb.epoch,
                 sequence,
                 states: states.clone(),
+                behind: behind.clone(),
             };
             let fua = member.info.volatile_cache;
             let data = Slice::new(Buf::from_bytes(&image.encode(offset)[..]), 0, PAGE_BYTES);

@@ -9,6 +9,7 @@
 use strake_format::*;
 
 use crate::array::{Array, Member, SlotUse, Stage};
+use crate::behind::keeps;
 use crate::event::*;
 use crate::persist::After;
 use crate::units::*;
@@ -100,8 +101,9 @@ impl Array {
             place.incoming = None;
             (place.rebuilt, place.flushed) = (Row(0), Row(0));
             if place.current.is_none() {
-                self.sb.slots[at].state = word(cause);
-                self.sb.slots[at].since = since;
+                let record = &mut self.sb.slots[at];
+                (record.state, record.since) = (word(cause), since);
+                record.kept &= keeps(cause);
             }
             self.sb
                 .spares
@@ -122,13 +124,16 @@ impl Array {
                         member: uuid,
                         state,
                         since,
+                        kept: false,
                     };
                 }
                 None => {
-                    self.sb.slots[at].state = word(cause);
-                    self.sb.slots[at].since = since;
+                    let record = &mut self.sb.slots[at];
+                    (record.state, record.since) = (word(cause), since);
+                    record.kept = keeps(cause);
                 }
             }
+            self.note_absence();
         }
         self.members.remove(&device);
         self.persist.after.push(After::Release(device));
@@ -163,11 +168,18 @@ impl Array {
         let member = self.members[&incoming].member;
         self.sb.spares.retain(|spare| *spare != member);
         let since = self.sb.epoch.next();
+        let partial = self.sb.slots[at].kept && replaced.is_none();
         self.sb.slots[at] = SlotRecord {
             member,
             state: SlotState::InSync,
             since,
+            kept: false,
         };
+        self.event(EventKind::Rebuilt {
+            slot: Slot(at as u8),
+            device: incoming,
+            partial,
+        });
         if let Some(device) = replaced {
             self.members.remove(&device);
             let (slot, cause) = (Slot(at as u8), OutCause::Replaced);
@@ -217,6 +229,7 @@ impl Array {
                 member,
                 state,
                 since: self.sb.epoch.next(),
+                kept: false,
             };
         } else {
             self.sb.spares.push(member);
@@ -243,6 +256,7 @@ impl Array {
             Command::Remove(MemberRef::Slot(slot)) => self.remove_slot(slot),
             Command::Remove(MemberRef::Device(device)) => self.remove_device(device),
             Command::Add(device) => self.add(device),
+            Command::Return(device) => self.return_member(device),
             Command::Replace(slot, device) => self.replace(slot, device),
             Command::StartRebuild => Ok(self.start_rebuild()),
             Command::StopRebuild => Ok(self.stop_rebuild()),
@@ -302,6 +316,7 @@ impl Array {
             member: nil,
             state: SlotState::Missing,
             since,
+            kept: false,
         };
         self.slots[at] = SlotUse::default();
         self.persist.stale.retain(|s| *s != slot);
@@ -324,12 +339,21 @@ impl Array {
         }
     }
 
-    /// Can this device be a member? Then it becomes one of the devices known.
-    fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
-        if new.info.block_bytes > self.sb.block_bytes {
-            let (has, needs) = (new.info.block_bytes, self.sb.block_bytes);
+    /// Can a device like this be a member that needs so many bytes?
+    pub(crate) fn fits(&self, info: &DeviceInfo, needs: u64) -> Result<(), CommandError> {
+        if info.block_bytes > self.sb.block_bytes {
+            let (has, needs) = (info.block_bytes, self.sb.block_bytes);
             return Err(CommandError::BlockSize { has, needs });
         }
+        match info.bytes {
+            has if has < needs => Err(CommandError::TooSmall { has, needs }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Can this device be a member? Then it becomes one of the devices known.
+    fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
+        self.fits(&new.info, 0)?;
         let layout = self.sb.layout;
         let needs = layout.data_offset + layout.data_bytes + (64 << 10) * 2;
         let layout = layout

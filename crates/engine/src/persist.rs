@@ -98,6 +98,7 @@ impl Array {
         if std::mem::take(&mut self.persist.view_due) {
             self.publish();
         }
+        self.forget_behind();
         for after in std::mem::take(&mut self.persist.after) {
             match after {
                 After::Done(id, changed) => self.done(id, Ok(changed)),

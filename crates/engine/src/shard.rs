@@ -449,7 +449,7 @@ impl Shard {
     }
 
     fn flushable(&self) -> impl Iterator<Item = DeviceView> {
-        let both = |s: &SlotView| [s.current, s.incoming.map(|i| i.target)];
+        let both = |s: &SlotView| [s.current, s.incoming.as_ref().map(|i| i.target)];
         self.view
             .slots
             .iter()
@@ -769,10 +769,10 @@ impl Shard {
 
     /// The incoming member of a column, and whether its strip of this stripe is valid.
     pub(crate) fn incoming(&self, stripe: StripeNo, column: usize) -> Option<(DeviceView, bool)> {
-        let incoming = self.slot_view(stripe, column).incoming?;
+        let incoming = self.slot_view(stripe, column).incoming.as_ref()?;
         let row = self.geometry.row(stripe).1;
         let target = incoming.target;
-        let rebuilt = row < incoming.rebuilt
+        let rebuilt = incoming.holds(row, self.geometry.region(row))
             || self
                 .rebuilt
                 .iter()

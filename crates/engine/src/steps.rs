@@ -111,7 +111,7 @@ impl Shard {
             let incoming = view
                 .slots
                 .iter()
-                .filter_map(|slot| slot.incoming)
+                .filter_map(|slot| slot.incoming.as_ref())
                 .find(|incoming| incoming.target.device == *device);
             let Some(incoming) = incoming else {
                 return false;

@@ -273,6 +273,9 @@ pub enum Invalid {
     /// A spare without a uuid.
     #[error("a nil spare")]
     NilSpare,
+    /// The array was last whole in an epoch that has not come yet.
+    #[error("whole since epoch {0}")]
+    WholeSince(Epoch),
     /// One uuid in two places of the table.
     #[error("one member in two places of the table")]
     Twice,

@@ -36,7 +36,9 @@ pub use layout::{Layout, LayoutParams};
 pub use level::Level;
 pub use log::{LogBatch, LogPayload, LogRecord};
 pub use region_map::{MapPage, RegionState};
-pub use select::{CopyStatus, Finding, Selection, copy_to_replace, select_array, select_copy};
+pub use select::{
+    CopyStatus, Finding, Returns, Selection, copy_to_replace, returns, select_array, select_copy,
+};
 pub use superblock::{
     MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord, SlotState,
     Superblock,

@@ -5,6 +5,10 @@
 //! version of a page, over both places, is the member's; which member to ask is the engine's to
 //! know.
 //!
+//! Beside its state a region carries a flag, *behind*: it was (or may have been) written while some
+//! slot of the array was not in sync, so a member that was away may lack what it holds. The flags
+//! count from the epoch `whole_since` of the superblock on.
+//!
 //! Invariants: a decoded page has only states with a meaning, lies where it says, and is whole.
 //!
 //! Deliberately absent: the transitions between states (engine), and compression: a page is one
@@ -28,6 +32,8 @@ const HEADER_BYTES: usize = 96;
 const MAGIC: [u8; 8] = *b"STRKMAP\x1a";
 const VERSION: u16 = 1;
 const CHECKSUM_AT: usize = 12;
+/// Set in a region's byte where it is behind.
+const BEHIND: u8 = 0x80;
 
 /// What is known of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -73,6 +79,8 @@ pub struct MapPage {
     pub sequence: u64,
     /// At most [`REGIONS_PER_PAGE`] states, from region `page * REGIONS_PER_PAGE`.
     pub states: Vec<RegionState>,
+    /// Places among `states` of the regions that are behind, ascending.
+    pub behind: Vec<u16>,
 }
 
 /// The page as it lies on the member. Each field names the failure that it defends against.
@@ -101,7 +109,7 @@ struct RawPage {
     page: U32,
     /// Room to grow; zero.
     reserved: [u8; 20],
-    /// The states, one byte each; zero behind the last.
+    /// The states, one byte each, with [`BEHIND`] where the region is behind; zero behind the last.
     states: [u8; REGIONS_PER_PAGE],
     /// A torn head: the magic once more, so that a page that lost its first sector is still known
     /// as damaged.
@@ -149,7 +157,7 @@ impl MapPage {
     /// The page's bytes for the place at `offset`.
     ///
     /// # Panics
-    /// If there are more states than fit.
+    /// If there are more states than fit, or a region that has no state is behind.
     pub fn encode(&self, offset: u64) -> Box<[u8; PAGE_BYTES]> {
         assert!(
             self.states.len() <= REGIONS_PER_PAGE,
@@ -172,6 +180,14 @@ impl MapPage {
         };
         for (byte, state) in raw.states.iter_mut().zip(&self.states) {
             *byte = *state as u8;
+        }
+        for &at in &self.behind {
+            let at = usize::from(at);
+            assert!(
+                at < self.states.len(),
+                "region {at} of the page has no state"
+            );
+            raw.states[at] |= BEHIND;
         }
         raw.checksum = checksum::sealed(raw.as_bytes(), CHECKSUM_AT).into();
         Box::new(zerocopy::transmute!(raw))
@@ -219,8 +235,9 @@ impl RawPage {
         }
         let state = |(region, &code): (usize, &u8)| {
             let region = region as u16;
-            RegionState::try_from(code).map_err(|code| MapError::State { region, code })
+            RegionState::try_from(code & !BEHIND).map_err(|_| MapError::State { region, code })
         };
+        let behind = (0..).zip(used).filter(|(_, code)| **code & BEHIND != 0);
         Ok(MapPage {
             array: ArrayUuid(self.array),
             member: MemberUuid(self.member),
@@ -232,6 +249,7 @@ impl RawPage {
                 .enumerate()
                 .map(state)
                 .collect::<Result<_, _>>()?,
+            behind: behind.map(|(at, _)| at).collect(),
         })
     }
 }

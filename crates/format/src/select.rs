@@ -27,6 +27,9 @@
 //! live and that nothing found contradicts with a claim that stands. So a table that never took
 //! effect does not beat one that did, however high its counters.
 //!
+//! How a member that was out may come back is [`returns`]'s to say: by the regions that are behind,
+//! by a full rebuild, or, if it may hold acknowledged writes of its own, not at all.
+//!
 //! Invariants: no member is believed that missed an acknowledged write of which anything found
 //! knows; what cannot be decided is an error that names both sides. The answer does not depend on
 //! the order of what was found.
@@ -35,7 +38,7 @@
 //! data or clocks.
 
 use crate::error::{SelectError, SuperblockError};
-use crate::identity::Generation;
+use crate::identity::{Generation, Slot};
 use crate::layout::Layout;
 use crate::superblock::{Role, SlotRecord, SlotState, Superblock};
 
@@ -339,6 +342,69 @@ fn newest_first(found: &[Superblock]) -> Vec<usize> {
         )
     });
     order
+}
+
+/// How a member that is out of the array may come back to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// In its own slot, by a rebuild of the regions that are behind: elsewhere it holds what it
+    /// should.
+    Kept(Slot),
+    /// As any other device: nothing of what it holds counts, and nothing is lost with it.
+    Afresh,
+    /// It may hold acknowledged writes that the array lacks: two halves ran apart.
+    SplitBrain,
+}
+
+/// How the member whose superblock is `own` may come back to the array whose table is `table`
+/// (that of a running array, or of the authority).
+///
+/// It comes back by the regions that are behind only if the table says that it is out and kept, and
+/// its own superblock says that it is the very member that was put out: in sync (or itself on its
+/// way back) in an epoch not before the flags began to count and before it was put out, with a
+/// table that is an older edition of the array's. A device that was copied long ago, one that the
+/// table has forgotten, and one that was not the last in its slot all fail one of these.
+pub fn returns(own: &Superblock, table: &Superblock) -> Returns {
+    if own.array == table.array && history(own, table) == History::Parted {
+        // As in `claim`: a member in sync here that its table calls in sync never saw that table.
+        let never_saw = |row: &SlotRecord| {
+            let there = own.slot_of(row.member).and_then(|slot| own.slot(slot));
+            row.state == SlotState::InSync
+                && row.member != own.member
+                && there.is_some_and(|row| row.state == SlotState::InSync)
+        };
+        let void = !is_eligible(own) || table.slots.iter().any(never_saw);
+        return if void {
+            Returns::Afresh
+        } else {
+            Returns::SplitBrain
+        };
+    }
+    let Some(slot) = table
+        .slot_of(own.member)
+        .filter(|_| own.array == table.array)
+    else {
+        return Returns::Afresh;
+    };
+    let (Some(here), Some(there)) = (table.slot(slot), own.slot(slot)) else {
+        return Returns::Afresh;
+    };
+    let was_true = match there.state {
+        SlotState::InSync => true,
+        SlotState::Rebuilding { .. } => there.kept,
+        SlotState::Missing | SlotState::Failed => false,
+    };
+    let kept = here.kept
+        && !here.state.is_live()
+        && own.role == Role::Slot(slot)
+        && there.member == own.member
+        && was_true
+        && (table.whole_since..here.since).contains(&own.epoch);
+    if kept {
+        Returns::Kept(slot)
+    } else {
+        Returns::Afresh
+    }
 }
 
 /// The superblock whose table holds.

@@ -78,6 +78,11 @@ pub struct SlotRecord {
     /// The epoch with which it entered this state (the kind of state: progress of a rebuild does
     /// not count), or with which this member got the slot.
     pub since: Epoch,
+    /// Outside the regions that are *behind* (see [`crate::region_map`]) this member holds what it
+    /// should: it was in sync in the epoch `whole_since` or later, and nothing but its absence
+    /// stands against it. Of a member that is out: it may come back by a partial rebuild. Of one
+    /// that is rebuilding: this is one. Never of a member in sync, or of nobody.
+    pub kept: bool,
 }
 
 /// A spare that is being filled to take the place of a member which is still in sync.
@@ -138,6 +143,9 @@ pub struct Superblock {
     pub epoch: Epoch,
     /// Grows with every superblock write.
     pub generation: Generation,
+    /// The epoch with which the array was last whole: every slot in sync, no region behind. What
+    /// was written since then while a slot was not in sync lies in regions that are behind.
+    pub whole_since: Epoch,
     /// This member.
     pub member: MemberUuid,
     /// What this member is.
@@ -164,8 +172,10 @@ struct RawSlot {
     since: U64,
     /// A member that missed writes taken for one that did not.
     state: u8,
+    /// A member whose content is not to be trusted brought back by a partial rebuild; 1 no, 2 yes.
+    kept: u8,
     /// Room to grow; zero.
-    reserved: [u8; 7],
+    reserved: [u8; 6],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -250,8 +260,10 @@ struct RawSuperblock {
     slots: [RawSlot; MEMBERS_MAX],
     /// A replacement begun again from the start at every restart; one for each spare.
     replacements: [RawReplacement; SPARES_MAX],
+    /// A member that left before the flags of the region map began to count.
+    whole_since: U64,
     /// Room to grow; zero.
-    reserved: [u8; 792],
+    reserved: [u8; 784],
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -268,7 +280,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, spares) == 224);
     assert!(std::mem::offset_of!(RawSuperblock, slots) == 480);
     assert!(std::mem::offset_of!(RawSuperblock, replacements) == 3040);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3296);
+    assert!(std::mem::offset_of!(RawSuperblock, whole_since) == 3296);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3304);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
@@ -362,6 +375,9 @@ impl Superblock {
         if self.settings.read_error_threshold == 0 {
             return Err(Invalid::ReadErrorThreshold);
         }
+        if self.whole_since > self.epoch {
+            return Err(Invalid::WholeSince(self.whole_since));
+        }
         self.check_table()?;
         let listed = match self.role {
             Role::Slot(slot) => self.slot(slot).is_some_and(|r| r.member == self.member),
@@ -387,7 +403,9 @@ impl Superblock {
                 SlotState::InSync | SlotState::Missing | SlotState::Failed => 0,
             };
             let peopled = !record.member.is_nil() || record.state == SlotState::Missing;
-            if !peopled || record.since > self.epoch || rebuilt > self.layout.data_bytes {
+            let kept =
+                !record.kept || (record.state != SlotState::InSync && !record.member.is_nil());
+            if !peopled || !kept || record.since > self.epoch || rebuilt > self.layout.data_bytes {
                 return Err(Invalid::SlotRecord(slot as u8));
             }
         }
@@ -421,6 +439,7 @@ impl Superblock {
         raw.member = self.member.0;
         raw.generation = self.generation.0.into();
         raw.epoch = self.epoch.0.into();
+        raw.whole_since = self.whole_since.0.into();
         raw.created_unix_s = self.created_unix_s.into();
         raw.put_layout(&self.layout);
         raw.strip_bytes = self.strip_bytes.into();
@@ -519,7 +538,8 @@ impl From<&SlotRecord> for RawSlot {
             rebuilt_bytes: rebuilt_bytes.into(),
             since: record.since.0.into(),
             state,
-            reserved: [0; 7],
+            kept: if record.kept { 2 } else { 1 },
+            reserved: [0; 6],
         }
     }
 }
@@ -540,10 +560,16 @@ impl RawSlot {
                 });
             }
         };
+        let kept = match self.kept {
+            1 => false,
+            2 => true,
+            _ => return Err(Invalid::SlotRecord(slot as u8)),
+        };
         Ok(SlotRecord {
             member: MemberUuid(self.member),
             state,
             since: Epoch(self.since.get()),
+            kept,
         })
     }
 }
@@ -679,6 +705,7 @@ impl RawSuperblock {
             },
             epoch: Epoch(self.epoch.get()),
             generation: Generation(self.generation.get()),
+            whole_since: Epoch(self.whole_since.get()),
             member: MemberUuid(self.member),
             role: match (self.role, self.slot) {
                 (1, slot) => Role::Slot(Slot(slot)),

@@ -143,6 +143,8 @@ impl Control {
             EventKind::ReadError { device, .. }
             | EventKind::Repaired { device, .. }
             | EventKind::SpareUsed { device, .. }
+            | EventKind::Returned { device, .. }
+            | EventKind::Rebuilt { device, .. }
             | EventKind::SpareAdded { device } => Some(device),
             _ => None,
         };

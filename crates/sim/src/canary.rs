@@ -58,7 +58,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 26] = [
+    pub const ALL: [(Canary, u64); 30] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 5),
         (Canary::FlushSwallowed, 40),
@@ -88,6 +88,10 @@ impl Canary {
         (Canary::Inside(engine::Canary::DiscardForgetsParity), 30),
         (Canary::Inside(engine::Canary::GatherDropsOrder), 150),
         (Canary::Inside(engine::Canary::RebuiltTooFar), 400),
+        (Canary::Inside(engine::Canary::BehindNotSet), 60),
+        (Canary::Inside(engine::Canary::AbsenceNotNoted), 200),
+        (Canary::Inside(engine::Canary::StaleMapTrusted), 3000),
+        (Canary::Inside(engine::Canary::KeptTooSoon), 6000),
     ];
 
     /// Its name on the command line.

@@ -121,7 +121,7 @@ pub fn make(plan: &Plan) -> Made {
 }
 
 /// A superblock, and whether its copies are whole.
-type Carried = (Arc<Superblock>, [CopyStatus; 2]);
+pub type Carried = (Arc<Superblock>, [CopyStatus; 2]);
 
 /// What a drive carried when it was last looked at: worlds look far more often than superblocks
 /// change, and to compare them is much quicker than to decode them.
@@ -135,7 +135,7 @@ struct Seen {
 
 impl Drive {
     /// What the drive carries.
-    fn carried(&self) -> Option<Carried> {
+    pub fn carried(&self) -> Option<Carried> {
         let [first, last] = Layout::superblock_offsets(self.ssd.len())
             .map(|offset| self.ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]));
         let mut memo = self.memo.0.borrow_mut();
@@ -150,6 +150,15 @@ impl Drive {
             carried: carried.clone(),
         });
         carried
+    }
+
+    /// The identity that the drive carries, if it is one of this array: even if nobody could read
+    /// it now.
+    pub fn named(&self, array: ArrayUuid) -> Option<MemberUuid> {
+        let [first, last] = Layout::superblock_offsets(self.ssd.len()).map(|at| at as usize);
+        let copy = |from: usize| &self.ssd.bytes()[from..from + SUPERBLOCK_BYTES];
+        let (superblock, _) = select_copy(self.ssd.len(), copy(first), copy(last)).ok()?;
+        (superblock.array == array).then_some(superblock.member)
     }
 
     /// The drive's superblock, if it carries one of this array.
@@ -332,6 +341,7 @@ fn believe_stale(present: &mut [(usize, Superblock)]) {
                 member,
                 state: SlotState::InSync,
                 since,
+                kept: false,
             };
         }
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{Layout, RegionState, SlotState, region_map};
+use strake_format::{Layout, RegionState, SlotState, copy_to_replace, region_map};
 
 use crate::atlas::{Condition, Situation};
 use crate::checkers;
@@ -581,6 +581,14 @@ impl World {
                     self.command(Command::Add(new));
                 }
             }
+            Action::Return => {
+                let away: Vec<usize> = (0..self.drives.len())
+                    .filter(|&index| self.is_away(index))
+                    .collect();
+                if let Some(index) = self.choose(&away) {
+                    self.offer(index);
+                }
+            }
             Action::Replace => {
                 let whole = slots(&|look| look.in_sync.is_some() && look.incoming.is_none());
                 if let Some(slot) = self.choose(&whole)
@@ -632,12 +640,45 @@ impl World {
         })
     }
 
+    /// The drive carries a member of the array that is out, and nobody uses it.
+    fn is_away(&self, index: usize) -> bool {
+        let drive = &self.drives[index];
+        let idle = drive.used && drive.device.is_none() && drive.ssd.in_flight() == 0;
+        idle && self.named(index)
+    }
+
+    /// A drive that was away is there again, with what it holds, and is offered to the array.
+    pub fn offer(&mut self, index: usize) -> Option<CommandId> {
+        let drive = &mut self.drives[index];
+        let latent = std::mem::take(&mut drive.ssd.faults.latent);
+        drive.ssd.faults = Overlay {
+            latent,
+            ..Overlay::default()
+        };
+        (drive.doomed, drive.pulled, drive.hidden) = (false, false, false);
+        let (superblock, copies) = drive.carried()?;
+        if superblock.array != self.array {
+            return None;
+        }
+        self.stats.stale_returns += 1;
+        let device = self.open(index);
+        self.note(format!("drive {index} is there again as {device:?}"));
+        let id = self.command(Command::Return(Returning {
+            device,
+            info: self.info(index),
+            copy_to_replace: copy_to_replace(copies),
+            superblock: Box::new(superblock.as_ref().clone()),
+        }));
+        self.offered.insert(id, device);
+        Some(id)
+    }
+
     /// Is the drive's member named by the array (and might return)?
     fn named(&self, index: usize) -> bool {
         let Some(machines) = &self.machines else {
             return false;
         };
-        let Some(own) = self.drives[index].superblock(self.array) else {
+        let Some(own) = self.drives[index].named(self.array) else {
             return false;
         };
         machines
@@ -645,7 +686,7 @@ impl World {
             .status()
             .members
             .iter()
-            .any(|member| member.member == own.member)
+            .any(|member| member.member == own)
     }
 
     // ---- the end ------------------------------------------------------------------------------
@@ -816,6 +857,7 @@ fn kind_of(action: Action) -> FaultKind {
         Action::Stall => FaultKind::Stall,
         Action::Latent => FaultKind::Latent,
         Action::Slow => FaultKind::Slow,
+        Action::Return => FaultKind::StaleReturn,
         _ => FaultKind::Command,
     }
 }

@@ -172,6 +172,7 @@ impl World {
         self.next_ask_at = Time(0);
         self.asks.clear();
         self.commands.clear();
+        self.offered.clear();
         self.done.clear();
         self.refusals.clear();
         self.asks_left = 0;

@@ -222,7 +222,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     let s = &report.stats;
     println!(
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
-         {} stale returns, {} rebuilds, {} resyncs, {} scrubs, {} latent errors ({} repaired), \
+         {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} scrubs, {} latent errors ({} repaired), \
          {} writes torn, {} lost; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
@@ -232,6 +232,8 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.stops,
         s.losses,
         s.stale_returns,
+        s.returns,
+        s.partial_rebuilds,
         s.rebuilds,
         s.resyncs,
         s.scrubs,

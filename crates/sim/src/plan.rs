@@ -90,6 +90,8 @@ pub enum Action {
     Remove,
     /// Command: add a fresh device.
     Add,
+    /// A member that was put out is there again, and offered to the array.
+    Return,
     /// Command: replace a member in service.
     Replace,
     /// Command: pause the rebuild.
@@ -104,7 +106,7 @@ pub enum Action {
     Set,
 }
 
-const ACTIONS: [Action; 15] = [
+const ACTIONS: [Action; 16] = [
     Action::Lose,
     Action::LoseTarget,
     Action::WriteError,
@@ -114,6 +116,7 @@ const ACTIONS: [Action; 15] = [
     Action::Fail,
     Action::Remove,
     Action::Add,
+    Action::Return,
     Action::Replace,
     Action::StopRebuild,
     Action::StartRebuild,
@@ -121,7 +124,7 @@ const ACTIONS: [Action; 15] = [
     Action::StopScrub,
     Action::Set,
 ];
-const ACTION_WEIGHTS: [u32; 15] = [10, 3, 4, 4, 10, 2, 5, 6, 9, 4, 2, 4, 3, 1, 2];
+const ACTION_WEIGHTS: [u32; 16] = [10, 3, 4, 4, 10, 2, 5, 6, 9, 12, 4, 2, 4, 3, 1, 2];
 
 /// When something happens in a life: so many requests submitted, and so many events after that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -300,12 +303,14 @@ fn draw_lives(rng: &mut Prng) -> Vec<Life> {
         rng.range(0, 4) as u32,
     ];
     let troubled = rng.percent(90);
+    let flapping = rng.pick(&[0, 50, 100]);
     (0..lives)
-        .map(|_| draw_life(&ends, troubled, rng))
+        .map(|_| draw_life(&ends, troubled, flapping, rng))
         .collect()
 }
 
-fn draw_life(ends: &[u32; 3], troubled: bool, rng: &mut Prng) -> Life {
+/// Of what vanishes in it, `flapping` percent are there again soon.
+fn draw_life(ends: &[u32; 3], troubled: bool, flapping: u64, rng: &mut Prng) -> Life {
     let short = rng.one_in(5);
     let asks = if short {
         rng.below(4)
@@ -320,6 +325,18 @@ fn draw_life(ends: &[u32; 3], troubled: bool, rng: &mut Prng) -> Life {
     let mut actions: Vec<(Moment, Action)> = (0..count)
         .map(|_| (moment(rng), ACTIONS[rng.weighted(&ACTION_WEIGHTS)]))
         .collect();
+    let mut returns = Vec::new();
+    for &(at, action) in &actions {
+        let leaves = matches!(action, Action::Lose | Action::Stall | Action::Fail);
+        if leaves && rng.percent(flapping) {
+            let later = Moment {
+                asks: (at.asks + rng.pick(&[0, 0, 1, 5])).min(asks),
+                events: at.events + rng.below(200),
+            };
+            returns.push((later, Action::Return));
+        }
+    }
+    actions.extend(returns);
     actions.sort_by_key(|&(at, _)| at);
     let end_at = match rng.below(4) {
         0 => Moment {

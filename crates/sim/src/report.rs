@@ -33,6 +33,10 @@ pub struct Stats {
     pub missing_at_start: u64,
     /// Lost members that were there again after a restart.
     pub stale_returns: u64,
+    /// Members that came back to be rebuilt only where they had missed writes.
+    pub returns: u64,
+    /// Of those, rebuilds that were finished.
+    pub partial_rebuilds: u64,
     /// Rebuilds finished.
     pub rebuilds: u64,
     /// Resyncs finished.
@@ -71,6 +75,8 @@ impl Stats {
             (&mut self.losses, other.losses),
             (&mut self.missing_at_start, other.missing_at_start),
             (&mut self.stale_returns, other.stale_returns),
+            (&mut self.returns, other.returns),
+            (&mut self.partial_rebuilds, other.partial_rebuilds),
             (&mut self.rebuilds, other.rebuilds),
             (&mut self.resyncs, other.resyncs),
             (&mut self.scrubs, other.scrubs),

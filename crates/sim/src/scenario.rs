@@ -154,6 +154,21 @@ impl Scenario {
         self.world.drives[drive].hidden = false;
         self
     }
+    /// A drive whose member is out is there again, and is offered to the array that serves.
+    ///
+    /// # Errors
+    /// Why the array does not take it back.
+    pub fn offer(&mut self, drive: usize) -> Result<(), CommandError> {
+        let id = self.world.offer(drive).expect("the drive holds a member");
+        self.answer(id)
+    }
+    /// The device in this slot vanishes and loses what its cache held.
+    pub fn pull(&mut self, slot: u8) -> &mut Self {
+        let before = std::mem::replace(&mut self.world.plan.pulled_percent, 100);
+        self.lose(slot);
+        self.world.plan.pulled_percent = before;
+        self
+    }
     /// Is this drive serving, or being rebuilt?
     pub fn serves(&mut self, drive: usize) -> bool {
         let looks = self.world.looks();
@@ -168,6 +183,27 @@ impl Scenario {
         let from = self.world.superblock.layout.data_offset + row * self.world.geometry.strip;
         let blocks = from / block..(from + self.world.geometry.strip) / block;
         self.world.drives[drive].ssd.faults.latent.extend(blocks);
+        self
+    }
+    /// Writes blocks of the array and waits for the answer.
+    pub fn write_at(&mut self, first: u64, count: u64) -> &mut Self {
+        let ask = Ask {
+            kind: AskKind::Write,
+            first,
+            count,
+            fua: false,
+        };
+        let submitted = self.world.submit(ask);
+        self.must(submitted);
+        self.wait("it is written", |world| world.asks.is_empty())
+    }
+    /// Writes every block, a stripe at a time.
+    pub fn fill(&mut self) -> &mut Self {
+        let (all, block) = (self.world.oracle.blocks(), self.world.geometry.block);
+        let stripe = self.world.geometry.stripe_bytes() / block;
+        for first in (0..all).step_by(stripe as usize) {
+            self.write_at(first, stripe.min(all - first));
+        }
         self
     }
     /// Starts a scrub that must find nothing.

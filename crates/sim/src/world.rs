@@ -140,6 +140,8 @@ pub struct World {
     pub(crate) next_request: u64,
     /// Commands under way, in words.
     pub commands: BTreeMap<CommandId, String>,
+    /// Members offered to the array again, by command.
+    pub offered: BTreeMap<CommandId, DeviceId>,
     /// Commands that were answered.
     pub done: BTreeMap<CommandId, Result<Changed, CommandError>>,
     pub(crate) next_command: u64,
@@ -216,6 +218,7 @@ impl World {
             asks: BTreeMap::new(),
             next_request: 0,
             commands: BTreeMap::new(),
+            offered: BTreeMap::new(),
             done: BTreeMap::new(),
             next_command: 0,
             asks_left: 0,
@@ -518,6 +521,9 @@ impl World {
             return self.failure(format!("command {} was answered twice", id.0));
         };
         self.note(format!("command {} ({text}): {result:?}", id.0));
+        if let Some(device) = self.offered.remove(&id).filter(|_| result.is_err()) {
+            self.close(device);
+        }
         self.done.insert(id, result);
         if self.refusals.contains(&id) && result != Err(CommandError::WouldFail) {
             return self.failure(format!("command {} had to be refused: it loses data", id.0));
@@ -547,6 +553,8 @@ impl World {
                 }
             }
             EventKind::MemberOut { .. } => self.stats.losses += 1,
+            EventKind::Returned { .. } => self.stats.returns += 1,
+            EventKind::Rebuilt { partial: true, .. } => self.stats.partial_rebuilds += 1,
             EventKind::Repaired { .. } => self.stats.repairs += 1,
             EventKind::Started { unclean: true } if self.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");
@@ -674,6 +682,7 @@ fn command_text(command: &Command) -> String {
         Command::Remove(MemberRef::Slot(slot)) => format!("remove slot {slot}"),
         Command::Remove(MemberRef::Device(device)) => format!("remove {device:?}"),
         Command::Add(new) => format!("add {:?}", new.device),
+        Command::Return(member) => format!("return {:?}", member.device),
         Command::Replace(slot, new) => format!("replace slot {slot} by {:?}", new.device),
         other => format!("{other:?}"),
     }

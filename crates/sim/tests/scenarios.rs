@@ -1,7 +1,7 @@
 //! Named scenarios: each is a story that must come out well.
 
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind};
-use strake_engine::units::Slot;
+use strake_engine::units::{Row, Slot};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_sim::scenario::Scenario;
 
@@ -54,11 +54,147 @@ fn a_stale_member_is_not_believed() {
         let mut array = Scenario::new(level, members).start();
         array.write(40);
         let lost = array.drive(1);
-        array.lose(1).write(60).rest();
+        array.lose(1).write(60).rest().remove(1);
         array.stop().bring_back(lost).start();
         assert!(!array.serves(lost), "level {level}");
-        array.verify().remove(1).add().made_whole().verify();
+        array.verify().add().made_whole().verify();
     }
+}
+
+/// Every level that has redundancy, with a size that is drawn.
+const REDUNDANT: [(&str, u8); 6] = [
+    ("1", 2),
+    ("5", 4),
+    ("6", 5),
+    ("10", 4),
+    ("50", 6),
+    ("n+m", 6),
+];
+
+#[test]
+fn a_member_found_at_the_start_gets_only_what_was_written_while_it_was_away() {
+    for (level, members) in REDUNDANT {
+        let mut array = Scenario::new(level, members).start();
+        array.write(120).rest().steps(10_000);
+        let lost = array.drive(1);
+        array.lose(1).write(3).rest().steps(10_000).stop();
+        array.bring_back(lost).start();
+        assert!(array.serves(lost), "level {level}");
+        array.made_whole().verify();
+        assert_eq!(array.world.stats.partial_rebuilds, 1, "level {level}");
+        let rest = (0..members).filter(|slot| *slot != 1);
+        let tolerated = array.world.geometry.m;
+        rest.take(tolerated).for_each(|slot| {
+            array.lose(slot);
+        });
+        array.verify();
+    }
+}
+
+#[test]
+fn a_member_that_is_plugged_in_again_gets_only_what_was_written_while_it_was_away() {
+    for (level, members) in REDUNDANT {
+        let mut array = Scenario::new(level, members).start();
+        array.write(100).rest();
+        let lost = array.drive(0);
+        array.pull(0).write(20).rest();
+        array.begin_to_write(60, 20);
+        array.offer(lost).expect("it is kept");
+        array.wait("requests are answered", |world| world.asks.is_empty());
+        array.made_whole().verify().lose(1).verify();
+        assert_eq!(array.world.stats.partial_rebuilds, 1, "level {level}");
+    }
+}
+
+#[test]
+fn a_partial_rebuild_covers_the_regions_written_and_no_more() {
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5.fill().rest().steps(10_000);
+    let lost = raid5.drive(1);
+    raid5.lose(1).steps(500);
+    let block = raid5.world.oracle.blocks() - 1;
+    raid5.write_at(block, 1).rest().steps(10_000);
+    raid5.offer(lost).expect("it is kept");
+    let status = raid5.world.machines().array.status();
+    let region = raid5
+        .world
+        .geometry
+        .region(Row(raid5.world.geometry.rows - 1));
+    let rows = raid5.world.geometry.region_rows(region);
+    let jobs: Vec<(bool, u64)> = (status.jobs.iter())
+        .map(|job| (job.partial, job.total_bytes))
+        .collect();
+    let bytes = (rows.end - rows.start) * raid5.world.geometry.strip;
+    assert_eq!(jobs, [(true, bytes)]);
+    raid5.made_whole().verify().lose(0).verify();
+}
+
+#[test]
+fn a_member_that_leaves_and_comes_back_again_and_again_stays_kept() {
+    let mut raid6 = Scenario::new("6", 6).start();
+    raid6.write(100).rest();
+    let lost = raid6.drive(2);
+    for round in 0..6 {
+        raid6.pull(2).write(10);
+        raid6.begin_to_write(30, 30 * round);
+        raid6.wait("it is known to be out", |world| {
+            world.looks()[2].remains && world.drives[lost].device.is_none()
+        });
+        raid6.offer(lost).expect("it is kept");
+        raid6.steps(40 * round);
+    }
+    raid6.write(20).made_whole().verify();
+    raid6.lose(0).lose(1).verify();
+}
+
+#[test]
+fn a_partial_rebuild_goes_on_after_power_cuts_at_any_moment() {
+    for events in 0..40 {
+        let mut raid1 = Scenario::new("1", 3).seed(4000 + events).start();
+        raid1.write(80).rest();
+        let lost = raid1.drive(1);
+        raid1.pull(1).write(40).rest();
+        raid1.offer(lost).expect("it is kept");
+        raid1.steps(events * 5).power_cut().start();
+        raid1.write(10).made_whole().verify();
+        assert!(raid1.serves(lost));
+        raid1.lose(0).lose(2).verify();
+    }
+}
+
+#[test]
+fn what_an_administrator_failed_comes_back_only_when_it_is_asked_for() {
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5.write(60).rest();
+    let failed = raid5.drive(3);
+    raid5
+        .command(Command::Fail(Slot(3)))
+        .expect("it may be lost");
+    raid5.write(10).rest().stop().start();
+    assert!(!raid5.serves(failed));
+    raid5.offer(failed).expect("it is kept");
+    raid5.made_whole().verify().lose(1).verify();
+}
+
+#[test]
+fn a_member_that_failed_to_write_is_not_taken_back_as_it_is() {
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5.write(60).rest();
+    let failed = raid5.drive(3);
+    raid5.world.drives[failed].ssd.faults.write_errors = 1;
+    raid5.write(60).rest();
+    assert!(!raid5.serves(failed));
+    assert_eq!(raid5.offer(failed), Err(CommandError::NotKept));
+}
+
+#[test]
+fn a_member_that_was_replaced_is_not_taken_back_as_it_is() {
+    let mut raid5 = Scenario::new("5", 4).spares(1).start();
+    raid5.write(60).rest();
+    let lost = raid5.drive(3);
+    raid5.lose(3).write(20).rest();
+    assert_eq!(raid5.state(), ArrayState::Optimal);
+    assert_eq!(raid5.offer(lost), Err(CommandError::NotKept));
 }
 
 #[test]

@@ -147,6 +147,9 @@ catalogue! {
     SplitBrain, "split-brain", Refused,
         "start it with the members of the half that is right, and add the others anew; \
          nothing was written";
+    /// A member that cannot come back by what was written since.
+    NotKept, "member-not-kept", Refused,
+        "strake add NAME DEV takes it as a new device and rebuilds all of it";
     /// Dirty and degraded.
     DirtyDegraded, "dirty-degraded", Refused,
         "bring the missing members back, or use start --force and check the data";
@@ -347,6 +350,8 @@ impl From<CommandError> for Failure {
             CommandError::NotServing => Code::NotServing,
             CommandError::Rebuilding => Code::Rebuilding,
             CommandError::DeviceFailed => Code::DeviceFailed,
+            CommandError::NotKept => Code::NotKept,
+            CommandError::SplitBrain => Code::SplitBrain,
         };
         let failure = Failure::new(code, error.to_string());
         match error {

@@ -165,6 +165,7 @@ pub(crate) fn sample_page() -> MapPage {
         epoch: Epoch(7),
         sequence: 41,
         states: (0..250).map(state).collect(),
+        behind: vec![0, 7, 130, 249],
     }
 }
 
@@ -284,6 +285,13 @@ fn a_page_names_what_is_wrong_with_it() {
     assert_eq!(changed(8, 2), MapError::Version { version: 2 });
     assert_eq!(changed(11, 0x80), MapError::Count { count: 0x80fa });
     assert_eq!(changed(96 + 7, 4), MapError::State { region: 7, code: 4 });
+    assert_eq!(
+        changed(96 + 7, 0x84),
+        MapError::State {
+            region: 7,
+            code: 0x84
+        }
+    );
     assert_eq!(changed(96 + 250, 1), MapError::Reserved);
     assert_eq!(MapPage::decode(&[0; 4096], 0), Err(MapError::NotMap));
     assert_eq!(

@@ -41,7 +41,10 @@ fn rich() -> Superblock {
         member: MemberUuid::NIL,
         state: SlotState::Missing,
         since: rich.epoch,
+        kept: false,
     };
+    rich.slots[3].kept = true;
+    rich.whole_since = Epoch(4);
     rich.spares = vec![member(0x71), member(0x72)];
     rich.settings = Settings {
         rebuild_priority: 77,

@@ -48,6 +48,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         member: member(i + 1),
         state: SlotState::InSync,
         since: Epoch(1),
+        kept: false,
     };
     Superblock {
         array: array(0xa5),
@@ -63,6 +64,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         clean: false,
         epoch: Epoch(1),
         generation: Generation(1),
+        whole_since: Epoch(1),
         member: member(slot + 1),
         role: Role::Slot(Slot(slot)),
         slots: (0..members).map(record).collect(),
@@ -121,7 +123,8 @@ prop_compose! {
             let nil = removed && usize::from(i) != role_at;
             let member = if nil { MemberUuid::NIL } else { member(i + 1) };
             let state = if nil { SlotState::Missing } else { state };
-            SlotRecord { member, state, since: Epoch(since.min(epoch)) }
+            let kept = !nil && state != SlotState::InSync && since % 2 == 0;
+            SlotRecord { member, state, since: Epoch(since.min(epoch)), kept }
         };
         let role = match role_at < usize::from(members) {
             true => Role::Slot(Slot(role_at as u8)),
@@ -149,6 +152,7 @@ prop_compose! {
             clean,
             epoch: Epoch(epoch),
             generation: Generation(generation),
+            whole_since: Epoch(generation.min(epoch)),
             member: spare(role_at),
             role,
             slots,
@@ -165,9 +169,10 @@ prop_compose! {
     pub(crate) fn any_page()(
         (a, m) in (any::<[u8; 16]>(), any::<[u8; 16]>()),
         (page, epoch, sequence) in (any::<u32>(), any::<u64>(), any::<u64>()),
-        codes in proptest::collection::vec(0..4u8, 0..=REGIONS_PER_PAGE),
+        codes in proptest::collection::vec(0..8u8, 0..=REGIONS_PER_PAGE),
     ) -> MapPage {
-        let state = |code| RegionState::try_from(code).expect("a state");
+        let state = |code: u8| RegionState::try_from(code % 4).expect("a state");
+        let behind = (0..).zip(&codes).filter(|(_, code)| **code > 3).map(|(at, _)| at).collect();
         MapPage {
             array: ArrayUuid(a),
             member: MemberUuid(m),
@@ -175,6 +180,7 @@ prop_compose! {
             epoch: Epoch(epoch),
             sequence,
             states: codes.into_iter().map(state).collect(),
+            behind,
         }
     }
 }

@@ -42,6 +42,71 @@ fn the_decision_table_is_total_and_cautious() {
     assert_eq!(verdicts, [3, 3, 2]);
 }
 
+/// A RAID 5 of three whose member 2 was put out in the next epoch and is kept; its own superblock,
+/// and the others' table.
+fn put_out() -> (Superblock, Superblock) {
+    let found = three(Level::Raid5);
+    let mut table = change(&found[0], 2, SlotState::Missing);
+    table.slots[2].kept = true;
+    (found[2].clone(), table)
+}
+
+#[test]
+fn a_member_that_was_put_out_and_is_kept_comes_back_in_its_slot() {
+    let (own, mut table) = put_out();
+    assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
+    // Later changes of the others do not matter.
+    table.epoch = Epoch(9);
+    assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
+    table.slots[2].state = SlotState::Failed;
+    assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
+    // Nor does a member that was itself on its way back.
+    let mut own = own;
+    own.slots[2].state = SlotState::Rebuilding { rebuilt_bytes: 0 };
+    own.slots[2].kept = true;
+    assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
+}
+
+#[test]
+fn a_member_of_which_anything_is_in_doubt_comes_back_afresh() {
+    let (own, table) = put_out();
+    let doubts: [fn(&mut Superblock, &mut Superblock); 9] = [
+        |_, table| table.slots[2].kept = false,
+        |_, table| table.slots[2].member = member(9),
+        |_, table| table.slots[2].state = SlotState::InSync,
+        |_, table| table.whole_since = Epoch(2),
+        |_, table| table.array = array(7),
+        |own, _| own.slots[2].state = SlotState::Missing,
+        |own, _| own.slots[2].state = SlotState::Rebuilding { rebuilt_bytes: 8 },
+        |own, _| own.role = Role::Slot(Slot(1)),
+        |own, _| own.role = Role::Spare,
+    ];
+    for (at, doubt) in doubts.iter().enumerate() {
+        let (mut own, mut table) = (own.clone(), table.clone());
+        doubt(&mut own, &mut table);
+        assert_eq!(returns(&own, &table), Returns::Afresh, "doubt {at}");
+    }
+    // The others put it out in an epoch that it knows: it cannot be the one that was put out.
+    let mut late = table.clone();
+    (late.epoch, late.slots[2].since) = (Epoch(3), Epoch(1));
+    assert_eq!(returns(&own, &late), Returns::Afresh);
+}
+
+#[test]
+fn a_member_that_went_on_alone_does_not_come_back() {
+    let pair = three(Level::Raid1);
+    let mut here = change(&pair[0], 1, SlotState::Missing);
+    here.slots[1].kept = true;
+    let there = change(&pair[1], 0, SlotState::Missing);
+    let there = change(&there, 2, SlotState::Missing);
+    assert_eq!(returns(&there, &here), Returns::SplitBrain);
+    // A table of its own that a member here never saw did not take effect: nothing is lost.
+    let told = change(&pair[1], 2, SlotState::Failed);
+    let mut other = here.clone();
+    other.slots[2].since = Epoch(1);
+    assert_eq!(returns(&told, &other), Returns::Afresh);
+}
+
 #[test]
 fn the_newest_whole_copy_is_the_last_to_be_written_over() {
     let valid = |generation| CopyStatus::Valid(Generation(generation));

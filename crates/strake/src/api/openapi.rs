@@ -25,7 +25,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Job",
-        "kind:string slot:integer? done_bytes:integer total_bytes:integer \
+        "kind:string slot:integer? partial:boolean done_bytes:integer total_bytes:integer \
          rate_bytes_per_s:integer eta_s:integer? paused:boolean inconsistent_stripes:integer",
     ),
     (
@@ -262,6 +262,7 @@ mod tests {
         let array = crate::api::types::JobJson {
             kind: String::new(),
             slot: None,
+            partial: false,
             done_bytes: 0,
             total_bytes: 0,
             rate_bytes_per_s: 0,

@@ -43,6 +43,9 @@ pub(crate) struct MemberJson {
 pub(crate) struct JobJson {
     pub(crate) kind: String,
     pub(crate) slot: Option<u8>,
+    /// Only what was written while members were away is rebuilt.
+    #[serde(default)]
+    pub(crate) partial: bool,
     pub(crate) done_bytes: u64,
     pub(crate) total_bytes: u64,
     pub(crate) rate_bytes_per_s: u64,

@@ -106,6 +106,7 @@ fn job(job: &JobStatus) -> JobJson {
     JobJson {
         kind: job_kind(job.kind).to_owned(),
         slot: job.slot.map(|s| s.0),
+        partial: job.partial,
         done_bytes: job.done_bytes,
         total_bytes: job.total_bytes,
         rate_bytes_per_s: job.rate_bytes_per_s,

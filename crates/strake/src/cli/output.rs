@@ -103,8 +103,9 @@ fn percent(done: u64, total: u64) -> u64 {
 
 fn job_short(job: &JobJson) -> String {
     let paused = if job.paused { " paused" } else { "" };
+    let partial = if job.partial { "partial " } else { "" };
     format!(
-        "{} {} %{paused}",
+        "{partial}{} {} %{paused}",
         job.kind,
         percent(job.done_bytes, job.total_bytes)
     )

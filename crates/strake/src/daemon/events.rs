@@ -238,6 +238,20 @@ fn words(kind: &EventKind) -> Words {
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))
         }
+        EventKind::Returned {
+            slot, behind_bytes, ..
+        } => {
+            let effect = format!("{behind_bytes} bytes to be rebuilt, the rest used as it is");
+            ("member_kept", Some(slot), None, Some(effect))
+        }
+        EventKind::Rebuilt { slot, partial, .. } => {
+            let cause = if partial {
+                "partial_rebuild"
+            } else {
+                "rebuild"
+            };
+            ("member_in_sync", Some(slot), text(cause), None)
+        }
         EventKind::SpareAdded { .. } => ("spare_added", None, None, None),
         EventKind::Removed { slot } => ("removed", slot, None, None),
         EventKind::JobStarted { kind, from_bytes } => {

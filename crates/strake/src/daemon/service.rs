@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use strake_engine::event::{Command, NewDevice, Setting};
-use strake_format::{ArrayUuid, MemberUuid, Slot};
+use strake_engine::event::{Command, CommandError, NewDevice, Returning, Setting};
+use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
 use strake_runtime::{Device, OpenMode};
 
 use crate::api::types::*;
@@ -404,32 +404,53 @@ impl Service {
             own: Some(running.uuid),
         };
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
+        let own = own_superblock(&path, running.uuid)?;
+        let back = match (&own, slot) {
+            (Some(own), _) => returns(own, &running.status()?.superblock),
+            (None, _) => Returns::Afresh,
+        };
+        if back == Returns::SplitBrain && !request.force {
+            let cure = format!("strake add --force {name} {shown} overwrites what it holds");
+            return Err(Failure::from(CommandError::SplitBrain).cure(cure));
+        }
         if request.dry_run {
             return Ok(outcome(name, false, &format!("would add {shown}")));
         }
         for foreign in &wipe {
             safety::wipe_foreign(foreign)?;
         }
-        let device = Device::open(&path, OpenMode::Member)?;
-        let info = device.info();
-        let member = MemberUuid(make::random_uuid());
-        let changed = running.command_with(device, |device| {
-            let new = NewDevice {
-                device,
-                info,
-                member,
-            };
-            match slot {
-                Some(slot) => Command::Replace(slot, new),
-                None => Command::Add(new),
-            }
-        })?;
+        let kept = slot.is_none() && matches!(back, Returns::Kept(_));
+        let changed = take_in(&running, Device::open(&path, OpenMode::Member)?, slot, kept)?;
         self.remember(std::iter::once(path));
         let what = match slot {
             Some(slot) => format!("slot {slot} is being rebuilt onto {shown}"),
+            None if kept => {
+                format!("{shown} is back: only what was written meanwhile is rebuilt onto it")
+            }
             None => format!("{shown} added"),
         };
         Ok(outcome(name, changed, &what))
+    }
+
+    /// Takes a member back that the watcher found, if it was only away: what failed, or was put out
+    /// by an administrator, waits for a word. Whether it was taken back.
+    pub(crate) fn return_by_itself(
+        &self,
+        running: &Running,
+        found: &find::FoundMember,
+    ) -> Result<bool, Failure> {
+        let _admin = self.change()?;
+        let own = &found.image.superblock;
+        let table = running.status()?.superblock;
+        let Returns::Kept(slot) = returns(own, &table) else {
+            return Ok(false);
+        };
+        let missing = table.slot(slot).map(|row| row.state) == Some(SlotState::Missing);
+        if !missing || running.serves(&found.path) {
+            return Ok(false);
+        }
+        let device = Device::open(&found.path, OpenMode::Member)?;
+        take_in(running, device, None, true)
     }
 
     /// Starts or stops a job.
@@ -492,6 +513,43 @@ pub(crate) enum Job {
     Rebuild,
     /// Read-only check of parity.
     Scrub,
+}
+
+/// Gives the device to the array: to replace the member in `slot`, as the member that it was
+/// (`kept`), or as a new one.
+fn take_in(
+    running: &Running,
+    device: Device,
+    slot: Option<Slot>,
+    kept: bool,
+) -> Result<bool, Failure> {
+    let info = device.info();
+    // Read again: only now is it certain that nobody else writes it.
+    let image = kept.then(|| device.read_member()).transpose()?;
+    running.command_with(device, |device| {
+        let member = MemberUuid(make::random_uuid());
+        let new = NewDevice {
+            device,
+            info,
+            member,
+        };
+        match (slot, image) {
+            (Some(slot), _) => Command::Replace(slot, new),
+            (None, Some(image)) => Command::Return(Returning {
+                device,
+                info,
+                copy_to_replace: image.copy_to_replace,
+                superblock: Box::new(image.superblock),
+            }),
+            (None, None) => Command::Add(new),
+        }
+    })
+}
+
+/// The superblock of a device that carries one of this array.
+fn own_superblock(path: &Path, array: ArrayUuid) -> Result<Option<Box<Superblock>>, Failure> {
+    let image = find::look(path)?.map(|image| Box::new(image.superblock));
+    Ok(image.filter(|superblock| superblock.array == array))
 }
 
 fn slot_of(running: &Running, member: &str) -> Result<Slot, Failure> {

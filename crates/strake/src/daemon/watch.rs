@@ -4,9 +4,12 @@
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
 //! for members, are superblocks read. A complete array is started at once; one that could be
 //! started degraded after `wait`; a start that was refused is tried again when other members are
+//! there. A member that was away from an array that runs, and holds what it should but for what was
+//! written meanwhile, is taken back by itself; so is one that came back between two looks, for
+//! which a loss of a member is cause enough to look again. Of any other an event says that it is
 //! there.
 //!
-//! Deliberately absent: adding a returned member by itself; an event says that it is there.
+//! Deliberately absent: taking back by itself what failed, or what an administrator put out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,6 +34,11 @@ pub(crate) struct Watcher {
     wait: Duration,
     seen: Vec<(PathBuf, Identity, u64)>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
+    /// Events from this one on are new to it.
+    next_event: u64,
+    /// A member that came back could not be opened yet: its last user may still be closing it.
+    again: bool,
+    tries: u32,
 }
 
 #[derive(Debug)]
@@ -46,6 +54,8 @@ struct Waiting {
 /// Between two tries of a start that was refused.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A member that came back is tried so often, if it is busy.
+const TRIES_MAX: u32 = 15;
 
 /// The members are as they are: nothing but other members will change this.
 fn stays(code: Code) -> bool {
@@ -75,6 +85,9 @@ impl Watcher {
             wait,
             seen: Vec::new(),
             waiting: BTreeMap::new(),
+            next_event: 0,
+            again: false,
+            tries: 0,
         }
     }
 
@@ -90,7 +103,9 @@ impl Watcher {
                 Some((path, id, size))
             })
             .collect();
-        let changed = fingerprint != self.seen;
+        let lost = self.members_lost();
+        let again = std::mem::take(&mut self.again);
+        let changed = fingerprint != self.seen || lost || again;
         let due = self
             .waiting
             .values()
@@ -106,7 +121,7 @@ impl Watcher {
         for array in &found {
             if self.service.is_running(array.uuid) {
                 self.waiting.remove(&array.uuid);
-                if changed && !first {
+                if changed && (lost || !first) {
                     self.tell_returned(array);
                 }
             } else if !self.service.is_stopped(array.uuid) {
@@ -162,11 +177,34 @@ impl Watcher {
         });
     }
 
-    fn tell_returned(&self, array: &FoundArray) {
+    /// Members went out of service since the last time that this was asked.
+    fn members_lost(&mut self) -> bool {
+        let events = self.service.events.since(self.next_event);
+        if let Some(last) = events.last() {
+            self.next_event = last.sequence + 1;
+        }
+        events.iter().any(|event| event.event == "member_out")
+    }
+
+    fn tell_returned(&mut self, array: &FoundArray) {
         let Ok(running) = self.service.running(&array.uuid.to_string()) else {
             return;
         };
         for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+            match self.service.return_by_itself(&running, member) {
+                Ok(true) => {
+                    self.tries = 0;
+                    continue;
+                }
+                Ok(false) => {}
+                Err(failure) if failure.code == Code::DeviceBusy && self.tries < TRIES_MAX => {
+                    (self.again, self.tries) = (true, self.tries + 1);
+                    continue;
+                }
+                Err(failure) => {
+                    tracing::warn!(device = %member.path.display(), %failure, "not taken back");
+                }
+            }
             self.service.events.note(Happened {
                 array: Some(running.name.to_string()),
                 event: "member_returned",

@@ -318,13 +318,69 @@ fn a_degraded_array_starts_after_the_wait_and_says_so() {
     assert_eq!(rig.show("data")["state"], "stopped");
     rig.until_state("data", "degraded");
     assert_eq!(rig.run(&["show"]).code, 5);
-    // The member comes back: it is stale, and only taken when asked.
+    // The member comes back, and gets what was written meanwhile.
     fs::rename(rig.path("away"), &devices[2]).expect("renamed");
+    rig.until_state("data", "optimal");
+    let says = |event: &str| rig.events().iter().any(|e| e["event"] == event);
+    assert!(says("member_kept") && says("member_in_sync"));
+}
+
+#[test]
+fn a_member_that_was_put_out_comes_back_when_it_is_asked_for() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    rig.qemu_io("data", &["write -P 1 0 8M"]);
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.qemu_io("data", &["write -P 2 1M 4096"]);
     rig.until("an event", || {
         rig.events().iter().any(|e| e["event"] == "member_returned")
     });
     assert_eq!(rig.show("data")["state"], "degraded");
-    rig.run(&["add", "data", &devices[2]]).ok();
+    let what = rig.run(&["add", "data", &devices[1]]).ok().json();
+    assert!(
+        what["what"]
+            .as_str()
+            .is_some_and(|what| what.contains("is back"))
+    );
+    rig.until_state("data", "optimal");
+    let partial = |e: &Value| e["event"] == "member_in_sync" && e["cause"] == "partial_rebuild";
+    assert!(rig.events().iter().any(partial));
+    // What was kept is served: the others of its stripes are not needed for it.
+    rig.run(&["fail", "data", "0"]).ok();
+    let reads = [
+        "read -P 1 0 1M",
+        "read -P 2 1M 4096",
+        "read -P 1 1052672 6M",
+    ];
+    rig.qemu_io("data", &reads);
+}
+
+#[test]
+fn a_half_that_went_on_alone_is_not_overwritten_unasked() {
+    let mut rig = Rig::new();
+    let devices = rig.files(2);
+    rig.create("data", "1", &[], &devices).ok();
+    let away = rig.path("away");
+    for other in [1, 0] {
+        fs::rename(&devices[other], &away).expect("renamed");
+        rig.start_daemon_with(&["--wait", "0"]);
+        rig.until_state("data", "degraded");
+        rig.qemu_io("data", &["write -P 3 0 1M"]);
+        rig.stop_daemon();
+        fs::rename(&away, &devices[other]).expect("renamed");
+    }
+    // Together they are refused by name, whoever asks.
+    rig.start_daemon_with(&["--wait", "0"]);
+    rig.run(&["start", "data"]).refused(4, "split-brain");
+    rig.run(&["start", "data", "--force"])
+        .refused(4, "split-brain");
+    // With one of them alone it starts, and does not overwrite the other unasked.
+    assert_eq!(rig.run(&["start", "data", &devices[0]]).code, 5);
+    rig.run(&["add", "data", &devices[1]])
+        .refused(4, "split-brain");
+    rig.run(&["add", "data", &devices[1], "--force"]).ok();
     rig.until_state("data", "optimal");
 }
 
