@@ -218,7 +218,9 @@ fn superblocks(
         since: epoch,
         kept: false,
     };
+    let slots: Vec<SlotRecord> = spec.members.iter().map(record).collect();
     let first = Superblock {
+        editions: superblock::first_edition(epoch, &slots),
         array: spec.array,
         name: spec.name.clone(),
         level: spec.level,
@@ -235,7 +237,7 @@ fn superblocks(
         whole_since: epoch,
         member: spec.members[0].1,
         role: Role::Slot(Slot(0)),
-        slots: spec.members.iter().map(record).collect(),
+        slots,
         spares: spec.spares.iter().map(|(_, member)| *member).collect(),
         replacements: Vec::new(),
         settings: Settings::default(),

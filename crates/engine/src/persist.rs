@@ -69,7 +69,7 @@ impl Array {
 
     /// The membership changed: new epoch, durable first, then a new view.
     pub(crate) fn membership_changed(&mut self) {
-        self.sb.epoch = self.sb.epoch.next();
+        self.sb.advance();
         self.persist.view_due = true;
         self.unstick();
         self.touch();

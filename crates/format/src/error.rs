@@ -273,6 +273,9 @@ pub enum Invalid {
     /// A spare without a uuid.
     #[error("a nil spare")]
     NilSpare,
+    /// No number for the present edition of the table.
+    #[error("no edition")]
+    Edition,
     /// The array was last whole in an epoch that has not come yet.
     #[error("whole since epoch {0}")]
     WholeSince(Epoch),

@@ -40,8 +40,8 @@ pub use select::{
     CopyStatus, Finding, Returns, Selection, copy_to_replace, returns, select_array, select_copy,
 };
 pub use superblock::{
-    MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord, SlotState,
-    Superblock,
+    EDITIONS, MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord,
+    SlotState, Superblock,
 };
 
 /// The unit of everything durable that is not data: no structure is smaller, none starts elsewhere.

@@ -13,10 +13,10 @@
 //!
 //! Three questions decide about a member, and [`verdict`] is their table:
 //! * What does the authority's table say of it: [`Listed`].
-//! * Is its own table an older edition of the authority's: [`History`]. It is, if every row is
-//!   either the same in both or entered the authority's after the member's epoch. A member that
-//!   went on alone put the authority's members out in an epoch that the authority's table knows
-//!   nothing of.
+//! * Is its own table an older edition of the authority's: [`History`]. It is, if the authority's
+//!   superblock has its number for the member's epoch, and every row is either the same in both or
+//!   entered the authority's after that epoch. A member that went on alone put the authority's
+//!   members out in an edition that is not among the authority's.
 //! * Can anything have been acknowledged under its own table that the authority's members missed:
 //!   [`Claim`]. Nothing can, if a member that shares the authority's history, and that its table
 //!   calls in sync, was found and never saw that table: a crash came between the superblocks. A
@@ -272,9 +272,14 @@ fn history(old: &Superblock, new: &Superblock) -> History {
     let newer = |(old_row, new_row): (&SlotRecord, &SlotRecord)| {
         new_row.since > old.epoch || same_record(old_row, new_row)
     };
+    // Further back than editions are kept, only the rows tell.
+    let same_past = new
+        .edition_of(old.epoch)
+        .is_none_or(|edition| edition == old.editions[0]);
     let one_moment = (old.epoch, old.generation) == (new.epoch, new.generation);
     let shared = same_geometry(old, new)
         && old.epoch <= new.epoch
+        && same_past
         && rows.into_iter().all(newer)
         && (!one_moment || same_content(old, new));
     if shared {
@@ -399,7 +404,8 @@ pub fn returns(own: &Superblock, table: &Superblock) -> Returns {
         && own.role == Role::Slot(slot)
         && there.member == own.member
         && was_true
-        && (table.whole_since..here.since).contains(&own.epoch);
+        && (table.whole_since..here.since).contains(&own.epoch)
+        && table.edition_of(own.epoch).is_some();
     if kept {
         Returns::Kept(slot)
     } else {

@@ -25,6 +25,8 @@ use crate::level::Level;
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// The most slots of an array.
 pub const MEMBERS_MAX: usize = 64;
+/// How many epochs back a superblock can tell of its own past.
+pub const EDITIONS: usize = 64;
 /// The most spares of an array.
 pub const SPARES_MAX: usize = 16;
 
@@ -143,6 +145,10 @@ pub struct Superblock {
     pub epoch: Epoch,
     /// Grows with every superblock write.
     pub generation: Generation,
+    /// What the table was: a number for the edition of each of the last epochs, the present one
+    /// first. It follows from all editions before it, so two arrays that went on apart differ in
+    /// it for ever, whatever becomes of their rows. Zero where there was no epoch yet.
+    pub editions: [u32; EDITIONS],
     /// The epoch with which the array was last whole: every slot in sync, no region behind. What
     /// was written since then while a slot was not in sync lies in regions that are behind.
     pub whole_since: Epoch,
@@ -262,8 +268,10 @@ struct RawSuperblock {
     replacements: [RawReplacement; SPARES_MAX],
     /// A member that left before the flags of the region map began to count.
     whole_since: U64,
+    /// Two pasts taken for one, after every row that told them apart was replaced.
+    editions: [U32; EDITIONS],
     /// Room to grow; zero.
-    reserved: [u8; 784],
+    reserved: [u8; 528],
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -281,11 +289,49 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, slots) == 480);
     assert!(std::mem::offset_of!(RawSuperblock, replacements) == 3040);
     assert!(std::mem::offset_of!(RawSuperblock, whole_since) == 3296);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3304);
+    assert!(std::mem::offset_of!(RawSuperblock, editions) == 3304);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3560);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
+/// The number of an edition of a table: that of the first has no edition before it.
+fn edition(before: u32, epoch: Epoch, slots: &[SlotRecord]) -> u32 {
+    let mut bytes = Vec::with_capacity(16 + slots.len() * 40);
+    bytes.extend_from_slice(&before.to_le_bytes());
+    bytes.extend_from_slice(&epoch.0.to_le_bytes());
+    for record in slots {
+        let mut raw = RawSlot::from(record);
+        // Progress is no change of the table.
+        raw.rebuilt_bytes = 0.into();
+        bytes.extend_from_slice(raw.as_bytes());
+    }
+    // Zero means that there was none.
+    checksum::crc32c(&bytes).max(1)
+}
+
+/// The editions of a new array whose table is `slots`.
+pub fn first_edition(epoch: Epoch, slots: &[SlotRecord]) -> [u32; EDITIONS] {
+    let mut editions = [0; EDITIONS];
+    editions[0] = edition(0, epoch, slots);
+    editions
+}
+
 impl Superblock {
+    /// The table has changed: takes the next epoch, and a number for the new edition.
+    pub fn advance(&mut self) {
+        self.epoch = self.epoch.next();
+        let next = edition(self.editions[0], self.epoch, &self.slots);
+        self.editions.rotate_right(1);
+        self.editions[0] = next;
+    }
+
+    /// The number of the edition of an epoch, as far as this superblock can tell.
+    pub fn edition_of(&self, epoch: Epoch) -> Option<u32> {
+        let back = self.epoch.0.checked_sub(epoch.0)?;
+        let edition = self.editions.get(usize::try_from(back).ok()?)?;
+        Some(*edition)
+    }
+
     /// This copy's bytes, for the place at `offset`: one of [`Layout::superblock_offsets`].
     ///
     /// # Panics
@@ -375,6 +421,9 @@ impl Superblock {
         if self.settings.read_error_threshold == 0 {
             return Err(Invalid::ReadErrorThreshold);
         }
+        if self.editions[0] == 0 {
+            return Err(Invalid::Edition);
+        }
         if self.whole_since > self.epoch {
             return Err(Invalid::WholeSince(self.whole_since));
         }
@@ -440,6 +489,7 @@ impl Superblock {
         raw.generation = self.generation.0.into();
         raw.epoch = self.epoch.0.into();
         raw.whole_since = self.whole_since.0.into();
+        raw.editions = self.editions.map(U32::from);
         raw.created_unix_s = self.created_unix_s.into();
         raw.put_layout(&self.layout);
         raw.strip_bytes = self.strip_bytes.into();
@@ -705,6 +755,7 @@ impl RawSuperblock {
             },
             epoch: Epoch(self.epoch.get()),
             generation: Generation(self.generation.get()),
+            editions: self.editions.map(U32::get),
             whole_since: Epoch(self.whole_since.get()),
             member: MemberUuid(self.member),
             role: match (self.role, self.slot) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use strake_engine::create::{self, CreateSpec, Init};
 use strake_engine::event::{Command, DeviceInfo, Found, Setting};
 use strake_engine::units::{RegionNo, ShardNo};
-use strake_engine::{Array, Pool, Router, Shard, StartOptions, limits};
+use strake_engine::{Array, Pool, Router, Shard, StartError, StartOptions, limits};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{
     ArrayName, ArrayUuid, CopyStatus, Layout, MapPage, MemberUuid, RegionState, Role,
@@ -238,8 +238,11 @@ impl World {
         found
     }
 
-    /// Starts the process: assembles the array and lets it begin.
-    pub fn launch(&mut self) -> Going {
+    /// What comes of putting the array together from what is there; nothing is written for it.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub fn assemble(&mut self, force: bool) -> Result<Array, StartError> {
         let found = self.found();
         let names: Vec<String> = found
             .iter()
@@ -253,10 +256,20 @@ impl World {
         self.note(format!("start with {}", names.join(" ")));
         let options = StartOptions {
             shards: self.plan.shards,
-            force: false,
+            force,
             clean_after_ms: self.plan.clean_after_ms,
         };
-        let array = match Array::assemble(found, &options) {
+        Array::assemble(found, &options)
+    }
+
+    /// Starts the process: assembles the array and lets it begin.
+    pub fn launch(&mut self) -> Going {
+        self.launch_as(false)
+    }
+
+    /// The same, by force or not.
+    pub fn launch_as(&mut self, force: bool) -> Going {
+        let array = match self.assemble(force) {
             Ok(array) => array,
             Err(error) => return self.failure(format!("the array does not start: {error}")),
         };

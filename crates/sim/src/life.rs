@@ -58,11 +58,47 @@ impl World {
         if missing {
             self.hide_some();
         }
+        if self.chance.faults.percent(15) {
+            self.tempt()?;
+        }
         // A crash may have torn the other copy, so that this one is all that the member has.
         if !without.has(FaultKind::Latent) && !spared && self.chance.faults.percent(10) {
             self.spoil_metadata();
         }
         self.launch()
+    }
+
+    /// Somebody tries to start the array by force from a part of its members, fair or not. It is
+    /// refused by name, or there is enough of it: never a crash, never too little.
+    fn tempt(&mut self) -> Going {
+        let before: Vec<bool> = self.drives.iter().map(|drive| drive.hidden).collect();
+        for index in 0..self.drives.len() {
+            self.drives[index].hidden |= self.chance.faults.percent(40);
+        }
+        let tried = self.assemble(true);
+        for (drive, hidden) in self.drives.iter_mut().zip(before) {
+            (drive.hidden, drive.device) = (hidden, None);
+        }
+        let array = match tried {
+            Ok(array) => array,
+            Err(error) => {
+                self.stats.refused_starts += 1;
+                self.note(format!("by force, it is refused: {error}"));
+                return Ok(());
+            }
+        };
+        let in_sync = |members: &[MemberStatus]| {
+            let serves = |m: &&MemberStatus| m.state == MemberState::InSync;
+            members.iter().filter(serves).count()
+        };
+        let slots = array.status().members;
+        let slots: Vec<MemberStatus> = slots.into_iter().filter(|m| m.slot.is_some()).collect();
+        let groups = self.geometry.slots() / self.geometry.width;
+        let enough = groups * (self.geometry.width - self.geometry.m);
+        if in_sync(&slots) < enough {
+            return self.failure("by force, it starts with too few members");
+        }
+        Ok(())
     }
 
     /// One place of a superblock or of a page of the region map becomes unreadable on a member that

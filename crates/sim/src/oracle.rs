@@ -167,6 +167,24 @@ impl Oracle {
         self.now
     }
 
+    /// Nothing is demanded of these blocks until they are written again.
+    pub fn undefine(&mut self, first: u64, count: u64) {
+        let now = self.tick();
+        for block in first..first + count {
+            self.blocks[block as usize] = vec![Entry {
+                version: Version::UNDEFINED,
+                start: now,
+                end: now,
+                hidden: NEVER,
+                certain: true,
+                durable: true,
+                buried: false,
+            }];
+            self.open.remove(&block);
+            self.loose.remove(&block);
+        }
+    }
+
     /// Announces a write of new content.
     pub fn write(&mut self, first: u64, count: u64) -> (Ticket, Version) {
         self.versions += 1;

@@ -37,6 +37,8 @@ pub struct Stats {
     pub returns: u64,
     /// Of those, rebuilds that were finished.
     pub partial_rebuilds: u64,
+    /// Starts by force from a part of the members that were refused.
+    pub refused_starts: u64,
     /// Rebuilds finished.
     pub rebuilds: u64,
     /// Resyncs finished.
@@ -77,6 +79,7 @@ impl Stats {
             (&mut self.stale_returns, other.stale_returns),
             (&mut self.returns, other.returns),
             (&mut self.partial_rebuilds, other.partial_rebuilds),
+            (&mut self.refused_starts, other.refused_starts),
             (&mut self.rebuilds, other.rebuilds),
             (&mut self.resyncs, other.resyncs),
             (&mut self.scrubs, other.scrubs),

@@ -12,9 +12,11 @@
 //!
 //! Deliberately absent: the atlas. A scenario's author knows what is fair.
 
+use strake_engine::StartError;
 use strake_engine::create::Init;
 use strake_engine::event::{ArrayState, Command, CommandError, MemberRef};
-use strake_engine::units::{CommandId, Slot};
+use strake_engine::units::{CommandId, RegionNo, Slot};
+use strake_format::RegionState;
 
 use crate::launch;
 use crate::plan::{LEVELS, Plan};
@@ -277,6 +279,34 @@ impl Scenario {
     /// Starts the process again.
     pub fn start(&mut self) -> &mut Self {
         let launched = self.world.launch();
+        self.must(launched);
+        self.wait("the array serves", |world| world.machines().started)
+    }
+    /// Why the array cannot be started from what is there; what the drives hold must not change by
+    /// that.
+    pub fn refused(&mut self, force: bool) -> StartError {
+        let bytes = |world: &World| -> Vec<Vec<u8>> {
+            let drives = world.drives.iter();
+            drives.map(|drive| drive.ssd.bytes().to_vec()).collect()
+        };
+        let before = bytes(&self.world);
+        let refusal = self.world.assemble(force).expect_err("it must be refused");
+        assert!(bytes(&self.world) == before, "something was written");
+        refusal
+    }
+    /// Starts the process by force, although members are missing and writes were under way. Nothing
+    /// is demanded any more of the regions in which they were; of all others everything.
+    pub fn start_by_force(&mut self) -> &mut Self {
+        let array = self.world.assemble(true).expect("force suffices");
+        let geometry = self.world.geometry.clone();
+        for region in (0..geometry.regions()).map(RegionNo) {
+            if array.region(region) == RegionState::NeedSync {
+                let bytes = geometry.region_bytes(region);
+                let (first, end) = (bytes.start / geometry.block, bytes.end / geometry.block);
+                self.world.oracle.undefine(first, end - first);
+            }
+        }
+        let launched = self.world.launch_as(true);
         self.must(launched);
         self.wait("the array serves", |world| world.machines().started)
     }

@@ -1,7 +1,9 @@
 //! Named scenarios: each is a story that must come out well.
 
+use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind};
 use strake_engine::units::{Row, Slot};
+use strake_format::SelectError;
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_sim::scenario::Scenario;
 
@@ -375,5 +377,110 @@ fn a_scrub_does_not_call_a_region_inconsistent_that_is_discarded_before_its_resy
         raid5.begin_to_discard_everything().steps(seed % 11);
         raid5.begin_to_scrub().rest().verify();
         assert_eq!(raid5.world.stats.scrubs, 1, "seed {seed}");
+    }
+}
+
+/// Two halves of an array, each of which can run without the other.
+const HALVES: [(&str, u8, &[usize]); 4] = [
+    ("1", 2, &[0]),
+    ("1", 3, &[0, 2]),
+    ("10", 4, &[0, 2]),
+    ("10", 6, &[0, 1, 3]),
+];
+
+#[test]
+fn two_halves_that_ran_apart_are_never_put_together_not_even_by_force() {
+    for (level, members, half) in HALVES {
+        for clean in [false, true] {
+            let mut array = Scenario::new(level, members).start();
+            array.write(40).rest().stop();
+            for turn in [true, false] {
+                for drive in 0..usize::from(members) {
+                    array.world.drives[drive].hidden = half.contains(&drive) == turn;
+                }
+                array.start().write_at(turn.into(), 1).steps(20_000);
+                if clean {
+                    array.stop();
+                } else {
+                    array.kill();
+                }
+            }
+            array
+                .world
+                .drives
+                .iter_mut()
+                .for_each(|drive| drive.hidden = false);
+            for force in [false, true] {
+                let refusal = array.refused(force);
+                assert!(
+                    matches!(refusal, StartError::Select(SelectError::SplitBrain { .. })),
+                    "level {level} of {members}: {refusal}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_half_that_ran_alone_is_noticed_after_the_other_was_rebuilt_onto_new_devices() {
+    let mut raid1 = Scenario::new("1", 2).start();
+    raid1.write(40).rest().stop();
+    raid1.world.drives[1].hidden = true;
+    raid1.start().write_at(0, 1).rest().stop();
+    (raid1.world.drives[0].hidden, raid1.world.drives[1].hidden) = (true, false);
+    raid1.start().write_at(1, 1);
+    // Every row of the other half's table is a new one in the end.
+    raid1.remove(0).add().made_whole();
+    let last = raid1.drive(1);
+    raid1.replace(1).rest();
+    assert!(!raid1.serves(last));
+    raid1.steps(20_000).stop();
+    raid1.world.drives[0].hidden = false;
+    let refusal = raid1.refused(true);
+    let split = matches!(refusal, StartError::Select(SelectError::SplitBrain { .. }));
+    assert!(split, "{refusal}");
+}
+
+#[test]
+fn force_starts_no_array_of_which_too_many_members_are_missing() {
+    for (level, members, missing) in [("1", 2, 2), ("5", 4, 2), ("6", 5, 3), ("10", 4, 2)] {
+        let mut array = Scenario::new(level, members).start();
+        array.write(40).rest().stop();
+        for drive in 0..missing {
+            array.world.drives[drive].hidden = true;
+        }
+        let refusal = array.refused(true);
+        let named = matches!(
+            refusal,
+            StartError::TooFewMembers { .. } | StartError::Select(SelectError::NoMembers)
+        );
+        assert!(named, "level {level}: {refusal}");
+        array
+            .world
+            .drives
+            .iter_mut()
+            .for_each(|drive| drive.hidden = false);
+        array.start().verify();
+    }
+}
+
+#[test]
+fn force_starts_what_was_cut_off_in_the_middle_and_gives_up_only_what_was_being_written() {
+    for (level, members) in [("5", 4), ("6", 5), ("50", 6), ("7.3", 5)] {
+        let mut forced = 0;
+        for seed in 0..12 {
+            let mut array = Scenario::new(level, members).seed(700 + seed).start();
+            array.write(80).rest().steps(10_000);
+            array.begin_to_write(30, 40 + 11 * seed).power_cut();
+            array.world.drives[seed as usize % usize::from(members)].hidden = true;
+            if array.world.assemble(false).is_ok() {
+                continue; // Nothing was being written.
+            }
+            forced += 1;
+            assert_eq!(array.refused(false), StartError::DirtyDegraded);
+            array.start_by_force().verify().fill().verify();
+            array.add().made_whole().verify();
+        }
+        assert!(forced > 6, "level {level}: {forced}");
     }
 }

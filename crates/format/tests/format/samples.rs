@@ -50,7 +50,9 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         since: Epoch(1),
         kept: false,
     };
+    let slots: Vec<SlotRecord> = (0..members).map(record).collect();
     Superblock {
+        editions: superblock::first_edition(Epoch(1), &slots),
         array: array(0xa5),
         name: "data".parse().expect("a name"),
         level,
@@ -67,7 +69,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         whole_since: Epoch(1),
         member: member(slot + 1),
         role: Role::Slot(Slot(slot)),
-        slots: (0..members).map(record).collect(),
+        slots,
         spares: vec![],
         replacements: vec![],
         settings: Settings::default(),
@@ -152,6 +154,7 @@ prop_compose! {
             clean,
             epoch: Epoch(epoch),
             generation: Generation(generation),
+            editions: std::array::from_fn(|at| (at as u32 ^ priority as u32) << 8 | 1),
             whole_since: Epoch(generation.min(epoch)),
             member: spare(role_at),
             role,

@@ -15,10 +15,10 @@ fn three(level: Level) -> Vec<Superblock> {
 /// Takes the next epoch and puts a slot into a state.
 fn change(superblock: &Superblock, slot: usize, state: SlotState) -> Superblock {
     let mut next = superblock.clone();
-    next.epoch = next.epoch.next();
     next.generation = next.generation.next();
     next.slots[slot].state = state;
-    next.slots[slot].since = next.epoch;
+    next.slots[slot].since = next.epoch.next();
+    next.advance();
     next
 }
 
@@ -56,7 +56,7 @@ fn a_member_that_was_put_out_and_is_kept_comes_back_in_its_slot() {
     let (own, mut table) = put_out();
     assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
     // Later changes of the others do not matter.
-    table.epoch = Epoch(9);
+    (0..9).for_each(|_| table.advance());
     assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
     table.slots[2].state = SlotState::Failed;
     assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
@@ -88,8 +88,38 @@ fn a_member_of_which_anything_is_in_doubt_comes_back_afresh() {
     }
     // The others put it out in an epoch that it knows: it cannot be the one that was put out.
     let mut late = table.clone();
-    (late.epoch, late.slots[2].since) = (Epoch(3), Epoch(1));
+    late.slots[2].since = Epoch(1);
     assert_eq!(returns(&own, &late), Returns::Afresh);
+    // So long ago that the table cannot tell any more.
+    let mut old = table;
+    (0..EDITIONS).for_each(|_| old.advance());
+    assert_eq!(returns(&own, &old), Returns::Afresh);
+}
+
+#[test]
+fn two_pasts_are_told_apart_after_every_row_was_replaced() {
+    let pair: Vec<Superblock> = (0..2)
+        .map(|slot| superblock(Level::Raid1, 2, 2, slot))
+        .collect();
+    let alone = change(&pair[0], 1, SlotState::Missing);
+    let mut other = change(&pair[1], 0, SlotState::Missing);
+    for slot in [0, 1] {
+        other.slots[slot].member = member(0x70 + slot as u8);
+        other = change(&other, slot, SlotState::InSync);
+    }
+    other.member = other.slots[1].member;
+    let third = Superblock {
+        member: other.slots[0].member,
+        role: Role::Slot(Slot(0)),
+        ..other.clone()
+    };
+    let found = [alone.clone(), other.clone(), third];
+    let selection = select_array(&found);
+    assert!(
+        matches!(selection, Err(SelectError::SplitBrain { .. })),
+        "{selection:?}"
+    );
+    assert_eq!(returns(&alone, &other), Returns::SplitBrain);
 }
 
 #[test]

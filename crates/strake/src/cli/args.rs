@@ -147,7 +147,8 @@ pub(crate) struct StartArgs {
     /// auto, ublk, nbd or none
     #[arg(long)]
     pub(crate) export: Option<String>,
-    /// Although it was not stopped cleanly and members are missing
+    /// Although it was not stopped cleanly and members are missing: blocks that they held may be
+    /// wrong where writes were under way. Starts neither halves that ran apart nor too few members
     #[arg(long)]
     pub(crate) force: bool,
     /// Only say what would be done
