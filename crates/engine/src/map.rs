@@ -28,7 +28,8 @@ use crate::units::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Unwritten,
-    /// Being zeroed on every member before its first write (then opened), or after a discard.
+    /// Being zeroed on every member before its first write (then opened), or given back to them
+    /// after a discard.
     Zeroing {
         pending: u32,
         open: bool,
@@ -287,7 +288,9 @@ impl Array {
         }
     }
 
-    /// Zeroes the region's rows on every live member.
+    /// Zeroes the region's rows on every live member, to open it; or gives them back: nobody reads
+    /// there any more, and before the next write all of it is zeroed. So it does not matter what a
+    /// member makes of the advice, and one that cannot deallocate writes nothing for it.
     fn zero_region(&mut self, region: RegionNo, open: bool) {
         let rows = self.geometry.region_rows(region);
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
@@ -302,7 +305,10 @@ impl Array {
         );
         for device in devices {
             let offset = self.members[&device].layout.data_offset + start;
-            let kind = IoKind::WriteZeroes { offset, len };
+            let kind = match open {
+                true => IoKind::WriteZeroes { offset, len },
+                false => IoKind::Discard { offset, len },
+            };
             self.io(device, Purpose::Zero { region, device }, kind);
         }
     }
@@ -321,11 +327,11 @@ impl Array {
         if pending > 1 || self.stage == Stage::Failed {
             return;
         }
-        let wanted = std::mem::take(&mut self.map.region(region).wanted);
-        let unmap = !self.map.region(region).unmap.is_empty();
-        if open || (wanted && !unmap) {
+        if open {
+            self.map.region(region).wanted = false;
             self.settle_region(region, true);
         } else {
+            // A shard that asked meanwhile asks again.
             self.unmapped(region);
             self.enter(region, Phase::Unwritten);
         }
@@ -438,8 +444,7 @@ impl Array {
             }
             Phase::Unmapping => {
                 // Shards answer zeros from now on, and say when nothing is left that reads the
-                // members to compute something; then the members' blocks go. Zeroes and not
-                // discard: a read that goes straight to one member may still see it.
+                // members; then the members' blocks go.
                 self.tell_all(&ToShard::Region {
                     region,
                     access: RegionAccess::Unwritten,

@@ -20,7 +20,7 @@ pub(crate) struct Gate {
     told: bool,
     /// Operations that write here now.
     pub(crate) writers: u32,
-    /// Operations of any kind at work here: all that compute from several members.
+    /// Operations of any kind at work here, and reads that went straight to a member.
     pub(crate) users: u32,
     /// Written since the last question whether it is idle.
     pub(crate) touched: bool,
@@ -131,7 +131,7 @@ impl Shard {
     }
 
     /// Tells the array that the region is closed, once nothing stands against it: for one that is
-    /// unwritten (it is about to be zeroed) no operation at all, otherwise no writer.
+    /// unwritten (it is about to be given back) no operation at all, otherwise no writer.
     fn say_if_closed(&mut self, region: RegionNo) {
         let gate = &mut self.gates[region.0 as usize];
         let busy = if gate.unwritten() {

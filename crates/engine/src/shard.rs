@@ -374,6 +374,8 @@ impl Shard {
 
     fn issue_read(&mut self, read: DirectRead, buf: Buf) {
         let len = (read.hi - read.lo) as usize;
+        let region = self.region(read.stripe);
+        self.gates[region.0 as usize].users += 1;
         let kind = IoKind::Read {
             offset: read.offset,
             buf,
@@ -522,6 +524,7 @@ impl Shard {
     }
 
     fn read_done(&mut self, read: DirectRead, result: Result<(), IoError>, buf: Option<Buf>) {
+        self.leave_region(self.region(read.stripe), false);
         match (result, buf) {
             (Ok(()), Some(buf)) => {
                 let slice = Slice::new(buf, 0, (read.hi - read.lo) as usize);
@@ -696,10 +699,12 @@ impl Shard {
             None => false,
             Some(Starved::Read(read)) => {
                 let read = *read;
-                // The member may have left while the read waited.
-                if self
-                    .source(read.stripe, read.source)
-                    .is_none_or(|d| d.device != read.device)
+                // The member may have left while the read waited, or the region been given back.
+                let region = self.region(read.stripe);
+                if self.gates[region.0 as usize].unwritten()
+                    || self
+                        .source(read.stripe, read.source)
+                        .is_none_or(|d| d.device != read.device)
                 {
                     self.starved.pop_front();
                     let DirectRead {

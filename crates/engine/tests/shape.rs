@@ -413,3 +413,25 @@ fn requests_beyond_the_end_empty_or_unaligned_are_refused() {
         assert!(pieces.is_empty());
     }
 }
+
+#[test]
+fn to_make_an_array_costs_the_same_whatever_its_size() {
+    let written = |bytes: u64| {
+        let mut spec = spec(Level::Raid6, 6, None);
+        for (info, _) in &mut spec.members {
+            info.bytes = bytes;
+        }
+        let made = plan(&spec).expect("a valid shape");
+        let writes = made.writes.iter().flatten();
+        (
+            made.size_bytes,
+            writes.map(|(_, bytes)| bytes.len()).sum::<usize>(),
+        )
+    };
+    // Head, two superblocks and at most five pages of the region map for each member.
+    const MOST: usize = 6 * 8 * 4096;
+    for bytes in [1 << 30, 1 << 40, 61 << 40, 1 << 55] {
+        let (size, written) = written(bytes);
+        assert!(size > bytes && written <= MOST, "{bytes}: {written}");
+    }
+}

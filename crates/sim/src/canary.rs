@@ -88,10 +88,10 @@ impl Canary {
         (Canary::Inside(engine::Canary::DiscardForgetsParity), 30),
         (Canary::Inside(engine::Canary::GatherDropsOrder), 150),
         (Canary::Inside(engine::Canary::RebuiltTooFar), 400),
-        (Canary::Inside(engine::Canary::BehindNotSet), 60),
-        (Canary::Inside(engine::Canary::AbsenceNotNoted), 200),
+        (Canary::Inside(engine::Canary::BehindNotSet), 150),
+        (Canary::Inside(engine::Canary::AbsenceNotNoted), 1000),
         (Canary::Inside(engine::Canary::StaleMapTrusted), 3000),
-        (Canary::Inside(engine::Canary::KeptTooSoon), 6000),
+        (Canary::Inside(engine::Canary::KeptTooSoon), 20000),
     ];
 
     /// Its name on the command line.

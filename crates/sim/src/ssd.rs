@@ -103,6 +103,7 @@ pub struct Ssd {
     /// Flights of a vanished device that are still to be answered; empty but while it vanishes.
     told: Vec<(OpNo, Flight)>,
     next_op: u64,
+    discarded: u64,
     /// Counts completions and flushes: the order of time on this device.
     moment: u64,
 }
@@ -131,6 +132,7 @@ impl Ssd {
             flights: BTreeMap::new(),
             told: Vec::new(),
             next_op: 0,
+            discarded: 0,
             moment: 0,
         }
     }
@@ -150,6 +152,14 @@ impl Ssd {
     /// I/Os in flight, late ones included.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
+    }
+    /// I/Os accepted so far.
+    pub fn accepted(&self) -> u64 {
+        self.next_op
+    }
+    /// Bytes that were discarded so far.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
     }
     /// Does anybody still wait for an I/O?
     pub fn waiting(&self) -> bool {
@@ -299,7 +309,10 @@ impl Ssd {
             }
             IoKind::Write { offset, data, fua } => self.write(offset, data.bytes(), fua),
             IoKind::WriteZeroes { offset, len } => self.zero(offset, len, None),
-            IoKind::Discard { offset, len } => self.zero(offset, len, Some(rng)),
+            IoKind::Discard { offset, len } => {
+                self.discarded += len;
+                self.zero(offset, len, Some(rng));
+            }
             IoKind::Flush => self.flush(flight.issued),
         }
         (Ok(()), None)
