@@ -166,11 +166,11 @@ impl World {
                 .and_then(|sb| sb.slots.get(slot))
                 .map(|record| record.member);
             let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
+            // What a spare knows counts, too: a member that it knows to be out does not start alone.
             let current = present.iter().filter(|(_, sb)| {
                 newest.is_some_and(|n| {
-                    n.slot_of(sb.member)
-                        .and_then(|s| n.slot(s))
-                        .is_some_and(|r| r.state.is_live())
+                    let row = n.slot_of(sb.member).and_then(|s| n.slot(s));
+                    sb.epoch == n.epoch || row.is_some_and(|r| r.state.is_live())
                 })
             });
             let agreed = current.clone().all(|(_, sb)| {
@@ -895,5 +895,38 @@ fn kind_of(action: Action) -> FaultKind {
         Action::Slow => FaultKind::Slow,
         Action::Return => FaultKind::StaleReturn,
         _ => FaultKind::Command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use strake_format::Epoch;
+
+    /// The power failed while a member was being put out: a spare knew of it, the member that went
+    /// on did not. The member that was out counted as intact, and the other one was taken away.
+    #[test]
+    fn a_member_that_only_a_spare_knows_to_be_out_is_not_intact() {
+        let mut told = 0;
+        for seed in 0..200 {
+            let mut raid1 = Scenario::new("1", 2)
+                .spares(1)
+                .no_caches()
+                .seed(seed)
+                .start();
+            let (out, on) = (raid1.drive(0), raid1.drive(1));
+            raid1.world.command(Command::Fail(Slot(0)));
+            raid1.steps(1 + seed % 4).power_cut();
+            let present = raid1.world.present().into_iter();
+            let knowing = present.filter(|(_, sb)| sb.epoch > Epoch(1));
+            let knowing: Vec<usize> = knowing.map(|(index, _)| index).collect();
+            if !knowing.is_empty() && !knowing.contains(&out) && !knowing.contains(&on) {
+                told += 1;
+                let (_, situation) = raid1.world.condition_on_media();
+                assert!(!situation.slots[0].intact, "seed {seed}");
+            }
+        }
+        assert!(told > 5, "{told}");
     }
 }
