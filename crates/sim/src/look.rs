@@ -7,7 +7,7 @@
 use strake_engine::Pool;
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{MemberUuid, RegionState};
+use strake_format::{MemberUuid, RegionState, SlotState, Superblock};
 
 use crate::atlas::{Atlas, Condition, Rules, Situation};
 use crate::canary::Canary;
@@ -74,6 +74,39 @@ impl World {
             resyncing: self.resyncing,
             writing,
         }
+    }
+
+    /// Leftovers that nobody can tell from members that went on alone: out of the array, with a table
+    /// of their own that never took effect, and none is there that this table calls in sync and that
+    /// never saw it. The array is right to refuse to start beside one; a person takes it away.
+    pub(crate) fn unwitnessed(&self) -> Vec<usize> {
+        let present = self.present();
+        let newest = present.iter().map(|(_, sb)| sb);
+        let Some(newest) = newest.max_by_key(|sb| (sb.epoch, sb.generation)) else {
+            return Vec::new();
+        };
+        let live = |sb: &Superblock, member: MemberUuid| {
+            let row = sb.slot_of(member).and_then(|slot| sb.slot(slot));
+            row.is_some_and(|row| row.state.is_live())
+        };
+        let contradicts = |own: &Superblock| {
+            let mut rows = own.slots.iter().zip(&newest.slots);
+            let edition = newest.edition_of(own.epoch);
+            edition.is_some_and(|edition| edition != own.editions[0])
+                || rows.any(|(own_row, row)| row.since <= own.epoch && own_row != row)
+        };
+        let witnessed = |own: &Superblock| {
+            let others = present.iter().filter(|(_, sb)| sb.member != own.member);
+            let mut current = others.filter(|(_, sb)| live(newest, sb.member));
+            current.any(|(_, sb)| {
+                let row = own.slot_of(sb.member).and_then(|slot| own.slot(slot));
+                row.is_some_and(|row| row.state == SlotState::InSync)
+            })
+        };
+        let leftover = |own: &Superblock| live(own, own.member) && !live(newest, own.member);
+        let alone = |own: &Superblock| leftover(own) && contradicts(own) && !witnessed(own);
+        let alone = present.iter().filter(|(_, own)| alone(own));
+        alone.map(|&(index, _)| index).collect()
     }
 
     /// The condition of a slot that this serves.
