@@ -110,7 +110,7 @@ impl Shard {
 
     fn end_parking(&mut self, region: RegionNo) {
         for op in std::mem::take(&mut self.gates[region.0 as usize].parked) {
-            self.go_on(op);
+            self.prepare(op);
         }
     }
 

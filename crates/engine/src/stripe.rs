@@ -229,6 +229,19 @@ impl StripeOp {
         self.phase == Phase::View
     }
 
+    /// What could not be read before this read waited for its turn may have been rewritten by what
+    /// went before it. True if there was such a thing: it is worth another try, once.
+    fn forget_avoided(&mut self) -> bool {
+        let WorkKind::Read { avoid, .. } = &mut self.work.kind else {
+            return false;
+        };
+        let avoided = std::mem::take(avoid);
+        self.bad.retain(|bad| !avoided.contains(bad));
+        let columns = avoided.iter().fold(0, |all, (column, _)| all | 1 << column);
+        self.heal = Columns(self.heal.0 & !columns);
+        !avoided.is_empty()
+    }
+
     fn drop_buffers(&mut self) {
         self.bufs.clear();
         self.columns.iter_mut().for_each(|c| *c = None);
@@ -306,11 +319,16 @@ impl Shard {
     }
 
     /// Plans the operation: what to read, which buffers. Runs again after a failed read.
-    fn prepare(&mut self, key: usize) {
+    pub(crate) fn prepare(&mut self, key: usize) {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let op = &self.ops[key];
+        // Its region was given back since it started: parity that no resync has passed over must not
+        // be computed from only because the region counts as trusted now.
+        if !op.gated && self.gates[self.region(op.stripe).0 as usize].unwritten() {
+            return self.pass_over(key);
+        }
         let (lost, stripe) = (self.lost(op), op.stripe);
         let planned = match &op.work.kind {
             WorkKind::Write { pieces } => self.plan_write(op, pieces, lost),
@@ -348,18 +366,12 @@ impl Shard {
     fn no_plan(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.drop_buffers();
+        if op.forget_avoided() {
+            return self.prepare(key);
+        }
         let (stripe, reads) = (op.stripe, matches!(op.work.kind, WorkKind::Read { .. }));
         if !(reads && self.park(key, self.region(stripe))) {
             self.finish_op(key, Some(RequestError::Unreadable));
-        }
-    }
-
-    /// What the read waited for has happened to its region.
-    pub(crate) fn go_on(&mut self, key: usize) {
-        if self.gates[self.region(self.ops[key].stripe).0 as usize].unwritten() {
-            self.pass_over(key);
-        } else {
-            self.prepare(key);
         }
     }
 

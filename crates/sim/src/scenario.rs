@@ -100,6 +100,14 @@ impl Scenario {
         }
         self
     }
+    /// Asks to write every stripe at once, and does not wait.
+    pub fn begin_to_overwrite(&mut self) -> &mut Self {
+        let stripe = self.world.geometry.stripe_bytes() / self.world.geometry.block;
+        for first in (0..self.world.oracle.blocks()).step_by(stripe as usize) {
+            self.begin(AskKind::Write, first, stripe);
+        }
+        self
+    }
     fn begin(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
         let asked = self.world.submit(Ask {
             kind,

@@ -333,6 +333,27 @@ fn a_member_whose_map_was_torn_twice_still_has_one() {
     assert!(torn_twice > 5, "{torn_twice}");
 }
 
+/// A read met an unreadable sector and waited behind a write of the same stripe to be computed from
+/// the others. The write healed the sector; then another member was lost, and the read was answered
+/// with an error because of a sector that could be read again.
+#[test]
+fn a_sector_that_was_healed_while_a_read_waited_is_read() {
+    for seed in 0..60 {
+        let draft = Scenario::new("5", 4).forgiving().no_caches();
+        let mut raid5 = draft.seed(seed).start();
+        raid5.begin_to_overwrite().rest();
+        let bad = raid5.drive(2);
+        for row in 0..6 {
+            raid5.spoil(2, row);
+        }
+        raid5.begin_to_read().begin_to_overwrite();
+        while !raid5.world.drives[bad].ssd.faults.latent.is_empty() {
+            raid5.steps(1);
+        }
+        raid5.lose(0).rest().verify();
+    }
+}
+
 #[test]
 fn the_last_redundancy_is_not_given_away_on_request() {
     let mut raid5 = Scenario::new("5", 4).start();
