@@ -25,6 +25,12 @@ pub struct Look {
     pub remains: bool,
 }
 
+/// Is the member in sync or being rebuilt, by this table?
+pub(crate) fn calls_live(table: &Superblock, member: MemberUuid) -> bool {
+    let row = table.slot_of(member).and_then(|slot| table.slot(slot));
+    row.is_some_and(|row| row.state.is_live())
+}
+
 impl World {
     /// What serves each slot, as the array says.
     pub fn looks(&mut self) -> Vec<Look> {
@@ -85,10 +91,6 @@ impl World {
         let Some(newest) = newest.max_by_key(|sb| (sb.epoch, sb.generation)) else {
             return Vec::new();
         };
-        let live = |sb: &Superblock, member: MemberUuid| {
-            let row = sb.slot_of(member).and_then(|slot| sb.slot(slot));
-            row.is_some_and(|row| row.state.is_live())
-        };
         let contradicts = |own: &Superblock| {
             let mut rows = own.slots.iter().zip(&newest.slots);
             let edition = newest.edition_of(own.epoch);
@@ -97,13 +99,13 @@ impl World {
         };
         let witnessed = |own: &Superblock| {
             let others = present.iter().filter(|(_, sb)| sb.member != own.member);
-            let mut current = others.filter(|(_, sb)| live(newest, sb.member));
+            let mut current = others.filter(|(_, sb)| calls_live(newest, sb.member));
             current.any(|(_, sb)| {
                 let row = own.slot_of(sb.member).and_then(|slot| own.slot(slot));
                 row.is_some_and(|row| row.state == SlotState::InSync)
             })
         };
-        let leftover = |own: &Superblock| live(own, own.member) && !live(newest, own.member);
+        let leftover = |own: &Superblock| !calls_live(newest, own.member);
         let alone = |own: &Superblock| leftover(own) && contradicts(own) && !witnessed(own);
         let alone = present.iter().filter(|(_, own)| alone(own));
         alone.map(|&(index, _)| index).collect()
