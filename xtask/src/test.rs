@@ -259,6 +259,9 @@ fn check_demo(line: &str) -> Result<String> {
     ))
 }
 
+/// Seconds for each fuzz target: the committed corpus, and a little more.
+const FUZZ_S: u64 = 12;
+
 /// A short run of each fuzz target, where the tools of fuzzing are installed.
 pub(crate) fn fuzz_smoke() -> Result<Outcome> {
     if !host::root().join("fuzz/Cargo.toml").exists() {
@@ -309,16 +312,13 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
         .lines()
         .filter(|line| !line.contains(char::is_whitespace))
     {
-        let argv = [
-            &fuzz[..],
-            &[
-                "run",
-                target,
-                "--",
-                "-max_total_time=20",
-                "-rss_limit_mb=4096",
-            ],
-        ];
+        // What is found goes into the first folder; the second is the one in git.
+        let found = host::target().join("fuzz-corpus").join(target);
+        std::fs::create_dir_all(&found)?;
+        let (found, kept) = (found.display().to_string(), format!("fuzz/corpus/{target}"));
+        let limit = format!("-max_total_time={FUZZ_S}");
+        let run = ["run", target, &found, &kept, "--", &limit];
+        let argv = [&fuzz[..], &run, &["-timeout=20", "-rss_limit_mb=4096"]];
         let run = host::logged(&format!("fuzz-{target}"), 600, &argv.concat())?;
         let one = Outcome::of(&run, 40);
         total.counts += one.counts;

@@ -1,62 +1,7 @@
-//! `strake`: the command line, the daemon, its HTTP/JSON API, the demo.
-//!
-//! Order: arguments → [`cli::run`] → exit status. Every error goes to standard error as one line
-//! (`error[code]: found; cure`, or the same three fields in JSON).
-//!
-//! **Architecture invariant:** the only serde types and the only async runtime of the workspace are
-//! in this crate; the data path is the runtime's, decisions about an array are the engine's.
-
-mod api;
-mod cli;
-mod daemon;
-mod demo;
-mod drives;
-mod errors;
+//! `strake`: the entry. Everything is in the library beside it, so that fuzzing reaches it too.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::error::ErrorKind;
-
-use crate::errors::{Code, Failure};
-
 fn main() -> ExitCode {
-    let cli = match cli::args::Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return refused(&error),
-    };
-    let json = cli.json;
-    match cli::run(cli) {
-        Ok(status) => ExitCode::from(status),
-        Err(failure) => tell(&failure, json),
-    }
-}
-
-/// Prints an error.
-fn tell(failure: &Failure, json: bool) -> ExitCode {
-    match serde_json::to_string(&failure.json()) {
-        Ok(text) if json => eprintln!("{text}"),
-        _ => eprintln!("{failure}"),
-    }
-    ExitCode::from(failure.code.exit() as u8)
-}
-
-/// What clap did not take: help and version are answers, the rest is an error like all others.
-fn refused(error: &clap::Error) -> ExitCode {
-    let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    if !error.use_stderr() || error.kind() == help {
-        // A reader that has gone away does not want the rest.
-        let _ = error.print();
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-    }
-    let text = error.render().to_string();
-    let said: Vec<&str> = text
-        .split("\n\n")
-        .next()
-        .unwrap_or_default()
-        .lines()
-        .map(|line| line.trim().trim_start_matches("error: "))
-        .collect();
-    let json = std::env::args().any(|arg| arg == "--json");
-    tell(&Failure::new(Code::Usage, said.join(" ")), json)
+    strake::main()
 }

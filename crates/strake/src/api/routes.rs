@@ -21,7 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::openapi;
 use crate::api::types::*;
-use crate::daemon::service::{Job, Service};
+use crate::daemon::running::Limits;
+use crate::daemon::service::{Job, Service, Sources};
+use crate::daemon::state::Dir;
 use crate::errors::{Code, Failure};
 
 type Shared = State<Arc<Service>>;
@@ -216,6 +218,15 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         )
         .fallback(|| async { Failure::new(Code::NoRoute, "no such route") })
         .with_state(service)
+}
+
+/// The routes of a daemon of its own in `dir` that is stopping: every request is read, routed and
+/// decoded, and what would change something is refused then, as a stopping daemon does. It knows no
+/// devices. For fuzzing, which must not reach the machine's drives.
+pub fn without_changes(dir: &std::path::Path) -> Router {
+    let service = Service::new(Dir::at(dir), Sources::default(), Limits::default());
+    service.stop_all();
+    router(Arc::new(service))
 }
 
 /// Runs what may block, and answers its value as JSON.
