@@ -51,6 +51,7 @@ pub(crate) struct Member {
     pub(crate) first_copy: usize,
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
+    pub(crate) mismatches: u64,
 }
 
 /// What fills a slot.
@@ -67,6 +68,7 @@ pub(crate) struct SlotUse {
     /// Errors counted on the member that was here last, for `show`.
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
+    pub(crate) mismatches: u64,
 }
 
 /// What a member I/O of the array was for.
@@ -212,6 +214,15 @@ impl Array {
                         len,
                     });
                 }
+            }
+            FromShard::Mismatch {
+                device,
+                offset,
+                len,
+                repaired,
+            } => self.mismatch_found(device, offset, len, repaired),
+            FromShard::Inconsistent { stripe, from, len } => {
+                self.inconsistent_found(stripe, from, len);
             }
             FromShard::NeedRegion { region } => self.region_needed(region),
             FromShard::RegionClosed { region, closed } => self.region_closed(region, from, closed),
@@ -430,6 +441,7 @@ impl Array {
             unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
             members,
             jobs: self.job_status(),
+            scrubbed: self.jobs.scrubbed,
         }
     }
 
@@ -446,6 +458,7 @@ impl Array {
         let write_errors = found
             .map(|m| m.write_errors)
             .or(lost.map(|s| s.write_errors));
+        let mismatches = found.map(|m| m.mismatches).or(lost.map(|s| s.mismatches));
         MemberStatus {
             slot,
             device,
@@ -453,6 +466,7 @@ impl Array {
             state,
             read_errors: read_errors.unwrap_or(0),
             write_errors: write_errors.unwrap_or(0),
+            mismatches: mismatches.unwrap_or(0),
         }
     }
 }

@@ -250,6 +250,7 @@ fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
         first_copy: found.copy_to_replace,
         read_errors: 0,
         write_errors: 0,
+        mismatches: 0,
     };
     used.iter()
         .map(|&i| (found[i].device, member(&found[i])))

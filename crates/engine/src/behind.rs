@@ -170,6 +170,7 @@ impl Array {
             first_copy: new.copy_to_replace,
             read_errors: 0,
             write_errors: 0,
+            mismatches: 0,
         };
         self.members.insert(new.device, member);
         self.slots[at] = SlotUse {

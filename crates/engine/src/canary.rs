@@ -46,11 +46,13 @@ pub enum Canary {
     StaleMapTrusted,
     /// A member that comes back is believed in regions that are not quiet.
     KeptTooSoon,
+    /// A scrub that repairs makes parity agree with the data, whoever lies.
+    ScrubRewritesParity,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 15] = [
+    pub const ALL: [Canary; 16] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -66,6 +68,7 @@ impl Canary {
         Canary::AbsenceNotNoted,
         Canary::StaleMapTrusted,
         Canary::KeptTooSoon,
+        Canary::ScrubRewritesParity,
     ];
 
     /// Its name on the simulator's command line.
@@ -86,6 +89,7 @@ impl Canary {
             Canary::AbsenceNotNoted => "absence-not-noted",
             Canary::StaleMapTrusted => "stale-map-trusted",
             Canary::KeptTooSoon => "kept-too-soon",
+            Canary::ScrubRewritesParity => "scrub-rewrites-parity-blindly",
         }
     }
 }

@@ -1,9 +1,7 @@
-//! What the steps of jobs do with a stripe: rebuild it onto incoming members, make its parity true
-//! (resync), or only look (scrub).
+//! What the steps of jobs do with a stripe: rebuild it onto incoming members, or make its parity
+//! true (resync). What a scrub does stands in `scrub`.
 //!
-//! Invariants:
-//! * A rebuild writes only members that were incoming when it was planned.
-//! * A scrub writes nothing.
+//! Invariant: a rebuild writes only members that were incoming when it was planned.
 
 use crate::buffers::{Buf, Slice};
 use crate::event::*;
@@ -84,8 +82,8 @@ impl Shard {
     pub(crate) fn compute_step(&mut self, key: usize, kind: StepKind) {
         match kind {
             StepKind::Rebuild => self.compute_rebuild(key),
-            StepKind::Resync => self.compute_check(key, true),
-            StepKind::Scrub => self.compute_check(key, false),
+            StepKind::Resync => self.compute_resync(key),
+            StepKind::Scrub(mode) => self.compute_scrub(key, mode),
         }
     }
 
@@ -122,8 +120,8 @@ impl Shard {
         }
     }
 
-    /// Compares parity with data; with `mend`, writes the parity that the data ask for.
-    pub(crate) fn compute_check(&mut self, key: usize, mend: bool) {
+    /// Compares parity with data, and writes the parity that the data ask for.
+    pub(crate) fn compute_resync(&mut self, key: usize) {
         let lost = self.ops[key].lost;
         let (k, m, strip) = (
             self.geometry.k,
@@ -135,9 +133,9 @@ impl Shard {
         if !missing.is_empty() {
             self.decode_into(&mut op, lost, &missing);
         }
-        // A parity that could not be read is compared with nothing, but written when mending.
+        // A parity that could not be read is compared with nothing, but written.
         let rows: Vec<usize> = (0..m)
-            .filter(|&j| op.columns[k + j].is_some() || (mend && op.heal.has(k + j)))
+            .filter(|&j| op.columns[k + j].is_some() || op.heal.has(k + j))
             .collect();
         let data: Vec<&[u8]> = (0..k)
             .map(|c| op.columns[c].as_ref().expect("read or decoded").bytes())
@@ -159,16 +157,12 @@ impl Shard {
                 writes.push((k + j, Slice::new(buf, 0, strip)));
             }
         }
-        if mend {
-            op.healed = op.heal;
-            let healed = (0..k).filter(|&c| op.heal.has(c));
-            writes.extend(healed.filter_map(|c| op.columns[c].clone().map(|s| (c, s))));
-        }
+        op.healed = op.heal;
+        let healed = (0..k).filter(|&c| op.heal.has(c));
+        writes.extend(healed.filter_map(|c| op.columns[c].clone().map(|s| (c, s))));
         self.ops[key] = op;
-        if mend {
-            for (column, slice) in writes {
-                self.write_column(key, column, 0, slice, false);
-            }
+        for (column, slice) in writes {
+            self.write_column(key, column, 0, slice, false);
         }
     }
 }

@@ -309,8 +309,18 @@ pub enum StepKind {
     Rebuild,
     /// Make parity (or mirrors) agree with the data.
     Resync,
-    /// Compare parity (or mirrors) with the data; change nothing.
-    Scrub,
+    /// Compare parity (or mirrors) with the data.
+    Scrub(ScrubMode),
+}
+
+/// What a scrub does with what it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubMode {
+    /// Tells it, and changes nothing.
+    Check,
+    /// Rewrites strips that were named as wrong, from those that agree; and sectors that could not
+    /// be read.
+    Repair,
 }
 
 /// From a shard to the array.
@@ -342,6 +352,26 @@ pub enum FromShard {
         /// Bytes.
         len: u64,
     },
+    /// A scrub found that a member's strip is wrong here.
+    Mismatch {
+        /// Where.
+        device: DeviceId,
+        /// Offset on the device, bytes.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// It was rewritten.
+        repaired: bool,
+    },
+    /// A scrub found strips that do not agree, and cannot say which is wrong.
+    Inconsistent {
+        /// The stripe.
+        stripe: StripeNo,
+        /// First byte within each strip.
+        from: u64,
+        /// Bytes of each strip.
+        len: u64,
+    },
     /// A write waits for this region.
     NeedRegion {
         /// Which.
@@ -370,6 +400,8 @@ pub struct StepOutcome {
     pub stripes: u64,
     /// Stripes whose parity (or mirrors) did not agree.
     pub inconsistent: u64,
+    /// Those of them in which it is known everywhere which member is wrong.
+    pub located: u64,
     /// Stripes passed over because their region is unwritten.
     pub skipped: u64,
     /// Stripes that could not be worked on: more strips unreadable than the level survives.
@@ -499,9 +531,9 @@ pub enum Command {
     StartRebuild,
     /// Pause the rebuild until it is started again.
     StopRebuild,
-    /// Check parity, read only.
-    StartScrub,
-    /// Stop the check.
+    /// Check parity, and perhaps repair what is wrong. A scrub of the other mode ends.
+    StartScrub(ScrubMode),
+    /// Stop the scrub.
     StopScrub,
     /// Change a setting.
     Set(Setting),
@@ -637,6 +669,30 @@ pub enum EventKind {
         /// Bytes.
         len: u64,
     },
+    /// A scrub found that a member's strip is wrong: the others agree without it.
+    Mismatch {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+        /// Offset on the device, bytes.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// It was rewritten from the others.
+        repaired: bool,
+    },
+    /// A scrub found strips that do not agree, and cannot say which is wrong; nothing was changed.
+    Inconsistent {
+        /// The stripe.
+        stripe: StripeNo,
+        /// Where its data begin in the array, bytes.
+        offset: u64,
+        /// First byte within each strip.
+        from: u64,
+        /// Bytes of each strip.
+        len: u64,
+    },
     /// A spare (or a new device) was given a slot.
     SpareUsed {
         /// The slot.
@@ -692,6 +748,8 @@ pub enum EventKind {
         kind: JobKind,
         /// Stripes found inconsistent (resync, scrub).
         inconsistent: u64,
+        /// Those of them that are consistent again (resync, scrub).
+        repaired: u64,
     },
     /// The array was stopped cleanly.
     Stopped,
@@ -786,6 +844,25 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Jobs at work or paused.
     pub jobs: Vec<JobStatus>,
+    /// What the last scrub that ended since start found.
+    pub scrubbed: Option<Scrubbed>,
+}
+
+/// What a scrub found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// When it ended.
+    pub time: Time,
+    /// What it did with what it found.
+    pub mode: ScrubMode,
+    /// Stripes found inconsistent.
+    pub inconsistent: u64,
+    /// Those of them in which it is known everywhere which member was wrong.
+    pub located: u64,
+    /// Those of them that are consistent again.
+    pub repaired: u64,
+    /// Stripes that could not be looked at: too few strips could be read.
+    pub unreadable: u64,
 }
 
 /// A member as `show` tells it.
@@ -803,6 +880,8 @@ pub struct MemberStatus {
     pub read_errors: u64,
     /// Write errors since start.
     pub write_errors: u64,
+    /// Pieces of strips that scrubs found wrong since start.
+    pub mismatches: u64,
 }
 
 /// A job as `show` tells it.
@@ -824,6 +903,8 @@ pub struct JobStatus {
     pub paused: bool,
     /// Stripes found inconsistent so far.
     pub inconsistent: u64,
+    /// Those of them that are consistent again.
+    pub repaired: u64,
 }
 
 /// State of a region, as the map has it (for `explain`).

@@ -19,6 +19,8 @@ use crate::units::*;
 
 /// Bytes of each member that a step covers at most.
 const STEP_BYTES: u64 = 4 << 20;
+/// Of a scrub's findings, so many are told as events; all are counted.
+const FINDINGS_TOLD: u64 = 1000;
 /// A rebuild's progress is made durable this many times.
 const CHECKPOINTS: u64 = 32;
 
@@ -35,6 +37,8 @@ pub(crate) struct Jobs {
     rebuild: Option<Progress>,
     resync: Option<Resync>,
     scrub: Option<Scrub>,
+    /// What the last scrub found.
+    pub(crate) scrubbed: Option<Scrubbed>,
     checkpoint: Option<Checkpoint>,
     /// Row of the last durable progress of a rebuild.
     checkpointed: u64,
@@ -58,10 +62,26 @@ struct Resync {
     total: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Scrub {
+    mode: ScrubMode,
     progress: Progress,
     at: Row,
+    /// The last step before it began: what that says is not its finding.
+    after: u64,
+    located: u64,
+    unreadable: u64,
+    /// Events told so far.
+    told: u64,
+}
+
+impl Scrub {
+    fn repaired(&self) -> u64 {
+        match self.mode {
+            ScrubMode::Check => 0,
+            ScrubMode::Repair => self.located,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +165,7 @@ impl Array {
         running.waits -= 1;
         running.outcome.stripes += outcome.stripes;
         running.outcome.inconsistent += outcome.inconsistent;
+        running.outcome.located += outcome.located;
         running.outcome.unreadable += outcome.unreadable;
         running.outcome.skipped += outcome.skipped;
         running.outcome.foreground += outcome.foreground;
@@ -161,11 +182,14 @@ impl Array {
         match done.kind {
             StepKind::Resync => self.resync_stepped(&done, bytes),
             StepKind::Rebuild => self.rebuild_stepped(&done, bytes),
-            StepKind::Scrub => {
-                if let Some(scrub) = &mut self.jobs.scrub {
+            StepKind::Scrub(_) => {
+                let scrub = self.jobs.scrub.as_mut();
+                if let Some(scrub) = scrub.filter(|scrub| scrub.after < done.step) {
                     scrub.at = done.end;
                     scrub.progress.worked += bytes;
                     scrub.progress.inconsistent += done.outcome.inconsistent;
+                    scrub.located += done.outcome.located;
+                    scrub.unreadable += done.outcome.unreadable;
                 }
             }
         }
@@ -188,6 +212,7 @@ impl Array {
                 self.event(EventKind::JobFinished {
                     kind: JobKind::Resync,
                     inconsistent,
+                    repaired: inconsistent,
                 });
             }
             return false;
@@ -439,23 +464,30 @@ impl Array {
             self.event(EventKind::JobFinished {
                 kind: JobKind::Rebuild,
                 inconsistent: 0,
+                repaired: 0,
             });
         }
     }
 
     // ---- scrub -------------------------------------------------------------------------------
 
-    pub(crate) fn start_scrub(&mut self) -> Changed {
-        if self.jobs.scrub.is_some() {
+    pub(crate) fn start_scrub(&mut self, mode: ScrubMode) -> Changed {
+        if self.jobs.scrub.is_some_and(|scrub| scrub.mode == mode) {
             return Changed::No;
         }
+        self.stop_scrub();
         let progress = Progress {
             started: self.now,
             ..Progress::default()
         };
         self.jobs.scrub = Some(Scrub {
+            mode,
             progress,
             at: Row(0),
+            after: self.jobs.step,
+            located: 0,
+            unreadable: 0,
+            told: 0,
         });
         self.event(EventKind::JobStarted {
             kind: JobKind::Scrub,
@@ -487,15 +519,69 @@ impl Array {
         }
         if row.0 >= self.geometry.rows {
             self.jobs.scrub = None;
-            let inconsistent = scrub.progress.inconsistent;
+            let (inconsistent, repaired) = (scrub.progress.inconsistent, scrub.repaired());
+            self.jobs.scrubbed = Some(Scrubbed {
+                time: self.now,
+                mode: scrub.mode,
+                inconsistent,
+                located: scrub.located,
+                repaired,
+                unreadable: scrub.unreadable,
+            });
             self.event(EventKind::JobFinished {
                 kind: JobKind::Scrub,
                 inconsistent,
+                repaired,
             });
             return;
         }
         let end = self.step_end(row);
-        self.step(StepKind::Scrub, row, end);
+        self.step(StepKind::Scrub(scrub.mode), row, end);
+    }
+
+    /// One more finding of the scrub at work: told, unless there are too many of them.
+    fn tell_finding(&mut self, kind: EventKind) {
+        if let Some(scrub) = &mut self.jobs.scrub {
+            scrub.told += 1;
+            if scrub.told > FINDINGS_TOLD {
+                return;
+            }
+        }
+        self.event(kind);
+    }
+
+    /// A scrub found a member's strip wrong.
+    pub(crate) fn mismatch_found(
+        &mut self,
+        device: DeviceId,
+        offset: u64,
+        len: u64,
+        repaired: bool,
+    ) {
+        let Some(slot) = self.slot_of(device) else {
+            return;
+        };
+        if let Some(member) = self.members.get_mut(&device) {
+            member.mismatches += 1;
+        }
+        self.tell_finding(EventKind::Mismatch {
+            slot,
+            device,
+            offset,
+            len,
+            repaired,
+        });
+    }
+
+    /// A scrub found strips that do not agree, and cannot say who lies.
+    pub(crate) fn inconsistent_found(&mut self, stripe: StripeNo, from: u64, len: u64) {
+        let offset = stripe.0 * self.geometry.stripe_bytes();
+        self.tell_finding(EventKind::Inconsistent {
+            stripe,
+            offset,
+            from,
+            len,
+        });
     }
 
     // ---- rebuild commands, stop, status ------------------------------------------------------
@@ -553,6 +639,7 @@ impl Array {
                 rate_bytes_per_s: rate(&job.progress),
                 paused: !job.stuck.is_empty(),
                 inconsistent: job.progress.inconsistent,
+                repaired: job.progress.inconsistent,
             });
         }
         if let Some(row) = self.rebuild_row() {
@@ -570,6 +657,7 @@ impl Array {
                 rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
                 paused: self.jobs.paused || self.jobs.blocked,
                 inconsistent: 0,
+                repaired: 0,
             });
         }
         if let Some(job) = &self.jobs.scrub {
@@ -582,6 +670,7 @@ impl Array {
                 rate_bytes_per_s: rate(&job.progress),
                 paused: false,
                 inconsistent: job.progress.inconsistent,
+                repaired: job.repaired(),
             });
         }
         jobs

@@ -33,6 +33,7 @@ mod plan;
 mod read;
 mod regions;
 pub mod router;
+mod scrub;
 pub mod shard;
 mod steps;
 mod stripe;

@@ -90,12 +90,11 @@ impl Array {
             device: Some(device),
             cause,
         });
-        let (read_errors, write_errors) = self
-            .members
-            .get(&device)
-            .map_or((0, 0), |m| (m.read_errors, m.write_errors));
         let place = &mut self.slots[at];
-        (place.read_errors, place.write_errors) = (read_errors, write_errors);
+        if let Some(member) = self.members.get(&device) {
+            (place.read_errors, place.write_errors) = (member.read_errors, member.write_errors);
+            place.mismatches = member.mismatches;
+        }
         let since = self.sb.epoch.next();
         if place.incoming == Some(device) {
             place.incoming = None;
@@ -260,7 +259,7 @@ impl Array {
             Command::Replace(slot, device) => self.replace(slot, device),
             Command::StartRebuild => Ok(self.start_rebuild()),
             Command::StopRebuild => Ok(self.stop_rebuild()),
-            Command::StartScrub => Ok(self.start_scrub()),
+            Command::StartScrub(mode) => Ok(self.start_scrub(mode)),
             Command::StopScrub => Ok(self.stop_scrub()),
             Command::Set(setting) => self.set(setting),
         };
@@ -370,6 +369,7 @@ impl Array {
             first_copy: 0,
             read_errors: 0,
             write_errors: 0,
+            mismatches: 0,
         };
         self.members.insert(new.device, member);
         Ok(())

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::event::*;
 use crate::shard::Shard;
-use crate::stripe::Work;
+use crate::stripe::{StripeOp, Work};
 use crate::units::*;
 
 /// Stripes of one step at work at once. Two saturate a member with strips of 64 KiB and more while
@@ -51,7 +51,8 @@ impl Shard {
             let gate = &self.gates[self.region(stripe).0 as usize];
             // Parity that waits for its resync (or for the discard of its region) is not wrong: a
             // scrub has nothing to say about it.
-            let untrusted = self.steps[at].step.kind == StepKind::Scrub && !gate.trusted();
+            let untrusted =
+                matches!(self.steps[at].step.kind, StepKind::Scrub(_)) && !gate.trusted();
             if gate.unwritten() || untrusted {
                 self.steps[at].outcome.skipped += 1;
                 continue;
@@ -72,13 +73,7 @@ impl Shard {
         }
     }
 
-    pub(crate) fn step_stripe_done(
-        &mut self,
-        step: u64,
-        unreadable: bool,
-        inconsistent: bool,
-        skipped: bool,
-    ) {
+    pub(crate) fn step_stripe_done(&mut self, step: u64, unreadable: bool, op: &StripeOp) {
         let at = self
             .steps
             .iter()
@@ -88,8 +83,10 @@ impl Shard {
         run.at_work -= 1;
         run.outcome.stripes += 1;
         run.outcome.unreadable += u64::from(unreadable);
-        run.outcome.inconsistent += u64::from(inconsistent);
-        run.outcome.skipped += u64::from(skipped);
+        run.outcome.inconsistent += u64::from(op.found_inconsistent);
+        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        run.outcome.located += u64::from(op.found_inconsistent && clear);
+        run.outcome.skipped += u64::from(op.skipped);
         self.feed_step(at);
     }
 

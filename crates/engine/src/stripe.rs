@@ -18,6 +18,7 @@ use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::plan::{Columns, WritePlan};
+use crate::scrub::Found;
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
 
@@ -180,6 +181,8 @@ pub(crate) struct StripeOp {
     pub(crate) skipped: bool,
     pub(crate) error: Option<RequestError>,
     pub(crate) found_inconsistent: bool,
+    /// What a scrub found.
+    pub(crate) findings: Vec<Found>,
     /// Columns that could not be read when the plan was made.
     pub(crate) lost: Columns,
     /// Columns that were rewritten after a media error.
@@ -217,6 +220,7 @@ impl StripeOp {
             skipped: false,
             error: None,
             found_inconsistent: false,
+            findings: Vec::new(),
             lost: Columns::default(),
             healed: Columns::default(),
             parity: Columns::default(),
@@ -309,8 +313,20 @@ impl Shard {
     /// Columns of the operation that cannot be read: no member, or a failed read.
     pub(crate) fn lost(&self, op: &StripeOp) -> Columns {
         let mut lost = Columns::default();
+        let kind = &op.work.kind;
+        let scrub = matches!(
+            kind,
+            WorkKind::Step {
+                kind: StepKind::Scrub(_),
+                ..
+            }
+        );
         for column in 0..self.geometry.width {
-            let source = self.source(op.stripe, column);
+            // A scrub neither judges members that are being rebuilt nor judges by them.
+            let source = match scrub {
+                true => self.slot_view(op.stripe, column).current,
+                false => self.source(op.stripe, column),
+            };
             if source.is_none_or(|d| op.bad.contains(&(column, d.device))) {
                 lost.add(column);
             }
@@ -607,7 +623,10 @@ impl Shard {
                 for &target in op.targets.iter().filter(|_| rebuilt) {
                     self.mark_rebuilt(op.stripe, target);
                 }
-                self.step_stripe_done(*step, error.is_some(), op.found_inconsistent, op.skipped);
+                if let (StepKind::Scrub(mode), None) = (*kind, error) {
+                    self.say_findings(&op, mode);
+                }
+                self.step_stripe_done(*step, error.is_some(), &op);
             }
         }
         if error.is_none() && !op.healed.is_empty() {

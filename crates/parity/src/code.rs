@@ -11,6 +11,7 @@ use std::fmt;
 use crate::coefficients;
 use crate::decoder::Decoder;
 use crate::dispatch;
+use crate::locate::Locator;
 use crate::ops::{Goal, Map, Shape};
 
 /// The most columns, data and parity together, that a code has.
@@ -248,6 +249,14 @@ impl Code {
     /// [`CodeError::NoSuchColumn`], and [`CodeError::WantedTwice`].
     pub fn decoder(&self, available: &[usize], wanted: &[usize]) -> Result<Decoder, CodeError> {
         Decoder::new(self, available, wanted)
+    }
+
+    /// Names the columns that lie among those in `available`.
+    ///
+    /// # Errors
+    /// As [`Code::decoder`].
+    pub fn locator(&self, available: &[usize]) -> Result<Locator, CodeError> {
+        Locator::new(self, available)
     }
 
     /// The map from data to the rows named; their coefficients go to `of_rows`.

@@ -2,7 +2,8 @@
 //!
 //! A [`Code`] is `k` data columns and `m` parity rows, `parity[j] = Σ_i c_ji · data[i]`, taken byte
 //! by byte over the field of [`gf`]. A [`Decoder`] is the inverse question: which of the columns
-//! that are left give back those that are wanted, and with which coefficients.
+//! that are left give back those that are wanted, and with which coefficients. A [`Locator`] names
+//! the columns that lie, where there is redundancy enough to tell.
 //!
 //! | m | code | coefficients |
 //! |---|---|---|
@@ -52,6 +53,7 @@ mod decoder;
 pub mod dispatch;
 mod generic;
 pub mod gf;
+mod locate;
 mod ops;
 pub mod reference;
 mod scalar;
@@ -65,6 +67,7 @@ mod x86;
 
 pub use code::{Code, CodeError, MAX_COLUMNS, MAX_PARITIES};
 pub use decoder::Decoder;
+pub use locate::{Locator, Verdict};
 
 use ops::{Goal, Map};
 

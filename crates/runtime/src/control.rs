@@ -142,6 +142,7 @@ impl Control {
             EventKind::MemberOut { device, .. } => device,
             EventKind::ReadError { device, .. }
             | EventKind::Repaired { device, .. }
+            | EventKind::Mismatch { device, .. }
             | EventKind::SpareUsed { device, .. }
             | EventKind::Returned { device, .. }
             | EventKind::Rebuilt { device, .. }

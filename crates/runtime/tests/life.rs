@@ -239,7 +239,10 @@ fn members_fail_by_command_come_back_as_new_and_are_replaced() {
         "{refused:?}"
     );
     serving.detach(id);
-    assert_eq!(serving.command(Command::StartScrub), Ok(Changed::Yes));
+    assert_eq!(
+        serving.command(Command::StartScrub(ScrubMode::Check)),
+        Ok(Changed::Yes)
+    );
     wait_for(&serving, "scrub", |status| status.jobs.is_empty());
     serving.stop().expect("stops");
 }

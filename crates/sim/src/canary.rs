@@ -58,9 +58,9 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 30] = [
+    pub const ALL: [(Canary, u64); 31] = [
         (Canary::ParityDropped, 10),
-        (Canary::DataDropped, 5),
+        (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
         (Canary::FuaStripped, 250),
         (Canary::AnswersEarly, 20),
@@ -73,7 +73,7 @@ impl Canary {
         (Canary::ZeroingSkipped, 10),
         (Canary::CacheHidden, 40),
         (Canary::OldMapShown, 100),
-        (Canary::Misread, 5),
+        (Canary::Misread, 15),
         (Canary::Inside(engine::Canary::NoStripeOrder), 20),
         (Canary::Inside(engine::Canary::DirtyAfterWrite), 1500),
         (Canary::Inside(engine::Canary::ViewBeforeDurable), 20000),
@@ -92,6 +92,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::AbsenceNotNoted), 1000),
         (Canary::Inside(engine::Canary::StaleMapTrusted), 3000),
         (Canary::Inside(engine::Canary::KeptTooSoon), 20000),
+        (Canary::Inside(engine::Canary::ScrubRewritesParity), 300),
     ];
 
     /// Its name on the command line.

@@ -58,6 +58,12 @@ pub enum FaultKind {
     Stall,
     /// A sector cannot be read.
     Latent,
+    /// Blocks of data rot.
+    Rot,
+    /// A write is reported done and never happens.
+    LostWrite,
+    /// A write lands elsewhere.
+    Misdirected,
     /// A lost member is there again after a restart.
     StaleReturn,
     /// A member is not there at a start.
@@ -70,13 +76,16 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [FaultKind; 10] = [
+    pub const ALL: [FaultKind; 13] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
         FaultKind::Gone,
         FaultKind::WriteError,
         FaultKind::Stall,
         FaultKind::Latent,
+        FaultKind::Rot,
+        FaultKind::LostWrite,
+        FaultKind::Misdirected,
         FaultKind::StaleReturn,
         FaultKind::MissingAtStart,
         FaultKind::Command,
@@ -91,6 +100,9 @@ impl FaultKind {
             FaultKind::WriteError => "write-error",
             FaultKind::Stall => "stall",
             FaultKind::Latent => "latent",
+            FaultKind::Rot => "rot",
+            FaultKind::LostWrite => "lost-write",
+            FaultKind::Misdirected => "misdirected",
             FaultKind::StaleReturn => "stale-return",
             FaultKind::MissingAtStart => "missing-at-start",
             FaultKind::Command => "command",

@@ -28,6 +28,7 @@ pub mod report;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;
+pub mod silent;
 pub mod ssd;
 pub mod user;
 pub mod workload;

@@ -17,6 +17,7 @@ use crate::checkers;
 use crate::faults::{FaultKind, FaultSet, Overlay};
 use crate::look::{Look, calls_live};
 use crate::plan::{Action, End, Life, Moment};
+use crate::silent::Misfortune;
 use crate::workload::{Ask, AskKind};
 use crate::world::{Going, World};
 
@@ -245,12 +246,7 @@ impl World {
         let mut counted = 0;
         let mut asks_then = u64::MAX;
         let mut actions = life.actions.iter().peekable();
-        let crash = match life.end {
-            End::Stop => None,
-            End::PowerCut => Some(FaultKind::PowerCut),
-            End::Kill => Some(FaultKind::Kill),
-        }
-        .filter(|&kind| !without.has(kind));
+        let crash = crash_of(life.end).filter(|&kind| !without.has(kind));
         let mut events_since = born;
         let (lost_before, mut lost_at) = (self.stats.losses, None);
         loop {
@@ -275,10 +271,12 @@ impl World {
             }
             let after_loss = lost_at.zip(life.end_after_loss);
             let fallen = after_loss.is_some_and(|(at, after)| self.stats.events >= at + after);
-            if self.resyncing && life.read_errors_in_resync > 0 && !without.has(FaultKind::Latent) {
+            if self.resyncing && !without.has(FaultKind::Latent) {
                 self.fail_reads_in_resync(life.read_errors_in_resync);
             }
-            if let Some(kind) = crash.filter(|_| fallen || passed(life.end_at)) {
+            let true_now = self.silent.lies.is_empty();
+            let due = true_now && (fallen || passed(life.end_at));
+            if let Some(kind) = crash.filter(|_| due) {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {
                     return self.crash(kind == FaultKind::PowerCut);
@@ -331,6 +329,7 @@ impl World {
             world.machines().started && world.asks.is_empty() && world.commands.is_empty()
         })?;
         self.note_threshold(set);
+        self.cure()?;
         let Some(kind) = crash else {
             return self.stop();
         };
@@ -418,7 +417,7 @@ impl World {
     /// computed from it, so requests there may be refused; they may not be answered wrongly.
     fn fail_reads_in_resync(&mut self, count: u32) {
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();
-        if !parity || !self.excused.is_empty() || !self.machines().started {
+        if count == 0 || !parity || !self.excused.is_empty() || !self.machines().started {
             return;
         }
         let situation = self.situation();
@@ -451,11 +450,27 @@ impl World {
         if without.has(kind) || !self.machines().started {
             return Ok(());
         }
+        let harmless = matches!(
+            action,
+            Action::Slow | Action::Scrub | Action::StopScrub | Action::Set | Action::Rot
+        );
+        if !harmless && !self.silent.lies.is_empty() {
+            return Ok(());
+        }
         match action {
             Action::Lose | Action::WriteError | Action::Stall | Action::Latent | Action::Fail => {
                 self.strike(action)
             }
             Action::LoseTarget => self.lose_target(),
+            Action::Rot => self.rot(),
+            Action::LoseWrite => {
+                self.arm(Misfortune::Lost);
+                Ok(())
+            }
+            Action::MisdirectWrite => {
+                self.arm(Misfortune::Misdirected);
+                Ok(())
+            }
             Action::Slow => {
                 self.slow_down(&[1, 5, 30]);
                 Ok(())
@@ -668,8 +683,12 @@ impl World {
 
     fn scrub(&mut self) {
         self.refresh_resyncing();
-        self.scrub_must_agree = !self.resyncing;
-        self.command(Command::StartScrub);
+        self.scrub_must_agree = !self.resyncing && self.silent.lies.is_empty();
+        let mode = match self.chance.faults.percent(50) {
+            true => ScrubMode::Repair,
+            false => ScrubMode::Check,
+        };
+        self.command(Command::StartScrub(mode));
     }
 
     /// A device that is not in use, with a new identity; an old one is as good as new.
@@ -907,6 +926,14 @@ impl World {
     }
 }
 
+fn crash_of(end: End) -> Option<FaultKind> {
+    match end {
+        End::Stop => None,
+        End::PowerCut => Some(FaultKind::PowerCut),
+        End::Kill => Some(FaultKind::Kill),
+    }
+}
+
 fn kind_of(action: Action) -> FaultKind {
     match action {
         Action::Lose | Action::LoseTarget => FaultKind::Gone,
@@ -915,6 +942,9 @@ fn kind_of(action: Action) -> FaultKind {
         Action::Latent => FaultKind::Latent,
         Action::Slow => FaultKind::Slow,
         Action::Return => FaultKind::StaleReturn,
+        Action::Rot => FaultKind::Rot,
+        Action::LoseWrite => FaultKind::LostWrite,
+        Action::MisdirectWrite => FaultKind::Misdirected,
         _ => FaultKind::Command,
     }
 }

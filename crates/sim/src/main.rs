@@ -222,7 +222,9 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     let s = &report.stats;
     println!(
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
-         {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} scrubs, {} latent errors ({} repaired), \
+         {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} scrubs, \
+         {} latent errors ({} repaired), \
+         {} rotten strips, {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
@@ -239,6 +241,10 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.scrubs,
         s.latent_errors,
         s.repairs,
+        s.rot,
+        s.silently_lost,
+        s.misdirected,
+        s.cures,
         s.torn_writes,
         s.lost_writes,
         report.seeds_per_second,

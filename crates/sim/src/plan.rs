@@ -84,6 +84,12 @@ pub enum Action {
     Latent,
     /// A member becomes slow, or quick again.
     Slow,
+    /// Blocks of a member's data rot.
+    Rot,
+    /// A write of a member is reported done and never happens.
+    LoseWrite,
+    /// A write of a member lands elsewhere on it.
+    MisdirectWrite,
     /// Command: fail a member.
     Fail,
     /// Command: remove what is not in service.
@@ -98,7 +104,7 @@ pub enum Action {
     StopRebuild,
     /// Command: go on with the rebuild.
     StartRebuild,
-    /// Command: scrub.
+    /// Command: scrub, to check or to repair.
     Scrub,
     /// Command: stop the scrub.
     StopScrub,
@@ -106,13 +112,16 @@ pub enum Action {
     Set,
 }
 
-const ACTIONS: [Action; 16] = [
+const ACTIONS: [Action; 19] = [
     Action::Lose,
     Action::LoseTarget,
     Action::WriteError,
     Action::Stall,
     Action::Latent,
     Action::Slow,
+    Action::Rot,
+    Action::LoseWrite,
+    Action::MisdirectWrite,
     Action::Fail,
     Action::Remove,
     Action::Add,
@@ -124,7 +133,7 @@ const ACTIONS: [Action; 16] = [
     Action::StopScrub,
     Action::Set,
 ];
-const ACTION_WEIGHTS: [u32; 16] = [10, 3, 4, 4, 10, 2, 5, 6, 9, 12, 4, 2, 4, 3, 1, 2];
+const ACTION_WEIGHTS: [u32; 19] = [10, 3, 4, 4, 10, 2, 3, 3, 3, 5, 6, 9, 12, 4, 2, 4, 4, 1, 2];
 
 /// When something happens in a life: so many requests submitted, and so many events after that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

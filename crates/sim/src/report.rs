@@ -53,6 +53,14 @@ pub struct Stats {
     pub refused: u64,
     /// I/Os that failed on a device that is still there.
     pub io_errors: u64,
+    /// Pieces of strips that rotted.
+    pub rot: u64,
+    /// Writes that were reported done and never happened.
+    pub silently_lost: u64,
+    /// Writes that landed elsewhere.
+    pub misdirected: u64,
+    /// Arrays in which all of that was found and made true again.
+    pub cures: u64,
     /// Writes torn by a power cut or a kill.
     pub torn_writes: u64,
     /// Writes lost by a power cut or a kill.
@@ -87,6 +95,10 @@ impl Stats {
             (&mut self.repairs, other.repairs),
             (&mut self.refused, other.refused),
             (&mut self.io_errors, other.io_errors),
+            (&mut self.rot, other.rot),
+            (&mut self.silently_lost, other.silently_lost),
+            (&mut self.misdirected, other.misdirected),
+            (&mut self.cures, other.cures),
             (&mut self.torn_writes, other.torn_writes),
             (&mut self.lost_writes, other.lost_writes),
             (&mut self.virtual_ms, other.virtual_ms),

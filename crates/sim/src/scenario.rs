@@ -14,8 +14,8 @@
 
 use strake_engine::StartError;
 use strake_engine::create::Init;
-use strake_engine::event::{ArrayState, Command, CommandError, MemberRef};
-use strake_engine::units::{CommandId, RegionNo, Slot};
+use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
+use strake_engine::units::{CommandId, RegionNo, Slot, StripeNo};
 use strake_format::RegionState;
 
 use crate::launch;
@@ -216,10 +216,22 @@ impl Scenario {
         }
         self
     }
+    /// A piece of a stripe rots in this column, and nobody is told.
+    pub fn rot(&mut self, stripe: u64, column: usize) -> &mut Self {
+        let block = self.world.geometry.block as usize;
+        self.world.rot_at(StripeNo(stripe), column, 0, block);
+        self
+    }
+    /// Scrubs: what lies must be found, and with `names` also who.
+    pub fn cure(&mut self) -> &mut Self {
+        let cured = self.world.cure();
+        self.must(cured);
+        self
+    }
     /// Starts a scrub that must find nothing.
     pub fn begin_to_scrub(&mut self) -> &mut Self {
         self.world.scrub_must_agree = true;
-        self.world.command(Command::StartScrub);
+        self.world.command(Command::StartScrub(ScrubMode::Check));
         self
     }
     /// Asks for every block to be discarded.

@@ -184,6 +184,13 @@ impl Ssd {
         }
     }
 
+    /// The medium holds other bytes from now on, and nobody was told.
+    pub fn rot(&mut self, offset: u64, bytes: &[u8]) {
+        let blocks = self.blocks(offset, bytes.len() as u64);
+        self.cached.retain(|cached| !blocks.contains(&cached.block));
+        self.poke(offset, bytes);
+    }
+
     fn blocks(&self, offset: u64, len: u64) -> std::ops::Range<u64> {
         offset / self.block..(offset + len).div_ceil(self.block)
     }

@@ -52,7 +52,8 @@ impl World {
             ask.kind,
             AskKind::Write | AskKind::WriteZeroes | AskKind::Discard
         );
-        if changes && !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count) {
+        let busy = !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
+        if changes && (busy || self.touches_lies(&ask)) {
             ask = Ask {
                 kind: AskKind::Read,
                 fua: false,
@@ -273,6 +274,7 @@ impl World {
         {
             self.zero_missing(asked.ask.first, &mut bytes);
         }
+        self.excuse_lies(asked.ask.first, &mut bytes);
         let seen = self.oracle.seen(asked.moment, asked.ask.first, &bytes);
         self.scratch = bytes;
         if let Err(mismatch) = seen {

@@ -21,6 +21,7 @@ use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::prng::{Prng, Purpose, TraceHash};
 use crate::report::{Failure, Stats};
+use crate::silent::Silent;
 use crate::ssd::{self, OpNo, Owner, Ssd};
 use crate::user::Asked;
 use crate::workload::{self, Ask, Swarm};
@@ -162,6 +163,8 @@ pub struct World {
     pub clean: bool,
     /// Commands that must be refused, because data would be lost.
     pub refusals: Vec<CommandId>,
+    /// What lies on the devices, and nobody was told.
+    pub silent: Silent,
     /// Regions in which requests may be refused, because reads failed while parity was untrue.
     pub excused: Vec<RegionNo>,
     /// The last scrub's findings are to be none.
@@ -230,6 +233,7 @@ impl World {
             errors_forgiven: false,
             clean: true,
             refusals: Vec::new(),
+            silent: Silent::default(),
             excused: Vec::new(),
             scrub_must_agree: false,
             stats: Stats::default(),
@@ -532,6 +536,7 @@ impl World {
     }
 
     fn event(&mut self, event: Event) -> Going {
+        self.hear_scrub(&event.kind);
         match event.kind {
             EventKind::JobFinished {
                 kind: JobKind::Rebuild,
@@ -544,6 +549,7 @@ impl World {
             EventKind::JobFinished {
                 kind: JobKind::Scrub,
                 inconsistent,
+                ..
             } => {
                 self.stats.scrubs += 1;
                 if inconsistent > 0 && self.scrub_must_agree {
@@ -588,6 +594,9 @@ impl World {
                 io_text(&io.kind)
             )
         });
+        if owner != Owner::Array {
+            self.mislead(index, &mut io);
+        }
         let mut target = index;
         if let Some(mut planted) = self.planted.take() {
             target = planted.strike(self, index, &mut io);

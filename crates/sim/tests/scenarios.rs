@@ -1,7 +1,7 @@
 //! Named scenarios: each is a story that must come out well.
 
 use strake_engine::StartError;
-use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind};
+use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind, ScrubMode};
 use strake_engine::units::{RegionNo, Row, Slot};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{RegionState, SelectError};
@@ -572,4 +572,70 @@ fn a_discard_of_everything_gives_every_region_back_to_the_drives() {
         assert_eq!(accepted(&array), before, "level {level}");
         array.write(60).verify();
     }
+}
+
+#[test]
+fn scrub_repairs_whichever_strip_lies_where_two_others_can_tell() {
+    for (level, members) in [
+        ("6", 5),
+        ("7.3", 6),
+        ("60", 8),
+        ("n+m", 7),
+        ("1", 3),
+        ("10", 6),
+    ] {
+        let mut array = Scenario::new(level, members).start();
+        array.fill().rest();
+        let width = array.world.geometry.width;
+        for column in 0..width {
+            array.rot(column as u64 % 4, column).cure().verify();
+        }
+        assert_eq!(array.world.stats.cures, width as u64, "level {level}");
+    }
+}
+
+#[test]
+fn scrub_tells_of_both_readings_and_keeps_them_where_nobody_can_be_named() {
+    for (level, members) in [("5", 4), ("50", 6), ("1", 2), ("10", 4)] {
+        let mut array = Scenario::new(level, members).start();
+        array.fill().rest();
+        for column in 0..array.world.geometry.width {
+            array.rot(2, column).cure().verify();
+        }
+    }
+}
+
+#[test]
+fn a_degraded_array_still_names_the_liar_while_two_strips_are_left_to_spare() {
+    let mut raid = Scenario::new("7.3", 6).start();
+    raid.fill().rest().lose(1).write(20).rest();
+    // Columns that have no member cannot rot.
+    for column in 0..6 {
+        raid.rot(3, column);
+        if !raid.world.silent.lies.is_empty() {
+            raid.cure();
+        }
+    }
+    assert_eq!(raid.world.stats.cures, 5);
+    raid.verify();
+}
+
+#[test]
+fn a_power_cut_after_a_repair_does_not_bring_the_lie_back() {
+    let mut raid6 = Scenario::new("6", 6).start();
+    raid6.fill().rest().rot(1, 0).rot(2, 5).cure();
+    raid6.power_cut().start().rest().verify();
+    raid6.begin_to_scrub().rest();
+    assert_eq!(raid6.world.stats.cures, 1);
+}
+
+#[test]
+fn a_scrub_that_begins_again_passes_over_nothing() {
+    let mut raid6 = Scenario::new("6", 5).start();
+    raid6.fill().rest().rot(0, 1);
+    // The step that the first scrub left under way says nothing of the second.
+    raid6.world.command(Command::StartScrub(ScrubMode::Check));
+    raid6.steps(8);
+    raid6.world.command(Command::StopScrub);
+    raid6.cure().verify();
 }

@@ -167,8 +167,6 @@ catalogue! {
     Rebuilding, "slot-rebuilding", Refused, "wait for the rebuild, or stop it";
     /// Not serving.
     NotServing, "array-not-serving", Refused, "strake start NAME first";
-    /// Already foreground or elsewhere.
-    Unsupported, "not-supported", Usage, "see strake --help";
     /// No ublk.
     NoUblk, "no-ublk", Failed,
         "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";

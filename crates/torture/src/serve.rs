@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use strake_engine::event::{Command, EventKind, JobKind, NewDevice, Setting};
+use strake_engine::event::{Command, EventKind, JobKind, NewDevice, ScrubMode, Setting};
 use strake_engine::units::Slot;
 use strake_format::{MemberUuid, RegionState};
 use strake_runtime::{Device, ExportKind, OpenMode, ServeConfig, Serving, serve};
@@ -65,7 +65,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let heard = Arc::clone(&scrubbed);
     std::thread::spawn(move || {
         for event in events {
-            if let EventKind::JobFinished { kind, inconsistent } = event.kind
+            if let EventKind::JobFinished {
+                kind, inconsistent, ..
+            } = event.kind
                 && kind == JobKind::Scrub
             {
                 heard.store(inconsistent + 1, Ordering::SeqCst);
@@ -122,7 +124,7 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
         ["rebuild", "stop"] => Command::StopRebuild,
         ["scrub"] => {
             scrubbed.store(0, Ordering::SeqCst);
-            Command::StartScrub
+            Command::StartScrub(ScrubMode::Check)
         }
         ["priority", value] => Command::Set(Setting::RebuildPriority(value.parse()?)),
         other => bail!("unknown command {other:?}"),

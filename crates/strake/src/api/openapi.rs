@@ -16,17 +16,23 @@ const SHAPES: &[(&str, &str)] = &[
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
          group_size:integer? block_bytes:integer device:string? write_hole:string epoch:integer \
-         unwritten_bytes:integer members:Member[] spares:Member[] jobs:Job[]",
+         unwritten_bytes:integer members:Member[] spares:Member[] jobs:Job[] last_scrub:Scrub?",
+    ),
+    (
+        "Scrub",
+        "repair:boolean inconsistent_stripes:integer located_stripes:integer \
+         repaired_stripes:integer unreadable_stripes:integer",
     ),
     (
         "Member",
         "slot:integer? device:string? uuid:string? state:string read_errors:integer \
-         write_errors:integer",
+         write_errors:integer mismatches:integer",
     ),
     (
         "Job",
         "kind:string slot:integer? partial:boolean done_bytes:integer total_bytes:integer \
-         rate_bytes_per_s:integer eta_s:integer? paused:boolean inconsistent_stripes:integer",
+         rate_bytes_per_s:integer eta_s:integer? paused:boolean inconsistent_stripes:integer \
+         repaired_stripes:integer",
     ),
     (
         "CreateRequest",
@@ -39,7 +45,7 @@ const SHAPES: &[(&str, &str)] = &[
         "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? block_bytes:integer \
          device:string? write_hole:string epoch:integer unwritten_bytes:integer members:Member[] \
-         spares:Member[] jobs:Job[]",
+         spares:Member[] jobs:Job[] last_scrub:Scrub?",
     ),
     (
         "StartRequest",
@@ -50,7 +56,7 @@ const SHAPES: &[(&str, &str)] = &[
         "DeviceRequest",
         "member:string? device:string force:boolean? dry_run:boolean?",
     ),
-    ("JobRequest", "action:string"),
+    ("JobRequest", "action:string repair:boolean?"),
     (
         "Settings",
         "rebuild_priority:integer? read_error_threshold:integer?",
@@ -79,7 +85,8 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Event",
         "sequence:integer time:string array:string? event:string slot:integer? device:string? \
-         cause:string? effect:string? inconsistent_stripes:integer?",
+         cause:string? effect:string? inconsistent_stripes:integer? \
+         repaired_stripes:integer?",
     ),
     ("Error", "code:string found:string cure:string"),
 ];
@@ -269,6 +276,7 @@ mod tests {
             eta_s: None,
             paused: false,
             inconsistent_stripes: 0,
+            repaired_stripes: 0,
         };
         let sent = serde_json::to_value(array).expect("json");
         let keys: Vec<&String> = sent.as_object().expect("object").keys().collect();

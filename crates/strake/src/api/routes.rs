@@ -333,7 +333,7 @@ async fn rebuild(
     Path(name): Path<String>,
     In(request): In<JobRequest>,
 ) -> Answer {
-    blocking(move || service.job(&name, Job::Rebuild, &request.action)).await
+    blocking(move || service.job(&name, Job::Rebuild, &request)).await
 }
 
 async fn scrub(
@@ -341,7 +341,7 @@ async fn scrub(
     Path(name): Path<String>,
     In(request): In<JobRequest>,
 ) -> Answer {
-    blocking(move || service.job(&name, Job::Scrub, &request.action)).await
+    blocking(move || service.job(&name, Job::Scrub, &request)).await
 }
 
 async fn settings(State(service): Shared, Path(name): Path<String>) -> Answer {

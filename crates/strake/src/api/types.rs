@@ -25,6 +25,22 @@ pub(crate) struct ArrayJson {
     pub(crate) members: Vec<MemberJson>,
     pub(crate) spares: Vec<MemberJson>,
     pub(crate) jobs: Vec<JobJson>,
+    /// What the last scrub that ended since start found.
+    pub(crate) last_scrub: Option<ScrubJson>,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ScrubJson {
+    /// It rewrote what was named as wrong.
+    pub(crate) repair: bool,
+    pub(crate) inconsistent_stripes: u64,
+    /// Those of them in which it is known which member was wrong.
+    pub(crate) located_stripes: u64,
+    /// Those of them that are consistent again.
+    pub(crate) repaired_stripes: u64,
+    /// Stripes of which too few strips could be read.
+    pub(crate) unreadable_stripes: u64,
 }
 
 /// A member or spare.
@@ -36,6 +52,8 @@ pub(crate) struct MemberJson {
     pub(crate) state: String,
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
+    /// Pieces of its strips that scrubs found wrong.
+    pub(crate) mismatches: u64,
 }
 
 /// A background job.
@@ -52,6 +70,7 @@ pub(crate) struct JobJson {
     pub(crate) eta_s: Option<u64>,
     pub(crate) paused: bool,
     pub(crate) inconsistent_stripes: u64,
+    pub(crate) repaired_stripes: u64,
 }
 
 /// What `create` asks.
@@ -119,6 +138,9 @@ pub(crate) struct DeviceRequest {
 pub(crate) struct JobRequest {
     /// `start` or `stop`.
     pub(crate) action: String,
+    /// Of a scrub that starts: rewrite strips that are named as wrong.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) repair: bool,
 }
 
 /// Settings: as read, and (each optional) as changed.
@@ -279,6 +301,9 @@ pub(crate) struct EventJson {
     pub(crate) effect: Option<String>,
     /// Of a finished resync or scrub.
     pub(crate) inconsistent_stripes: Option<u64>,
+    /// Of a finished resync or scrub: those that are consistent again.
+    #[serde(default)]
+    pub(crate) repaired_stripes: Option<u64>,
 }
 
 /// The daemon.

@@ -87,6 +87,7 @@ pub(crate) fn running(
         state: member_state(m.state).to_owned(),
         read_errors: m.read_errors,
         write_errors: m.write_errors,
+        mismatches: m.mismatches,
     };
     let (slots, spares): (Vec<_>, Vec<_>) = status.members.iter().partition(|m| m.slot.is_some());
     ArrayJson {
@@ -97,6 +98,13 @@ pub(crate) fn running(
         members: slots.into_iter().map(member).collect(),
         spares: spares.into_iter().map(member).collect(),
         jobs: status.jobs.iter().map(job).collect(),
+        last_scrub: status.scrubbed.map(|scrubbed| ScrubJson {
+            repair: scrubbed.mode == ScrubMode::Repair,
+            inconsistent_stripes: scrubbed.inconsistent,
+            located_stripes: scrubbed.located,
+            repaired_stripes: scrubbed.repaired,
+            unreadable_stripes: scrubbed.unreadable,
+        }),
         ..blank(sb)
     }
 }
@@ -113,6 +121,7 @@ fn job(job: &JobStatus) -> JobJson {
         eta_s: (!job.paused && job.rate_bytes_per_s > 0).then(|| left / job.rate_bytes_per_s),
         paused: job.paused,
         inconsistent_stripes: job.inconsistent,
+        repaired_stripes: job.repaired,
     }
 }
 
@@ -134,6 +143,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         members: Vec::new(),
         spares: Vec::new(),
         jobs: Vec::new(),
+        last_scrub: None,
     }
 }
 
@@ -157,6 +167,7 @@ pub(crate) fn stopped(
             state: state.to_owned(),
             read_errors: 0,
             write_errors: 0,
+            mismatches: 0,
         }
     };
     let spare = |uuid: &MemberUuid| MemberJson {
@@ -166,6 +177,7 @@ pub(crate) fn stopped(
         state: member_state(MemberState::Spare).to_owned(),
         read_errors: 0,
         write_errors: 0,
+        mismatches: 0,
     };
     ArrayJson {
         members: sb.slots.iter().enumerate().map(member).collect(),

@@ -58,8 +58,8 @@ pub(crate) enum Command {
     Replace(ReplaceArgs),
     /// Start (or go on with) the rebuild of missing members, or pause it
     Rebuild(JobArgs),
-    /// Start or stop the check of parity, which changes nothing
-    Scrub(JobArgs),
+    /// Start or stop the check of parity, which changes nothing unless it is to repair
+    Scrub(ScrubArgs),
     /// Change settings: rebuild_priority=1..100, read_error_threshold=1..
     Set {
         name: String,
@@ -208,15 +208,22 @@ pub(crate) struct ReplaceArgs {
     pub(crate) dry_run: bool,
 }
 
+/// Arguments of `scrub`.
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Rewrite strips that are named as wrong, and unreadable sectors, from the others
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
+
 /// Arguments of `rebuild` and `scrub`.
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
     pub(crate) name: String,
-    #[arg(value_parser = ["start", "stop"])]
+    #[arg(value_parser = ["start", "stop"], default_value = "start")]
     pub(crate) action: String,
-    /// Repair what is found (not in this version)
-    #[arg(long)]
-    pub(crate) repair: bool,
     /// Wait until it is done, with a progress bar
     #[arg(long)]
     pub(crate) wait: bool,

@@ -135,8 +135,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Remove(args) => of_member(&context, "remove", "forget", &args),
         Command::Add(args) => add(&context, &args),
         Command::Replace(args) => replace(&context, &args),
-        Command::Rebuild(args) => job(&context, "rebuild", &args),
-        Command::Scrub(args) => job(&context, "scrub", &args),
+        Command::Rebuild(args) => job(&context, "rebuild", &args, false),
+        Command::Scrub(args) => job(&context, "scrub", &args.job, args.repair),
         Command::Set {
             name,
             settings,
@@ -439,11 +439,7 @@ fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
     context.outcome(&outcome)
 }
 
-fn job(context: &Context, verb: &str, args: &JobArgs) -> Ended {
-    if args.repair {
-        let failure = Failure::new(Code::Unsupported, "--repair is not in this version");
-        return Err(failure.cure("leave --repair away: the check changes nothing"));
-    }
+fn job(context: &Context, verb: &str, args: &JobArgs, repair: bool) -> Ended {
     let client = Client::need(&context.dir)?;
     let path = url(&args.name, verb)?;
     if args.dry_run {
@@ -452,6 +448,7 @@ fn job(context: &Context, verb: &str, args: &JobArgs) -> Ended {
     }
     let request = JobRequest {
         action: args.action.clone(),
+        repair,
     };
     let outcome: OutcomeJson = client.post(&path, &request)?;
     if args.wait && args.action == "start" {

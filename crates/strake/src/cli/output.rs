@@ -149,7 +149,14 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         a.uuid,
         a.epoch,
     );
-    let mut table = Table::new(&["SLOT", "STATE", "DEVICE", "READ ERRORS", "WRITE ERRORS"]);
+    let mut table = Table::new(&[
+        "SLOT",
+        "STATE",
+        "DEVICE",
+        "READ ERRORS",
+        "WRITE ERRORS",
+        "MISMATCHES",
+    ]);
     for member in a.members.iter().chain(&a.spares) {
         table.row(vec![
             slot_text(member.slot),
@@ -157,11 +164,22 @@ pub(crate) fn array(a: &ArrayJson) -> String {
             or_dash(member.device.as_ref()),
             member.read_errors.to_string(),
             member.write_errors.to_string(),
+            member.mismatches.to_string(),
         ]);
     }
     text.push_str(&table.text(2));
     for job in &a.jobs {
         text.push_str(&format!("  {}\n", job_long(job)));
+    }
+    if let Some(scrub) = &a.last_scrub {
+        text.push_str(&format!(
+            "  last scrub: {} stripes inconsistent, wrong member known in {}, {} repaired; {} \
+             unreadable\n",
+            scrub.inconsistent_stripes,
+            scrub.located_stripes,
+            scrub.repaired_stripes,
+            scrub.unreadable_stripes
+        ));
     }
     text
 }

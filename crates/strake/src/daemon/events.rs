@@ -48,6 +48,7 @@ pub(crate) struct Happened {
     pub(crate) cause: Option<String>,
     pub(crate) effect: Option<String>,
     pub(crate) inconsistent_stripes: Option<u64>,
+    pub(crate) repaired_stripes: Option<u64>,
 }
 
 impl EventLog {
@@ -100,6 +101,7 @@ impl EventLog {
             cause: happened.cause,
             effect: happened.effect,
             inconsistent_stripes: happened.inconsistent_stripes,
+            repaired_stripes: happened.repaired_stripes,
         };
         tracing::info!(
             array = event.array.as_deref(),
@@ -187,9 +189,13 @@ fn stop_cause(cause: StopCause) -> &'static str {
 /// What the runtime tells, in words.
 pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
     let (event, slot, cause, effect) = words(&record.kind);
-    let inconsistent_stripes = match record.kind {
-        EventKind::JobFinished { inconsistent, .. } => Some(inconsistent),
-        _ => None,
+    let (inconsistent_stripes, repaired_stripes) = match record.kind {
+        EventKind::JobFinished {
+            inconsistent,
+            repaired,
+            ..
+        } => (Some(inconsistent), Some(repaired)),
+        _ => (None, None),
     };
     Happened {
         array: Some(array.to_owned()),
@@ -199,6 +205,7 @@ pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
         cause,
         effect,
         inconsistent_stripes,
+        repaired_stripes,
     }
 }
 
@@ -235,6 +242,7 @@ fn words(kind: &EventKind) -> Words {
             at(offset),
             Some(format!("{len} bytes rewritten")),
         ),
+        EventKind::Mismatch { .. } | EventKind::Inconsistent { .. } => found_words(kind),
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))
         }
@@ -264,11 +272,45 @@ fn words(kind: &EventKind) -> Words {
             text(stop_cause(cause)),
             text(view::job_kind(kind)),
         ),
-        EventKind::JobFinished { kind, inconsistent } => {
-            let effect = Some(format!("{inconsistent} stripes inconsistent"));
+        EventKind::JobFinished {
+            kind,
+            inconsistent,
+            repaired,
+        } => {
+            let found = format!("{inconsistent} stripes inconsistent, {repaired} repaired");
+            let effect = Some(found);
             ("job_finished", None, text(view::job_kind(kind)), effect)
         }
         EventKind::Stopped => ("stopped", None, None, text("clean")),
+    }
+}
+
+/// What a scrub found, in words.
+fn found_words(kind: &EventKind) -> Words {
+    match *kind {
+        EventKind::Mismatch {
+            slot,
+            offset,
+            len,
+            repaired,
+            ..
+        } => {
+            let done = if repaired { "rewritten" } else { "left" };
+            let cause = format!("offset_bytes {offset}");
+            let effect = format!("{len} bytes that contradict the others, {done}");
+            ("mismatch", Some(slot), Some(cause), Some(effect))
+        }
+        EventKind::Inconsistent {
+            stripe,
+            offset,
+            from,
+            len,
+        } => {
+            let cause = format!("{stripe}, whose data begin at byte {offset}");
+            let effect = format!("bytes {from} to {} of each strip, left", from + len);
+            ("inconsistent", None, Some(cause), Some(effect))
+        }
+        _ => unreachable!("only for what a scrub finds"),
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use strake_engine::event::{Command, CommandError, NewDevice, Returning, Setting};
+use strake_engine::event::{Command, CommandError, NewDevice, Returning, ScrubMode, Setting};
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
 use strake_runtime::{Device, OpenMode};
 
@@ -454,13 +454,29 @@ impl Service {
     }
 
     /// Starts or stops a job.
-    pub(crate) fn job(&self, name: &str, kind: Job, action: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn job(
+        &self,
+        name: &str,
+        kind: Job,
+        request: &JobRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let action = request.action.as_str();
+        if request.repair && (kind != Job::Scrub || action != "start") {
+            let failure = Failure::new(Code::Usage, "repair goes with the start of a scrub");
+            return Err(failure.cure("leave repair away"));
+        }
         let _admin = self.change()?;
         let running = self.running(name)?;
         let (command, word) = match (kind, action) {
             (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
             (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
-            (Job::Scrub, "start") => (Command::StartScrub, "scrub"),
+            (Job::Scrub, "start") => {
+                let mode = match request.repair {
+                    true => ScrubMode::Repair,
+                    false => ScrubMode::Check,
+                };
+                (Command::StartScrub(mode), "scrub")
+            }
             (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
             _ => {
                 let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
@@ -511,7 +527,7 @@ impl Service {
 pub(crate) enum Job {
     /// Of missing members.
     Rebuild,
-    /// Read-only check of parity.
+    /// Check of parity, which may repair.
     Scrub,
 }
 

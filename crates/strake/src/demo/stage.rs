@@ -167,6 +167,7 @@ impl Stage {
     pub(crate) fn job(&self, kind: &str, action: &str) -> Result<(), Failure> {
         let request = JobRequest {
             action: action.to_owned(),
+            repair: false,
         };
         self.post::<OutcomeJson>(kind, &request).map(|_| ())
     }

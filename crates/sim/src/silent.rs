@@ -1,0 +1,415 @@
+//! Silent faults in data: bit rot, lost writes, misdirected writes. The device says that all is
+//! well.
+//!
+//! Until a scrub has passed, a block on which such a fault was placed may read wrong, and what is
+//! computed from it may be wrong: no code can tell without reading everything. So a fault is placed
+//! only where the level can find it, and until it is cured nothing is written to its stripe, no
+//! member is lost and nothing crashes.
+//!
+//! A *cure* demands all that the engine promises: a check finds exactly the stripes in which a
+//! strip lies and changes nothing; with two parities or three copies it names exactly the strips; a
+//! repair makes exactly those true, and leaves everything as it is where nobody can be named. There
+//! the simulator puts the truth back itself, as a person with a backup would.
+//!
+//! Invariant: the truth of every lie is known.
+//!
+//! Deliberately absent: silent faults in metadata.
+
+use std::collections::BTreeSet;
+
+use strake_engine::event::{Command, EventKind, IoKind, JobKind, MemberIo, ScrubMode};
+use strake_engine::units::{Row, StripeNo};
+use strake_format::RegionState;
+
+use crate::prng;
+use crate::workload::{Ask, AskKind};
+use crate::world::{Going, World};
+
+/// How the next write of data goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfortune {
+    /// It is reported done and never happens.
+    Lost,
+    /// It lands elsewhere on the same member.
+    Misdirected,
+}
+
+/// A piece of a strip that is not what was written there.
+#[derive(Clone, Debug)]
+pub struct Lie {
+    /// The drive.
+    pub drive: usize,
+    /// The stripe that it belongs to.
+    pub stripe: StripeNo,
+    /// The column of that stripe.
+    pub column: usize,
+    /// Where it begins on the drive.
+    pub offset: u64,
+    /// What should be there.
+    pub truth: Vec<u8>,
+}
+
+/// What was placed and has not been cured, and what scrubs said.
+#[derive(Debug, Default)]
+pub struct Silent {
+    /// A drive whose next fair write goes wrong.
+    pub armed: Option<(usize, Misfortune)>,
+    /// What lies.
+    pub lies: Vec<Lie>,
+    /// Blocks that a scrub named: drive and block.
+    named: BTreeSet<(usize, u64)>,
+    /// Stripes in which it could name nobody.
+    unclear: BTreeSet<u64>,
+    /// Stripes that the last scrub found inconsistent, and repaired.
+    counted: (u64, u64),
+}
+
+impl World {
+    /// A stripe may be lied about: it is written, trusted, whole, and nothing changes it now but
+    /// `asks` requests.
+    fn fair(&self, stripe: StripeNo, asks: usize) -> bool {
+        let (_, row) = self.geometry.row(stripe);
+        let region = self.geometry.region(row);
+        let machines = self.machines.as_ref().expect("the process lives");
+        let state = machines.array.region(region);
+        let written = matches!(state, RegionState::Clean | RegionState::Dirty);
+        let changing = self.asks.values().filter(|asked| {
+            let change = !matches!(asked.ask.kind, AskKind::Read | AskKind::Flush);
+            change && self.stripes_of(&asked.ask).contains(&stripe.0)
+        });
+        let lied = self.silent.lies.iter().any(|lie| lie.stripe == stripe);
+        written && !lied && changing.count() == asks
+    }
+
+    /// All of a request's part of this stripe is one operation: it lies in one strip, or is the
+    /// whole stripe. Else a later operation of the same request could write over what went wrong.
+    fn at_once(&self, stripe: StripeNo) -> bool {
+        let (strip, whole) = (self.geometry.strip, self.geometry.stripe_bytes());
+        let block = self.geometry.block;
+        self.asks.values().all(|asked| {
+            let (first, end) = (asked.ask.first, asked.ask.first + asked.ask.count);
+            let lo = (first * block).max(stripe.0 * whole);
+            let hi = (end * block).min((stripe.0 + 1) * whole);
+            lo >= hi || hi - lo == whole || lo / strip == (hi - 1) / strip
+        })
+    }
+
+    /// Every member is in sync and well, and nothing is about to change that.
+    fn all_well(&mut self) -> bool {
+        if self.geometry.m == 0 || !self.commands.is_empty() {
+            return false;
+        }
+        let situation = self.situation();
+        let well = |slot: &crate::atlas::Condition| slot.intact && slot.spoiled_rows.is_empty();
+        let incoming = self.looks().iter().any(|look| look.incoming.is_some());
+        !situation.resyncing && !incoming && situation.slots.iter().all(well)
+    }
+
+    fn stripes_of(&self, ask: &Ask) -> std::ops::RangeInclusive<u64> {
+        let blocks = self.geometry.stripe_bytes() / self.geometry.block;
+        let last = ask.first + ask.count.max(1) - 1;
+        ask.first / blocks..=last / blocks
+    }
+
+    /// Would this request change a stripe in which a strip lies?
+    pub(crate) fn touches_lies(&self, ask: &Ask) -> bool {
+        let stripes = self.stripes_of(ask);
+        let mut lies = self.silent.lies.iter();
+        lies.any(|lie| stripes.contains(&lie.stripe.0))
+    }
+
+    /// The stripe, the column and the byte within its strip that lie here on a drive.
+    fn stripe_at(&mut self, drive: usize, offset: u64) -> Option<(StripeNo, usize, u64)> {
+        let looks = self.looks();
+        let slot = looks.iter().position(|look| look.in_sync == Some(drive))?;
+        let layout = &self.superblock.layout;
+        let at = offset.checked_sub(layout.data_offset)?;
+        if at >= layout.data_bytes {
+            return None;
+        }
+        let slot = strake_engine::units::Slot(slot as u8);
+        let group = u64::from(slot.0) / self.geometry.width as u64;
+        let row = Row(at / self.geometry.strip);
+        let stripe = self.geometry.stripe(group, row);
+        let column = self.geometry.column(stripe, slot)?;
+        Some((stripe, column, at % self.geometry.strip))
+    }
+
+    /// Some blocks of a member's data rot; with three parities, perhaps of two members at once.
+    pub(crate) fn rot(&mut self) -> Going {
+        if !self.all_well() {
+            return Ok(());
+        }
+        let stripes = self.geometry.stripes();
+        let any = StripeNo(self.chance.faults.below(stripes));
+        let next = (0..stripes).map(|n| StripeNo((any.0 + n) % stripes));
+        let Some(stripe) = next.into_iter().find(|&stripe| self.fair(stripe, 0)) else {
+            return Ok(());
+        };
+        let (block, strip) = (self.geometry.block, self.geometry.strip);
+        let blocks = self.chance.faults.range(1, strip / block);
+        let from = self.chance.faults.below(strip / block - blocks + 1) * block;
+        let mut columns: Vec<usize> = (0..self.geometry.width).collect();
+        self.chance.faults.shuffle(&mut columns);
+        let most = if self.geometry.m >= 3 { 2 } else { 1 };
+        let liars = self.chance.faults.range(1, most) as usize;
+        for &column in &columns[..liars] {
+            self.rot_at(stripe, column, from, (blocks * block) as usize);
+        }
+        Ok(())
+    }
+
+    /// These bytes of a strip rot.
+    pub fn rot_at(&mut self, stripe: StripeNo, column: usize, from: u64, len: usize) {
+        let slot = self.geometry.slot(stripe, column);
+        let Some(drive) = self.looks()[slot.index()].in_sync else {
+            return;
+        };
+        let row = self.geometry.row(stripe).1;
+        let offset = self.superblock.layout.data_offset + self.geometry.row_offset(row) + from;
+        let truth = self.drives[drive].ssd.bytes()[offset as usize..][..len].to_vec();
+        let mut rotten = truth.clone();
+        let (flips, mut noise) = (self.chance.faults.percent(50), self.chance.faults.bits());
+        for block in rotten.chunks_mut(self.geometry.block as usize) {
+            let at = self.chance.faults.below(block.len() as u64) as usize;
+            let bytes = if flips { at..at + 1 } else { 0..block.len() };
+            for byte in &mut block[bytes] {
+                noise = prng::mix(noise);
+                *byte ^= noise as u8 | 1;
+            }
+        }
+        self.note(format!(
+            "drive {drive} (slot {slot}): {stripe} rots at {offset:#x}+{len:#x}"
+        ));
+        self.drives[drive].ssd.rot(offset, &rotten);
+        self.stats.rot += 1;
+        self.lies(Lie {
+            drive,
+            stripe,
+            column,
+            offset,
+            truth,
+        });
+    }
+
+    fn lies(&mut self, lie: Lie) {
+        self.silent.lies.push(lie);
+        self.scrub_must_agree = false;
+    }
+
+    /// The next fair write of some member goes wrong.
+    pub(crate) fn arm(&mut self, misfortune: Misfortune) {
+        let looks = self.looks();
+        let serving: Vec<usize> = looks.iter().filter_map(|look| look.in_sync).collect();
+        if self.silent.armed.is_none() && !serving.is_empty() {
+            let drive = self.chance.faults.pick(&serving);
+            self.silent.armed = Some((drive, misfortune));
+        }
+    }
+
+    /// A shard's I/O is on its way to a drive: perhaps the one that goes wrong.
+    pub(crate) fn mislead(&mut self, drive: usize, io: &mut MemberIo) {
+        let Some((_, misfortune)) = self.silent.armed.filter(|&(armed, _)| armed == drive) else {
+            return;
+        };
+        let IoKind::Write { offset, data, .. } = &io.kind else {
+            return;
+        };
+        let (offset, truth) = (*offset, data.bytes().to_vec());
+        let Some((stripe, column, from)) = self.stripe_at(drive, offset) else {
+            return;
+        };
+        let old = self.drives[drive].ssd.bytes()[offset as usize..][..truth.len()].to_vec();
+        // Only a request's own write: none of a job, and no other is under way there.
+        let fair = self.fair(stripe, 1) && self.at_once(stripe);
+        if old == truth || !fair || !self.all_well() {
+            return;
+        }
+        if misfortune == Misfortune::Misdirected {
+            let Some(victim) = self.victim(drive, offset - from, from, &truth) else {
+                return;
+            };
+            self.note(format!(
+                "drive {drive}: a write of {stripe} to {offset:#x} lands at {:#x}, in {}",
+                victim.offset, victim.stripe
+            ));
+            if let IoKind::Write { offset, .. } = &mut io.kind {
+                *offset = victim.offset;
+            }
+            self.stats.misdirected += 1;
+            self.lies(victim);
+        } else {
+            self.note(format!(
+                "drive {drive}: a write of {stripe} to {offset:#x} is lost"
+            ));
+            io.kind = IoKind::Discard { offset: 0, len: 0 };
+            self.stats.silently_lost += 1;
+        }
+        self.silent.armed = None;
+        self.lies(Lie {
+            drive,
+            stripe,
+            column,
+            offset,
+            truth,
+        });
+    }
+
+    /// Where a misdirected write lands: the row before or behind, or any other of the same member.
+    fn victim(&mut self, drive: usize, strip_at: u64, from: u64, data: &[u8]) -> Option<Lie> {
+        let layout = self.superblock.layout;
+        let strip = self.geometry.strip;
+        let row = (strip_at - layout.data_offset) / strip;
+        let any = self.chance.faults.below(self.geometry.rows);
+        let row = self
+            .chance
+            .faults
+            .pick(&[row.wrapping_sub(1), row + 1, any]);
+        if row >= self.geometry.rows {
+            return None;
+        }
+        let offset = layout.data_offset + row * strip + from;
+        let (stripe, column, _) = self.stripe_at(drive, offset)?;
+        let truth = self.drives[drive].ssd.bytes()[offset as usize..][..data.len()].to_vec();
+        let fair = truth != data && self.fair(stripe, 0);
+        fair.then_some(Lie {
+            drive,
+            stripe,
+            column,
+            offset,
+            truth,
+        })
+    }
+
+    /// What the user read may lie where a strip does: the truth is put in its place before it is
+    /// judged.
+    pub(crate) fn excuse_lies(&self, first: u64, bytes: &mut [u8]) {
+        let (block, strip) = (self.geometry.block, self.geometry.strip);
+        for (index, bytes) in (first..).zip(bytes.chunks_mut(block as usize)) {
+            let place = self.geometry.locate(index * block);
+            for lie in self.silent.lies.iter().filter(|l| l.stripe == place.stripe) {
+                let from = (lie.offset - self.superblock.layout.data_offset) % strip;
+                let copy = self.geometry.mirrored() || lie.column == place.column;
+                let within = place.offset >= from;
+                let at = place.offset.wrapping_sub(from) as usize;
+                if copy && within && at < lie.truth.len() {
+                    bytes.copy_from_slice(&lie.truth[at..at + block as usize]);
+                }
+            }
+        }
+    }
+
+    /// A scrub told something.
+    pub(crate) fn hear_scrub(&mut self, kind: &EventKind) {
+        match *kind {
+            EventKind::Mismatch {
+                device,
+                offset,
+                len,
+                ..
+            } => {
+                let (drive, block) = (self.devices[device.0 as usize], self.geometry.block);
+                let blocks = offset / block..(offset + len) / block;
+                let named = blocks.map(|block| (drive, block));
+                self.silent.named.extend(named);
+            }
+            EventKind::Inconsistent { stripe, .. } => {
+                self.silent.unclear.insert(stripe.0);
+            }
+            EventKind::JobFinished {
+                kind: JobKind::Scrub,
+                inconsistent,
+                repaired,
+                ..
+            } => self.silent.counted = (inconsistent, repaired),
+            _ => {}
+        }
+    }
+
+    fn bytes_at(&self, lie: &Lie) -> &[u8] {
+        &self.drives[lie.drive].ssd.bytes()[lie.offset as usize..][..lie.truth.len()]
+    }
+
+    /// Is there redundancy enough left in every group to name who lies?
+    fn names_liars(&mut self) -> bool {
+        let looks = self.looks();
+        let lost = |group: &[crate::look::Look]| {
+            let lost = group.iter().filter(|look| look.in_sync.is_none());
+            lost.count()
+        };
+        let most = looks.chunks(self.geometry.width).map(lost).max();
+        self.geometry.m >= 2 + most.unwrap_or(0)
+    }
+
+    /// Scrubs, and demands that it finds what lies and nothing else.
+    fn scrub_finds(&mut self, mode: ScrubMode) -> Going {
+        let lies = self.silent.lies.clone();
+        let before: Vec<Vec<u8>> = lies.iter().map(|l| self.bytes_at(l).to_vec()).collect();
+        let block = self.geometry.block as usize;
+        // A scrub in the middle of life may have repaired it already.
+        let mut expected = BTreeSet::new();
+        let mut stripes = BTreeSet::new();
+        for (lie, held) in lies.iter().zip(&before) {
+            let pieces = lie.truth.chunks(block).zip(held.chunks(block));
+            for (index, (truth, held)) in (lie.offset / block as u64..).zip(pieces) {
+                if truth != held {
+                    expected.insert((lie.drive, index));
+                    stripes.insert(lie.stripe.0);
+                }
+            }
+        }
+        let names = self.names_liars();
+        self.silent.named.clear();
+        self.silent.unclear.clear();
+        self.command(Command::StopScrub);
+        self.command(Command::StartScrub(mode));
+        self.wait("the scrub ends", World::at_rest)?;
+        let repairs = names && mode == ScrubMode::Repair;
+        let count = stripes.len() as u64;
+        if self.silent.counted != (count, if repairs { count } else { 0 }) {
+            let text = format!("a scrub counted {:?}, {count} lie", self.silent.counted);
+            return self.failure(text);
+        }
+        let (named, unclear) = match names {
+            true => (expected, BTreeSet::new()),
+            false => (BTreeSet::new(), stripes),
+        };
+        if self.silent.named != named || self.silent.unclear != unclear {
+            let text = format!(
+                "a scrub named {:?} and found {:?} unclear; there were {named:?} and {unclear:?}",
+                self.silent.named, self.silent.unclear
+            );
+            return self.failure(text);
+        }
+        for (lie, before) in lies.iter().zip(&before) {
+            let wanted = if repairs { &lie.truth } else { before };
+            if self.bytes_at(lie) != wanted.as_slice() {
+                let text = format!("{mode:?} of {}, drive {}: wrong", lie.stripe, lie.drive);
+                return self.failure(text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that lies is found and made true again: see the module.
+    pub fn cure(&mut self) -> Going {
+        self.silent.armed = None;
+        if self.silent.lies.is_empty() {
+            return Ok(());
+        }
+        self.wait("nothing is under way", World::at_rest)?;
+        if self.chance.faults.percent(50) {
+            self.scrub_finds(ScrubMode::Check)?;
+        }
+        self.scrub_finds(ScrubMode::Repair)?;
+        let names = self.names_liars();
+        for lie in std::mem::take(&mut self.silent.lies) {
+            if !names {
+                self.drives[lie.drive].ssd.rot(lie.offset, &lie.truth);
+            }
+        }
+        self.stats.cures += 1;
+        self.scrub_must_agree = true;
+        self.scrub_finds(ScrubMode::Check)
+    }
+}
