@@ -14,7 +14,10 @@ use strake_engine::create::{CreateSpec, Init, plan};
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Array, Buf, Pool, Router, Shard, Slice, StartOptions, Target, limits};
-use strake_format::{ArrayUuid, Level, MapPage, MemberUuid, Superblock, WriteHole, region_map};
+use strake_format::{
+    ArrayUuid, Level, MapPage, MemberUuid, Superblock, UnreadableList, WriteHole, region_map,
+    unreadable,
+};
 
 const MEMBER_BYTES: u64 = 64 << 20;
 
@@ -69,6 +72,7 @@ impl Rig {
                 superblock: plan.superblocks[at].clone(),
                 copy_to_replace: 0,
                 map: pages(&disks[at], &plan.superblocks[at]),
+                unreadable: lists(&disks[at], &plan.superblocks[at]),
             })
             .collect();
         let options = StartOptions {
@@ -211,6 +215,13 @@ fn pages(disk: &[u8], sb: &Superblock) -> Vec<Option<MapPage>> {
     (0..sb.layout.map_pages)
         .map(|p| region_map::newest(version(p, 0), version(p, 1)))
         .collect()
+}
+
+fn lists(disk: &[u8], sb: &Superblock) -> [Option<UnreadableList>; 2] {
+    unreadable::places(&sb.layout).map(|offset| {
+        let at = offset as usize..offset as usize + sb.layout.unreadable_bytes as usize;
+        UnreadableList::decode(&disk[at], offset).ok()
+    })
 }
 
 /// A reproducible sequence of numbers (splitmix64).

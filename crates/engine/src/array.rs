@@ -25,8 +25,9 @@ use crate::event::*;
 use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
-use crate::persist::Persist;
+use crate::persist::{After, Persist};
 use crate::units::*;
+use crate::unreadable::{Lost, Unreadable};
 
 pub use crate::assemble::{StartError, StartOptions};
 
@@ -39,6 +40,8 @@ pub struct ShardSetup {
     pub view: Arc<View>,
     /// Access to each region.
     pub regions: Vec<RegionAccess>,
+    /// Blocks that answer an error.
+    pub lost: Arc<Lost>,
 }
 
 /// A device that the array uses.
@@ -49,6 +52,8 @@ pub(crate) struct Member {
     pub(crate) layout: Layout,
     /// The superblock copy that is written first; the other was the only whole one at the start.
     pub(crate) first_copy: usize,
+    /// Which place of the list of unreadable blocks holds its newest version.
+    pub(crate) list_place: usize,
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
     pub(crate) mismatches: u64,
@@ -79,6 +84,10 @@ pub(crate) enum Purpose {
     },
     MapPage {
         page: u32,
+        device: DeviceId,
+    },
+    /// A version of the list of unreadable blocks.
+    Unreadable {
         device: DeviceId,
     },
     /// Zeroing a region (before its first write, or after a discard).
@@ -132,6 +141,7 @@ pub struct Array {
     pub(crate) map: Map,
     /// For each incoming member that was away: the regions that it lacks.
     pub(crate) lacking: BTreeMap<DeviceId, Arc<RegionSet>>,
+    pub(crate) unreadable: Unreadable,
     pub(crate) jobs: Jobs,
     pub(crate) ios: Slab<Purpose>,
     pub(crate) out: VecDeque<ArrayOutput>,
@@ -150,6 +160,7 @@ impl Array {
             geometry: Arc::clone(&self.geometry),
             view: Arc::clone(&self.view),
             regions: self.map.accesses(),
+            lost: self.unreadable.told(),
         }
     }
 
@@ -158,6 +169,7 @@ impl Array {
         self.now = now;
         self.sb.clean = false;
         self.rewrite_map();
+        self.rewrite_list();
         self.touch();
         self.settle();
     }
@@ -169,6 +181,7 @@ impl Array {
         let device = match &purpose {
             Purpose::Superblock { device }
             | Purpose::MapPage { device, .. }
+            | Purpose::Unreadable { device }
             | Purpose::Zero { device, .. }
             | Purpose::Settle { device, .. }
             | Purpose::LastFlush { device }
@@ -180,6 +193,7 @@ impl Array {
         match purpose {
             Purpose::Superblock { .. } => self.superblock_written(),
             Purpose::MapPage { page, .. } => self.page_written(page),
+            Purpose::Unreadable { .. } => self.list_written(),
             Purpose::Zero { region, .. } => self.region_zeroed(region),
             Purpose::Settle { region, .. } => self.region_settled(region),
             Purpose::LastFlush { .. } => self.last_flush_done(),
@@ -224,6 +238,8 @@ impl Array {
             FromShard::Inconsistent { stripe, from, len } => {
                 self.inconsistent_found(stripe, from, len);
             }
+            FromShard::List { op, lost, parts } => self.shard_lists(from, op, lost, &parts),
+            FromShard::Settle { op } => self.persist.after.push(After::Settled(from, op)),
             FromShard::NeedRegion { region } => self.region_needed(region),
             FromShard::RegionClosed { region, closed } => self.region_closed(region, from, closed),
             FromShard::StepDone { step, outcome } => self.step_done(step, outcome),
@@ -293,7 +309,10 @@ impl Array {
     /// use.
     pub(crate) fn settle(&mut self) {
         self.use_spares();
+        // Before the superblocks, which may wait for it, and after them, for which it waits.
+        self.drive_unreadable();
         self.drive_persist();
+        self.drive_unreadable();
         self.drive_jobs();
         self.drive_stop();
         let state = self.state();
@@ -439,6 +458,7 @@ impl Array {
             state: self.state(),
             size_bytes: self.geometry.size(),
             unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
+            unreadable: self.unreadable.bytes(&self.geometry),
             members,
             jobs: self.job_status(),
             scrubbed: self.jobs.scrubbed,

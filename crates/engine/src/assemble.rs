@@ -17,6 +17,7 @@ use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::persist::{After, Persist};
 use crate::units::*;
+use crate::unreadable::{self, Unreadable};
 
 /// How to start.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,9 @@ pub enum StartError {
     /// No member has a valid version of this region map page.
     #[error("page {0} of the region map is damaged on every member")]
     MapDamaged(u32),
+    /// No member has a valid list of unreadable blocks: which blocks are lost is not known.
+    #[error("the list of unreadable blocks is damaged on every member")]
+    UnreadableDamaged,
     /// Superblocks of one array that describe different geometry.
     #[error("the members of {0} describe different arrays")]
     Geometry(ArrayUuid),
@@ -189,6 +193,25 @@ fn lacking(page: &MapPage, slots: &[SlotUse], found: &[Found]) -> Vec<DeviceId> 
     current.filter(|&device| !has(device)).collect()
 }
 
+/// The newest list of unreadable blocks among the members in sync. What lies in regions that were
+/// never written, or discarded since, reads as zeros: it is lost no more.
+fn newest_list(
+    geometry: &Geometry,
+    pages: &[MapPage],
+    slots: &[SlotUse],
+    found: &[Found],
+) -> Result<Unreadable, StartError> {
+    let in_sync = |f: &&Found| slots.iter().any(|s| s.current == Some(f.device));
+    let lists = found.iter().filter(in_sync).filter_map(unreadable::newest);
+    let newest = lists.max_by_key(|(_, list)| (list.epoch, list.sequence));
+    let (_, list) = newest.ok_or(StartError::UnreadableDamaged)?;
+    let states = pages.iter().flat_map(|p| &p.states);
+    let regions = (0..geometry.regions()).map(RegionNo).zip(states);
+    let unwritten = regions.filter(|(_, state)| **state == RegionState::Unwritten);
+    let zeros: Vec<_> = unwritten.map(|(r, _)| geometry.region_bytes(r)).collect();
+    Ok(Unreadable::new(geometry, list, &zeros))
+}
+
 /// After an unclean stop a replacement may have missed the last writes that the member which it
 /// replaces got: it counts as filled only up to the first region that was being written.
 fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [SlotUse]) {
@@ -248,6 +271,7 @@ fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
         member: found.superblock.member,
         layout: found.superblock.layout,
         first_copy: found.copy_to_replace,
+        list_place: unreadable::newest(found).map_or(1, |(place, _)| place),
         read_errors: 0,
         write_errors: 0,
         mismatches: 0,
@@ -277,6 +301,7 @@ impl Array {
         } = believe(&found, &selection);
         let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
         let pages = newest_pages(&sb, &slots, &found)?;
+        let unreadable = newest_list(&geometry, &pages, &slots, &found)?;
         let unclean = !sb.clean;
         let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
         let dirty = unclean && pages.iter().flat_map(|p| &p.states).any(open);
@@ -309,6 +334,7 @@ impl Array {
             persist,
             map,
             lacking: BTreeMap::new(),
+            unreadable,
             jobs: Jobs::default(),
             ios: Slab::new(),
             out: VecDeque::new(),

@@ -9,6 +9,8 @@
 //!    Nothing is written for that: on the members such a region is Dirty or NeedSync, and a start
 //!    that does not find the array whole takes those for behind.
 //! 2. A region is opened while the array is not whole: the page that says Dirty says behind, too.
+//!    The same for a region in which blocks are given up as unreadable, be it Clean: what a member
+//!    that is away holds there does not agree with the others any more.
 //! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the slot's
 //!    incoming member, `kept`; when that is durable everywhere, the regions that it lacks are
 //!    fixed: those behind, and those that are not quiet at that very moment. In all others it is
@@ -168,6 +170,8 @@ impl Array {
             member: new.superblock.member,
             layout: new.superblock.layout,
             first_copy: new.copy_to_replace,
+            // Its own list is older than any that it gets now.
+            list_place: 1,
             read_errors: 0,
             write_errors: 0,
             mismatches: 0,
@@ -188,6 +192,7 @@ impl Array {
         self.tell_returned(slot, new.device);
         self.membership_changed();
         self.rewrite_map();
+        self.rewrite_list();
         Ok(Changed::Yes)
     }
 

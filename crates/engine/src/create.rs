@@ -380,8 +380,8 @@ fn layout(
     })
 }
 
-/// Region map first, then the superblock's first copy, then its last: a member without a whole
-/// superblock is no member.
+/// Region map and list of unreadable blocks first, then the superblock's first copy, then its last:
+/// a member without a whole superblock is no member.
 fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
     let state = match init {
         Init::Lazy => RegionState::Unwritten,
@@ -405,6 +405,15 @@ fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
         };
         writes.push((offset, image.encode(offset).to_vec()));
     }
+    let offset = unreadable::places(&sb.layout)[0];
+    let list = UnreadableList {
+        array: sb.array,
+        member: sb.member,
+        epoch: sb.epoch,
+        sequence: 1,
+        ranges: Vec::new(),
+    };
+    writes.push((offset, list.encode(sb.layout.unreadable_bytes, offset)));
     for offset in Layout::superblock_offsets(sb.layout.device_bytes) {
         writes.push((offset, sb.encode(offset).to_vec()));
     }

@@ -7,13 +7,16 @@
 //!
 //! Deliberately absent: how any of this is carried out.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use strake_format::{MapPage, MemberUuid, RegionState, Superblock};
+use strake_format::{MapPage, MemberUuid, RegionState, Superblock, UnreadableList};
 
 use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
+use crate::geometry::StripPart;
 use crate::units::*;
+use crate::unreadable::Lost;
 
 // ---- member I/O ------------------------------------------------------------------------------
 
@@ -284,6 +287,16 @@ pub enum ToShard {
         /// Which.
         region: RegionNo,
     },
+    /// These blocks answer an error from now on, and no others: it is durable.
+    Unreadable(Arc<Lost>),
+    /// Answer to [`FromShard::List`]; what it asked for is durable, and was told before. And to
+    /// [`FromShard::Settle`].
+    Listed {
+        /// Which operation.
+        op: u64,
+        /// The list is full: nothing was changed.
+        full: bool,
+    },
     /// Work on the shard's own stripes in these rows. Answered with [`FromShard::StepDone`].
     Step(Step),
 }
@@ -371,6 +384,22 @@ pub enum FromShard {
         from: u64,
         /// Bytes of each strip.
         len: u64,
+    },
+    /// An operation waits until these parts of strips are durably on the list of unreadable blocks,
+    /// or off it. Answered with [`ToShard::Listed`].
+    List {
+        /// Comes back in the answer.
+        op: u64,
+        /// Their content is lost; otherwise they were written anew, durably.
+        lost: bool,
+        /// Which.
+        parts: Vec<StripPart>,
+    },
+    /// An operation cannot go on without a member that did not answer. Answered with
+    /// [`ToShard::Listed`] when it is out, and the view without it was told; or when it stays.
+    Settle {
+        /// Comes back in the answer.
+        op: u64,
     },
     /// A write waits for this region.
     NeedRegion {
@@ -485,6 +514,8 @@ pub struct Found {
     pub copy_to_replace: usize,
     /// The newest valid version of each region map page, `None` where neither place was valid.
     pub map: Vec<Option<MapPage>>,
+    /// What the two places of the list of unreadable blocks hold, `None` where it is not valid.
+    pub unreadable: [Option<UnreadableList>; 2],
 }
 
 /// A device offered as a new member or spare.
@@ -693,6 +724,21 @@ pub enum EventKind {
         /// Bytes of each strip.
         len: u64,
     },
+    /// The content of these bytes of the block device is lost: they answer an error until they are
+    /// written.
+    Unreadable {
+        /// First byte of the block device.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Bytes whose content was lost were written (or discarded): they can be read again.
+    Rewritten {
+        /// First byte of the block device.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
     /// A spare (or a new device) was given a slot.
     SpareUsed {
         /// The slot.
@@ -785,6 +831,8 @@ pub enum StopCause {
     Membership,
     /// Stripes could not be read.
     Unreadable,
+    /// More blocks are unreadable than the list of them has room for.
+    ListFull,
 }
 
 /// Background jobs.
@@ -840,6 +888,8 @@ pub struct Status {
     pub size_bytes: u64,
     /// Bytes of the block device in regions never written.
     pub unwritten_bytes: u64,
+    /// Bytes of the block device whose content is lost, in order.
+    pub unreadable: Vec<Range<u64>>,
     /// Slots and spares.
     pub members: Vec<MemberStatus>,
     /// Jobs at work or paused.

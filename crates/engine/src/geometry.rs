@@ -48,6 +48,19 @@ pub struct Place {
     pub offset: u64,
 }
 
+/// Bytes of a strip: of a data column of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StripPart {
+    /// The stripe.
+    pub stripe: StripeNo,
+    /// Data column, 0..k.
+    pub column: usize,
+    /// First byte within the strip, a multiple of the logical block.
+    pub lo: u64,
+    /// Byte after the last, a multiple of the logical block.
+    pub hi: u64,
+}
+
 impl Geometry {
     /// The geometry that a superblock describes.
     pub fn of(sb: &Superblock) -> Geometry {
@@ -154,6 +167,11 @@ impl Geometry {
             column: (in_stripe / self.strip) as usize,
             offset: in_stripe % self.strip,
         }
+    }
+    /// The logical blocks of the array that a part of a strip holds.
+    pub fn blocks(&self, part: &StripPart) -> Range<u64> {
+        let strip = part.stripe.0 * self.stripe_bytes() + part.column as u64 * self.strip;
+        (strip + part.lo) / self.block..(strip + part.hi) / self.block
     }
     /// Byte offset of a row in a member's data area.
     pub fn row_offset(&self, row: Row) -> u64 {

@@ -34,6 +34,8 @@ pub(crate) struct Jobs {
     pub(crate) paused: bool,
     /// Stripes could not be computed; tried again when the membership changes.
     blocked: bool,
+    /// The list of unreadable blocks had no room.
+    list_full: bool,
     rebuild: Option<Progress>,
     resync: Option<Resync>,
     scrub: Option<Scrub>,
@@ -263,7 +265,7 @@ impl Array {
         job.at = Row(u64::MAX);
         if job.unreadable > 0 {
             job.stuck.push(region);
-            let cause = StopCause::Unreadable;
+            let cause = self.why_unreadable();
             self.event(EventKind::JobStopped {
                 kind: JobKind::Resync,
                 cause,
@@ -271,6 +273,18 @@ impl Array {
         } else {
             self.region_synced(region);
         }
+    }
+
+    fn why_unreadable(&mut self) -> StopCause {
+        match std::mem::take(&mut self.jobs.list_full) {
+            true => StopCause::ListFull,
+            false => StopCause::Unreadable,
+        }
+    }
+
+    /// The list of unreadable blocks had no room.
+    pub(crate) fn note_list_full(&mut self) {
+        self.jobs.list_full = true;
     }
 
     /// Membership changed: what could not be synced is tried again.
@@ -352,7 +366,10 @@ impl Array {
         let rows = self.geometry.rows;
         let due = (row.0 - self.jobs.checkpointed).saturating_mul(CHECKPOINTS) >= rows;
         if row.0 >= rows || (due && row.0 > self.jobs.checkpointed) {
-            self.checkpoint(row);
+            // Who takes a slot has the list of unreadable blocks first.
+            if self.unreadable.quiet() {
+                self.checkpoint(row);
+            }
             return true;
         }
         let end = self.step_end(row);
@@ -391,7 +408,7 @@ impl Array {
         if done.outcome.unreadable > 0 {
             self.jobs.blocked = true;
             self.jobs.rebuild = None;
-            let cause = StopCause::Unreadable;
+            let cause = self.why_unreadable();
             self.event(EventKind::JobStopped {
                 kind: JobKind::Rebuild,
                 cause,

@@ -33,11 +33,13 @@ mod plan;
 mod read;
 mod regions;
 pub mod router;
+mod salvage;
 mod scrub;
 pub mod shard;
 mod steps;
 mod stripe;
 pub mod units;
+mod unreadable;
 mod write;
 
 pub use array::{Array, ShardSetup, StartError, StartOptions};
@@ -46,3 +48,4 @@ pub use buffers::{Buf, Pool, Slice};
 pub use geometry::Geometry;
 pub use router::{Router, Target};
 pub use shard::Shard;
+pub use unreadable::Lost;

@@ -296,10 +296,13 @@ impl Array {
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
         let len = len * self.geometry.strip;
         let devices = self.live();
+        // What is lost there is lost no more: it must not be listed when the region is written
+        // again.
+        let listed = u32::from(self.unlist_region(region));
         self.set_phase(
             region,
             Phase::Zeroing {
-                pending: devices.len() as u32,
+                pending: devices.len() as u32 + listed,
                 open,
             },
         );
@@ -343,6 +346,18 @@ impl Array {
         }
         self.set_phase(region, Phase::Opening);
         self.write_state(region, RegionState::Dirty);
+    }
+
+    /// Content changes in the region in whatever state it is: a member that is away lacks it. Durable
+    /// when no page is being written.
+    pub(crate) fn note_behind(&mut self, region: RegionNo) {
+        if self.whole() || self.map.is_behind(region) {
+            return;
+        }
+        self.map.mark_behind(region);
+        let at = region.0 as usize / REGIONS_PER_PAGE;
+        self.map.pages[at].dirty = true;
+        self.write_page(at as u32);
     }
 
     /// Puts a new state of the region into its page and writes it.

@@ -151,6 +151,8 @@ impl Array {
             match after {
                 After::Done(id, _) => self.done(id, Err(CommandError::NotServing)),
                 After::Release(device) => self.persist.leaving.push((device, self.view.version)),
+                // The view that says so ends it.
+                After::Settled(..) => {}
             }
         }
     }
@@ -240,6 +242,7 @@ impl Array {
         });
         self.membership_changed();
         self.rewrite_map();
+        self.rewrite_list();
     }
 
     // ---- commands ----------------------------------------------------------------------------
@@ -367,6 +370,8 @@ impl Array {
             member,
             layout,
             first_copy: 0,
+            // Its first version goes to the first place.
+            list_place: 1,
             read_errors: 0,
             write_errors: 0,
             mismatches: 0,
@@ -444,7 +449,7 @@ impl Array {
         if self.stage != Stage::Stopping || self.jobs.busy() || self.persist.view_due {
             return;
         }
-        if self.close_all() && self.flushed_for_stop() {
+        if self.close_all() && self.unreadable.quiet() && self.flushed_for_stop() {
             self.stage = Stage::Closing;
             // Who still waits for a region is told that the array stops.
             self.sb.clean = self.regions_in(crate::map::Phase::NeedSync).is_empty();

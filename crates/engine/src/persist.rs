@@ -19,6 +19,8 @@ use crate::units::*;
 pub(crate) enum After {
     Done(CommandId, Changed),
     Release(DeviceId),
+    /// A shard's operation waits for what was decided on a member.
+    Settled(ShardNo, u64),
 }
 
 /// See the module.
@@ -103,6 +105,7 @@ impl Array {
             match after {
                 After::Done(id, changed) => self.done(id, Ok(changed)),
                 After::Release(device) => self.persist.leaving.push((device, self.view.version)),
+                After::Settled(shard, op) => self.answer_list(shard, op, false),
             }
         }
         self.release_left();
@@ -150,7 +153,7 @@ impl Array {
     /// Nothing newer than what is durable is wanted: stages that waited for this go on.
     fn durable_now(&mut self) {
         match self.stage {
-            Stage::Starting if self.map.quiet() => {
+            Stage::Starting if self.map.quiet() && self.unreadable.quiet() => {
                 self.stage = Stage::Serving;
                 self.arm_sweep();
                 self.out.push_back(ArrayOutput::Started);

@@ -22,6 +22,9 @@ impl Columns {
     pub(crate) fn with(self, other: Columns) -> Columns {
         Columns(self.0 | other.0)
     }
+    pub(crate) fn without(self, column: usize) -> Columns {
+        Columns(self.0 & !(1 << column))
+    }
     pub(crate) fn count(self) -> usize {
         self.0.count_ones() as usize
     }

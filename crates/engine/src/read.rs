@@ -1,5 +1,5 @@
-//! Reads that their own member cannot answer: computed from the others, and written back where a medium
-//! failed.
+//! Reads that their own member cannot answer: computed from the others, and written back where a
+//! medium failed.
 //!
 //! Invariants:
 //! * Only the bytes asked for are read, from as few members as the code needs.
@@ -7,6 +7,7 @@
 //! * Only an operation that holds its range alone writes back.
 
 use crate::buffers::{Buf, Slice};
+use crate::geometry::StripPart;
 use crate::plan::{Columns, WritePlan};
 use crate::shard::Shard;
 use crate::stripe::{Planned, StripeOp, Work, WorkKind, available};
@@ -40,7 +41,6 @@ impl Shard {
 
     /// Computes the `wanted` columns from those read; they become the operation's content.
     pub(crate) fn decode_into(&self, op: &mut StripeOp, lost: Columns, wanted: &[usize]) {
-        let len = (op.work.hi - op.work.lo) as usize;
         let decoder = self
             .code
             .decoder(&available(self.geometry.width, lost), wanted)
@@ -59,6 +59,7 @@ impl Shard {
                     .bytes()
             })
             .collect();
+        let len = inputs[0].len();
         let mut slices: Vec<&mut [u8]> = outputs
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
@@ -112,6 +113,12 @@ impl Shard {
                 self.write_column(key, column, lo, slice, false);
             }
         }
-        self.finish_part(request, Some((part, slice)), Ok(()));
+        let place = StripPart {
+            stripe,
+            column,
+            lo,
+            hi,
+        };
+        self.finish_read(request, part, slice, &place);
     }
 }

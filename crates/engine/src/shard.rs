@@ -25,12 +25,13 @@ use crate::array::ShardSetup;
 use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, StripPart};
 use crate::plan::Columns;
 use crate::regions::Gate;
 use crate::steps::StepRun;
 use crate::stripe::{StripeOp, Work, WritePiece};
 use crate::units::*;
+use crate::unreadable::Lost;
 
 /// The data machine of one thread.
 pub struct Shard {
@@ -41,6 +42,8 @@ pub struct Shard {
     pub(crate) pool: Pool,
     pub(crate) view: Arc<View>,
     pub(crate) gates: Vec<Gate>,
+    /// Blocks that answer an error.
+    pub(crate) unreadable: Arc<Lost>,
     locks: BTreeMap<StripeNo, Lock>,
     /// Stripes whose queue may have something to start.
     ready: VecDeque<StripeNo>,
@@ -54,8 +57,8 @@ pub struct Shard {
     pub(crate) out: VecDeque<ShardOutput>,
     pub(crate) zeros: Buf,
     pub(crate) foreground: u64,
-    /// Pieces of reads that may be at work at once, so that each can hold a buffer until its request
-    /// is answered and one operation of any kind still finds all of its own.
+    /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
+    /// request is answered and one operation of any kind still finds all of its own.
     read_pieces_max: usize,
     read_pieces: usize,
     /// Reads that wait for their turn, in order.
@@ -196,6 +199,7 @@ impl Shard {
             pool,
             view: setup.view,
             gates: setup.regions.into_iter().map(Gate::new).collect(),
+            unreadable: setup.lost,
             locks: BTreeMap::new(),
             ready: VecDeque::new(),
             requests: Slab::new(),
@@ -266,8 +270,8 @@ impl Shard {
         ((offset + len).div_ceil(self.geometry.strip) - offset / self.geometry.strip) as usize
     }
 
-    /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and wait
-    /// for the rest would wait for each other.
+    /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
+    /// wait for the rest would wait for each other.
     fn admit_read(&mut self, id: RequestId, offset: u64, len: u64) {
         let count = self.piece_count(offset, len);
         if count > self.read_pieces_max {
@@ -309,6 +313,16 @@ impl Shard {
             if unwritten {
                 let zeros = Slice::new(self.zeros.clone(), 0, bytes);
                 self.finish_part(request, Some((part, zeros)), Ok(()));
+                continue;
+            }
+            let place = StripPart {
+                stripe: piece.stripe,
+                column: piece.column,
+                lo: piece.lo,
+                hi: piece.hi,
+            };
+            if self.touches_lost(&place) {
+                self.finish_part(request, None, Err(RequestError::Unreadable));
                 continue;
             }
             match self.direct(request, part, &piece) {
@@ -421,8 +435,8 @@ impl Shard {
             let stripe = StripeNo(at / stripe_bytes);
             let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
             if unwritten {
-                // It reads as zeros already. A write that waits to change that has not been answered:
-                // either order is right.
+                // It reads as zeros already. A write that waits to change that has not been
+                // answered: either order is right.
             } else if end - at == stripe_bytes {
                 self.requests[request].remaining += 1;
                 self.enqueue(stripe, Work::zero(request, self.geometry.strip, fua));
@@ -528,7 +542,13 @@ impl Shard {
         match (result, buf) {
             (Ok(()), Some(buf)) => {
                 let slice = Slice::new(buf, 0, (read.hi - read.lo) as usize);
-                self.finish_part(read.request, Some((read.part, slice)), Ok(()));
+                let place = StripPart {
+                    stripe: read.stripe,
+                    column: read.column,
+                    lo: read.lo,
+                    hi: read.hi,
+                };
+                self.finish_read(read.request, read.part, slice, &place);
             }
             (result, _) => {
                 let error = result.err().unwrap_or(IoError::TimedOut);
@@ -571,6 +591,8 @@ impl Shard {
             ToShard::Region { region, access } => self.set_region(region, access),
             ToShard::CloseRegion { region, if_idle } => self.close_region(region, if_idle),
             ToShard::Synced { region } => self.region_synced(region),
+            ToShard::Unreadable(lost) => self.unreadable = lost,
+            ToShard::Listed { op, full } => self.list_answered(op, full),
             ToShard::Step(step) => self.begin_step(step),
         }
     }
@@ -583,7 +605,7 @@ impl Shard {
         let waiting: Vec<usize> = self
             .ops
             .iter()
-            .filter(|(_, op)| op.waits_for_view())
+            .filter(|(_, op)| op.waits_for_view(self.view.failed))
             .map(|(key, _)| key)
             .collect();
         for op in waiting {

@@ -17,7 +17,9 @@
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::geometry::StripPart;
 use crate::plan::{Columns, WritePlan};
+use crate::salvage::Salvage;
 use crate::scrub::Found;
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
@@ -59,6 +61,18 @@ pub(crate) struct WritePiece {
     pub(crate) hi: u64,
     pub(crate) data: Slice,
     pub(crate) fua: bool,
+}
+
+impl WritePiece {
+    /// Where it goes.
+    pub(crate) fn place(&self, stripe: StripeNo) -> StripPart {
+        StripPart {
+            stripe,
+            column: self.column,
+            lo: self.lo,
+            hi: self.hi,
+        }
+    }
 }
 
 /// A column that a device could not give.
@@ -144,20 +158,22 @@ impl Work {
 
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     Gate,
     Buffers,
     Reading,
     Writing,
     /// A write failed: wait until the view has none of these devices.
     View,
+    /// Waits until the list of unreadable blocks is durable, or for a word on a member.
+    List,
 }
 
 /// An operation at work on one run of one stripe.
 pub(crate) struct StripeOp {
     pub(crate) stripe: StripeNo,
     pub(crate) work: Work,
-    phase: Phase,
+    pub(crate) phase: Phase,
     /// Member I/Os in flight.
     pub(crate) pending: usize,
     /// Columns that failed to read here and on which device, and those of them that are to be
@@ -193,6 +209,11 @@ pub(crate) struct StripeOp {
     pub(crate) answered: bool,
     /// Incoming members that this rebuild writes.
     pub(crate) targets: Vec<DeviceId>,
+    /// The run is being gone through again, block by block; and how often that was begun.
+    pub(crate) salvage: Option<Salvage>,
+    pub(crate) salvages: u32,
+    /// It waits for the array's word on a member, and is planned anew then.
+    pub(crate) plan_again: bool,
 }
 
 impl StripeOp {
@@ -226,11 +247,16 @@ impl StripeOp {
             parity: Columns::default(),
             answered: false,
             targets: Vec::new(),
+            salvage: None,
+            salvages: 0,
+            plan_again: false,
         }
     }
 
-    pub(crate) fn waits_for_view(&self) -> bool {
-        self.phase == Phase::View
+    /// The view concerns it: it waits for one, or for a list that an array which has failed does
+    /// not write any more.
+    pub(crate) fn waits_for_view(&self, failed: bool) -> bool {
+        self.phase == Phase::View || (failed && self.phase == Phase::List)
     }
 
     /// What could not be read before this read waited for its turn may have been rewritten by what
@@ -246,7 +272,7 @@ impl StripeOp {
         !avoided.is_empty()
     }
 
-    fn drop_buffers(&mut self) {
+    pub(crate) fn drop_buffers(&mut self) {
         self.bufs.clear();
         self.columns.iter_mut().for_each(|c| *c = None);
     }
@@ -336,6 +362,7 @@ impl Shard {
 
     /// Plans the operation: what to read, which buffers. Runs again after a failed read.
     pub(crate) fn prepare(&mut self, key: usize) {
+        self.ops[key].salvage = None;
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
@@ -366,11 +393,18 @@ impl Shard {
             .map(|(_, t)| t.device)
             .collect();
         let op = &mut self.ops[key];
+        (op.plan, op.lost, op.read_failed) = (plan, lost, false);
+        (op.parity, op.targets) = (parity, targets);
+        self.want(key, reads, extra);
+    }
+
+    /// The operation wants to read this, and buffers for it and for more.
+    pub(crate) fn want(&mut self, key: usize, reads: Vec<(usize, u64, u64)>, extra: Vec<usize>) {
+        let width = self.geometry.width;
+        let op = &mut self.ops[key];
         op.drop_buffers();
         op.columns.resize_with(width, || None);
-        (op.plan, op.reads, op.extra, op.phase) = (plan, reads, extra, Phase::Buffers);
-        (op.lost, op.read_failed) = (lost, false);
-        (op.parity, op.targets) = (parity, targets);
+        (op.reads, op.extra, op.phase) = (reads, extra, Phase::Buffers);
         if self.starved.is_empty() && self.take_buffers(key) {
             self.issue_op_reads(key);
         } else {
@@ -385,10 +419,17 @@ impl Shard {
         if op.forget_avoided() {
             return self.prepare(key);
         }
-        let (stripe, reads) = (op.stripe, matches!(op.work.kind, WorkKind::Read { .. }));
-        if !(reads && self.park(key, self.region(stripe))) {
-            self.finish_op(key, Some(RequestError::Unreadable));
+        if !self.parks(key) {
+            self.begin_salvage(key);
         }
+    }
+
+    /// A read that cannot be computed waits if its region is about to read as zeros.
+    pub(crate) fn parks(&mut self, key: usize) -> bool {
+        let op = &mut self.ops[key];
+        op.drop_buffers();
+        let (stripe, reads) = (op.stripe, matches!(op.work.kind, WorkKind::Read { .. }));
+        reads && self.park(key, self.region(stripe))
     }
 
     /// Some member holds this column.
@@ -476,6 +517,10 @@ impl Shard {
                     .expect("the operation asked for it");
                 op.columns[column] = Some(Slice::new(buf, 0, (hi - lo) as usize));
             }
+            (Err(IoError::Media), _) if op.salvage.is_some() => {
+                let salvage = op.salvage.as_mut().expect("checked");
+                salvage.unreadable.add(column);
+            }
             (result, _) => {
                 op.bad.push((column, device));
                 op.read_failed = true;
@@ -490,6 +535,10 @@ impl Shard {
         if op.pending == 0 {
             if op.read_failed {
                 self.prepare(key)
+            } else if self.view.failed {
+                self.finish_op(key, Some(RequestError::Failed))
+            } else if op.salvage.is_some() {
+                self.salvage_read(key)
             } else {
                 self.compute(key)
             }
@@ -585,8 +634,14 @@ impl Shard {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
+        if still.is_empty() && self.ops[key].salvage.is_some() {
+            return self.salvage_written(key);
+        }
         if still.is_empty() {
             let error = self.ops[key].error;
+            if error.is_none() && self.unlists(key) {
+                return;
+            }
             return self.finish_op(key, error);
         }
         let op = &mut self.ops[key];
@@ -629,18 +684,18 @@ impl Shard {
                 self.step_stripe_done(*step, error.is_some(), &op);
             }
         }
-        if error.is_none() && !op.healed.is_empty() {
-            self.say_repaired(&op);
+        if error.is_none() {
+            self.say_repaired(op.stripe, op.healed, op.work.lo, op.work.hi);
         }
     }
 
-    fn say_repaired(&mut self, op: &StripeOp) {
+    pub(crate) fn say_repaired(&mut self, stripe: StripeNo, columns: Columns, lo: u64, hi: u64) {
         for column in 0..self.geometry.width {
-            if op.healed.has(column)
-                && let Some(device) = self.source(op.stripe, column)
+            if columns.has(column)
+                && let Some(device) = self.source(stripe, column)
             {
-                let offset = self.member_offset(device, op.stripe) + op.work.lo;
-                let len = op.work.hi - op.work.lo;
+                let offset = self.member_offset(device, stripe) + lo;
+                let len = hi - lo;
                 self.say(FromShard::Repaired {
                     device: device.device,
                     offset,

@@ -14,6 +14,7 @@ use crate::event::*;
 use crate::plan::{Columns, Coverage, Facts, WritePlan};
 use crate::shard::{IoFor, Shard};
 use crate::stripe::{Planned, StripeOp, WorkKind, WritePiece, available};
+use crate::units::StripeNo;
 
 impl Shard {
     pub(crate) fn plan_write(
@@ -82,7 +83,7 @@ impl Shard {
         let pieces = all_pieces.as_slice();
         let (k, lo, hi) = (self.geometry.k, op.work.lo, op.work.hi);
         let coverage = coverage(k, pieces);
-        let fua = pieces.iter().any(|p| p.fua);
+        let fua = self.must_last(op.stripe, pieces);
         if op.plan == WritePlan::Decode {
             let missing = missing_data(k, &coverage, lost, lo, hi);
             self.decode_into(&mut op, lost, &missing);
@@ -141,6 +142,12 @@ impl Shard {
         for (column, from, slice) in writes {
             self.write_column(key, column, from, slice, fua);
         }
+    }
+
+    /// Is the write durable when it ends? What leaves the list of unreadable blocks is.
+    fn must_last(&self, stripe: StripeNo, pieces: &[WritePiece]) -> bool {
+        let mut places = pieces.iter().map(|p| p.place(stripe));
+        pieces.iter().any(|p| p.fua) || places.any(|place| self.touches_lost(&place))
     }
 
     /// The parities in `rows` after the write, over the run.
@@ -217,6 +224,7 @@ impl Shard {
 
     pub(crate) fn write_zeroes(&mut self, key: usize, fua: bool) {
         let (stripe, strip) = (self.ops[key].stripe, self.geometry.strip);
+        let fua = fua || self.whole(stripe).any(|part| self.touches_lost(&part));
         if self.lost_beyond(stripe) {
             self.ops[key].error = Some(RequestError::Unreadable);
             return;

@@ -7,6 +7,7 @@ use strake_engine::create::{CreateError, CreateSpec, Init, plan};
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Buf, Geometry, Router, Slice, Target};
+use strake_format::unreadable::UNREADABLE_BYTES;
 use strake_format::{ArrayUuid, Level, MemberUuid, Superblock, WriteHole};
 
 fn info(bytes: u64) -> DeviceInfo {
@@ -428,8 +429,9 @@ fn to_make_an_array_costs_the_same_whatever_its_size() {
             writes.map(|(_, bytes)| bytes.len()).sum::<usize>(),
         )
     };
-    // Head, two superblocks and at most five pages of the region map for each member.
-    const MOST: usize = 6 * 8 * 4096;
+    // Head, two superblocks, at most five pages of the region map and one list of unreadable blocks
+    // for each member.
+    const MOST: usize = 6 * (8 * 4096 + UNREADABLE_BYTES as usize);
     for bytes in [1 << 30, 1 << 40, 61 << 40, 1 << 55] {
         let (size, written) = written(bytes);
         assert!(size > bytes && written <= MOST, "{bytes}: {written}");

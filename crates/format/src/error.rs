@@ -119,7 +119,7 @@ pub enum ShapeError {
 /// A part of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
-    /// The region map.
+    /// The region map and the list of unreadable blocks.
     Map,
     /// The stripe log.
     Log,
@@ -187,6 +187,12 @@ pub enum LayoutError {
     Overlap {
         /// Which area.
         area: Area,
+    },
+    /// The list of unreadable blocks has no whole blocks, or too many.
+    #[error("a list of unreadable blocks of {bytes} bytes")]
+    UnreadableBytes {
+        /// The size found.
+        bytes: u32,
     },
     /// The data is empty or not made of whole strips.
     #[error("{bytes} bytes of data are not one or more whole strips")]
@@ -267,7 +273,8 @@ pub enum Invalid {
     /// More than 16 spares.
     #[error("{0} spares")]
     SpareCount(usize),
-    /// A replacement that is no spare, or for a slot that has no member in sync or two replacements.
+    /// A replacement that is no spare, or for a slot that has no member in sync or two
+    /// replacements.
     #[error("the replacement of slot {0}")]
     Replacement(u8),
     /// A spare without a uuid.
@@ -389,6 +396,57 @@ pub enum MapError {
         count: u16,
     },
     /// Bytes behind the last region, or reserved ones, are not zero.
+    #[error("reserved bytes in use")]
+    Reserved,
+}
+
+/// Why an image is not a believable list of unreadable blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum UnreadableError {
+    /// Not one or more whole blocks.
+    #[error("{bytes} bytes are not whole blocks")]
+    Length {
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// No trace of our magic.
+    #[error("no list of unreadable blocks here")]
+    NotList,
+    /// Ours, but the checksum is wrong.
+    #[error("damaged: checksum {stored:08x} stored, {computed:08x} computed")]
+    Damaged {
+        /// As it lies on the member.
+        stored: u32,
+        /// Of what lies on the member.
+        computed: u32,
+    },
+    /// Whole, but it belongs elsewhere.
+    #[error("misplaced: read at {offset}, names {named}")]
+    Misplaced {
+        /// Where it says that it lies.
+        named: u64,
+        /// Where it was read.
+        offset: u64,
+    },
+    /// Written by a version that this one cannot read.
+    #[error("version {version} is not one that this program reads")]
+    Version {
+        /// Its version.
+        version: u16,
+    },
+    /// More ranges than fit.
+    #[error("{count} ranges")]
+    Count {
+        /// Ranges found.
+        count: u32,
+    },
+    /// A range that is empty, beyond all blocks, or not behind the one before it.
+    #[error("range {index} is empty, too long, or out of order")]
+    Range {
+        /// Which.
+        index: u32,
+    },
+    /// Bytes behind the last range, or reserved ones, are not zero.
     #[error("reserved bytes in use")]
     Reserved,
 }

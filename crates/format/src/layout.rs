@@ -1,19 +1,21 @@
 //! Where things lie on a member.
 //!
 //! Order on the member, all of it in blocks of 4096 bytes: head (foreign boot sectors) · first
-//! superblock · map places A · … · map places B · log · data · last superblock.
+//! superblock · map places A · list place A · … · list place B · map places B · log · data · last
+//! superblock.
 //!
 //! Invariants: areas are ordered, disjoint and inside the device; every member of an array has the
 //! same places (only `device_bytes`, and with it the last superblock, differs); the A and B places
-//! of the map lie as far apart as the map area allows, so that one bad spot of the medium does not
-//! take both.
+//! of the map and of the list lie as far apart as their area allows, so that one bad spot of the
+//! medium does not take both.
 //!
-//! Deliberately absent: what the bytes mean (`superblock`, `region_map`, `log`) and where a strip
-//! lies (engine).
+//! Deliberately absent: what the bytes mean (`superblock`, `region_map`, `unreadable`, `log`) and
+//! where a strip lies (engine).
 
 use crate::BLOCK_BYTES;
 use crate::error::{Area, LayoutError};
 use crate::region_map::REGIONS_PER_PAGE;
+use crate::unreadable::UNREADABLE_BYTES;
 
 /// The smallest strip.
 pub const STRIP_BYTES_MIN: u32 = 4096;
@@ -29,6 +31,8 @@ pub const REGIONS_CHOSEN_MAX: u64 = 16384;
 /// The most regions that a map may have: 261 pages, one MiB of memory.
 pub const REGIONS_MAX: u64 = 1 << 20;
 
+/// The longest list of unreadable blocks that is believed: a reader takes it into memory.
+const UNREADABLE_BYTES_MAX: u64 = 16 << 20;
 const FIRST_SUPERBLOCK: u64 = BLOCK_BYTES;
 const TAIL_BYTES: u64 = 64 << 10;
 /// Room behind the first superblock, so that a later format may grow it: the product's map begins
@@ -44,6 +48,9 @@ pub struct Layout {
     pub map_offset: u64,
     /// Pages of the region map; every page has two places.
     pub map_pages: u32,
+    /// Size of one of the two places of the list of unreadable blocks, which lie between the A and
+    /// the B places of the map.
+    pub unreadable_bytes: u32,
     /// Where the stripe log begins; the B places of the region map end here.
     pub log_offset: u64,
     /// Size of the stripe log; 0 where the array has none.
@@ -72,8 +79,8 @@ pub struct LayoutParams {
     /// Data that one region covers; None: a power of two, at least 1 MiB and a strip, with at most
     /// 16384 regions.
     pub region_bytes: Option<u64>,
-    /// For the simulator: permits a log and an alignment below the product's least, and leaves no
-    /// room to grow.
+    /// For the simulator: permits a log and an alignment below the product's least, leaves no room
+    /// to grow, and has a short list of unreadable blocks.
     pub tiny: bool,
 }
 
@@ -126,9 +133,14 @@ impl Layout {
         } else {
             HEAD_BYTES
         };
+        let unreadable_bytes = if p.tiny {
+            BLOCK_BYTES as u32
+        } else {
+            UNREADABLE_BYTES
+        };
         let align = |at: u64, to: u64| at.checked_next_multiple_of(to).ok_or(too_small);
         let log_offset = align(
-            map_offset + 2 * u64::from(pages_most) * BLOCK_BYTES,
+            map_offset + 2 * (u64::from(pages_most) * BLOCK_BYTES + u64::from(unreadable_bytes)),
             p.align_bytes,
         )?;
         let log_end = log_offset.checked_add(p.log_bytes).ok_or(too_small)?;
@@ -144,6 +156,7 @@ impl Layout {
             device_bytes: p.device_bytes,
             map_offset,
             map_pages: pages_for(count_regions(data_bytes, region_bytes)?),
+            unreadable_bytes,
             log_offset,
             log_bytes: p.log_bytes,
             data_offset,
@@ -207,6 +220,12 @@ impl Layout {
                 bytes: self.log_bytes,
             });
         }
+        let list = u64::from(self.unreadable_bytes);
+        if list == 0 || list > UNREADABLE_BYTES_MAX || !list.is_multiple_of(BLOCK_BYTES) {
+            return Err(LayoutError::UnreadableBytes {
+                bytes: self.unreadable_bytes,
+            });
+        }
         if self.data_bytes == 0 || !self.data_bytes.is_multiple_of(strip) {
             return Err(LayoutError::DataBytes {
                 bytes: self.data_bytes,
@@ -230,7 +249,8 @@ impl Layout {
     /// Whether each area begins behind the end of the one before it.
     fn check_order(&self) -> Result<(), LayoutError> {
         let last = Self::superblock_offsets(self.device_bytes)[1];
-        let map_bytes = 2 * u64::from(self.map_pages) * BLOCK_BYTES;
+        let map_bytes =
+            2 * (u64::from(self.map_pages) * BLOCK_BYTES + u64::from(self.unreadable_bytes));
         let areas = [
             (Area::Map, self.map_offset, map_bytes, self.log_offset),
             (Area::Log, self.log_offset, self.log_bytes, self.data_offset),
@@ -369,10 +389,10 @@ mod tests {
         let layout = Layout::plan(&tiny).expect("plan");
         assert_eq!(
             (layout.map_offset, layout.map_pages, layout.log_offset),
-            (8192, 1, 16384)
+            (8192, 1, 24576)
         );
-        assert_eq!(layout.data_offset, 80 << 10);
-        assert_eq!(layout.data_bytes, (448 - 80) << 10);
+        assert_eq!(layout.data_offset, 88 << 10);
+        assert_eq!(layout.data_bytes, (448 - 88) << 10);
         assert_eq!(layout.regions(), 23);
         assert_eq!(
             (layout.regions_in_page(0), layout.regions_in_page(1)),

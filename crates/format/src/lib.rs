@@ -1,8 +1,8 @@
 //! What lies on a member of a Strake array: bytes to values and back, no I/O.
 //!
-//! A member carries, in this order: a first superblock, the region map (two places for every page),
-//! the stripe log, the data, and a last superblock. The tables of bytes stand in
-//! `docs/on-disk-format.md`.
+//! A member carries, in this order: a first superblock, the region map and the list of unreadable
+//! blocks (two places for each), the stripe log, the data, and a last superblock. The tables of
+//! bytes stand in `docs/on-disk-format.md`.
 //!
 //! Invariants:
 //! * A value that came out of `decode` is valid by type: the checksum was right, the block was
@@ -26,10 +26,11 @@ pub mod log;
 pub mod region_map;
 pub mod select;
 pub mod superblock;
+pub mod unreadable;
 
 pub use error::{
     Area, Invalid, LayoutError, LevelError, LogError, MapError, NameError, ParseError, SelectError,
-    ShapeError, SuperblockError,
+    ShapeError, SuperblockError, UnreadableError,
 };
 pub use identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
 pub use layout::{Layout, LayoutParams};
@@ -43,6 +44,7 @@ pub use superblock::{
     EDITIONS, MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord,
     SlotState, Superblock,
 };
+pub use unreadable::UnreadableList;
 
 /// The unit of everything durable that is not data: no structure is smaller, none starts elsewhere.
 pub const BLOCK_BYTES: u64 = 4096;

@@ -258,7 +258,9 @@ struct RawSuperblock {
     rebuild_priority: u8,
     name_bytes: u8,
     /// Room to grow; zero.
-    reserved_head: [u8; 11],
+    reserved_head: [u8; 7],
+    /// A list of unreadable blocks looked for, or written, over what lies beside it.
+    unreadable_bytes: U32,
     name: [u8; ArrayName::BYTES_MAX],
     /// A foreign drive taken for a spare and overwritten.
     spares: [[u8; 16]; SPARES_MAX],
@@ -284,6 +286,7 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, array) == 40);
     assert!(std::mem::offset_of!(RawSuperblock, device_bytes) == 96);
     assert!(std::mem::offset_of!(RawSuperblock, level) == 168);
+    assert!(std::mem::offset_of!(RawSuperblock, unreadable_bytes) == 188);
     assert!(std::mem::offset_of!(RawSuperblock, name) == 192);
     assert!(std::mem::offset_of!(RawSuperblock, spares) == 224);
     assert!(std::mem::offset_of!(RawSuperblock, slots) == 480);
@@ -640,6 +643,7 @@ impl RawSuperblock {
         self.device_bytes = layout.device_bytes.into();
         self.map_offset = layout.map_offset.into();
         self.map_pages = layout.map_pages.into();
+        self.unreadable_bytes = layout.unreadable_bytes.into();
         self.log_offset = layout.log_offset.into();
         self.log_bytes = layout.log_bytes.into();
         self.data_offset = layout.data_offset.into();
@@ -653,6 +657,7 @@ impl RawSuperblock {
             device_bytes: self.device_bytes.get(),
             map_offset: self.map_offset.get(),
             map_pages: self.map_pages.get(),
+            unreadable_bytes: self.unreadable_bytes.get(),
             log_offset: self.log_offset.get(),
             log_bytes: self.log_bytes.get(),
             data_offset: self.data_offset.get(),

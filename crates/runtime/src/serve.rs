@@ -249,7 +249,8 @@ impl Serving {
     /// Stops taking requests, removes the export, makes everything durable and closes the members.
     pub fn stop(mut self) -> Result<(), ServeError> {
         let export = self.running.take().map_or(Ok(()), Running::stop);
-        // The engine answers when everything is durable, which a member that hangs may keep it from.
+        // The engine answers when everything is durable, which a member that hangs may keep it
+        // from.
         let (sender, receiver) = channel();
         let mail = Mail::Command(Command::Stop, sender);
         self.threads.peers.array().post(mail);
@@ -514,6 +515,7 @@ pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
         superblock: image.superblock,
         copy_to_replace: image.copy_to_replace,
         map: image.map,
+        unreadable: image.unreadable,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Which faults are fair: what the level must survive at this stage of the project.
 //!
 //! Rules:
-//! * In every group at most m members are lost, being rebuilt, or unreadable in the same stripe.
+//! * In every group at most m members are lost, being rebuilt, or unreadable in the same stripe;
+//!   unless blocks may be lost ([`Rules::lose_blocks`]): then unreadable sectors do not count, and
+//!   the oracle is told which blocks may answer an error.
 //! * Until the write hole is closed ([`Rules::write_hole_closed`]), an unclean stop of a parity
 //!   level
 //!   must not coincide with a loss: neither may the array be degraded when it comes (unless nothing
@@ -18,6 +20,8 @@ pub struct Rules {
     pub write_hole_closed: bool,
     /// Mirrors may lose members while they resync.
     pub lose_in_resync: bool,
+    /// Sectors may become unreadable beyond the level's tolerance: what they held is lost.
+    pub lose_blocks: bool,
     /// Read errors fail a member, so unreadable sectors of two members count together even in
     /// different stripes.
     pub errors_fail_members: bool,
@@ -83,6 +87,9 @@ impl Atlas {
         if self.rules.errors_fail_members {
             return lost + spoiled_members;
         }
+        if self.rules.lose_blocks {
+            return lost;
+        }
         spoiled.sort_unstable();
         let worst = spoiled
             .chunk_by(|a, b| a == b)
@@ -109,6 +116,9 @@ impl Atlas {
 
     /// May sectors of `slot` become unreadable in `rows`?
     pub fn may_spoil(&self, situation: &Situation, slot: usize, rows: &[u64]) -> bool {
+        if self.rules.lose_blocks && !self.rules.errors_fail_members {
+            return situation.slots[slot].intact;
+        }
         if !situation.slots[slot].intact || !self.resync_permits_loss(situation) {
             return false;
         }
@@ -132,7 +142,7 @@ impl Atlas {
         let whole = situation
             .slots
             .iter()
-            .all(|c| c.intact && c.spoiled_rows.is_empty());
+            .all(|c| c.intact && (self.rules.lose_blocks || c.spoiled_rows.is_empty()));
         !self.has_hole() || whole || !(situation.writing || situation.resyncing)
     }
 
@@ -154,6 +164,7 @@ mod tests {
     const RULES: Rules = Rules {
         write_hole_closed: false,
         lose_in_resync: false,
+        lose_blocks: false,
         errors_fail_members: false,
     };
 
@@ -197,6 +208,27 @@ mod tests {
         assert!(!atlas.may_spoil(&situation, 0, &[7]));
         assert!(atlas.may_spoil(&situation, 0, &[8]));
         assert!(!atlas.may_lose(&situation, 0));
+    }
+
+    #[test]
+    fn where_blocks_may_be_lost_unreadable_sectors_do_not_count() {
+        let rules = Rules {
+            lose_blocks: true,
+            ..RULES
+        };
+        let mut atlas = Atlas {
+            width: 4,
+            tolerated: 1,
+            mirrored: false,
+            rules,
+        };
+        let mut situation = whole(4);
+        situation.slots[2].spoiled_rows = vec![7];
+        assert!(atlas.may_spoil(&situation, 0, &[7]));
+        assert!(atlas.may_lose(&situation, 0));
+        // Unless its read errors may take the member out.
+        atlas.rules.errors_fail_members = true;
+        assert!(!atlas.may_lose(&situation, 0) && !atlas.may_spoil(&situation, 0, &[8]));
     }
 
     #[test]

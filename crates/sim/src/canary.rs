@@ -13,7 +13,7 @@ use strake_engine::canary as engine;
 use strake_engine::event::{IoKind, MemberIo};
 use strake_engine::units::Row;
 use strake_format::region_map::PAGE_BYTES;
-use strake_format::{Layout, MapPage, Slot, Superblock};
+use strake_format::{Layout, MapPage, Slot, Superblock, UnreadableList};
 
 use crate::prng::{Prng, Purpose};
 use crate::workload::AskKind;
@@ -54,11 +54,15 @@ pub enum Canary {
     Misread,
     /// Planted inside the engine.
     Inside(engine::Canary),
+    /// No list that names unreadable blocks is written.
+    ListDropped,
+    /// The older version of each list of unreadable blocks is shown to the engine.
+    OldListShown,
 }
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 31] = [
+    pub const ALL: [(Canary, u64); 33] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -93,6 +97,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::StaleMapTrusted), 3000),
         (Canary::Inside(engine::Canary::KeptTooSoon), 20000),
         (Canary::Inside(engine::Canary::ScrubRewritesParity), 300),
+        (Canary::ListDropped, 500),
+        (Canary::OldListShown, 200),
     ];
 
     /// Its name on the command line.
@@ -113,6 +119,8 @@ impl Canary {
             Canary::CacheHidden => "cache-hidden",
             Canary::OldMapShown => "old-map-shown",
             Canary::Misread => "misread",
+            Canary::ListDropped => "list-dropped",
+            Canary::OldListShown => "old-list-shown",
             Canary::Inside(canary) => canary.name(),
         }
     }
@@ -234,6 +242,7 @@ impl Planted {
                 is_data && !is_parity(world, drive, offset) && self.rng.one_in(30)
             }
             Canary::EpochDropped => part == Part::Superblock && newer(world, drive, io),
+            Canary::ListDropped => part == Part::Map && names_blocks(io),
             Canary::MapDropped => part == Part::Map && to_be_dropped(io),
             Canary::RebuildSkipped => {
                 let rebuilding = world
@@ -307,6 +316,14 @@ fn to_be_dropped(io: &MemberIo) -> bool {
         .get(..PAGE_BYTES)
         .and_then(|b| MapPage::decode(b, *offset).ok());
     page.is_some_and(|page| page.sequence.is_multiple_of(3))
+}
+
+/// Is this a list of unreadable blocks that is not empty?
+fn names_blocks(io: &MemberIo) -> bool {
+    let IoKind::Write { offset, data, .. } = &io.kind else {
+        return false;
+    };
+    UnreadableList::decode(data.bytes(), *offset).is_ok_and(|list| !list.ranges.is_empty())
 }
 
 /// Is this a superblock of a newer epoch than the one that it replaces?

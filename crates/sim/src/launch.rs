@@ -12,9 +12,11 @@ use strake_engine::event::{Command, DeviceInfo, Found, Setting};
 use strake_engine::units::{RegionNo, ShardNo};
 use strake_engine::{Array, Pool, Router, Shard, StartError, StartOptions, limits};
 use strake_format::region_map::{self, PAGE_BYTES};
+use strake_format::unreadable;
 use strake_format::{
     ArrayName, ArrayUuid, CopyStatus, Layout, MapPage, MemberUuid, RegionState, Role,
-    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, WriteHole, copy_to_replace, select_copy,
+    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, UnreadableList, WriteHole,
+    copy_to_replace, select_copy,
 };
 
 use crate::canary::Canary;
@@ -198,6 +200,15 @@ fn map(ssd: &Ssd, superblock: &Superblock, older: bool) -> Vec<Option<MapPage>> 
     pages.collect()
 }
 
+/// What the two places of a member's list of unreadable blocks hold.
+fn lists(ssd: &Ssd, superblock: &Superblock) -> [Option<UnreadableList>; 2] {
+    let layout = &superblock.layout;
+    unreadable::places(layout).map(|offset| {
+        let bytes = ssd.peek(offset, layout.unreadable_bytes as usize)?;
+        UnreadableList::decode(bytes, offset).ok()
+    })
+}
+
 impl World {
     /// Drives that would be found now.
     pub fn present(&self) -> Vec<(usize, Arc<Superblock>)> {
@@ -226,12 +237,17 @@ impl World {
             let drive = &self.drives[index];
             let map = map(&drive.ssd, &superblock, older);
             let (_, copies) = drive.carried().expect("it is present by its superblock");
+            let mut unreadable = lists(&drive.ssd, &superblock);
+            if canary == Some(Canary::OldListShown) {
+                forget_newest(&mut unreadable);
+            }
             found.push(Found {
                 device,
                 info: self.info(index),
                 superblock,
                 copy_to_replace: copy_to_replace(copies),
                 map,
+                unreadable,
             });
         }
         self.chance.faults.shuffle(&mut found);
@@ -244,15 +260,11 @@ impl World {
     /// Why it cannot be started.
     pub fn assemble(&mut self, force: bool) -> Result<Array, StartError> {
         let found = self.found();
-        let names: Vec<String> = found
-            .iter()
-            .map(|f| {
-                format!(
-                    "{:?}={:?}@{}",
-                    f.device, f.superblock.role, f.superblock.epoch
-                )
-            })
-            .collect();
+        let name = |f: &Found| {
+            let sb = &f.superblock;
+            format!("{:?}={:?}@{}", f.device, sb.role, sb.epoch)
+        };
+        let names: Vec<String> = found.iter().map(name).collect();
         self.note(format!("start with {}", names.join(" ")));
         let options = StartOptions {
             shards: self.plan.shards,
@@ -280,8 +292,8 @@ impl World {
         }
         let stock = limits::stock(&geometry, self.plan.budget_bytes);
         let pools: Vec<Pool> = (0..self.plan.shards).map(|_| Pool::new(&stock)).collect();
-        // Answers of one shard's pieces are held until those of the others have come: the pools must
-        // be large enough for that. With one shard the engine itself keeps the measure.
+        // Answers of one shard's pieces are held until those of the others have come: the pools
+        // must be large enough for that. With one shard the engine itself keeps the measure.
         let reserved = 2 * limits::widest(&geometry) + 2;
         self.reading_most = match self.plan.shards {
             1 => 1 << 32,
@@ -320,6 +332,7 @@ impl World {
         self.oracle.set_pinning(!either);
         let now = self.clock.now();
         self.machines().array.start(now);
+        self.note_lost_blocks();
         self.poll_array()?;
         self.poll_shards()
     }
@@ -331,6 +344,14 @@ impl World {
             .read_error_threshold
             .filter(|_| !self.errors_forgiven)?;
         Some(self.command(Command::Set(Setting::ReadErrorThreshold(threshold))))
+    }
+}
+
+/// Leaves only the older of two lists of unreadable blocks.
+fn forget_newest(lists: &mut [Option<UnreadableList>; 2]) {
+    if let [Some(a), Some(b)] = lists {
+        let newest = usize::from((b.epoch, b.sequence) > (a.epoch, a.sequence));
+        lists[newest] = None;
     }
 }
 

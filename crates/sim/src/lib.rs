@@ -21,6 +21,7 @@ pub mod faults;
 pub mod launch;
 pub mod life;
 pub mod look;
+pub mod lost;
 pub mod oracle;
 pub mod plan;
 pub mod prng;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{Layout, RegionState, SlotState, copy_to_replace, region_map};
+use strake_format::{Layout, RegionState, SlotState, copy_to_replace, region_map, unreadable};
 
 use crate::atlas::{Condition, Situation};
 use crate::checkers;
@@ -103,8 +103,8 @@ impl World {
         Ok(())
     }
 
-    /// One place of a superblock or of a page of the region map becomes unreadable on a member that
-    /// the array could do without.
+    /// One place of a superblock, of a page of the region map or of the list of unreadable blocks
+    /// becomes unreadable on a member that the array could do without.
     fn spoil_metadata(&mut self) {
         let (drives, situation) = self.condition_on_media();
         let atlas = self.atlas();
@@ -120,7 +120,11 @@ impl World {
         let layout = self.superblock.layout;
         let [first, last] = Layout::superblock_offsets(self.drives[index].ssd.len());
         let [even, odd] = [0, 1].map(|sequence| region_map::place(&layout, 0, sequence));
-        let offset = self.chance.faults.pick(&[first, last, even, odd]);
+        let [list, other] = unreadable::places(&layout);
+        let offset = self
+            .chance
+            .faults
+            .pick(&[first, last, even, odd, list, other]);
         self.note(format!(
             "drive {index} (slot {slot}): metadata at {offset:#x} is unreadable"
         ));
@@ -619,7 +623,10 @@ impl World {
         let size = self.geometry.block;
         let first = layout.data_offset / size;
         let count = self.chance.faults.range(1, 3);
-        let at = first + self.chance.faults.below(layout.data_bytes / size - count);
+        let mut at = first + self.chance.faults.below(layout.data_bytes / size - count);
+        if self.plan.lose_blocks && self.chance.faults.percent(60) {
+            at = self.beside_another(slot).unwrap_or(at);
+        }
         let row = |block: u64| (block * size - layout.data_offset) / self.geometry.strip;
         let rows: BTreeSet<u64> = (at..at + count).map(row).collect();
         let rows: Vec<u64> = rows.into_iter().collect();
@@ -629,8 +636,25 @@ impl World {
             ));
             self.drives[index].ssd.faults.latent.extend(at..at + count);
             self.stats.latent_errors += count;
+            self.note_lost_blocks();
         }
         Ok(())
+    }
+
+    /// A sector that another member of the group cannot read either.
+    fn beside_another(&mut self, slot: usize) -> Option<u64> {
+        let data_offset = self.superblock.layout.data_offset / self.geometry.block;
+        let first = slot / self.geometry.width * self.geometry.width;
+        let looks = self.looks();
+        let others = (first..first + self.geometry.width).filter(|&other| other != slot);
+        let latent = |index: usize| self.drives[index].ssd.faults.latent.iter().copied();
+        let sectors: Vec<u64> = others
+            .filter_map(|other| looks[other].in_sync)
+            .flat_map(latent)
+            .filter(|&sector| sector >= data_offset)
+            .collect();
+        let limit = data_offset + self.superblock.layout.data_bytes / self.geometry.block - 3;
+        (!sectors.is_empty()).then(|| self.chance.faults.pick(&sectors).min(limit))
     }
 
     fn administer(&mut self, action: Action) -> Going {
@@ -884,24 +908,37 @@ impl World {
         let total = self.oracle.blocks();
         let stripe = self.geometry.stripe_bytes() / self.geometry.block;
         let piece = (stripe * 3).min(self.longest_read());
+        self.refused_reads.clear();
+        self.refused_blocks.clear();
         let mut first = 0;
         while first < total {
             let count = piece.min(total - first);
-            let ask = Ask {
-                kind: AskKind::Read,
-                first,
-                count,
-                fua: false,
-            };
-            while !self.may_ask(&ask) {
-                if !self.step()? {
-                    self.check_alive()?;
-                }
-            }
-            self.submit(ask)?;
+            self.read_piece(first, count)?;
             first += count;
         }
-        self.wait("everything is read", |world| world.asks.is_empty())
+        self.wait("everything is read", |world| world.asks.is_empty())?;
+        // An error is that of some blocks: each of the others must answer for itself.
+        for ask in std::mem::take(&mut self.refused_reads) {
+            for block in ask.first..ask.first + ask.count {
+                self.read_piece(block, 1)?;
+            }
+        }
+        self.wait("every block is read", |world| world.asks.is_empty())
+    }
+
+    fn read_piece(&mut self, first: u64, count: u64) -> Going {
+        let ask = Ask {
+            kind: AskKind::Read,
+            first,
+            count,
+            fua: false,
+        };
+        while !self.may_ask(&ask) {
+            if !self.step()? {
+                self.check_alive()?;
+            }
+        }
+        self.submit(ask)
     }
 
     /// Reads everything once more, with as many members missing as is fair.

@@ -164,6 +164,7 @@ impl World {
             rules: Rules {
                 write_hole_closed: crate::WRITE_HOLE_CLOSED,
                 lose_in_resync: self.plan.lose_in_resync,
+                lose_blocks: self.plan.lose_blocks,
                 errors_fail_members: !self.errors_forgiven,
             },
         }

@@ -6,13 +6,16 @@
 //! asked.
 //! After a power cut a block may hold every version that was not superseded by a *durable* one.
 //!
+//! A block that could not be computed at some moment is in *doubt* from then on: it may answer an
+//! error instead, until a write that was submitted later is answered.
+//!
 //! Invariants: a block always has at least one version; what a reader saw of a settled block (none
 //! in flight) stays, until it is written again.
 //!
 //! Deliberately absent: stripes, members and parity. The oracle knows only what the block device's
 //! user knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::prng;
 
@@ -95,6 +98,13 @@ pub struct Ticket {
     certain: bool,
 }
 
+/// Since when a block may answer an error, and until when.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    since: Moment,
+    until: Moment,
+}
+
 /// A mismatch: what was read, and what might have been.
 #[derive(Clone, Debug)]
 pub struct Mismatch {
@@ -117,6 +127,8 @@ pub struct Oracle {
     loose: BTreeSet<u64>,
     /// Blocks with a version in flight.
     open: BTreeSet<u64>,
+    /// Blocks that may answer, or might have answered, an error.
+    doubts: BTreeMap<u64, Doubt>,
     /// Members lose nothing that they answered.
     no_caches: bool,
     /// Readers settle what a crash left open.
@@ -143,6 +155,7 @@ impl Oracle {
             readers: BTreeSet::new(),
             loose: BTreeSet::new(),
             open: BTreeSet::new(),
+            doubts: BTreeMap::new(),
             no_caches,
             pinning: true,
         }
@@ -160,6 +173,24 @@ impl Oracle {
     /// Does any block of the range have a write in flight?
     pub fn busy(&self, first: u64, count: u64) -> bool {
         self.open.range(first..first + count).next().is_some()
+    }
+
+    /// The block cannot be computed at this moment: it is in doubt.
+    pub fn doubt(&mut self, block: u64) {
+        let since = self.tick();
+        let until = NEVER;
+        let doubt = self.doubts.entry(block).or_insert(Doubt { since, until });
+        if doubt.until != NEVER {
+            *doubt = Doubt { since, until };
+        }
+    }
+    /// May a reader that asked at `moment` be answered an error for this block?
+    pub fn may_fail(&self, moment: Moment, block: u64) -> bool {
+        self.doubts.get(&block).is_some_and(|d| d.until > moment)
+    }
+    /// Is the block in doubt now?
+    pub fn doubtful(&self, block: u64) -> bool {
+        self.may_fail(self.now, block)
     }
 
     fn tick(&mut self) -> Moment {
@@ -248,6 +279,12 @@ impl Oracle {
             own.certain = certain;
             own.durable = durable;
             supersede(entries, now, keep);
+            if certain
+                && let Some(doubt) = self.doubts.get_mut(&block)
+                && doubt.since < ticket.start
+            {
+                doubt.until = doubt.until.min(now);
+            }
             if !durable {
                 self.loose.insert(block);
             }
@@ -542,6 +579,23 @@ mod tests {
         assert!(!reads(&mut oracle, 0, Version::ZEROS));
         assert!(reads(&mut oracle, 1, Version::ZEROS));
         assert!(!reads(&mut oracle, 1, one));
+    }
+
+    #[test]
+    fn a_block_in_doubt_may_fail_until_a_later_write_is_answered() {
+        let mut oracle = oracle(true);
+        let (earlier, _) = oracle.write(0, 2);
+        oracle.doubt(0);
+        assert!(oracle.doubtful(0) && !oracle.doubtful(1));
+        oracle.answered(&earlier, false);
+        assert!(oracle.doubtful(0), "it may have been lost after that write");
+        let (later, new) = oracle.write(0, 1);
+        let reader = oracle.read();
+        oracle.answered(&later, false);
+        assert!(!oracle.doubtful(0) && oracle.may_fail(reader, 0));
+        assert!(reads(&mut oracle, 0, new));
+        oracle.doubt(0);
+        assert!(oracle.doubtful(0));
     }
 
     #[test]

@@ -210,6 +210,8 @@ pub struct Plan {
     pub message_ns: u64,
     /// Mirrors may lose members while they resync (and then answer from either copy).
     pub lose_in_resync: bool,
+    /// Sectors become unreadable also where that loses blocks.
+    pub lose_blocks: bool,
     /// Percent of vanished devices that lose their power, too.
     pub pulled_percent: u64,
     /// The lives.
@@ -270,6 +272,7 @@ impl Plan {
             pulled_percent: rng.pick(&[0, 50, 100]),
             lives: draw_lives(&mut rng),
             made_whole: rng.percent(75),
+            lose_blocks: rng.percent(50),
         }
     }
 

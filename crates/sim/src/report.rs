@@ -51,6 +51,12 @@ pub struct Stats {
     pub repairs: u64,
     /// Requests refused where reads failed while parity was untrue.
     pub refused: u64,
+    /// Blocks that the engine gave up as unreadable.
+    pub lost_blocks: u64,
+    /// Blocks given up that were written again.
+    pub rewritten_blocks: u64,
+    /// Requests answered with an error because of blocks that may be lost.
+    pub unreadable_answers: u64,
     /// I/Os that failed on a device that is still there.
     pub io_errors: u64,
     /// Pieces of strips that rotted.
@@ -94,6 +100,9 @@ impl Stats {
             (&mut self.latent_errors, other.latent_errors),
             (&mut self.repairs, other.repairs),
             (&mut self.refused, other.refused),
+            (&mut self.lost_blocks, other.lost_blocks),
+            (&mut self.rewritten_blocks, other.rewritten_blocks),
+            (&mut self.unreadable_answers, other.unreadable_answers),
             (&mut self.io_errors, other.io_errors),
             (&mut self.rot, other.rot),
             (&mut self.silently_lost, other.silently_lost),

@@ -60,6 +60,7 @@ impl Scenario {
         plan.read_error_threshold = None;
         plan.pulled_percent = 0;
         plan.lose_in_resync = false;
+        plan.lose_blocks = false;
         for device in &mut plan.devices {
             device.volatile_cache = true;
         }
@@ -245,6 +246,58 @@ impl Scenario {
         let submitted = self.world.submit(all);
         self.must(submitted);
         self
+    }
+    /// One block of one row of a slot becomes unreadable.
+    pub fn spoil_block(&mut self, slot: u8, row: u64, block: u64) -> &mut Self {
+        let drive = self.drive(slot);
+        self.spoil_drive(drive, row, block)
+    }
+    /// The same by drive, also while nothing runs.
+    pub fn spoil_drive(&mut self, drive: usize, row: u64, block: u64) -> &mut Self {
+        let geometry = &self.world.geometry;
+        let from = self.world.superblock.layout.data_offset + row * geometry.strip;
+        let sector = from / geometry.block + block;
+        self.world.drives[drive].ssd.faults.latent.insert(sector);
+        self.world.note_lost_blocks();
+        self
+    }
+    /// Makes one request and waits for its answer.
+    pub fn ask(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
+        let ask = Ask {
+            kind,
+            first,
+            count,
+            fua: false,
+        };
+        let submitted = self.world.submit(ask);
+        self.must(submitted);
+        self.wait("the request is answered", |world| world.asks.is_empty())
+    }
+    /// Writes every block.
+    pub fn write_all(&mut self) -> &mut Self {
+        let (total, piece) = (self.world.oracle.blocks(), self.stripe_blocks());
+        for first in (0..total).step_by(piece as usize) {
+            self.ask(AskKind::Write, first, piece.min(total - first));
+        }
+        self.ask(AskKind::Flush, 0, 0)
+    }
+    fn stripe_blocks(&self) -> u64 {
+        self.world.geometry.stripe_bytes() / self.world.geometry.block
+    }
+    /// Blocks that the array calls unreadable.
+    pub fn unreadable(&mut self) -> Vec<u64> {
+        let block = self.world.geometry.block;
+        let ranges = self.world.machines().array.status().unreadable;
+        let blocks = ranges
+            .into_iter()
+            .flat_map(|r| r.start / block..r.end / block);
+        blocks.collect()
+    }
+    /// Blocks that answered an error when everything was read last.
+    pub fn fails(&self) -> Vec<u64> {
+        let mut blocks = self.world.refused_blocks.clone();
+        blocks.sort_unstable();
+        blocks
     }
     /// Sends a command and waits for its answer.
     pub fn command(&mut self, command: Command) -> Result<(), CommandError> {

@@ -220,9 +220,7 @@ impl World {
             Err(RequestError::Unreadable) if self.is_excused(&asked.ask) => {
                 return self.refused(&asked);
             }
-            Err(error) => {
-                return self.failure(format!("{:?} was answered {error:?}", asked.ask));
-            }
+            Err(error) => return self.unreadable(&asked, error),
         };
         if asked.ask.kind != AskKind::Read && !slices.is_empty() {
             return self.failure(format!("{:?} was answered with data", asked.ask));
@@ -254,6 +252,25 @@ impl World {
         }
         self.reading -= self.buffers_of(&asked.ask);
         self.poll_shards()
+    }
+
+    /// An error is right only for a read of a block that could not be computed.
+    fn unreadable(&mut self, asked: &Asked, error: RequestError) -> Going {
+        self.note_lost_blocks();
+        let ask = asked.ask;
+        let mut blocks = ask.first..ask.first + ask.count;
+        let fair = ask.kind == AskKind::Read && error == RequestError::Unreadable;
+        if !fair || !blocks.any(|block| self.oracle.may_fail(asked.moment, block)) {
+            return self.failure(format!("{ask:?} was answered {error:?}"));
+        }
+        self.stats.unreadable_answers += 1;
+        self.oracle.unread(asked.moment);
+        self.reading -= self.buffers_of(&ask);
+        match ask.count {
+            1 => self.refused_blocks.push(ask.first),
+            _ => self.refused_reads.push(ask),
+        }
+        Ok(())
     }
 
     fn read_answered(&mut self, asked: &Asked, slices: Vec<Slice>) -> Going {

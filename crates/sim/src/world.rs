@@ -167,6 +167,10 @@ pub struct World {
     pub silent: Silent,
     /// Regions in which requests may be refused, because reads failed while parity was untrue.
     pub excused: Vec<RegionNo>,
+    /// Reads of several blocks that were answered an error because of some of them.
+    pub refused_reads: Vec<Ask>,
+    /// Single blocks that were, since everything was read last.
+    pub refused_blocks: Vec<u64>,
     /// The last scrub's findings are to be none.
     pub scrub_must_agree: bool,
     /// What happened, counted.
@@ -235,6 +239,8 @@ impl World {
             refusals: Vec::new(),
             silent: Silent::default(),
             excused: Vec::new(),
+            refused_reads: Vec::new(),
+            refused_blocks: Vec::new(),
             scrub_must_agree: false,
             stats: Stats::default(),
             hash: TraceHash::default(),
@@ -558,9 +564,16 @@ impl World {
                         .failure(format!("a scrub found {inconsistent} stripes inconsistent"));
                 }
             }
-            EventKind::MemberOut { .. } => self.stats.losses += 1,
             EventKind::Returned { .. } => self.stats.returns += 1,
             EventKind::Rebuilt { partial: true, .. } => self.stats.partial_rebuilds += 1,
+            EventKind::MemberOut { .. } => {
+                self.stats.losses += 1;
+                self.note_lost_blocks();
+            }
+            EventKind::Unreadable { offset, len } => self.given_up(offset, len)?,
+            EventKind::Rewritten { len, .. } => {
+                self.stats.rewritten_blocks += len / self.geometry.block;
+            }
             EventKind::Repaired { .. } => self.stats.repairs += 1,
             EventKind::Started { unclean: true } if self.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");

@@ -6,6 +6,7 @@ use strake_engine::units::{RegionNo, Row, Slot};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{RegionState, SelectError};
 use strake_sim::scenario::Scenario;
+use strake_sim::workload::AskKind;
 
 #[test]
 fn degraded_write_survives_the_loss_of_power_after_a_clean_region() {
@@ -638,4 +639,129 @@ fn a_scrub_that_begins_again_passes_over_nothing() {
     raid6.steps(8);
     raid6.world.command(Command::StopScrub);
     raid6.cure().verify();
+}
+
+/// A rebuild that met a sector which no redundancy could make good stopped for good.
+#[test]
+fn a_rebuild_goes_on_over_unreadable_sectors_and_loses_exactly_those() {
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5.write_all().rest();
+    raid5.lose(1).steps(3000);
+    raid5.spoil_block(0, 3, 0).spoil_block(2, 5, 0);
+    raid5.add().made_whole();
+    let lost = raid5.unreadable();
+    // In each of two rows, what is lost is the unreadable sector and the missing one, if they are
+    // data.
+    assert!((2..=4).contains(&lost.len()), "{lost:?}");
+    raid5.verify();
+    assert_eq!(raid5.fails(), lost);
+    // It is remembered, by whomever is left.
+    raid5.stop().start().verify();
+    assert_eq!(raid5.fails(), lost);
+    raid5.power_cut().start().rest().lose(3).verify();
+    assert_eq!(raid5.unreadable(), lost);
+}
+
+#[test]
+fn a_lost_block_answers_again_once_it_is_written_also_after_a_power_cut() {
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5.write_all().rest().lose(1).steps(3000);
+    for row in 0..4 {
+        raid5.spoil_block(3, row, 0);
+    }
+    raid5.add().made_whole();
+    let lost = raid5.unreadable();
+    assert!(lost.len() > 4, "{lost:?}");
+    let (first, rest) = lost.split_first().expect("some are lost");
+    raid5
+        .ask(AskKind::Write, *first, 1)
+        .power_cut()
+        .start()
+        .rest()
+        .verify();
+    assert_eq!(raid5.unreadable(), rest);
+    for &block in rest {
+        raid5.ask(AskKind::Write, block, 1);
+    }
+    assert_eq!(raid5.unreadable(), []);
+    raid5.verify();
+    assert_eq!(raid5.fails(), []);
+}
+
+#[test]
+fn a_resync_goes_on_over_an_unreadable_sector() {
+    for (level, members) in [("5", 4), ("6", 5)] {
+        let mut array = Scenario::new(level, members).start();
+        array.write_all().begin_to_write(60, 200).power_cut();
+        array.spoil_drive(0, 2, 0).start().rest();
+        let unreadable = array.unreadable();
+        array.verify();
+        assert_eq!(array.fails(), unreadable);
+        assert_eq!(array.state(), ArrayState::Optimal);
+    }
+}
+
+#[test]
+fn sectors_unreadable_on_two_members_in_different_places_of_a_strip_lose_nothing() {
+    let mut raid5 = Scenario::new("5", 4).small_blocks().forgiving().start();
+    raid5.write_all().rest();
+    for row in 0..4 {
+        // Two of the three are data.
+        raid5
+            .spoil_block(0, row, 0)
+            .spoil_block(2, row, 1)
+            .spoil_block(3, row, 2);
+    }
+    raid5.verify();
+    assert_eq!((raid5.unreadable(), raid5.fails()), (vec![], vec![]));
+    assert!(raid5.world.stats.repairs > 0);
+}
+
+#[test]
+fn discarding_a_region_forgets_what_was_lost_there() {
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5
+        .write_all()
+        .rest()
+        .lose(0)
+        .steps(3000)
+        .spoil_block(2, 0, 0);
+    raid5.add().made_whole();
+    assert!(!raid5.unreadable().is_empty());
+    let total = raid5.world.oracle.blocks();
+    raid5.ask(AskKind::WriteZeroes, 0, total);
+    assert_eq!(raid5.unreadable(), []);
+    raid5.write(40).verify();
+    raid5.stop().start().verify();
+    assert_eq!(raid5.fails(), []);
+}
+
+/// The list is bounded: beyond it a rebuild stops, and says why.
+#[test]
+fn a_full_list_stops_the_rebuild_and_changes_nothing() {
+    let mut raid5 = Scenario::new("5", 4).small_blocks().start();
+    raid5.write_all().rest().lose(1).steps(3000);
+    for (row, block) in (0..24).flat_map(|row| [0, 2, 4, 6].map(|block| (row, block))) {
+        for slot in [0, 2, 3] {
+            raid5.spoil_block(slot, row, block);
+        }
+    }
+    raid5.add();
+    raid5.wait("the rebuild gives up", |world| {
+        world
+            .machines()
+            .array
+            .status()
+            .jobs
+            .iter()
+            .any(|job| job.paused)
+    });
+    assert_eq!(raid5.state(), ArrayState::Degraded);
+    let told = raid5
+        .world
+        .story
+        .iter()
+        .any(|line| line.contains("ListFull"));
+    assert!(told);
+    raid5.verify();
 }

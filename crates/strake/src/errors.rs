@@ -385,7 +385,9 @@ impl From<StartError> for Failure {
             StartError::Select(select) => return Failure::from(*select),
             StartError::TooFewMembers { .. } => Code::MembersMissing,
             StartError::DirtyDegraded => Code::DirtyDegraded,
-            StartError::MapDamaged(_) | StartError::Geometry(_) => Code::Damaged,
+            StartError::MapDamaged(_) | StartError::UnreadableDamaged | StartError::Geometry(_) => {
+                Code::Damaged
+            }
         };
         Failure::new(code, error.to_string())
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use strake_format::*;
 
-use crate::{battery, logs, samples::*};
+use crate::{battery, lists, logs, samples::*};
 
 /// Compares with, or writes, one image; gives it as it lies in the folder.
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
@@ -94,6 +94,13 @@ fn a_map_page_is_what_it_was() {
     let page = battery::sample_page();
     let image = golden("map-page.bin", &page.encode(8192)[..]);
     assert_eq!(MapPage::decode(&image, 8192), Ok(page));
+}
+
+#[test]
+fn a_list_of_unreadable_blocks_is_what_it_was() {
+    let list = lists::sample_list();
+    let image = golden("unreadable.bin", &list.encode(8192, 12288));
+    assert_eq!(UnreadableList::decode(&image, 12288), Ok(list));
 }
 
 #[test]

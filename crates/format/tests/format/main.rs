@@ -3,6 +3,7 @@
 
 mod battery;
 mod golden;
+mod lists;
 mod logs;
 mod samples;
 mod selection;

@@ -1,13 +1,19 @@
-//! What a member says of itself: both superblock copies and the region map.
+//! What a member says of itself: both superblock copies, the region map, the list of unreadable
+//! blocks.
 //!
 //! Invariant: nothing is believed here that `strake_format` did not decode; a page of another
 //! array or member counts as no page. Deliberately absent: which member of an array to believe
 //! (the engine).
 
+use std::ops::Range;
+
 use strake_engine::buffers::PAGE;
 use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
-use strake_format::{Layout, MapPage, SelectError, Superblock, copy_to_replace, select_copy};
+use strake_format::{
+    Layout, MapPage, SelectError, Superblock, UnreadableList, copy_to_replace, select_copy,
+    unreadable,
+};
 
 use super::{Device, DeviceError};
 
@@ -22,10 +28,24 @@ pub struct MemberImage {
     pub copy_to_replace: usize,
     /// Newest valid version of each region map page.
     pub map: Vec<Option<MapPage>>,
+    /// What the two places of the list of unreadable blocks hold, where it is valid.
+    pub unreadable: [Option<UnreadableList>; 2],
+}
+
+impl MemberImage {
+    /// Bytes of the block device whose content is lost, in order; `None` where the member has no
+    /// valid list of them.
+    pub fn lost_bytes(&self) -> Option<Vec<Range<u64>>> {
+        let sb = &self.superblock;
+        let (_, list) = unreadable::newest(&self.unreadable, sb.array, sb.member)?;
+        let block = u64::from(sb.block_bytes);
+        let bytes = |r: &Range<u64>| r.start.saturating_mul(block)..r.end.saturating_mul(block);
+        Some(list.ranges.iter().map(bytes).collect())
+    }
 }
 
 impl Device {
-    /// Superblock copies and region map.
+    /// Superblock copies, region map and lists of unreadable blocks.
     pub fn read_member(&self) -> Result<MemberImage, DeviceError> {
         let bytes = self.info().bytes;
         if bytes < 2 * SUPERBLOCK_BYTES as u64 {
@@ -47,11 +67,13 @@ impl Device {
             (offsets[1], statuses[1].is_valid()),
         ];
         let map = self.read_map(&superblock);
+        let unreadable = self.read_lists(&superblock.layout);
         Ok(MemberImage {
             superblock,
             copies,
             copy_to_replace: copy_to_replace(statuses),
             map,
+            unreadable,
         })
     }
 
@@ -64,6 +86,16 @@ impl Device {
                 what: error.to_string(),
             },
         }
+    }
+
+    /// A list that cannot be read is one that is not valid. Whether it is this array's and member's
+    /// is looked at where it is used.
+    fn read_lists(&self, layout: &Layout) -> [Option<UnreadableList>; 2] {
+        unreadable::places(layout).map(|offset| {
+            let mut image = vec![0; layout.unreadable_bytes as usize];
+            self.read_at(offset, &mut image).ok()?;
+            UnreadableList::decode(&image, offset).ok()
+        })
     }
 
     /// A page that cannot be read is a page that is not valid: other members have it too.

@@ -16,13 +16,15 @@ const SHAPES: &[(&str, &str)] = &[
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
          group_size:integer? block_bytes:integer device:string? write_hole:string epoch:integer \
-         unwritten_bytes:integer members:Member[] spares:Member[] jobs:Job[] last_scrub:Scrub?",
+         unwritten_bytes:integer unreadable_bytes:integer unreadable:Range[] members:Member[] \
+         spares:Member[] jobs:Job[] last_scrub:Scrub?",
     ),
     (
         "Scrub",
         "repair:boolean inconsistent_stripes:integer located_stripes:integer \
          repaired_stripes:integer unreadable_stripes:integer",
     ),
+    ("Range", "offset_bytes:integer len_bytes:integer"),
     (
         "Member",
         "slot:integer? device:string? uuid:string? state:string read_errors:integer \
@@ -44,8 +46,9 @@ const SHAPES: &[(&str, &str)] = &[
         "Created",
         "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? block_bytes:integer \
-         device:string? write_hole:string epoch:integer unwritten_bytes:integer members:Member[] \
-         spares:Member[] jobs:Job[] last_scrub:Scrub?",
+         device:string? write_hole:string epoch:integer unwritten_bytes:integer \
+         unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
+         jobs:Job[] last_scrub:Scrub?",
     ),
     (
         "StartRequest",
@@ -74,8 +77,8 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Explain",
         "name:string lba:integer block_bytes:integer offset_bytes:integer stripe:integer \
-         group:integer row:integer column:integer region:integer region_state:string? data:Place \
-         redundancy:Place[]",
+         group:integer row:integer column:integer region:integer region_state:string? \
+         unreadable:boolean data:Place redundancy:Place[]",
     ),
     (
         "Place",

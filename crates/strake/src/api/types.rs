@@ -22,6 +22,10 @@ pub(crate) struct ArrayJson {
     pub(crate) write_hole: String,
     pub(crate) epoch: u64,
     pub(crate) unwritten_bytes: u64,
+    /// Bytes whose content is lost: they answer an error until they are written.
+    pub(crate) unreadable_bytes: u64,
+    /// Where, in order.
+    pub(crate) unreadable: Vec<RangeJson>,
     pub(crate) members: Vec<MemberJson>,
     pub(crate) spares: Vec<MemberJson>,
     pub(crate) jobs: Vec<JobJson>,
@@ -41,6 +45,13 @@ pub(crate) struct ScrubJson {
     pub(crate) repaired_stripes: u64,
     /// Stripes of which too few strips could be read.
     pub(crate) unreadable_stripes: u64,
+}
+
+/// Bytes of the block device.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct RangeJson {
+    pub(crate) offset_bytes: u64,
+    pub(crate) len_bytes: u64,
 }
 
 /// A member or spare.
@@ -211,6 +222,8 @@ pub(crate) struct ExamineJson {
     pub(crate) copies: Vec<CopyJson>,
     pub(crate) slots: Vec<SlotJson>,
     pub(crate) regions: RegionsJson,
+    /// Bytes of the block device whose content is lost; `null` where the member has no valid list.
+    pub(crate) unreadable: Option<Vec<RangeJson>>,
 }
 
 /// What a member says of its array.
@@ -267,6 +280,8 @@ pub(crate) struct ExplainJson {
     pub(crate) region: u32,
     /// `unwritten`, `clean`, `dirty`, `need_sync`, or `null` where no member tells.
     pub(crate) region_state: Option<String>,
+    /// Its content is lost: it answers an error until it is written.
+    pub(crate) unreadable: bool,
     pub(crate) data: PlaceJson,
     /// P, Q, R …, or the copies of a mirror.
     pub(crate) redundancy: Vec<PlaceJson>,

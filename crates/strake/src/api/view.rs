@@ -3,6 +3,7 @@
 //! Invariant: the words of cli.md (states, jobs) are written here and nowhere else. Deliberately
 //! absent: I/O.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use strake_engine::Geometry;
@@ -95,6 +96,8 @@ pub(crate) fn running(
         size_bytes: status.size_bytes,
         device,
         unwritten_bytes: status.unwritten_bytes,
+        unreadable_bytes: status.unreadable.iter().map(|r| r.end - r.start).sum(),
+        unreadable: status.unreadable.iter().map(range).collect(),
         members: slots.into_iter().map(member).collect(),
         spares: spares.into_iter().map(member).collect(),
         jobs: status.jobs.iter().map(job).collect(),
@@ -106,6 +109,13 @@ pub(crate) fn running(
             unreadable_stripes: scrubbed.unreadable,
         }),
         ..blank(sb)
+    }
+}
+
+fn range(bytes: &Range<u64>) -> RangeJson {
+    RangeJson {
+        offset_bytes: bytes.start,
+        len_bytes: bytes.end - bytes.start,
     }
 }
 
@@ -140,6 +150,8 @@ fn blank(sb: &Superblock) -> ArrayJson {
         write_hole: sb.write_hole.to_string(),
         epoch: sb.epoch.0,
         unwritten_bytes: 0,
+        unreadable_bytes: 0,
+        unreadable: Vec::new(),
         members: Vec::new(),
         spares: Vec::new(),
         jobs: Vec::new(),
@@ -147,10 +159,12 @@ fn blank(sb: &Superblock) -> ArrayJson {
     }
 }
 
-/// An array that does not run, from the superblock to believe and where each member was found.
+/// An array that does not run, from the superblock to believe, what else that member says, and
+/// where each member was found.
 pub(crate) fn stopped(
     sb: &Superblock,
     map: &[Option<MapPage>],
+    lost: &[Range<u64>],
     path: impl Fn(MemberUuid) -> Option<PathBuf>,
 ) -> ArrayJson {
     let shown = |member: MemberUuid| path(member).map(|p| p.display().to_string());
@@ -183,6 +197,8 @@ pub(crate) fn stopped(
         members: sb.slots.iter().enumerate().map(member).collect(),
         spares: sb.spares.iter().map(spare).collect(),
         unwritten_bytes: unwritten(sb, map),
+        unreadable_bytes: lost.iter().map(|r| r.end - r.start).sum(),
+        unreadable: lost.iter().map(range).collect(),
         ..blank(sb)
     }
 }
@@ -259,15 +275,19 @@ pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
             .collect(),
         slots: sb.slots.iter().enumerate().map(slot).collect(),
         regions,
+        unreadable: image
+            .lost_bytes()
+            .map(|lost| lost.iter().map(range).collect()),
     }
 }
 
-/// Where a logical block lies; `members` as `show` tells them, `state_at` the region's state by
-/// byte offset.
+/// Where a logical block lies; `members` as `show` tells them, `unreadable` the bytes that are
+/// lost, `state_at` the region's state by byte offset.
 pub(crate) fn explain(
     sb: &Superblock,
     members: &[MemberJson],
     lba: u64,
+    unreadable: &[Range<u64>],
     state_at: impl Fn(u64, u32) -> Option<RegionState>,
 ) -> Result<ExplainJson, Failure> {
     let geometry = Geometry::of(sb);
@@ -311,6 +331,7 @@ pub(crate) fn explain(
         column: place.column as u64,
         region: region.0,
         region_state: state_at(offset, region.0).map(|s| region_state(s).to_owned()),
+        unreadable: unreadable.iter().any(|r| r.contains(&offset)),
         data: at("D".to_owned(), place.column),
         redundancy: (0..geometry.m)
             .map(|j| at(name(j), geometry.k + j))

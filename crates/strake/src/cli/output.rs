@@ -127,6 +127,24 @@ fn job_long(job: &JobJson) -> String {
     )
 }
 
+/// What is lost, if anything is: how much, and the first places.
+fn unreadable(a: &ArrayJson) -> String {
+    const SHOWN: usize = 4;
+    if a.unreadable.is_empty() {
+        return String::new();
+    }
+    let place = |r: &RangeJson| format!("{}+{}", r.offset_bytes, r.len_bytes);
+    let mut places: Vec<String> = a.unreadable.iter().take(SHOWN).map(place).collect();
+    if a.unreadable.len() > SHOWN {
+        places.push(format!("{} more", a.unreadable.len() - SHOWN));
+    }
+    format!(
+        "  unreadable  {} until written again, at byte {}\n",
+        size::bytes(a.unreadable_bytes),
+        places.join(", ")
+    )
+}
+
 /// One array, with its members and jobs.
 pub(crate) fn array(a: &ArrayJson) -> String {
     let groups = a
@@ -149,6 +167,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         a.uuid,
         a.epoch,
     );
+    text.push_str(&unreadable(a));
     let mut table = Table::new(&[
         "SLOT",
         "STATE",
@@ -246,6 +265,15 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
         e.regions.need_sync,
         e.regions.damaged_pages,
     );
+    text.push_str(&match &e.unreadable {
+        None => "  unreadable: no valid list\n".to_owned(),
+        Some(ranges) if ranges.is_empty() => String::new(),
+        Some(ranges) => {
+            let bytes = ranges.iter().map(|r| r.len_bytes).sum();
+            let places = ranges.len();
+            format!("  unreadable: {} in {places} places\n", size::bytes(bytes))
+        }
+    });
     for copy in &e.copies {
         let valid = if copy.valid { "valid" } else { "damaged" };
         text.push_str(&format!(
@@ -276,6 +304,9 @@ pub(crate) fn explain(e: &ExplainJson) -> String {
         "block {} of {} (byte {}): stripe {}, group {}, row {}, column {}, region {} ({region})\n",
         e.lba, e.name, e.offset_bytes, e.stripe, e.group, e.row, e.column, e.region
     );
+    if e.unreadable {
+        text.push_str("  its content is lost: it answers an error until it is written\n");
+    }
     let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);
     for place in std::iter::once(&e.data).chain(&e.redundancy) {
         table.row(vec![

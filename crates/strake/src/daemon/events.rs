@@ -183,6 +183,7 @@ fn stop_cause(cause: StopCause) -> &'static str {
         StopCause::Asked => "asked",
         StopCause::Membership => "membership",
         StopCause::Unreadable => "unreadable",
+        StopCause::ListFull => "unreadable_list_full",
     }
 }
 
@@ -243,6 +244,20 @@ fn words(kind: &EventKind) -> Words {
             Some(format!("{len} bytes rewritten")),
         ),
         EventKind::Mismatch { .. } | EventKind::Inconsistent { .. } => found_words(kind),
+        EventKind::Unreadable { offset, len } => (
+            "unreadable",
+            None,
+            at(offset),
+            Some(format!(
+                "{len} bytes answer an error until they are written"
+            )),
+        ),
+        EventKind::Rewritten { offset, len } => (
+            "rewritten",
+            None,
+            at(offset),
+            Some(format!("{len} bytes can be read again")),
+        ),
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))
         }

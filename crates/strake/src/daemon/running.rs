@@ -295,8 +295,9 @@ impl Running {
     pub(crate) fn explain(&self, lba: u64) -> Result<ExplainJson, Failure> {
         let members = self.json()?.members;
         self.with(|s| {
-            let sb = s.status().superblock;
-            view::explain(&sb, &members, lba, |offset, _| Some(s.region_of(offset)))
+            let status = s.status();
+            let state = |offset, _| Some(s.region_of(offset));
+            view::explain(&status.superblock, &members, lba, &status.unreadable, state)
         })
     }
     /// What keeps the block device busy.

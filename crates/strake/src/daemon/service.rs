@@ -305,8 +305,8 @@ impl Service {
 
     /// Stops everything, as far as it can be.
     ///
-    /// An array whose block device is in use is left as a kill would leave it: the device stays, its
-    /// users wait, and the next daemon takes it over. To stop it would take it from under them.
+    /// An array whose block device is in use is left as a kill would leave it: the device stays,
+    /// its users wait, and the next daemon takes it over. To stop it would take it from under them.
     pub(crate) fn stop_all(&self) {
         let mut closing = locked(&self.admin);
         *closing = true;
@@ -592,7 +592,7 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
             .find(|(m, _)| *m == member)
             .map(|(_, path)| path.clone())
     };
-    let mut array = view::stopped(&made.superblock, &[], path);
+    let mut array = view::stopped(&made.superblock, &[], &[], path);
     if made.unwritten {
         array.unwritten_bytes = array.size_bytes;
     }
@@ -626,5 +626,6 @@ pub(crate) fn explain_offline(found: &FoundArray, lba: u64) -> Result<ExplainJso
     let members = found.stopped_json().members;
     let image = &found.authority().image;
     let state = |_, region| view::region_in(&image.map, region);
-    view::explain(&image.superblock, &members, lba, state)
+    let lost = image.lost_bytes().unwrap_or_default();
+    view::explain(&image.superblock, &members, lba, &lost, state)
 }

@@ -181,7 +181,8 @@ impl FoundArray {
     /// As `show` tells an array that does not run.
     pub(crate) fn stopped_json(&self) -> crate::api::types::ArrayJson {
         let authority = &self.authority().image;
-        view::stopped(&authority.superblock, &authority.map, |member| {
+        let lost = authority.lost_bytes().unwrap_or_default();
+        view::stopped(&authority.superblock, &authority.map, &lost, |member| {
             self.path_of(member)
         })
     }
