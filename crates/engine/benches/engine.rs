@@ -67,6 +67,7 @@ impl Rig {
         }
         let found = (0..members)
             .map(|at| Found {
+                log: Vec::new(),
                 device: DeviceId(at as u32),
                 info,
                 superblock: plan.superblocks[at].clone(),

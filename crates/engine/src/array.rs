@@ -21,11 +21,13 @@ use slab::Slab;
 use strake_format::*;
 
 use crate::behind::RegionSet;
+use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::persist::{After, Persist};
+use crate::replay::{Replay, ReplayIo};
 use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
 
@@ -42,6 +44,12 @@ pub struct ShardSetup {
     pub regions: Vec<RegionAccess>,
     /// Blocks that answer an error.
     pub lost: Arc<Lost>,
+    /// The array, for log batches.
+    pub array: ArrayUuid,
+    /// Where the log lies on every member, bytes.
+    pub log_offset: u64,
+    /// Its size, bytes.
+    pub log_bytes: u64,
 }
 
 /// A device that the array uses.
@@ -108,11 +116,22 @@ pub(crate) enum Purpose {
     Checkpoint {
         device: DeviceId,
     },
+    /// Flush before the superblock says that the log covers everything.
+    Cover {
+        device: DeviceId,
+    },
+    /// An I/O of the replay.
+    Replay {
+        device: DeviceId,
+        io: ReplayIo,
+    },
 }
 
 /// How far the array has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// The stripe log is being replayed.
+    Recovering,
     /// The first superblocks are being written.
     Starting,
     Serving,
@@ -151,6 +170,8 @@ pub struct Array {
     pub(crate) unclean: bool,
     /// Started by force: see [`View::forced`].
     pub(crate) forced: bool,
+    pub(crate) cover: Cover,
+    pub(crate) replay: Option<Replay>,
 }
 
 impl Array {
@@ -161,17 +182,32 @@ impl Array {
             view: Arc::clone(&self.view),
             regions: self.map.accesses(),
             lost: self.unreadable.told(),
+            array: self.sb.array,
+            log_offset: self.sb.layout.log_offset,
+            log_bytes: self.sb.layout.log_bytes,
         }
     }
 
     /// Begins: writes the superblocks; [`ArrayOutput::Started`] follows when they are durable.
     pub fn start(&mut self, now: Time) {
         self.now = now;
+        if self.replay.is_some() {
+            self.begin_replay();
+        } else {
+            self.begin_service();
+        }
+        self.settle();
+    }
+
+    /// Nothing is left to be replayed: the first superblocks.
+    pub(crate) fn begin_service(&mut self) {
+        self.stage = Stage::Starting;
         self.sb.clean = false;
+        self.sb.covered = self.logging();
+        self.sb.log_base = self.cover.log_from;
         self.rewrite_map();
         self.rewrite_list();
         self.touch();
-        self.settle();
     }
 
     /// A member I/O of the array has finished.
@@ -185,8 +221,14 @@ impl Array {
             | Purpose::Zero { device, .. }
             | Purpose::Settle { device, .. }
             | Purpose::LastFlush { device }
-            | Purpose::Checkpoint { device } => *device,
+            | Purpose::Checkpoint { device }
+            | Purpose::Cover { device }
+            | Purpose::Replay { device, .. } => *device,
         };
+        if let Purpose::Replay { io, .. } = purpose {
+            self.replay_done(device, io, completion);
+            return self.settle();
+        }
         if let Err(error) = completion.result {
             self.write_failed(device, error);
         }
@@ -198,6 +240,8 @@ impl Array {
             Purpose::Settle { region, .. } => self.region_settled(region),
             Purpose::LastFlush { .. } => self.last_flush_done(),
             Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
+            Purpose::Cover { .. } => self.cover_flushed(),
+            Purpose::Replay { .. } => unreachable!("handled above"),
         }
         self.settle();
     }
@@ -243,6 +287,8 @@ impl Array {
             FromShard::NeedRegion { region } => self.region_needed(region),
             FromShard::RegionClosed { region, closed } => self.region_closed(region, from, closed),
             FromShard::StepDone { step, outcome } => self.step_done(step, outcome),
+            FromShard::Drained { log_from } => self.shard_drained(from, log_from),
+            FromShard::NumbersShort => self.numbers_short(),
         }
         self.settle();
     }
@@ -309,6 +355,7 @@ impl Array {
     /// use.
     pub(crate) fn settle(&mut self) {
         self.use_spares();
+        self.drive_cover();
         // Before the superblocks, which may wait for it, and after them, for which it waits.
         self.drive_unreadable();
         self.drive_persist();
@@ -396,6 +443,8 @@ impl Array {
                 device,
                 data_offset: member.layout.data_offset,
                 volatile_cache: member.info.volatile_cache,
+                member: member.member,
+                log_granularity: crate::logs::granularity(member.info.granularity_bytes),
             }
         };
         let slots = self
@@ -417,10 +466,13 @@ impl Array {
             failed: self.stage == Stage::Failed,
             stopping: matches!(self.stage, Stage::Closing | Stage::Stopped),
             forced: self.forced,
+            logging: self.logging(),
+            log_from: self.cover.log_from,
         }
     }
 
     pub(crate) fn publish(&mut self) {
+        self.before_view();
         self.fix_lacking();
         self.view = Arc::new(self.make_view(self.view.version + 1));
         let view = Arc::clone(&self.view);

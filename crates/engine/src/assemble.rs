@@ -11,11 +11,14 @@ use slab::Slab;
 use strake_format::*;
 
 use crate::array::{Array, Member, SlotUse, Stage};
+use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::persist::{After, Persist};
+use crate::recover::{self, Piece};
+use crate::replay::Replay;
 use crate::units::*;
 use crate::unreadable::{self, Unreadable};
 
@@ -56,6 +59,9 @@ pub enum StartError {
     /// No member has a valid list of unreadable blocks: which blocks are lost is not known.
     #[error("the list of unreadable blocks is damaged on every member")]
     UnreadableDamaged,
+    /// The policy wants the stripe log, and the log areas have no room for as many shards.
+    #[error("the members' log areas are too small for {0} shards")]
+    LogTooSmall(u16),
     /// Superblocks of one array that describe different geometry.
     #[error("the members of {0} describe different arrays")]
     Geometry(ArrayUuid),
@@ -265,6 +271,35 @@ fn shape<'a>(
     Ok((geometry, missing))
 }
 
+/// The log batches of the members that serve slots, with these.
+fn believed_logs<'a>(
+    sb: &Superblock,
+    slots: &[SlotUse],
+    found: &'a [Found],
+) -> Vec<(Slot, &'a LogBatch)> {
+    let mut logs = Vec::new();
+    for (at, slot) in slots.iter().enumerate() {
+        let of_slot = |f: &&Found| [slot.current, slot.incoming].contains(&Some(f.device));
+        for member in found.iter().filter(of_slot) {
+            let ours = |batch: &&LogBatch| {
+                batch.array == sb.array && batch.member == member.superblock.member
+            };
+            let batches = member.log.iter().filter(ours);
+            logs.extend(batches.map(|batch| (Slot(at as u8), batch)));
+        }
+    }
+    logs
+}
+
+/// Above every number of an operation in these logs.
+fn highest(logs: &[(Slot, &LogBatch)]) -> u64 {
+    let operations = logs.iter().flat_map(|(_, batch)| &batch.records);
+    operations
+        .map(|record| record.operation + 1)
+        .max()
+        .unwrap_or(0)
+}
+
 fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
     let member = |found: &Found| Member {
         info: found.info,
@@ -302,15 +337,23 @@ impl Array {
         let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
         let pages = newest_pages(&sb, &slots, &found)?;
         let unreadable = newest_list(&geometry, &pages, &slots, &found)?;
+        if crate::logs::shards_for(&sb, options.shards) != options.shards {
+            return Err(StartError::LogTooSmall(options.shards));
+        }
         let unclean = !sb.clean;
-        let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
+        let covered = unclean && sb.covered;
+        let open = |s: &RegionState| match s {
+            RegionState::Dirty => !covered,
+            state => *state == RegionState::NeedSync,
+        };
         let dirty = unclean && pages.iter().flat_map(|p| &p.states).any(open);
         let parity = geometry.m > 0 && !geometry.mirrored();
         if dirty && parity && missing > 0 && !options.force {
             return Err(StartError::DirtyDegraded);
         }
         let whole = slots.iter().all(|slot| slot.current.is_some());
-        let mut map = Map::new(&geometry, &pages, unclean, whole, options.clean_after_ms);
+        let resync = unclean && !covered;
+        let mut map = Map::new(&geometry, &pages, resync, whole, options.clean_after_ms);
         for page in &pages {
             map.set_lagging(page.page, lacking(page, &slots, &found));
         }
@@ -319,6 +362,21 @@ impl Array {
             distrust_replacements(&geometry, &pages, &mut slots);
         }
         let members = members_of(&found, &used);
+        let logs = believed_logs(&sb, &slots, &found);
+        let cover = Cover::new(sb.log_base, highest(&logs));
+        let replay = covered.then(|| {
+            let pieces = recover::winners(&geometry, sb.log_base, &logs);
+            let written = |p: &Piece| {
+                let region = geometry.region(geometry.row(p.stripe).1);
+                map.state(region) != RegionState::Unwritten
+            };
+            let pieces = pieces.into_iter().filter(written).collect();
+            let earlier = logs
+                .iter()
+                .filter(|(_, b)| b.lane == recover::RECOVERY_LANE);
+            let sequence = earlier.map(|(_, b)| b.sequence).max().unwrap_or(0);
+            Replay::new(pieces, cover.log_from, sequence)
+        });
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let after = released.map(|f| After::Release(f.device)).collect();
         let persist = Persist::new(after, stale, options.shards);
@@ -331,6 +389,8 @@ impl Array {
             slots,
             spares,
             view: Arc::default(),
+            cover,
+            replay,
             persist,
             map,
             lacking: BTreeMap::new(),

@@ -123,6 +123,15 @@ impl Buf {
         }
     }
 
+    /// This buffer if nobody else holds it, or a new one of its size outside any pool: a device that
+    /// hangs may hold it for ever.
+    pub(crate) fn sole_or_new(mut self) -> Buf {
+        match Arc::get_mut(&mut self.0) {
+            Some(_) => self,
+            None => Buf::zeroed(self.len()),
+        }
+    }
+
     /// The whole buffer.
     pub fn bytes(&self) -> &[u8] {
         self.memory().pages.as_bytes()
@@ -194,6 +203,12 @@ impl Slice {
             start: self.start + start,
             len,
         }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
     }
 }
 

@@ -48,11 +48,33 @@ pub enum Canary {
     KeptTooSoon,
     /// A scrub that repairs makes parity agree with the data, whoever lies.
     ScrubRewritesParity,
+    /// Writes go in place without a record, although superblocks say otherwise.
+    NoLog,
+    /// Records are not durable when the write goes in place.
+    NoFlushAfterLog,
+    /// One member alone holds the records of a write.
+    IntentOnOneMember,
+    /// A record counts as retired before what it tells of is durable in place.
+    RetiredBeforeFlush,
+    /// Blocks of a write half of which is in place are computed from whatever lies there.
+    MixtureReturned,
+    /// A recovery writes in place before its records are on every live member.
+    ReplayedTooEarly,
+    /// Records are written over before enough members know that they are retired.
+    LogWrittenOver,
+    /// A region is given back while records of it still count.
+    RegionNotRetired,
+    /// Superblocks say that the log covers everything while writes without records are in caches.
+    CoveredWithoutFlush,
+    /// Records hold no partial syndromes.
+    SyndromeForgotten,
+    /// Records do not hold the new content of strips that have no member.
+    LostStripForgotten,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 16] = [
+    pub const ALL: [Canary; 27] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -69,6 +91,17 @@ impl Canary {
         Canary::StaleMapTrusted,
         Canary::KeptTooSoon,
         Canary::ScrubRewritesParity,
+        Canary::NoLog,
+        Canary::NoFlushAfterLog,
+        Canary::IntentOnOneMember,
+        Canary::RetiredBeforeFlush,
+        Canary::MixtureReturned,
+        Canary::ReplayedTooEarly,
+        Canary::LogWrittenOver,
+        Canary::RegionNotRetired,
+        Canary::CoveredWithoutFlush,
+        Canary::SyndromeForgotten,
+        Canary::LostStripForgotten,
     ];
 
     /// Its name on the simulator's command line.
@@ -90,6 +123,17 @@ impl Canary {
             Canary::StaleMapTrusted => "stale-map-trusted",
             Canary::KeptTooSoon => "kept-too-soon",
             Canary::ScrubRewritesParity => "scrub-rewrites-parity-blindly",
+            Canary::NoLog => "no-log",
+            Canary::NoFlushAfterLog => "no-flush-after-log",
+            Canary::IntentOnOneMember => "intent-on-one-member",
+            Canary::RetiredBeforeFlush => "retired-before-flush",
+            Canary::MixtureReturned => "mixture-returned",
+            Canary::ReplayedTooEarly => "replayed-too-early",
+            Canary::LogWrittenOver => "log-written-over",
+            Canary::RegionNotRetired => "region-not-retired",
+            Canary::CoveredWithoutFlush => "covered-without-flush",
+            Canary::SyndromeForgotten => "syndrome-forgotten",
+            Canary::LostStripForgotten => "lost-strip-forgotten",
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use strake_format::*;
 
+use crate::geometry::Geometry;
+
 use crate::event::DeviceInfo;
 
 /// What to make.
@@ -43,8 +45,10 @@ pub struct CreateSpec {
 pub struct Tiny {
     /// Alignment of the data area, bytes.
     pub align_bytes: u64,
-    /// Bytes of the log area.
+    /// Bytes of the log area, at least.
     pub log_bytes: u64,
+    /// Shards that it must have room for.
+    pub log_shards: u16,
     /// Bytes of a region on each member.
     pub region_bytes: u64,
 }
@@ -183,9 +187,21 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         .map(|(info, _)| info.bytes)
         .min()
         .unwrap_or(0);
+    let shape = Geometry {
+        level: spec.level,
+        groups: (members / width) as u64,
+        width,
+        k,
+        m: width - k,
+        strip: u64::from(strip),
+        block: u64::from(block),
+        rows: 1,
+        region_rows: 1,
+    };
     let mut layouts = Vec::new();
     for (index, (info, _)) in all.iter().enumerate() {
-        let layout = layout(spec, info, usable, strip, granularity);
+        let log_bytes = log_bytes(spec, usable, &shape);
+        let layout = layout(spec, info, usable, strip, granularity, log_bytes);
         layouts.push(layout.map_err(|source| CreateError::Layout { index, source })?);
     }
     let superblocks = superblocks(spec, group, strip, block, &layouts);
@@ -194,7 +210,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         .iter()
         .map(|sb| member_writes(sb, spec.init))
         .collect();
-    let size_bytes = crate::geometry::Geometry::of(first).size();
+    let size_bytes = Geometry::of(first).size();
     Ok(CreatePlan {
         superblocks,
         writes,
@@ -232,6 +248,8 @@ fn superblocks(
         created_unix_s: spec.created_unix_s,
         write_hole: spec.write_hole,
         clean: true,
+        covered: false,
+        log_base: 0,
         epoch,
         generation: Generation(1),
         whole_since: epoch,
@@ -353,9 +371,29 @@ fn strip_bytes(
     Ok(strip)
 }
 
-/// Bytes of the log area of a member: 1/256 of it, within 4 MiB and 64 MiB.
-fn log_bytes(usable: u64) -> u64 {
-    ((usable / 256) & !((1 << 20) - 1)).clamp(4 << 20, 64 << 20)
+/// Shards that a log is made for.
+const LOG_SHARDS: u16 = 16;
+
+/// Bytes of the log area of a member: 1/256 of it, within 4 MiB and 64 MiB; more, up to 1/64 of the
+/// member, where [`LOG_SHARDS`] lanes for whole strips want it. Never too little for one shard.
+fn log_bytes(spec: &CreateSpec, usable: u64, shape: &Geometry) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let parity = shape.m > 0 && !shape.mirrored();
+    if let Some(tiny) = spec.tiny {
+        let least = crate::logs::least_bytes(shape, tiny.log_shards, false);
+        return if parity {
+            tiny.log_bytes.max(least)
+        } else {
+            tiny.log_bytes
+        };
+    }
+    let usual = (usable / 256 / MIB * MIB).clamp(4 * MIB, 64 * MIB);
+    if !parity {
+        return usual;
+    }
+    let wanted = crate::logs::least_bytes(shape, LOG_SHARDS, true).next_multiple_of(MIB);
+    let least = crate::logs::least_bytes(shape, 1, false).next_multiple_of(MIB);
+    usual.max(wanted.min(usable / 64 / MIB * MIB)).max(least)
 }
 
 fn layout(
@@ -364,6 +402,7 @@ fn layout(
     usable: u64,
     strip: u32,
     granularity: u32,
+    log_bytes: u64,
 ) -> Result<Layout, LayoutError> {
     let tiny = spec.tiny;
     Layout::plan(&LayoutParams {
@@ -374,7 +413,7 @@ fn layout(
             || u64::from(granularity.next_power_of_two()).max(1 << 20),
             |t| t.align_bytes,
         ),
-        log_bytes: tiny.map_or_else(|| log_bytes(usable), |t| t.log_bytes),
+        log_bytes,
         region_bytes: tiny.map(|t| t.region_bytes),
         tiny: tiny.is_some(),
     })

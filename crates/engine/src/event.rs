@@ -10,7 +10,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use strake_format::{MapPage, MemberUuid, RegionState, Superblock, UnreadableList};
+use strake_format::{
+    LogBatch, MapPage, MemberUuid, RegionState, Superblock, UnreadableList, WriteHole,
+};
 
 use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
@@ -192,6 +194,11 @@ pub struct View {
     /// Parity is believed where a data column is lost, although writes were under way when the
     /// array stopped: an administrator said so.
     pub forced: bool,
+    /// Writes go to the stripe log before anything of them goes in place.
+    pub logging: bool,
+    /// Numbers of logged operations begin here; a shard that sees a higher one than before answers
+    /// with [`FromShard::Drained`].
+    pub log_from: u64,
 }
 
 impl View {
@@ -225,6 +232,10 @@ pub struct DeviceView {
     pub data_offset: u64,
     /// It has a volatile write cache: durability needs a flush.
     pub volatile_cache: bool,
+    /// Its identity, which its log batches bear.
+    pub member: MemberUuid,
+    /// What its log batches are padded to, bytes: a multiple of 4096.
+    pub log_granularity: u32,
 }
 
 /// A rebuild's target.
@@ -413,6 +424,14 @@ pub enum FromShard {
         /// False: it was not idle and stays open.
         closed: bool,
     },
+    /// Every write that was logged, or began in place, before a view with this `log_from` came is
+    /// over; those after it have records with numbers from there on, if the view says so.
+    Drained {
+        /// Which.
+        log_from: u64,
+    },
+    /// The numbers for operations of this base run short.
+    NumbersShort,
     /// A step is finished.
     StepDone {
         /// Which.
@@ -516,6 +535,14 @@ pub struct Found {
     pub map: Vec<Option<MapPage>>,
     /// What the two places of the list of unreadable blocks hold, `None` where it is not valid.
     pub unreadable: [Option<UnreadableList>; 2],
+    /// Whole batches in its log area; needed only where [`wants_log`] says so.
+    pub log: Vec<LogBatch>,
+}
+
+/// Whether the log of a member with this superblock may have to be replayed. Whether it is, another
+/// member may know better (`covered` is newer there).
+pub fn wants_log(superblock: &Superblock) -> bool {
+    !superblock.clean && superblock.level.parity_count() > 0
 }
 
 /// A device offered as a new member or spare.
@@ -588,6 +615,8 @@ pub enum Setting {
     RebuildPriority(u8),
     /// Read errors after which a member is failed.
     ReadErrorThreshold(u32),
+    /// What protects writes that are cut off.
+    WriteHole(WriteHole),
 }
 
 /// Why a command was refused or failed.
@@ -642,6 +671,9 @@ pub enum CommandError {
          each may hold writes that the other lacks"
     )]
     SplitBrain,
+    /// The members' log areas are too small for this geometry and number of shards.
+    #[error("the members' log areas are too small for the stripe log of this array")]
+    LogTooSmall,
     /// The device failed while it was being added.
     #[error("the device failed while it was being prepared")]
     DeviceFailed,
@@ -663,6 +695,14 @@ pub enum EventKind {
     Started {
         /// It was not stopped cleanly before.
         unclean: bool,
+    },
+    /// The stripe log was replayed after an unclean stop.
+    LogReplayed {
+        /// Stripes whose parity was made true.
+        stripes: u64,
+        /// Blocks that were lost with a member in the middle of a write: they answer an error until
+        /// they are written.
+        unreadable: u64,
     },
     /// The array's state changed.
     State {

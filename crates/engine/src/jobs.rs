@@ -350,6 +350,7 @@ impl Array {
                 | Phase::Unmapping
                 | Phase::Draining { .. }
                 | Phase::Settling { .. }
+                | Phase::Retiring { .. }
                 | Phase::Opening => {
                     wait = true;
                     break;

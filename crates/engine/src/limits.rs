@@ -7,11 +7,11 @@ pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// The most strip-sized buffers that one operation asks for. Read-modify-write of k written
 /// columns: old data, parity, and two buffers for each column (put together, difference): 3k + m.
-/// Decoding writes: k + m reads at most, k put together, m parities, m decoded. Check of a stripe:
-/// all columns, and 2m.
+/// Decoding writes: k + m reads at most, k put together, m parities, m decoded. Both m more for the
+/// partial syndromes of the log. Check of a stripe: all columns, and 2m.
 pub fn widest(geometry: &Geometry) -> usize {
     let (k, m) = (geometry.k, geometry.m);
-    (3 * k + m).max(2 * k + 3 * m)
+    (3 * k + 2 * m).max(2 * k + 4 * m)
 }
 
 /// Size classes and counts for [`crate::buffers::Pool::new`], so that a shard of this geometry can

@@ -2,7 +2,7 @@
 //!
 //! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Settling → Cleaning → Clean →
 //! Opening …`, and from any quiet state through `Closing` to `Unmapping → Unwritten` when all of it
-//! is discarded.
+//! is discarded; before that it is `Retiring`, until no record of the stripe log tells of it.
 //!
 //! Invariants:
 //! * Shards write a region only after a page that says Dirty (or NeedSync) is durable on every live
@@ -54,12 +54,26 @@ pub(crate) enum Phase {
     /// Clean is on its way to the members.
     Cleaning,
     Clean,
+    /// Closed, to be given back: records of the stripe log that tell of it still count.
+    Retiring {
+        sync: bool,
+    },
     /// Unwritten is on its way to the members.
     Unmapping,
     /// Shards answer zeros; what they are still computing from the members there comes to its end.
     Draining {
         waits: u32,
     },
+}
+
+impl Phase {
+    /// Parity is not to be trusted.
+    pub(crate) fn untrusted(self) -> bool {
+        matches!(
+            self,
+            Phase::NeedSync | Phase::Closing { sync: true, .. } | Phase::Retiring { sync: true }
+        )
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -107,13 +121,13 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// From the pages chosen at assembly; after an unclean stop Dirty regions need a resync, if
-    /// there is redundancy. Where not every slot is in sync (`whole`), what is neither Clean nor
-    /// Unwritten is behind.
+    /// From the pages chosen at assembly; Dirty regions need a resync after a stop that was unclean
+    /// and not covered by the stripe log. Where not every slot is in sync (`whole`), what is neither
+    /// Clean nor Unwritten is behind.
     pub(crate) fn new(
         geometry: &Geometry,
         pages: &[MapPage],
-        unclean: bool,
+        resync: bool,
         whole: bool,
         clean_after_ms: u64,
     ) -> Map {
@@ -127,7 +141,7 @@ impl Map {
                 let phase = match disk {
                     RegionState::Unwritten => Phase::Unwritten,
                     RegionState::Clean => Phase::Clean,
-                    RegionState::Dirty if !unclean || geometry.m == 0 => Phase::Open,
+                    RegionState::Dirty if !resync || geometry.m == 0 => Phase::Open,
                     RegionState::NeedSync if geometry.m == 0 => Phase::Open,
                     RegionState::Dirty | RegionState::NeedSync => Phase::NeedSync,
                 };
@@ -205,7 +219,7 @@ impl Map {
             | Phase::Zeroing { .. }
             | Phase::Unmapping
             | Phase::Draining { .. } => RegionState::Unwritten,
-            Phase::NeedSync | Phase::Closing { sync: true, .. } => RegionState::NeedSync,
+            phase if phase.untrusted() => RegionState::NeedSync,
             Phase::Clean => RegionState::Clean,
             _ => RegionState::Dirty,
         }
@@ -231,9 +245,7 @@ impl Map {
 
     /// Somewhere parity is not trusted.
     pub(crate) fn syncing(&self) -> bool {
-        self.regions
-            .iter()
-            .any(|r| matches!(r.phase, Phase::NeedSync | Phase::Closing { sync: true, .. }))
+        self.regions.iter().any(|r| r.phase.untrusted())
     }
 
     /// When idle regions are looked for again.
@@ -530,11 +542,19 @@ impl Array {
             let phase = if sync { Phase::NeedSync } else { Phase::Open };
             self.enter(region, phase);
         } else if unmap {
-            self.set_phase(region, Phase::Unmapping);
-            self.write_state(region, RegionState::Unwritten);
+            self.set_phase(region, Phase::Retiring { sync });
+            if self.region_unlogged(region) {
+                self.unmap_region(region);
+            }
         } else {
             self.settle_region(region, false);
         }
+    }
+
+    /// Nothing tells of the region's content any more: it becomes Unwritten.
+    pub(crate) fn unmap_region(&mut self, region: RegionNo) {
+        self.set_phase(region, Phase::Unmapping);
+        self.write_state(region, RegionState::Unwritten);
     }
 
     /// Flushes every member with a volatile cache, then opens the region or makes it Clean.
@@ -626,7 +646,14 @@ impl Array {
     /// A resync has passed over the region: parity is true.
     pub(crate) fn region_synced(&mut self, region: RegionNo) {
         match self.map.phase(region) {
-            Phase::NeedSync => self.enter(region, Phase::Open),
+            Phase::NeedSync => {
+                // Closed at once: what was mended is flushed, and the members know that parity may be
+                // trusted here, also after an unclean stop.
+                self.enter(region, Phase::Open);
+                if self.map.phase(region) == Phase::Open {
+                    self.close(region, false, false);
+                }
+            }
             Phase::Closing {
                 waits,
                 refused,

@@ -140,7 +140,7 @@ impl Array {
     }
 
     /// More members are lost than the level survives: stop writing, leave everything as it is.
-    fn fail(&mut self) {
+    pub(crate) fn fail(&mut self) {
         self.stage = Stage::Failed;
         self.fail_unmaps();
         self.publish();
@@ -153,6 +153,7 @@ impl Array {
                 After::Release(device) => self.persist.leaving.push((device, self.view.version)),
                 // The view that says so ends it.
                 After::Settled(..) => {}
+                After::Unmap(_) => {}
             }
         }
     }
@@ -409,7 +410,7 @@ impl Array {
     }
 
     fn set(&mut self, setting: Setting) -> Result<Changed, CommandError> {
-        let before = self.sb.settings;
+        let before = (self.sb.settings, self.sb.write_hole);
         match setting {
             Setting::RebuildPriority(p) if !(1..=100).contains(&p) => {
                 return Err(CommandError::OutOfRange);
@@ -417,8 +418,18 @@ impl Array {
             Setting::ReadErrorThreshold(0) => return Err(CommandError::OutOfRange),
             Setting::RebuildPriority(p) => self.sb.settings.rebuild_priority = p,
             Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
+            Setting::WriteHole(policy) => {
+                // A log that is too small for the geometry cannot keep what is asked.
+                let before = std::mem::replace(&mut self.sb.write_hole, policy);
+                let parity = self.geometry.m > 0 && !self.geometry.mirrored();
+                if policy != WriteHole::Resync && parity && !self.log_fits() {
+                    self.sb.write_hole = before;
+                    return Err(CommandError::LogTooSmall);
+                }
+                self.persist.view_due |= before != policy;
+            }
         }
-        if before == self.sb.settings {
+        if before == (self.sb.settings, self.sb.write_hole) {
             return Ok(Changed::No);
         }
         self.touch();
@@ -437,7 +448,7 @@ impl Array {
                 self.out.push_back(ArrayOutput::Stopped);
             }
             Stage::Stopped => self.done(id, Ok(Changed::No)),
-            Stage::Starting | Stage::Stopping | Stage::Closing => {
+            Stage::Recovering | Stage::Starting | Stage::Stopping | Stage::Closing => {
                 self.done(id, Err(CommandError::NotServing));
             }
         }
@@ -449,7 +460,8 @@ impl Array {
         if self.stage != Stage::Stopping || self.jobs.busy() || self.persist.view_due {
             return;
         }
-        if self.close_all() && self.unreadable.quiet() && self.flushed_for_stop() {
+        let quiet = self.unreadable.quiet() && self.cover_quiet();
+        if self.close_all() && quiet && self.flushed_for_stop() {
             self.stage = Stage::Closing;
             // Who still waits for a region is told that the array stops.
             self.sb.clean = self.regions_in(crate::map::Phase::NeedSync).is_empty();

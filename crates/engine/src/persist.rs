@@ -21,6 +21,8 @@ pub(crate) enum After {
     Release(DeviceId),
     /// A shard's operation waits for what was decided on a member.
     Settled(ShardNo, u64),
+    /// No record of the region counts any more.
+    Unmap(RegionNo),
 }
 
 /// See the module.
@@ -87,6 +89,7 @@ impl Array {
         if self.persist.wanted > self.persist.durable {
             self.sb.generation = self.sb.generation.next();
             self.note_rebuilds();
+            self.note_cover();
             self.persist.flight = Some(Flight {
                 version: self.persist.wanted,
                 copy: 0,
@@ -106,6 +109,7 @@ impl Array {
                 After::Done(id, changed) => self.done(id, Ok(changed)),
                 After::Release(device) => self.persist.leaving.push((device, self.view.version)),
                 After::Settled(shard, op) => self.answer_list(shard, op, false),
+                After::Unmap(region) => self.unmap_region(region),
             }
         }
         self.release_left();

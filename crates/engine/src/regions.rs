@@ -131,21 +131,28 @@ impl Shard {
     }
 
     /// Tells the array that the region is closed, once nothing stands against it: for one that is
-    /// unwritten (it is about to be given back) no operation at all, otherwise no writer.
+    /// unwritten (it is about to be given back) no operation at all, otherwise no writer. What the log
+    /// publishes on the way comes to its end first: after the last region nothing is in flight.
     fn say_if_closed(&mut self, region: RegionNo) {
+        let quiet = self.log_quiet();
         let gate = &mut self.gates[region.0 as usize];
         let busy = if gate.unwritten() {
             gate.users
         } else {
             gate.writers
         };
-        if gate.closing && !gate.told && busy == 0 {
+        if gate.closing && !gate.told && busy == 0 && quiet {
             gate.told = true;
             self.say(FromShard::RegionClosed {
                 region,
                 closed: true,
             });
         }
+    }
+
+    /// Tells of every region that is closed now.
+    pub(crate) fn say_closed(&mut self) {
+        (0..self.gates.len() as u32).for_each(|r| self.say_if_closed(RegionNo(r)));
     }
 
     /// The array has failed or stops: who waits for a region is answered.

@@ -184,13 +184,17 @@ impl Shard {
         salvage.expect("the operation is in salvage")
     }
 
-    /// All data of a stripe.
-    pub(crate) fn whole(&self, stripe: StripeNo) -> impl Iterator<Item = StripPart> + use<> {
-        let hi = self.geometry.strip;
+    /// All data of a run of a stripe.
+    pub(crate) fn run(
+        &self,
+        stripe: StripeNo,
+        lo: u64,
+        hi: u64,
+    ) -> impl Iterator<Item = StripPart> + use<> {
         (0..self.geometry.k).map(move |column| StripPart {
             stripe,
             column,
-            lo: 0,
+            lo,
             hi,
         })
     }
@@ -323,7 +327,7 @@ impl Shard {
         let stripe = op.stripe;
         let parts: Vec<StripPart> = match &op.work.kind {
             WorkKind::Write { pieces } => pieces.iter().map(|p| p.place(stripe)).collect(),
-            WorkKind::Zero { .. } => self.whole(stripe).collect(),
+            WorkKind::Zero { .. } => self.run(stripe, op.work.lo, op.work.hi).collect(),
             WorkKind::Read { .. } | WorkKind::Step { .. } => Vec::new(),
         };
         let listed: Vec<StripPart> = parts.into_iter().filter(|p| self.touches_lost(p)).collect();

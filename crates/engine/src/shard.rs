@@ -26,6 +26,7 @@ use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
+use crate::logs::{Flight, Logs};
 use crate::plan::Columns;
 use crate::regions::Gate;
 use crate::steps::StepRun;
@@ -56,6 +57,7 @@ pub struct Shard {
     pub(crate) starved: VecDeque<Starved>,
     pub(crate) out: VecDeque<ShardOutput>,
     pub(crate) zeros: Buf,
+    pub(crate) logs: Logs,
     pub(crate) foreground: u64,
     /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
     /// request is answered and one operation of any kind still finds all of its own.
@@ -122,6 +124,8 @@ pub(crate) enum IoFor {
         device: DeviceId,
         offset: u64,
     },
+    /// A batch of records.
+    Log(Flight),
 }
 
 /// A piece of a read that goes straight to the member.
@@ -155,7 +159,13 @@ struct Piece {
     at: usize,
 }
 
-fn pieces(geometry: &Geometry, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<> {
+/// The parts of a request, none of which crosses a multiple of `unit` within its strip.
+fn pieces(
+    geometry: &Geometry,
+    offset: u64,
+    len: u64,
+    unit: u64,
+) -> impl Iterator<Item = Piece> + use<> {
     let geometry = geometry.clone();
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -163,7 +173,7 @@ fn pieces(geometry: &Geometry, offset: u64, len: u64) -> impl Iterator<Item = Pi
             return None;
         }
         let place = geometry.locate(offset + done);
-        let here = (geometry.strip - place.offset).min(len - done);
+        let here = (unit - place.offset % unit).min(len - done);
         let (lo, at) = (place.offset, done as usize);
         done += here;
         Some(Piece {
@@ -180,6 +190,7 @@ impl Shard {
     /// Shard `index` of `count`; `pool` is what [`crate::limits::stock`] asks for, not shared with
     /// the memory of requests.
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
+        let logs = Logs::new(&setup, count);
         let geometry = setup.geometry;
         let code = if geometry.mirrored() {
             Code::mirror(geometry.width)
@@ -195,6 +206,7 @@ impl Shard {
             count,
             code: code.expect("the superblock's geometry has a code"),
             zeros: Buf::zeroed(geometry.strip as usize),
+            logs,
             geometry,
             pool,
             view: setup.view,
@@ -305,7 +317,8 @@ impl Shard {
     }
 
     fn read(&mut self, id: RequestId, offset: u64, len: u64) {
-        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len).collect();
+        let unit = self.geometry.strip;
+        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), pieces.len());
         for (part, piece) in pieces.into_iter().enumerate() {
             let gate = &self.gates[self.region(piece.stripe).0 as usize];
@@ -400,7 +413,8 @@ impl Shard {
     }
 
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
-        let pieces: Vec<Piece> = pieces(&self.geometry, offset, data.len as u64).collect();
+        let (unit, len) = (self.run_bytes(), data.len as u64);
+        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), 0);
         for piece in pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
@@ -438,10 +452,15 @@ impl Shard {
                 // It reads as zeros already. A write that waits to change that has not been
                 // answered: either order is right.
             } else if end - at == stripe_bytes {
-                self.requests[request].remaining += 1;
-                self.enqueue(stripe, Work::zero(request, self.geometry.strip, fua));
+                let unit = self.run_bytes();
+                for run in 0..self.geometry.strip / unit {
+                    self.requests[request].remaining += 1;
+                    let (lo, hi) = (run * unit, (run + 1) * unit);
+                    self.enqueue(stripe, Work::zero(request, lo, hi, fua));
+                }
             } else if !advice {
-                let edge: Vec<Piece> = pieces(&self.geometry, at, end - at).collect();
+                let unit = self.run_bytes();
+                let edge: Vec<Piece> = pieces(&self.geometry, at, end - at, unit).collect();
                 for piece in edge {
                     let len = (piece.hi - piece.lo) as usize;
                     let zeros = Slice::new(self.zeros.clone(), 0, len);
@@ -452,6 +471,13 @@ impl Shard {
             at = end;
         }
         self.finish_part(request, None, Ok(()));
+    }
+
+    /// The longest run of a strip that one write covers: what fits into the log.
+    fn run_bytes(&self) -> u64 {
+        self.logs
+            .plan
+            .map_or(self.geometry.strip, |plan| plan.run_bytes)
     }
 
     fn flush(&mut self, id: RequestId) {
@@ -534,6 +560,7 @@ impl Shard {
                 self.op_read_done(op, column, device, offset, result, buf);
             }
             IoFor::OpWrite { op, device, offset } => self.op_write_done(op, device, offset, result),
+            IoFor::Log(flight) => self.batch_written(flight, result),
         }
     }
 
@@ -602,6 +629,8 @@ impl Shard {
         self.view = view;
         self.forget_rebuilt();
         self.say(FromShard::ViewApplied { version });
+        self.drop_lanes();
+        self.begin_drain();
         let waiting: Vec<usize> = self
             .ops
             .iter()
@@ -643,6 +672,7 @@ impl Shard {
 
     /// Starts everything on the stripe that nothing before it stands in the way of.
     fn pump(&mut self, stripe: StripeNo) {
+        let unit = self.run_bytes();
         let Some(lock) = self.locks.get_mut(&stripe) else {
             return;
         };
@@ -661,7 +691,7 @@ impl Shard {
             let mut work = lock.queue.remove(at).expect("the index was checked");
             // Without parity there is nothing to be gained by it, and a gap would have to be read.
             if self.geometry.m > 0 {
-                gather(&mut work, &mut lock.queue, at, &blocked);
+                gather(&mut work, &mut lock.queue, at, &blocked, unit);
             }
             blocked.push((work.lo, work.hi, shared));
             start.push(work);
@@ -696,6 +726,10 @@ impl Shard {
             lock.active.retain(|held| held.op != op);
         }
         self.ready.push_back(done.stripe);
+        if let Some(operation) = done.operation {
+            self.logs.over(operation);
+        }
+        self.drained(op);
         if done.entered {
             self.leave_region(self.region(done.stripe), done.gated);
         }
@@ -708,7 +742,7 @@ impl Shard {
         while self.out.is_empty() {
             if let Some(stripe) = self.ready.pop_front() {
                 self.pump(stripe);
-            } else if !self.feed_starved() {
+            } else if !self.pump_logs() && !self.feed_starved() {
                 return None;
             }
         }
@@ -836,7 +870,13 @@ fn conflicts(blocked: &[(u64, u64, bool)], lo: u64, hi: u64, shared: bool) -> bo
 
 /// Adds to a write those writes waiting after it that touch its run and that nothing else stands
 /// before.
-fn gather(work: &mut Work, queue: &mut VecDeque<Work>, from: usize, blocked: &[(u64, u64, bool)]) {
+fn gather(
+    work: &mut Work,
+    queue: &mut VecDeque<Work>,
+    from: usize,
+    blocked: &[(u64, u64, bool)],
+    unit: u64,
+) {
     if !work.is_write() {
         return;
     }
@@ -846,9 +886,10 @@ fn gather(work: &mut Work, queue: &mut VecDeque<Work>, from: usize, blocked: &[(
         let next = &queue[at];
         let touches = next.is_write() && next.lo <= work.hi && work.lo <= next.hi;
         let (lo, hi) = (work.lo.min(next.lo), work.hi.max(next.hi));
+        let one_run = lo / unit == (hi - 1) / unit;
         let free = canary::hit(Canary::GatherDropsOrder)
             || !conflicts(blocked, lo, hi, false) && !conflicts(&passed, lo, hi, false);
-        if touches && free {
+        if touches && one_run && free {
             let next = queue.remove(at).expect("the index was checked");
             work.absorb(next);
         } else {

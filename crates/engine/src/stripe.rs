@@ -5,11 +5,13 @@
 //! 2. *buffers*: all that the plan needs, or none;
 //! 3. *read* what the plan needs; a read that fails changes the plan and starts again from 2;
 //! 4. compute parity;
-//! 5. *write* data and parity in place, with FUA where the request has it;
-//! 6. if a write failed: wait for a view without that device, which the array publishes once the
+//! 5. *log*, where the view says so: the records are durable on their members; if a member was
+//!    lost meanwhile, the plan is made anew;
+//! 6. *write* data and parity in place, with FUA where the request has it or the write is logged;
+//! 7. if a write failed: wait for a view without that device, which the array publishes once the
 //!    survivors
 //!    durably know that it is out;
-//! 7. answer.
+//! 8. answer; the records are retired.
 //!
 //! Invariant: nothing is computed from a column that is lost or that failed to read in this
 //! operation.
@@ -18,6 +20,7 @@ use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::StripPart;
+use crate::intent::NewContent;
 use crate::plan::{Columns, WritePlan};
 use crate::salvage::Salvage;
 use crate::scrub::Found;
@@ -119,10 +122,11 @@ impl Work {
         }
     }
 
-    pub(crate) fn zero(request: usize, strip: u64, fua: bool) -> Work {
+    /// Zeroes bytes `lo..hi` of every strip.
+    pub(crate) fn zero(request: usize, lo: u64, hi: u64, fua: bool) -> Work {
         Work {
-            lo: 0,
-            hi: strip,
+            lo,
+            hi,
             kind: WorkKind::Zero { request, fua },
         }
     }
@@ -162,11 +166,26 @@ pub(crate) enum Phase {
     Gate,
     Buffers,
     Reading,
+    /// Records are on their way to the logs.
+    Logging,
     Writing,
     /// A write failed: wait until the view has none of these devices.
     View,
     /// Waits until the list of unreadable blocks is durable, or for a word on a member.
     List,
+    /// The same for a record; then the plan is made anew.
+    LogView,
+}
+
+/// Something to write in place.
+pub(crate) struct Put {
+    pub(crate) column: usize,
+    /// First byte within the strip.
+    pub(crate) from: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+    /// `None`: zeros.
+    pub(crate) content: Option<Slice>,
 }
 
 /// An operation at work on one run of one stripe.
@@ -214,6 +233,16 @@ pub(crate) struct StripeOp {
     pub(crate) salvages: u32,
     /// It waits for the array's word on a member, and is planned anew then.
     pub(crate) plan_again: bool,
+    /// What a write puts in place, once its records are durable.
+    pub(crate) puts: Vec<Put>,
+    /// They are to be durable when they complete.
+    pub(crate) fua: bool,
+    /// The plan was made for a write that is logged.
+    pub(crate) logging: bool,
+    /// Its number in the log, while it has records there.
+    pub(crate) operation: Option<u64>,
+    /// Columns that had a member when the records were made.
+    pub(crate) held: Columns,
 }
 
 impl StripeOp {
@@ -250,13 +279,34 @@ impl StripeOp {
             salvage: None,
             salvages: 0,
             plan_again: false,
+            puts: Vec::new(),
+            fua: false,
+            logging: false,
+            operation: None,
+            held: Columns::default(),
         }
     }
 
     /// The view concerns it: it waits for one, or for a list that an array which has failed does
     /// not write any more.
     pub(crate) fn waits_for_view(&self, failed: bool) -> bool {
-        self.phase == Phase::View || (failed && self.phase == Phase::List)
+        matches!(self.phase, Phase::View | Phase::LogView) || (failed && self.phase == Phase::List)
+    }
+
+    /// Something of it may be in the logs or in place.
+    pub(crate) fn began(&self) -> bool {
+        let write = matches!(
+            self.work.kind,
+            WorkKind::Write { .. } | WorkKind::Zero { .. }
+        );
+        let phases = [
+            Phase::Logging,
+            Phase::Writing,
+            Phase::View,
+            Phase::LogView,
+            Phase::List,
+        ];
+        write && phases.contains(&self.phase)
     }
 
     /// What could not be read before this read waited for its turn may have been rewritten by what
@@ -274,6 +324,7 @@ impl StripeOp {
 
     pub(crate) fn drop_buffers(&mut self) {
         self.bufs.clear();
+        self.puts.clear();
         self.columns.iter_mut().for_each(|c| *c = None);
     }
 }
@@ -405,6 +456,7 @@ impl Shard {
         op.drop_buffers();
         op.columns.resize_with(width, || None);
         (op.reads, op.extra, op.phase) = (reads, extra, Phase::Buffers);
+        op.logging = self.view.logging;
         if self.starved.is_empty() && self.take_buffers(key) {
             self.issue_op_reads(key);
         } else {
@@ -549,13 +601,17 @@ impl Shard {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
+        // A write that is to be logged wants more buffers than one that is not.
+        if self.view.logging && !self.ops[key].logging {
+            return self.prepare(key);
+        }
         self.ops[key].phase = Phase::Writing;
         match &self.ops[key].work.kind {
             WorkKind::Write { .. } => self.compute_write(key),
             WorkKind::Read { .. } => self.compute_read(key),
             WorkKind::Zero { fua, .. } => {
                 let fua = *fua;
-                self.write_zeroes(key, fua);
+                self.compute_zero(key, fua);
             }
             WorkKind::Step { kind, .. } => {
                 let kind = *kind;
@@ -565,6 +621,107 @@ impl Shard {
         if self.ops.contains(key) && self.ops[key].pending == 0 {
             self.writes_done(key);
         }
+    }
+
+    /// A write is computed: its records go to the logs first, or it goes in place at once.
+    pub(crate) fn carry_out(&mut self, key: usize, new: Option<NewContent>) {
+        let Some(new) = new.filter(|_| !canary::hit(Canary::NoLog)) else {
+            return self.put_in_place(key);
+        };
+        let (operation, short) = self.logs.number();
+        if short {
+            self.say(FromShard::NumbersShort);
+        }
+        let op = &self.ops[key];
+        let records = self.records(op, operation, &new);
+        let stripe = op.stripe;
+        let held = self.held(stripe);
+        let op = &mut self.ops[key];
+        (op.operation, op.held, op.phase) = (Some(operation), held, Phase::Logging);
+        assert!(!records.is_empty(), "some member of the group is in sync");
+        op.pending = records.len();
+        self.log_records(key, operation, stripe, records);
+    }
+
+    /// Columns that some member holds.
+    fn held(&self, stripe: StripeNo) -> Columns {
+        let mut held = Columns::default();
+        (0..self.geometry.width)
+            .filter(|&c| self.has_target(stripe, c))
+            .for_each(|c| held.add(c));
+        held
+    }
+
+    /// The records of an operation on one member are durable, or not.
+    pub(crate) fn record_written(&mut self, key: usize, device: DeviceId, failed: bool) {
+        let op = &mut self.ops[key];
+        op.pending -= 1;
+        if failed {
+            op.failed.push(device);
+        }
+        if op.pending == 0 {
+            self.logged(key);
+        }
+    }
+
+    /// All records came back: in place with it, or anew where a member was lost.
+    fn logged(&mut self, key: usize) {
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        let failed = std::mem::take(&mut self.ops[key].failed);
+        let still: Vec<DeviceId> = failed
+            .iter()
+            .copied()
+            .filter(|&d| self.in_view(d))
+            .collect();
+        if !still.is_empty() {
+            let op = &mut self.ops[key];
+            (op.failed, op.phase) = (still, Phase::LogView);
+            return;
+        }
+        let op = &self.ops[key];
+        let fewer = op.held.0 & !self.held(op.stripe).0 != 0;
+        if fewer || !failed.is_empty() {
+            // Nothing of it is in place: these records mean nothing, and the new ones are newer.
+            let operation = self.ops[key].operation.take().expect("it has records");
+            self.logs.over(operation);
+            return self.prepare(key);
+        }
+        self.ops[key].phase = Phase::Writing;
+        self.put_in_place(key);
+        if self.ops[key].pending == 0 {
+            self.writes_done(key);
+        }
+    }
+
+    fn put_in_place(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        let logged = op.operation.is_some() && !canary::hit(Canary::RetiredBeforeFlush);
+        let (stripe, fua) = (op.stripe, op.fua || logged);
+        for put in std::mem::take(&mut op.puts) {
+            for device in self.targets(stripe, put.column).into_iter().flatten() {
+                let zeroes = put.content.is_none() && !(fua && device.volatile_cache);
+                if zeroes {
+                    self.zero_on(key, device, put.from, put.len);
+                    continue;
+                }
+                let zeros = || Slice::new(self.zeros.clone(), 0, put.len as usize);
+                let content = put.content.clone().unwrap_or_else(zeros);
+                self.write_to(key, device, put.from, content, fua);
+            }
+        }
+    }
+
+    fn zero_on(&mut self, key: usize, device: DeviceView, from: u64, len: u64) {
+        let offset = self.member_offset(device, self.ops[key].stripe) + from;
+        let what = IoFor::OpWrite {
+            op: key,
+            device: device.device,
+            offset,
+        };
+        self.io(device.device, what, IoKind::WriteZeroes { offset, len });
+        self.ops[key].pending += 1;
     }
 
     /// Writes `slice` at byte `from` of the column's strip, on every member that holds it.
@@ -649,7 +806,10 @@ impl Shard {
     }
 
     pub(crate) fn view_changed(&mut self, key: usize) {
-        self.writes_done(key);
+        match self.ops[key].phase {
+            Phase::LogView => self.logged(key),
+            _ => self.writes_done(key),
+        }
     }
 
     /// The operation is over: answers, lets the region and the stripe go.

@@ -80,6 +80,8 @@ pub(crate) enum Until {
     Shard { shard: ShardNo, op: u64 },
     /// The zeroing of a region.
     Zeroed(RegionNo),
+    /// The replay of the stripe log.
+    Replay,
 }
 
 /// The array's list; see the module.
@@ -324,6 +326,7 @@ impl Array {
             match until {
                 Until::Shard { shard, op } => self.answer_list(shard, op, false),
                 Until::Zeroed(region) => self.region_zeroed(region),
+                Until::Replay => self.replay_listed(),
             }
         }
     }

@@ -11,9 +11,10 @@ use strake_parity::xor;
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::intent::NewContent;
 use crate::plan::{Columns, Coverage, Facts, WritePlan};
-use crate::shard::{IoFor, Shard};
-use crate::stripe::{Planned, StripeOp, WorkKind, WritePiece, available};
+use crate::shard::Shard;
+use crate::stripe::{Planned, Put, StripeOp, WorkKind, WritePiece, available};
 use crate::units::StripeNo;
 
 impl Shard {
@@ -69,7 +70,9 @@ impl Shard {
             WritePlan::Full | WritePlan::ReconstructWrite => geometry.m,
             WritePlan::Decode => geometry.m + lost.count().min(geometry.m),
         };
-        let extra = vec![len; written + more];
+        // What the log takes: the partial syndromes.
+        let logged = if self.view.logging { geometry.m } else { 0 };
+        let extra = vec![len; written + more + logged];
         Some((plan, reads, extra))
     }
 
@@ -137,10 +140,78 @@ impl Shard {
                 .zip(parity)
                 .map(|(&j, slice)| (k + j, lo, slice)),
         );
+        let new = op.logging.then(|| {
+            let of_data = |c: usize| coverage[c].map(|v| runs(pieces, c, v).collect());
+            let ranges: Vec<Vec<(u64, u64)>> =
+                (0..k).map(|c| of_data(c).unwrap_or_default()).collect();
+            self.new_content(&mut op, &rows, &writes, &ranges)
+        });
         op.work.kind = WorkKind::Write { pieces: all_pieces };
+        let put = |(column, from, slice): (usize, u64, Slice)| Put {
+            column,
+            from,
+            len: slice.len as u64,
+            content: Some(slice),
+        };
+        op.puts = writes.into_iter().map(put).collect();
+        op.fua = fua;
         self.ops[key] = op;
-        for (column, from, slice) in writes {
-            self.write_column(key, column, from, slice, fua);
+        self.carry_out(key, new);
+    }
+
+    /// What the log must know of a write: `ranges` are what it writes of each data column, `writes`
+    /// what goes in place (more, where a column is mended), the parities of `rows` last.
+    fn new_content(
+        &self,
+        op: &mut StripeOp,
+        rows: &[usize],
+        writes: &[(usize, u64, Slice)],
+        ranges: &[Vec<(u64, u64)>],
+    ) -> NewContent {
+        let (k, lo, hi) = (self.geometry.k, op.work.lo, op.work.hi);
+        let mut data: Vec<(usize, u64, Slice)> = Vec::new();
+        for (column, ranges) in ranges.iter().enumerate() {
+            for &(from, to) in ranges {
+                let covers = |w: &&(usize, u64, Slice)| {
+                    w.0 == column && w.1 <= from && to <= w.1 + w.2.len as u64
+                };
+                let (_, start, slice) = writes.iter().find(covers).expect("it goes in place");
+                let part = slice.part((from - start) as usize, (to - from) as usize);
+                data.push((column, from, part));
+            }
+        }
+        let mut parity: Vec<Option<Slice>> = vec![None; self.geometry.m];
+        for (column, _, slice) in writes.iter().filter(|w| w.0 >= k) {
+            parity[column - k] = Some(slice.clone());
+        }
+        let mut syndromes: Vec<Option<Slice>> = vec![None; self.geometry.m];
+        let whole = |r: &Vec<(u64, u64)>| r.as_slice() == [(lo, hi)];
+        if !rows.is_empty() && !ranges.iter().all(whole) {
+            let mut bufs: Vec<Buf> = rows
+                .iter()
+                .map(|_| op.bufs.pop().expect("a buffer for each syndrome"))
+                .collect();
+            for (&j, buf) in rows.iter().zip(&mut bufs) {
+                let stored = parity[j].as_ref().expect("it goes in place");
+                buf.bytes_mut()[..stored.len].copy_from_slice(stored.bytes());
+            }
+            for (column, from, slice) in &data {
+                let start = (from - lo) as usize;
+                let mut outputs: Vec<&mut [u8]> = bufs
+                    .iter_mut()
+                    .map(|buf| &mut buf.bytes_mut()[start..start + slice.len])
+                    .collect();
+                self.code
+                    .update_rows(rows, *column, slice.bytes(), &mut outputs);
+            }
+            for (&j, buf) in rows.iter().zip(bufs) {
+                syndromes[j] = Some(Slice::new(buf, 0, (hi - lo) as usize));
+            }
+        }
+        NewContent {
+            data,
+            parity,
+            syndromes,
         }
     }
 
@@ -222,38 +293,38 @@ impl Shard {
             .collect()
     }
 
-    pub(crate) fn write_zeroes(&mut self, key: usize, fua: bool) {
-        let (stripe, strip) = (self.ops[key].stripe, self.geometry.strip);
-        let fua = fua || self.whole(stripe).any(|part| self.touches_lost(&part));
-        if self.lost_beyond(stripe) {
+    /// Zeroes on every column: parity of zeros is zero.
+    pub(crate) fn compute_zero(&mut self, key: usize, fua: bool) {
+        let op = &self.ops[key];
+        let (lo, len) = (op.work.lo, op.work.hi - op.work.lo);
+        let fua = fua
+            || self
+                .run(op.stripe, lo, lo + len)
+                .any(|part| self.touches_lost(&part));
+        if self.lost_beyond(op.stripe) {
             self.ops[key].error = Some(RequestError::Unreadable);
             return;
         }
+        let zeros = || Slice::new(self.zeros.clone(), 0, len as usize);
+        let new = op.logging.then(|| NewContent {
+            data: (0..self.geometry.k).map(|c| (c, lo, zeros())).collect(),
+            parity: (0..self.geometry.m).map(|_| Some(zeros())).collect(),
+            syndromes: vec![None; self.geometry.m],
+        });
+        let put = |column| Put {
+            column,
+            from: lo,
+            len,
+            content: None,
+        };
         let columns = match canary::hit(Canary::DiscardForgetsParity) {
             true => self.geometry.k,
             false => self.geometry.width,
         };
-        for column in 0..columns {
-            if fua {
-                let zeros = Slice::new(self.zeros.clone(), 0, strip as usize);
-                self.write_column(key, column, 0, zeros, true);
-                continue;
-            }
-            for device in self.targets(stripe, column).into_iter().flatten() {
-                let offset = self.member_offset(device, stripe);
-                let what = IoFor::OpWrite {
-                    op: key,
-                    device: device.device,
-                    offset,
-                };
-                self.io(
-                    device.device,
-                    what,
-                    IoKind::WriteZeroes { offset, len: strip },
-                );
-                self.ops[key].pending += 1;
-            }
-        }
+        let puts = (0..columns).map(put).collect();
+        let op = &mut self.ops[key];
+        (op.puts, op.fua) = (puts, fua);
+        self.carry_out(key, new);
     }
 }
 

@@ -243,6 +243,9 @@ pub enum Invalid {
     /// A flag that is neither 1 nor 2.
     #[error("clean flag {0}")]
     CleanCode(u8),
+    /// A flag that is neither 1 nor 2.
+    #[error("covered flag {0}")]
+    CoveredCode(u8),
     /// An unknown role.
     #[error("role code {0}")]
     RoleCode(u8),

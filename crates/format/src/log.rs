@@ -45,7 +45,7 @@ const SECTOR: u32 = 512;
 
 /// Records that became durable by one write of one member's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogBatch {
+pub struct LogBatch<B = Vec<u8>> {
     /// The array.
     pub array: ArrayUuid,
     /// The member.
@@ -54,12 +54,12 @@ pub struct LogBatch {
     pub lane: u16,
     /// Grows by one with every batch of the lane.
     pub sequence: u64,
-    /// Every batch of this lane with a lower sequence is retired: recovery ignores it.
+    /// Every record of an operation with a lower number is retired: recovery ignores it.
     pub retired_before: u64,
     /// The epoch in which it was written.
     pub epoch: Epoch,
     /// The records.
-    pub records: Vec<LogRecord>,
+    pub records: Vec<LogRecord<B>>,
 }
 
 /// What is about to be written to one stripe.
@@ -67,7 +67,7 @@ pub struct LogBatch {
 /// An operation that needs several payloads is several records of one `operation` in one batch; a
 /// batch is believed whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogRecord {
+pub struct LogRecord<B = Vec<u8>> {
     /// The stripe, counted over the array.
     pub stripe: u64,
     /// Names the write, over all members and lanes: the records of one write bear one number, and a
@@ -81,15 +81,19 @@ pub struct LogRecord {
     /// Data columns that are written: bit i is column i.
     pub written: u64,
     /// CRC-32C of every logical block (512 or 4096, as the superblock says) of new content in the
-    /// range: the written data columns in order, then the parities in order.
+    /// range: the written data columns in order, then the parities in order (0 for the blocks of a
+    /// parity without a member). Empty in a record whose operation has them in another one.
     pub checksums: Vec<u32>,
+    /// A recovery wrote this before it replayed the operation: what lies in place may be the state
+    /// before the operation, after it, or what the recovery makes of them.
+    pub settled: bool,
     /// What recovery could not compute from the members.
-    pub payload: LogPayload,
+    pub payload: LogPayload<B>,
 }
 
 /// What recovery could not compute from the members.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub enum LogPayload {
+pub enum LogPayload<B = Vec<u8>> {
     /// Nothing: the intent alone.
     #[default]
     None,
@@ -98,24 +102,24 @@ pub enum LogPayload {
         /// Which parity, from 0 to 31.
         parity: u8,
         /// `len` bytes.
-        bytes: Vec<u8>,
+        bytes: B,
     },
     /// The new content of a data column whose member is lost, over the range.
     LostStrip {
         /// Which data column, from 0 to 63.
         column: u8,
         /// `len` bytes.
-        bytes: Vec<u8>,
+        bytes: B,
     },
 }
 
-impl LogPayload {
+impl<B: AsRef<[u8]>> LogPayload<B> {
     /// Code, index and content as they lie on the member.
     fn parts(&self) -> (u8, u8, &[u8]) {
         match self {
             LogPayload::None => (1, 0, &[]),
-            LogPayload::PartialSyndrome { parity, bytes } => (2, *parity, bytes),
-            LogPayload::LostStrip { column, bytes } => (3, *column, bytes),
+            LogPayload::PartialSyndrome { parity, bytes } => (2, *parity, bytes.as_ref()),
+            LogPayload::LostStrip { column, bytes } => (3, *column, bytes.as_ref()),
         }
     }
 }
@@ -180,8 +184,11 @@ struct RawRecord {
     payload: u8,
     /// A syndrome used for another parity, a strip for another column.
     index: u8,
+    /// A second recovery that takes what the first one made for the state before the operation: 0
+    /// no, 1 settled.
+    settled: u8,
     /// Room to grow; zero.
-    reserved: [u8; 6],
+    reserved: [u8; 5],
 }
 
 const _: () = {
@@ -192,7 +199,7 @@ const _: () = {
     assert!(BATCH_BYTES_MAX == 8 << 20);
 };
 
-impl LogRecord {
+impl<B: AsRef<[u8]>> LogRecord<B> {
     /// Bytes that this record takes in a batch, without its payload.
     pub fn record_bytes(&self) -> usize {
         RECORD_BYTES + 4 * self.checksums.len()
@@ -211,10 +218,10 @@ impl LogRecord {
         let payload = match &self.payload {
             LogPayload::None => true,
             LogPayload::PartialSyndrome { parity, bytes } => {
-                *parity < Level::PARITIES_MAX && bytes.len() == self.len as usize
+                *parity < Level::PARITIES_MAX && bytes.as_ref().len() == self.len as usize
             }
             LogPayload::LostStrip { column, bytes } => {
-                usize::from(*column) < MEMBERS_MAX && bytes.len() == self.len as usize
+                usize::from(*column) < MEMBERS_MAX && bytes.as_ref().len() == self.len as usize
             }
         };
         whole && inside && payload
@@ -233,12 +240,13 @@ impl LogRecord {
             payload_bytes: (bytes.len() as u32).into(),
             payload,
             index,
-            reserved: [0; 6],
+            settled: u8::from(self.settled),
+            reserved: [0; 5],
         }
     }
 }
 
-impl LogBatch {
+impl<B: AsRef<[u8]>> LogBatch<B> {
     /// Bytes of header and records.
     fn header_bytes(&self) -> usize {
         HEADER_BYTES
@@ -272,17 +280,18 @@ impl LogBatch {
     /// # Panics
     /// As [`LogBatch::encode_into`].
     pub fn encode(&self, offset: u64, granularity_bytes: u32) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = vec![0; self.encoded_bytes(granularity_bytes)];
         self.encode_into(offset, granularity_bytes, &mut bytes);
         bytes
     }
 
-    /// As [`LogBatch::encode`], into a buffer that is kept: what it held is gone.
+    /// As [`LogBatch::encode`], over the first [`LogBatch::encoded_bytes`] of `out`, whatever they
+    /// held; answers how many that are.
     ///
     /// # Panics
-    /// If a record is senseless, the batch longer than [`BATCH_BYTES_MAX`], the place no whole
-    /// block, or the granularity no multiple of 4096.
-    pub fn encode_into(&self, offset: u64, granularity_bytes: u32, out: &mut Vec<u8>) {
+    /// If a record is senseless, the batch longer than [`BATCH_BYTES_MAX`] or than `out`, the place
+    /// no whole block, or the granularity no multiple of 4096.
+    pub fn encode_into(&self, offset: u64, granularity_bytes: u32, out: &mut [u8]) -> usize {
         let total = self.encoded_bytes(granularity_bytes);
         assert!(total <= BATCH_BYTES_MAX, "a batch of {total} bytes");
         assert!(
@@ -293,27 +302,28 @@ impl LogBatch {
             self.records.iter().all(LogRecord::is_sensible),
             "a senseless record is not logged"
         );
+        let out = &mut out[..total];
         let mut header = self.to_raw(offset, total);
-        out.clear();
-        out.reserve(total);
-        out.extend_from_slice(header.as_bytes());
+        let mut at = HEADER_BYTES;
         for record in &self.records {
-            out.extend_from_slice(record.to_raw().as_bytes());
+            at = put(out, at, record.to_raw().as_bytes());
             for checksum in &record.checksums {
-                out.extend_from_slice(&checksum.to_le_bytes());
+                at = put(out, at, &checksum.to_le_bytes());
             }
         }
-        let header_bytes = out.len();
-        out.resize(header_bytes.next_multiple_of(BLOCK), 0);
+        let header_bytes = at;
+        at = header_bytes.next_multiple_of(BLOCK);
+        out[header_bytes..at].fill(0);
         for record in &self.records {
-            out.extend_from_slice(record.payload.parts().2);
+            at = put(out, at, record.payload.parts().2);
         }
-        out.resize(total, 0);
+        out[at..].fill(0);
         escape(out, &mut header.escaped);
         header.payload_checksum = checksum::crc32c(&out[header_bytes..]).into();
-        out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        put(out, 0, header.as_bytes());
         header.checksum = checksum::sealed(&out[..header_bytes], CHECKSUM_AT).into();
-        out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        put(out, 0, header.as_bytes());
+        total
     }
 
     /// The header as it lies on the member, without checksums and escapes.
@@ -337,7 +347,9 @@ impl LogBatch {
             escaped: [0; BLOCKS_MAX / 8],
         }
     }
+}
 
+impl LogBatch {
     /// The batch that begins with `bytes`, at `offset` of the member, and how many bytes it takes.
     ///
     /// # Errors
@@ -426,6 +438,12 @@ impl RawHeader {
     }
 }
 
+/// Copies `bytes` to `at`; answers where they end.
+fn put(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
+    out[at..at + bytes.len()].copy_from_slice(bytes);
+    at + bytes.len()
+}
+
 /// Cuts `count` bytes off the beginning of `bytes`.
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (taken, left) = bytes.split_at_checked(count)?;
@@ -449,6 +467,11 @@ fn parse_record(left: &mut &[u8], payload: &mut &[u8]) -> Option<LogRecord> {
             .iter()
             .map(|sum| sum.get())
             .collect(),
+        settled: match raw.settled {
+            0 => false,
+            1 => true,
+            _ => return None,
+        },
         payload: match (raw.payload, raw.index) {
             (1, 0) if bytes.is_empty() => LogPayload::None,
             (2, parity) => LogPayload::PartialSyndrome {
@@ -462,7 +485,7 @@ fn parse_record(left: &mut &[u8], payload: &mut &[u8]) -> Option<LogRecord> {
             _ => return None,
         },
     };
-    (raw.reserved == [0; 6] && record.is_sensible()).then_some(record)
+    (raw.reserved == [0; 5] && record.is_sensible()).then_some(record)
 }
 
 /// Zeroes the beginning of every block but the first that begins with the magic, and notes which.

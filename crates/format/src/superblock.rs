@@ -141,6 +141,11 @@ pub struct Superblock {
     pub write_hole: WriteHole,
     /// Whether the array was stopped cleanly: nothing is dirty and the log is retired.
     pub clean: bool,
+    /// Every write that may be under way has its record in the log: after an unclean stop the log
+    /// is replayed, and no region needs a resync for what is Dirty.
+    pub covered: bool,
+    /// Records of operations with a lower number are retired: recovery ignores them.
+    pub log_base: u64,
     /// Grows with membership.
     pub epoch: Epoch,
     /// Grows with every superblock write.
@@ -257,8 +262,11 @@ struct RawSuperblock {
     spare_count: u8,
     rebuild_priority: u8,
     name_bytes: u8,
+    /// A log replayed that does not tell all, or parity distrusted although it does: 1 not all, 2
+    /// all writes under way are in the log.
+    covered: u8,
     /// Room to grow; zero.
-    reserved_head: [u8; 7],
+    reserved_head: [u8; 6],
     /// A list of unreadable blocks looked for, or written, over what lies beside it.
     unreadable_bytes: U32,
     name: [u8; ArrayName::BYTES_MAX],
@@ -272,8 +280,10 @@ struct RawSuperblock {
     whole_since: U64,
     /// Two pasts taken for one, after every row that told them apart was replaced.
     editions: [U32; EDITIONS],
+    /// A record replayed long after its write was in place, over newer data.
+    log_base: U64,
     /// Room to grow; zero.
-    reserved: [u8; 528],
+    reserved: [u8; 520],
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -293,7 +303,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, replacements) == 3040);
     assert!(std::mem::offset_of!(RawSuperblock, whole_since) == 3296);
     assert!(std::mem::offset_of!(RawSuperblock, editions) == 3304);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3560);
+    assert!(std::mem::offset_of!(RawSuperblock, log_base) == 3560);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3568);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
@@ -507,6 +518,8 @@ impl Superblock {
             WriteHole::Resync => 3,
         };
         raw.clean = if self.clean { 2 } else { 1 };
+        raw.covered = if self.covered { 2 } else { 1 };
+        raw.log_base = self.log_base.into();
         raw.copy = copy;
         (raw.role, raw.slot) = match self.role {
             Role::Slot(slot) => (1, slot.0),
@@ -758,6 +771,12 @@ impl RawSuperblock {
                 2 => true,
                 code => return Err(Invalid::CleanCode(code)),
             },
+            covered: match self.covered {
+                1 => false,
+                2 => true,
+                code => return Err(Invalid::CoveredCode(code)),
+            },
+            log_base: self.log_base.get(),
             epoch: Epoch(self.epoch.get()),
             generation: Generation(self.generation.get()),
             editions: self.editions.map(U32::get),

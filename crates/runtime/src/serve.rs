@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::thread::CpuSet;
 use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, Found, Status};
+use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
 use strake_engine::{Array, Geometry, Pool, Router, Shard, ShardSetup, StartOptions};
 use strake_format::RegionState;
@@ -143,7 +144,10 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         let info = device.info();
         all.push(found(devices.add(device), info, image));
     }
-    let shards = config.shards.max(1);
+    let wanted = config.shards.max(1);
+    let shards = all
+        .first()
+        .map_or(wanted, |f| shards_for(&f.superblock, wanted));
     let options = StartOptions {
         shards,
         force: config.force,
@@ -516,6 +520,7 @@ pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
         copy_to_replace: image.copy_to_replace,
         map: image.map,
         unreadable: image.unreadable,
+        log: image.log,
     }
 }
 

@@ -4,10 +4,10 @@
 //! * In every group at most m members are lost, being rebuilt, or unreadable in the same stripe;
 //!   unless blocks may be lost ([`Rules::lose_blocks`]): then unreadable sectors do not count, and
 //!   the oracle is told which blocks may answer an error.
-//! * Until the write hole is closed ([`Rules::write_hole_closed`]), an unclean stop of a parity
-//!   level
-//!   must not coincide with a loss: neither may the array be degraded when it comes (unless nothing
-//!   is being written), nor may a member be lost until the resync after it is done.
+//! * Where the stripe log does not tell of every write under way ([`Rules::write_hole_closed`]), an
+//!   unclean stop of a parity level must not coincide with a loss: neither may the array be degraded
+//!   when it comes (unless nothing is being written), nor may a member be lost until the resync
+//!   after it is done. Regions that wait for a resync have no redundancy in any case.
 //! * Mirrors may be cut off while degraded. Whether they may lose a member while they resync is the
 //!   plan's choice; if they may, readers settle nothing meanwhile.
 //!
@@ -62,8 +62,8 @@ pub struct Atlas {
 
 impl Atlas {
     /// Does the array have parity that an unclean stop can leave untrue?
-    fn has_hole(&self) -> bool {
-        !self.mirrored && self.tolerated > 0 && !self.rules.write_hole_closed
+    fn has_parity(&self) -> bool {
+        !self.mirrored && self.tolerated > 0
     }
 
     fn group(&self, slot: usize) -> std::ops::Range<usize> {
@@ -103,7 +103,7 @@ impl Atlas {
         match (situation.resyncing, self.mirrored) {
             (false, _) => true,
             (true, true) => self.rules.lose_in_resync,
-            (true, false) => self.rules.write_hole_closed,
+            (true, false) => false,
         }
     }
 
@@ -143,16 +143,17 @@ impl Atlas {
             .slots
             .iter()
             .all(|c| c.intact && (self.rules.lose_blocks || c.spoiled_rows.is_empty()));
-        !self.has_hole() || whole || !(situation.writing || situation.resyncing)
+        let open = situation.resyncing || (situation.writing && !self.rules.write_hole_closed);
+        !self.has_parity() || whole || !open
     }
 
-    /// After an unclean stop (`calm` if nothing was being written): may members be missing at the
-    /// next start?
+    /// After an unclean stop (`calm` if redundancy is true, or the log makes it so): may members be
+    /// missing at the next start?
     pub fn may_start_without(&self, calm: bool) -> bool {
         match (calm, self.mirrored) {
             (true, _) => true,
             (false, true) => self.rules.lose_in_resync,
-            (false, false) => self.rules.write_hole_closed,
+            (false, false) => false,
         }
     }
 }

@@ -62,7 +62,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 33] = [
+    pub const ALL: [(Canary, u64); 44] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -99,6 +99,17 @@ impl Canary {
         (Canary::Inside(engine::Canary::ScrubRewritesParity), 300),
         (Canary::ListDropped, 500),
         (Canary::OldListShown, 200),
+        (Canary::Inside(engine::Canary::NoLog), 20000),
+        (Canary::Inside(engine::Canary::NoFlushAfterLog), 20000),
+        (Canary::Inside(engine::Canary::IntentOnOneMember), 20000),
+        (Canary::Inside(engine::Canary::RetiredBeforeFlush), 20000),
+        (Canary::Inside(engine::Canary::MixtureReturned), 20000),
+        (Canary::Inside(engine::Canary::ReplayedTooEarly), 20000),
+        (Canary::Inside(engine::Canary::LogWrittenOver), 20000),
+        (Canary::Inside(engine::Canary::RegionNotRetired), 20000),
+        (Canary::Inside(engine::Canary::CoveredWithoutFlush), 20000),
+        (Canary::Inside(engine::Canary::SyndromeForgotten), 20000),
+        (Canary::Inside(engine::Canary::LostStripForgotten), 20000),
     ];
 
     /// Its name on the command line.

@@ -8,15 +8,16 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use strake_engine::create::{self, CreateSpec, Init};
-use strake_engine::event::{Command, DeviceInfo, Found, Setting};
+use strake_engine::event::{Command, DeviceInfo, Found, Setting, wants_log};
 use strake_engine::units::{RegionNo, ShardNo};
 use strake_engine::{Array, Pool, Router, Shard, StartError, StartOptions, limits};
+use strake_format::log::scan;
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::unreadable;
 use strake_format::{
-    ArrayName, ArrayUuid, CopyStatus, Layout, MapPage, MemberUuid, RegionState, Role,
-    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, UnreadableList, WriteHole,
-    copy_to_replace, select_copy,
+    ArrayName, ArrayUuid, CopyStatus, Layout, LogBatch, MapPage, MemberUuid, RegionState, Role,
+    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, UnreadableList, copy_to_replace,
+    select_copy,
 };
 
 use crate::canary::Canary;
@@ -87,7 +88,7 @@ pub fn make(plan: &Plan) -> Made {
         strip_bytes: Some(plan.strip),
         group_size: plan.shape.group,
         block_bytes: Some(plan.block),
-        write_hole: WriteHole::Resync,
+        write_hole: plan.write_hole,
         init: plan.init,
         created_unix_s: 1_700_000_000,
         members: devices,
@@ -170,8 +171,28 @@ impl Drive {
     }
 }
 
+/// Whole batches of a member's log, where it may have to be replayed.
+fn log(ssd: &Ssd, superblock: &Superblock) -> Vec<LogBatch> {
+    if !wants_log(superblock) {
+        return Vec::new();
+    }
+    let layout = &superblock.layout;
+    let block = 4096;
+    let mut area = vec![0; layout.log_bytes as usize];
+    for (at, bytes) in area.chunks_mut(block).enumerate() {
+        let offset = layout.log_offset + (at * block) as u64;
+        // A block that cannot be read counts as torn.
+        if let Some(content) = ssd.peek(offset, block) {
+            bytes.copy_from_slice(content);
+        }
+    }
+    let found = scan(&area, layout.log_offset).into_iter().flatten();
+    let ours = |b: &LogBatch| (b.array, b.member) == (superblock.array, superblock.member);
+    found.filter(ours).collect()
+}
+
 /// The newest valid version of each page of a member's region map (`older`: the one before it).
-fn map(ssd: &Ssd, superblock: &Superblock, older: bool) -> Vec<Option<MapPage>> {
+pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, older: bool) -> Vec<Option<MapPage>> {
     let layout = &superblock.layout;
     let read = |page: u32, sequence: u64| {
         let offset = region_map::place(layout, page, sequence);
@@ -244,6 +265,7 @@ impl World {
             found.push(Found {
                 device,
                 info: self.info(index),
+                log: log(&self.drives[index].ssd, &superblock),
                 superblock,
                 copy_to_replace: copy_to_replace(copies),
                 map,
@@ -266,6 +288,14 @@ impl World {
         };
         let names: Vec<String> = found.iter().map(name).collect();
         self.note(format!("start with {}", names.join(" ")));
+        // What a member cannot read is as lost to the replay as a member.
+        if self
+            .drives
+            .iter()
+            .any(|drive| !drive.ssd.faults.latent.is_empty())
+        {
+            self.doubt_torn_blocks();
+        }
         let options = StartOptions {
             shards: self.plan.shards,
             force,

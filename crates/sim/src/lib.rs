@@ -34,7 +34,3 @@ pub mod ssd;
 pub mod user;
 pub mod workload;
 pub mod world;
-
-/// The stripe log is in the engine, so an unclean stop may come together with the loss of members.
-/// The one switch to turn when it is.
-pub const WRITE_HOLE_CLOSED: bool = false;

@@ -381,13 +381,23 @@ impl World {
     /// A power cut, or a SIGKILL.
     pub fn crash(&mut self, power: bool) -> Going<Parting> {
         let situation = self.situation();
-        let calm = !situation.resyncing && !situation.writing;
         self.count_crash(power);
         let name = if power { "POWER CUT" } else { "SIGKILL" };
         self.note(format!(
             "{name} with {} requests under way",
             self.asks.len()
         ));
+        // A write during which a member was lost, and then the power: some of it may be in place.
+        let now = self.oracle.moment();
+        let since = match self.leaving.is_empty() {
+            true => self.last_loss,
+            false => now,
+        };
+        let halved: Vec<u64> = self.oracle.in_flight(since).collect();
+        halved
+            .into_iter()
+            .for_each(|block| self.oracle.doubt(block));
+        self.torn_blocks.extend(self.oracle.in_flight(now));
         self.oracle.crash(power);
         for drive in &mut self.drives {
             let report = if power {
@@ -398,11 +408,21 @@ impl World {
             self.stats.torn_writes += report.torn;
             self.stats.lost_writes += report.lost;
         }
+        let covered = self.covered_on_media() && !self.geometry.mirrored();
+        let calm = !situation.resyncing && (covered || !situation.writing);
         self.forget_process();
         self.clean = false;
         self.resyncing |= !calm && self.geometry.m > 0;
         self.clock.pass(1_000_000);
         Ok(Parting { calm })
+    }
+
+    /// A member is lost (or cannot be read everywhere) before the log was replayed: what was being
+    /// written may be lost with it.
+    pub(crate) fn doubt_torn_blocks(&mut self) {
+        for &block in &self.torn_blocks {
+            self.oracle.doubt(block);
+        }
     }
 
     fn count_crash(&mut self, power: bool) {

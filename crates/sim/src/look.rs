@@ -148,10 +148,29 @@ impl World {
             .jobs
             .iter()
             .any(|job| job.kind == JobKind::Resync);
-        if started && !unsynced && !job {
+        if started && !unsynced && !job && !self.untrusted_on_media() {
             self.resyncing = false;
             self.oracle.set_pinning(true);
         }
+    }
+
+    /// Every member that is there says that the log tells of all that is under way.
+    pub(crate) fn covered_on_media(&self) -> bool {
+        self.present().iter().all(|(_, sb)| sb.covered)
+    }
+
+    /// The region map of some member in sync says that parity is not to be trusted somewhere.
+    fn untrusted_on_media(&self) -> bool {
+        let members = self.condition_on_media().0.into_iter().flatten();
+        members.into_iter().any(|index| {
+            let ssd = &self.drives[index].ssd;
+            let Some(sb) = self.drives[index].superblock(self.array) else {
+                return false;
+            };
+            let pages = crate::launch::map(ssd, &sb, false);
+            let states = pages.iter().flatten().flat_map(|page| &page.states);
+            states.into_iter().any(|s| *s == RegionState::NeedSync)
+        })
     }
 
     /// The atlas of this world.
@@ -162,7 +181,7 @@ impl World {
             tolerated: geometry.m,
             mirrored: geometry.mirrored(),
             rules: Rules {
-                write_hole_closed: crate::WRITE_HOLE_CLOSED,
+                write_hole_closed: self.covered_on_media(),
                 lose_in_resync: self.plan.lose_in_resync,
                 lose_blocks: self.plan.lose_blocks,
                 errors_fail_members: !self.errors_forgiven,
@@ -201,6 +220,7 @@ impl World {
     /// The process is gone: forgets machines, messages and requests.
     pub fn forget_process(&mut self) {
         self.clock.clear();
+        self.leaving.clear();
         self.lanes = Lanes::default();
         self.machines = None;
         self.reading = 0;

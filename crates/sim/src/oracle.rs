@@ -184,6 +184,19 @@ impl Oracle {
             *doubt = Doubt { since, until };
         }
     }
+    /// The present moment.
+    pub fn moment(&self) -> Moment {
+        self.now
+    }
+    /// Blocks that are being written, by writes that were submitted before `moment`.
+    pub fn in_flight(&self, moment: Moment) -> impl Iterator<Item = u64> {
+        let blocks = &self.blocks;
+        let since = move |block: &u64| {
+            let entries = &blocks[*block as usize];
+            entries.iter().any(|e| e.end == NEVER && e.start <= moment)
+        };
+        self.open.iter().copied().filter(since)
+    }
     /// May a reader that asked at `moment` be answered an error for this block?
     pub fn may_fail(&self, moment: Moment, block: u64) -> bool {
         self.doubts.get(&block).is_some_and(|d| d.until > moment)

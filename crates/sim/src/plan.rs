@@ -6,7 +6,9 @@
 //! Deliberately absent: whether a fault is fair at the moment at which it comes (`atlas`).
 
 use strake_engine::create::{Init, Tiny};
-use strake_format::Level;
+use strake_engine::geometry::Geometry;
+use strake_engine::logs::least_bytes;
+use strake_format::{Level, WriteHole};
 
 use crate::faults::FaultSet;
 use crate::prng::{Prng, Purpose};
@@ -55,6 +57,30 @@ impl Shape {
                 plain(Level::Nm { n, m }, u64::from(n + m))
             }
         }
+    }
+}
+
+impl Shape {
+    /// Bytes of the log on every member.
+    fn log_bytes(&self, strip: u32, block: u32, tiny: &Tiny) -> u64 {
+        let width = usize::from(self.group.unwrap_or(self.members));
+        let m = usize::from(self.level.parity_count());
+        if m == 0 {
+            return tiny.log_bytes;
+        }
+        let geometry = Geometry {
+            level: self.level,
+            groups: u64::from(self.members) / width as u64,
+            width,
+            k: width - m,
+            m,
+            strip: u64::from(strip),
+            block: u64::from(block),
+            rows: 1,
+            region_rows: 1,
+        };
+        tiny.log_bytes
+            .max(least_bytes(&geometry, tiny.log_shards, false))
     }
 }
 
@@ -188,6 +214,8 @@ pub struct Plan {
     pub block: u32,
     /// Places on the members.
     pub tiny: Tiny,
+    /// What protects writes that are cut off.
+    pub write_hole: WriteHole,
     /// What the members hold at first.
     pub init: Init,
     /// Members, then spares, then devices that may be added.
@@ -240,19 +268,27 @@ impl Plan {
         let strip = rng.pick(&[4096, 4096, 4096, 8192]);
         let tiny = Tiny {
             align_bytes: rng.pick(&[4096, 8192]),
-            log_bytes: rng.pick(&[8192, 16384]),
+            log_bytes: rng.pick(&[8192, 65536, 131_072]),
+            log_shards: 3,
             region_bytes: u64::from(strip) * rng.range(2, 9),
         };
         let spares = rng.pick(&[0, 0, 1, 2]);
         let members = usize::from(shape.members);
-        let devices = draw_devices(members, spares + 6, &mut rng);
+        let block = rng.pick(&[512, 4096]);
+        let mut devices = draw_devices(members, spares + 6, &mut rng);
+        let log_bytes = shape.log_bytes(strip, block, &tiny);
+        devices
+            .iter_mut()
+            .for_each(|device| device.bytes += log_bytes);
         let low_ns = rng.pick(&[1_000, 20_000]);
         Plan {
             seed,
             shape,
             strip,
-            block: rng.pick(&[512, 4096]),
+            block,
             tiny,
+            write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync]
+                [rng.weighted(&[14, 3, 3])],
             init: [Init::Lazy, Init::Zeroed, Init::Sync, Init::AssumeClean]
                 [rng.weighted(&[14, 2, 3, 1])],
             devices,

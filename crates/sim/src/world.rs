@@ -7,7 +7,7 @@
 //!
 //! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use strake_engine::event::*;
@@ -169,6 +169,13 @@ pub struct World {
     pub excused: Vec<RegionNo>,
     /// Reads of several blocks that were answered an error because of some of them.
     pub refused_reads: Vec<Ask>,
+    /// Blocks that were being written when the process died: if a member is lost before the log is
+    /// replayed, they may answer an error.
+    pub torn_blocks: BTreeSet<u64>,
+    /// Members that were lost and that some shard may still write to.
+    pub leaving: BTreeSet<DeviceId>,
+    /// When a member was lost last, and no shard wrote to it any more.
+    pub last_loss: crate::oracle::Moment,
     /// Single blocks that were, since everything was read last.
     pub refused_blocks: Vec<u64>,
     /// The last scrub's findings are to be none.
@@ -240,6 +247,9 @@ impl World {
             silent: Silent::default(),
             excused: Vec::new(),
             refused_reads: Vec::new(),
+            torn_blocks: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            last_loss: 0,
             refused_blocks: Vec::new(),
             scrub_must_agree: false,
             stats: Stats::default(),
@@ -503,12 +513,15 @@ impl World {
             ArrayOutput::Done { id, result } => self.command_done(id, result)?,
             ArrayOutput::Event(event) => self.event(event)?,
             ArrayOutput::Release(device) => {
+                self.leaving.remove(&device);
+                self.last_loss = self.oracle.moment();
                 self.note(format!("{device:?} is released"));
                 self.close(device);
             }
             ArrayOutput::Started => {
                 self.note("the array serves".to_owned());
                 self.machines().started = true;
+                self.torn_blocks.clear();
             }
             ArrayOutput::Stopped => {
                 self.note("the array has stopped".to_owned());
@@ -566,8 +579,11 @@ impl World {
             }
             EventKind::Returned { .. } => self.stats.returns += 1,
             EventKind::Rebuilt { partial: true, .. } => self.stats.partial_rebuilds += 1,
-            EventKind::MemberOut { .. } => {
+            EventKind::MemberOut { device, .. } => {
+                self.leaving.extend(device);
                 self.stats.losses += 1;
+                self.last_loss = self.oracle.moment();
+                self.doubt_torn_blocks();
                 self.note_lost_blocks();
             }
             EventKind::Unreadable { offset, len } => self.given_up(offset, len)?,

@@ -89,12 +89,13 @@ catalogue! {
     /// Mixed sector sizes.
     MixedBlocks, "mixed-sector-sizes", Usage,
         "use devices of one sector size, or give --block-size 4096";
-    /// A policy that this version does not carry out.
-    WriteHoleUnavailable, "write-hole-unavailable", Usage,
-        "use --write-hole resync (the default): this version closes no write hole";
+    /// The log areas are too small for the stripe log of this geometry.
+    LogTooSmall, "log-too-small", Usage,
+        "give the daemon fewer shards, or set write_hole=resync";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
-        "rebuild_priority takes 1 to 100, read_error_threshold 1 or more";
+        "rebuild_priority takes 1 to 100, read_error_threshold 1 or more, \
+         write_hole closed, degraded or resync";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
     /// Not there.
@@ -350,6 +351,7 @@ impl From<CommandError> for Failure {
             CommandError::DeviceFailed => Code::DeviceFailed,
             CommandError::NotKept => Code::NotKept,
             CommandError::SplitBrain => Code::SplitBrain,
+            CommandError::LogTooSmall => Code::LogTooSmall,
         };
         let failure = Failure::new(code, error.to_string());
         match error {
@@ -385,6 +387,7 @@ impl From<StartError> for Failure {
             StartError::Select(select) => return Failure::from(*select),
             StartError::TooFewMembers { .. } => Code::MembersMissing,
             StartError::DirtyDegraded => Code::DirtyDegraded,
+            StartError::LogTooSmall(_) => Code::LogTooSmall,
             StartError::MapDamaged(_) | StartError::UnreadableDamaged | StartError::Geometry(_) => {
                 Code::Damaged
             }

@@ -17,6 +17,7 @@ pub(crate) fn sample_batch() -> LogBatch {
         len: 8192,
         written: 0b101,
         checksums: (0..6).map(|i| 0x0101_0101 * i).collect(),
+        settled: false,
         payload: LogPayload::None,
     };
     let bytes: Vec<u8> = (0..8192u32).map(|i| (i * 7 % 251) as u8).collect();

@@ -64,6 +64,8 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         created_unix_s: 1_800_000_000,
         write_hole: WriteHole::Closed,
         clean: false,
+        covered: true,
+        log_base: 0x1_0000_0000,
         epoch: Epoch(1),
         generation: Generation(1),
         whole_since: Epoch(1),
@@ -112,6 +114,7 @@ prop_compose! {
         grown in 0u64..1 << 40,
         name in "[A-Za-z0-9][A-Za-z0-9._-]{0,31}",
         (block, hole, clean) in (any::<bool>(), 0..3usize, any::<bool>()),
+        (covered, log_base) in (any::<bool>(), any::<u64>()),
         (epoch, generation, created_unix_s) in (any::<u64>(), any::<u64>(), any::<u64>()),
         states in proptest::collection::vec((state(), any::<u64>(), any::<bool>()), 64),
         spare_count in 0..=16u8,
@@ -152,6 +155,8 @@ prop_compose! {
             created_unix_s,
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync][hole],
             clean,
+            covered,
+            log_base,
             epoch: Epoch(epoch),
             generation: Generation(generation),
             editions: std::array::from_fn(|at| (at as u32 ^ priority as u32) << 8 | 1),
@@ -195,7 +200,7 @@ prop_compose! {
         (stripe, operation, written) in (any::<u64>(), any::<u64>(), any::<u64>()),
         (start, len) in (0..8u32, 1..24u32),
         checksums in proptest::collection::vec(any::<u32>(), 0..900),
-        (kind, index, forged) in (0..3, 0..32u8, any::<bool>()),
+        (kind, index, forged, settled) in (0..3, 0..32u8, any::<bool>(), any::<bool>()),
         fill in any::<u8>(),
     ) -> LogRecord {
         let mut bytes = vec![fill; len as usize * 512];
@@ -209,6 +214,7 @@ prop_compose! {
             len: len * 512,
             written,
             checksums,
+            settled,
             payload: match kind {
                 0 => LogPayload::None,
                 1 => LogPayload::PartialSyndrome { parity: index, bytes },

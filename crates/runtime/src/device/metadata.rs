@@ -1,5 +1,5 @@
 //! What a member says of itself: both superblock copies, the region map, the list of unreadable
-//! blocks.
+//! blocks, and the stripe log where it may have to be replayed.
 //!
 //! Invariant: nothing is believed here that `strake_format` did not decode; a page of another
 //! array or member counts as no page. Deliberately absent: which member of an array to believe
@@ -8,11 +8,13 @@
 use std::ops::Range;
 
 use strake_engine::buffers::PAGE;
+use strake_engine::event::wants_log;
+use strake_format::log::scan;
 use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
-    Layout, MapPage, SelectError, Superblock, UnreadableList, copy_to_replace, select_copy,
-    unreadable,
+    Layout, LogBatch, MapPage, SelectError, Superblock, UnreadableList, copy_to_replace,
+    select_copy, unreadable,
 };
 
 use super::{Device, DeviceError};
@@ -30,6 +32,8 @@ pub struct MemberImage {
     pub map: Vec<Option<MapPage>>,
     /// What the two places of the list of unreadable blocks hold, where it is valid.
     pub unreadable: [Option<UnreadableList>; 2],
+    /// Whole batches in the log area, where the engine wants them.
+    pub log: Vec<LogBatch>,
 }
 
 impl MemberImage {
@@ -68,12 +72,17 @@ impl Device {
         ];
         let map = self.read_map(&superblock);
         let unreadable = self.read_lists(&superblock.layout);
+        let log = match wants_log(&superblock) {
+            true => self.read_log(&superblock),
+            false => Vec::new(),
+        };
         Ok(MemberImage {
             superblock,
             copies,
             copy_to_replace: copy_to_replace(statuses),
             map,
             unreadable,
+            log,
         })
     }
 
@@ -96,6 +105,25 @@ impl Device {
             self.read_at(offset, &mut image).ok()?;
             UnreadableList::decode(&image, offset).ok()
         })
+    }
+
+    /// Whole batches of this member. What cannot be read counts as torn: other members have the
+    /// records too.
+    fn read_log(&self, superblock: &Superblock) -> Vec<LogBatch> {
+        let layout = &superblock.layout;
+        let mut area = vec![0; layout.log_bytes as usize];
+        if self.read_at(layout.log_offset, &mut area).is_err() {
+            for (at, bytes) in area.chunks_mut(PAGE).enumerate() {
+                let offset = layout.log_offset + (at * PAGE) as u64;
+                if self.read_at(offset, bytes).is_err() {
+                    bytes.fill(0);
+                }
+            }
+        }
+        let ours =
+            |batch: &LogBatch| (batch.array, batch.member) == (superblock.array, superblock.member);
+        let found = scan(&area, layout.log_offset).into_iter().flatten();
+        found.filter(ours).collect()
     }
 
     /// A page that cannot be read is a page that is not valid: other members have it too.

@@ -62,7 +62,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("JobRequest", "action:string repair:boolean?"),
     (
         "Settings",
-        "rebuild_priority:integer? read_error_threshold:integer?",
+        "rebuild_priority:integer? read_error_threshold:integer? write_hole:string?",
     ),
     ("Outcome", "array:string changed:boolean what:string"),
     (

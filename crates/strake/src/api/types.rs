@@ -162,6 +162,8 @@ pub(crate) struct SettingsJson {
     pub(crate) rebuild_priority: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_error_threshold: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) write_hole: Option<String>,
 }
 
 /// What a verb changed.

@@ -15,6 +15,15 @@ use strake_runtime::MemberImage;
 use crate::api::types::*;
 use crate::errors::{Code, Failure};
 
+/// Settings that an array carries.
+pub(crate) fn settings(sb: &Superblock) -> SettingsJson {
+    SettingsJson {
+        rebuild_priority: Some(sb.settings.rebuild_priority),
+        read_error_threshold: Some(sb.settings.read_error_threshold),
+        write_hole: Some(sb.write_hole.to_string()),
+    }
+}
+
 /// One word for the array's state.
 pub(crate) fn array_state(state: ArrayState) -> &'static str {
     match state {

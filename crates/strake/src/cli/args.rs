@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Rebuild(JobArgs),
     /// Start or stop the check of parity, which changes nothing unless it is to repair
     Scrub(ScrubArgs),
-    /// Change settings: rebuild_priority=1..100, read_error_threshold=1..
+    /// Change settings: rebuild_priority=1..100, read_error_threshold=1.., write_hole=closed...
     Set {
         name: String,
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -101,7 +101,7 @@ pub(crate) struct CreateArgs {
     /// Members of a group (10, 50, 60, 70)
     #[arg(long)]
     pub(crate) group_size: Option<u8>,
-    /// resync (the default); closed and degraded are not available yet
+    /// closed (the default), degraded or resync: what protects writes that are cut off
     #[arg(long)]
     pub(crate) write_hole: Option<String>,
     /// auto, trim, lazy, zero, sync or assume-clean

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use clap::CommandFactory;
 use serde::Serialize;
-use strake_format::ArrayUuid;
+use strake_format::{ArrayUuid, WriteHole};
 
 use crate::api::types::*;
 use crate::cli::args::*;
@@ -484,6 +484,10 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
             let threshold = value.parse().ok().filter(|t| *t > 0);
             into.read_error_threshold = Some(threshold.ok_or_else(wrong)?);
         }
+        "write_hole" => {
+            let policy: WriteHole = value.parse().map_err(|_| wrong())?;
+            into.write_hole = Some(policy.to_string());
+        }
         _ => return Err(wrong()),
     }
     Ok(())
@@ -522,7 +526,7 @@ fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
     };
     let value = all.get(key).ok_or_else(|| {
         Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
-            .cure("ask for rebuild_priority or read_error_threshold")
+            .cure("ask for rebuild_priority, read_error_threshold or write_hole")
     })?;
     context.say(&serde_json::json!({ key: value }), |_| format!("{value}\n"));
     Ok(DONE)
@@ -600,6 +604,8 @@ mod tests {
         let mut into = SettingsJson::default();
         parse_setting("rebuild_priority=100", &mut into).expect("a setting");
         parse_setting("read_error_threshold=7", &mut into).expect("a setting");
+        parse_setting("write_hole=degraded", &mut into).expect("a setting");
+        assert_eq!(into.write_hole.as_deref(), Some("degraded"));
         assert_eq!(
             (into.rebuild_priority, into.read_error_threshold),
             (Some(100), Some(7))
@@ -610,6 +616,7 @@ mod tests {
             "rebuild_priority",
             "rebuild_priority=0",
             "rebuild_priority=101",
+            "write_hole=open",
         ] {
             let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);
             assert_eq!(parsed, Err(Code::SettingInvalid), "{wrong}");

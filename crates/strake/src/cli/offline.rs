@@ -77,11 +77,7 @@ pub(crate) fn destroy(context: &Context, name: &str) -> Result<OutcomeJson, Fail
 /// Settings that an array carries.
 pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Failure> {
     let found = found(context, name)?;
-    let settings = found.authority().image.superblock.settings;
-    Ok(SettingsJson {
-        rebuild_priority: Some(settings.rebuild_priority),
-        read_error_threshold: Some(settings.read_error_threshold),
-    })
+    Ok(view::settings(&found.authority().image.superblock))
 }
 
 /// Tells what lies on one member.

@@ -258,6 +258,17 @@ fn words(kind: &EventKind) -> Words {
             at(offset),
             Some(format!("{len} bytes can be read again")),
         ),
+        EventKind::LogReplayed {
+            stripes,
+            unreadable,
+        } => (
+            "log_replayed",
+            None,
+            text("unclean stop"),
+            Some(format!(
+                "{stripes} stripes mended, {unreadable} blocks unreadable"
+            )),
+        ),
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))
         }

@@ -494,17 +494,14 @@ impl Service {
 
     /// Settings of an array, running or not.
     pub(crate) fn settings(&self, name: &str) -> Result<SettingsJson, Failure> {
-        let settings = match self.find_running(name) {
-            Some(running) => running.status()?.superblock.settings,
+        let superblock = match self.find_running(name) {
+            Some(running) => running.status()?.superblock,
             None => {
                 let found = find::pick(self.scan(&[]), name)?;
-                found.authority().image.superblock.settings
+                found.authority().image.superblock.clone()
             }
         };
-        Ok(SettingsJson {
-            rebuild_priority: Some(settings.rebuild_priority),
-            read_error_threshold: Some(settings.read_error_threshold),
-        })
+        Ok(view::settings(&superblock))
     }
 
     /// Changes settings.
@@ -517,6 +514,10 @@ impl Service {
         }
         if let Some(threshold) = wanted.read_error_threshold {
             changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;
+        }
+        if let Some(policy) = &wanted.write_hole {
+            let policy = crate::drives::make::parse_write_hole(Some(policy))?;
+            changed |= running.command(Command::Set(Setting::WriteHole(policy)))?;
         }
         Ok(outcome(name, changed, "set"))
     }

@@ -73,22 +73,15 @@ fn parse_init(text: Option<&str>) -> Result<(Init, Prepare), Failure> {
     })
 }
 
-fn parse_write_hole(text: Option<&str>) -> Result<WriteHole, Failure> {
+/// The policy that a text names; the write hole is closed unless a user says otherwise.
+pub(crate) fn parse_write_hole(text: Option<&str>) -> Result<WriteHole, Failure> {
     let Some(text) = text else {
-        return Ok(WriteHole::Resync);
+        return Ok(WriteHole::Closed);
     };
-    let policy = text.parse().map_err(|e| {
+    text.parse().map_err(|e| {
         let found = format!("write-hole policy '{text}' is {e}");
         Failure::new(Code::Usage, found).cure("use closed, degraded or resync")
-    })?;
-    // No promise that is not kept: the engine does not write the stripe log yet.
-    match policy {
-        WriteHole::Resync => Ok(policy),
-        WriteHole::Closed | WriteHole::Degraded => {
-            let found = format!("write-hole policy '{text}' needs the stripe log");
-            Err(Failure::new(Code::WriteHoleUnavailable, found))
-        }
-    }
+    })
 }
 
 fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
@@ -287,16 +280,10 @@ mod tests {
             Some((Init::Zeroed, Prepare::Zero))
         );
         assert_eq!(parse_init(Some("no")).map_err(|f| f.code), Err(Code::Usage));
-        assert_eq!(parse_write_hole(None).ok(), Some(WriteHole::Resync));
-        assert_eq!(
-            parse_write_hole(Some("resync")).ok(),
-            Some(WriteHole::Resync)
-        );
-        for policy in ["closed", "degraded"] {
-            assert_eq!(
-                parse_write_hole(Some(policy)).map_err(|f| f.code),
-                Err(Code::WriteHoleUnavailable)
-            );
+        assert_eq!(parse_write_hole(None).ok(), Some(WriteHole::Closed));
+        for policy in ["closed", "degraded", "resync"] {
+            let parsed = parse_write_hole(Some(policy)).ok();
+            assert_eq!(parsed, policy.parse().ok());
         }
         assert_eq!(
             parse_write_hole(Some("x")).map_err(|f| f.code),

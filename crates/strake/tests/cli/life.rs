@@ -349,6 +349,7 @@ fn settings_are_kept_over_a_restart() {
         "data",
         "rebuild_priority=77",
         "read_error_threshold=5",
+        "write_hole=degraded",
     ])
     .ok();
     let settings = rig.run(&["get", "data"]).ok().json();
@@ -359,6 +360,8 @@ fn settings_are_kept_over_a_restart() {
         .ok()
         .json();
     assert_eq!(offline["read_error_threshold"], 5);
+    let offline = rig.run(&["get", "data", "write_hole"]).ok().json();
+    assert_eq!(offline["write_hole"], "degraded");
     rig.start_daemon();
     rig.until_state("data", "optimal");
     assert_eq!(rig.run(&["get", "data"]).ok().json(), settings);

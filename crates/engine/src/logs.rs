@@ -1,0 +1,640 @@
+//! The stripe log of one shard: records become durable before anything of a write goes in place.
+//!
+//! Every member has a log area. Its end is kept for recoveries; the rest is divided into *lanes*,
+//! one for each shard. A lane begins with two places for batches without records, which only
+//! publish how far operations are retired; behind them is a ring. Records that wait for a member go
+//! into one batch (group commit), and a lane has up to [`FLIGHTS`] batches in flight.
+//!
+//! An operation is *retired* when all that it writes in place is durable; writes in place carry FUA
+//! where a member has a volatile cache, so that is when the operation is over.
+//!
+//! Invariants:
+//! * A place of the ring is written over only when every operation in it is below what more members
+//!   of the group than may still be lost have durably published. So a record that recovery still
+//!   finds is newer than what is published, or the newest of its blocks is found, too.
+//! * Batches of a lane are written in the order of their operations, each operation queues on all
+//!   its members at once, and any one operation fits into an empty ring: the oldest operation
+//!   never waits for a younger one, so none waits for ever.
+//! * What publishes has places of its own: it never waits for the ring.
+//!
+//! Deliberately absent: which records a write needs (`intent`), and what recovery makes of them
+//! (`recover`).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use strake_format::{ArrayUuid, LogBatch, LogRecord};
+
+use crate::buffers::{Buf, Slice};
+use crate::canary::{self, Canary};
+use crate::event::*;
+use crate::geometry::Geometry;
+use crate::shard::{IoFor, Shard};
+use crate::units::*;
+
+/// Batches in flight on one member: one is being written while the next gathers, and a second
+/// hides the way there and back.
+const FLIGHTS: usize = 2;
+/// Buffers of one shard for batches, all together, bytes.
+const BUFFERS_BYTES: usize = 16 << 20;
+const BLOCK: u64 = 4096;
+
+pub(crate) type Record = LogRecord<Slice>;
+
+/// What a batch is padded to on a member of this write granularity (0: not known).
+pub(crate) fn granularity(bytes: u32) -> u32 {
+    match bytes {
+        4097..=65536 if bytes.is_multiple_of(BLOCK as u32) => bytes,
+        _ => BLOCK as u32,
+    }
+}
+
+/// How a log area is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPlan {
+    /// Bytes of a lane.
+    pub lane_bytes: u64,
+    /// Bytes at the end that recoveries use.
+    pub recovery_bytes: u64,
+    /// The longest run of a strip that one operation covers, bytes.
+    pub run_bytes: u64,
+    /// The most that a batch is padded to, bytes.
+    granule: u64,
+}
+
+/// The largest batch of one operation over `run` bytes of each strip: its records, a partial
+/// syndrome, and the strips that may be lost.
+fn batch_of_run(geometry: &Geometry, run: u64) -> u64 {
+    let blocks = run / geometry.block;
+    let (k, m) = (geometry.k as u64, geometry.m as u64);
+    let records = blocks * ((2 + m) * strake_format::log::RECORD_BYTES as u64 + 4 * (k + m));
+    let header = (strake_format::log::HEADER_BYTES as u64 + records).next_multiple_of(BLOCK);
+    header + (1 + m) * run.next_multiple_of(BLOCK)
+}
+
+/// The least that a recovery needs: two places for what one block of a row needs.
+fn recovery_least(geometry: &Geometry) -> u64 {
+    2 * (2 * BLOCK + 2 * geometry.m as u64 * geometry.block.max(BLOCK))
+}
+
+/// Divides a log of `bytes` among `shards`; `None` if it is too small for as many.
+pub fn divide(geometry: &Geometry, bytes: u64, shards: u16) -> Option<LogPlan> {
+    let whole = |bytes: u64| bytes / BLOCK * BLOCK;
+    let recovery = (bytes / 8).max(recovery_least(geometry)).min(8 << 20);
+    let recovery_bytes = recovery / (2 * BLOCK) * (2 * BLOCK);
+    let lane_bytes = whole(bytes.checked_sub(recovery_bytes)? / u64::from(shards));
+    // Two places that publish, and twice the largest batch with room to pad it.
+    let granule = 65536.min(lane_bytes / 8 / BLOCK * BLOCK).max(BLOCK);
+    let ring = lane_bytes.checked_sub(2 * granule)?;
+    let fits = |run: &u64| {
+        let batch = batch_of_run(geometry, *run) + granule;
+        2 * batch <= ring && batch <= strake_format::log::BATCH_BYTES_MAX as u64
+    };
+    let mut run = Some(geometry.strip);
+    while let Some(bytes) = run.filter(|bytes| !fits(bytes)) {
+        run = (bytes / 2 >= geometry.block).then_some(bytes / 2);
+    }
+    run.map(|run_bytes| LogPlan {
+        lane_bytes,
+        recovery_bytes,
+        run_bytes,
+        granule,
+    })
+}
+
+/// The smallest log that `shards` can share; with `whole`, so that an operation may cover whole
+/// strips.
+pub fn least_bytes(geometry: &Geometry, shards: u16, whole: bool) -> u64 {
+    let enough = |bytes: u64| {
+        let run = divide(geometry, bytes, shards).map(|plan| plan.run_bytes);
+        run.is_some_and(|run| !whole || run == geometry.strip)
+    };
+    let mut high = BLOCK;
+    while !enough(high) {
+        high *= 2;
+    }
+    let mut low = high / 2;
+    while high - low > BLOCK {
+        let middle = (low + high) / 2 / BLOCK * BLOCK;
+        match enough(middle) {
+            true => high = middle,
+            false => low = middle,
+        }
+    }
+    high
+}
+
+/// The most shards that the log of this array has room for; `wanted` where it needs none.
+pub fn shards_for(superblock: &strake_format::Superblock, wanted: u16) -> u16 {
+    let geometry = Geometry::of(superblock);
+    let needs = geometry.m > 0
+        && !geometry.mirrored()
+        && superblock.write_hole != strake_format::WriteHole::Resync;
+    let fits =
+        |shards: &u16| !needs || divide(&geometry, superblock.layout.log_bytes, *shards).is_some();
+    (1..=wanted.max(1)).rev().find(fits).unwrap_or(1)
+}
+
+/// See the module.
+pub(crate) struct Logs {
+    array: ArrayUuid,
+    log_offset: u64,
+    pub(crate) plan: Option<LogPlan>,
+    next: u64,
+    pub(crate) from: u64,
+    /// Operations that have records and are not over.
+    active: BTreeSet<u64>,
+    lanes: BTreeMap<DeviceId, Lane>,
+    /// Some lane has something to write.
+    due: bool,
+    /// Batches in flight that only publish: no operation waits for them.
+    publishing: usize,
+    buffers: Vec<Buf>,
+    /// Operations at work when the view with `from` came.
+    pub(crate) draining: Option<BTreeSet<usize>>,
+}
+
+/// A member's part for this shard.
+struct Lane {
+    member: DeviceView,
+    group: u64,
+    /// Batches are padded to it.
+    granule: u64,
+    waiting: VecDeque<Entry>,
+    flights: usize,
+    sequence: u64,
+    /// Where the next batch goes, from the beginning of the lane.
+    head: u64,
+    ring: BTreeMap<u64, Written>,
+    /// Start of the newest durable batch in the ring.
+    newest: Option<u64>,
+    /// Below which everything is retired, as the places that publish say.
+    published: u64,
+    publishing: bool,
+    turn: u64,
+}
+
+/// Records of one operation that wait for a lane.
+struct Entry {
+    op: usize,
+    operation: u64,
+    records: Vec<Record>,
+}
+
+/// A batch in the ring.
+struct Written {
+    bytes: u64,
+    newest: u64,
+    retired_before: u64,
+    durable: bool,
+}
+
+/// A batch on its way.
+pub(crate) struct Flight {
+    pub(crate) device: DeviceId,
+    /// Where it goes in the lane.
+    start: u64,
+    ops: Vec<usize>,
+    buf: Buf,
+    /// It has no records and publishes this.
+    publishes: Option<u64>,
+}
+
+impl Logs {
+    pub(crate) fn new(setup: &crate::array::ShardSetup, shards: u16) -> Logs {
+        let geometry = &setup.geometry;
+        let plan = divide(geometry, setup.log_bytes, shards)
+            .filter(|_| geometry.m > 0 && !geometry.mirrored());
+        let bytes = plan.map_or(0, |plan| {
+            (batch_of_run(geometry, plan.run_bytes) as usize).max(64 << 10)
+        });
+        let count = match bytes {
+            0 => 0,
+            _ => (BUFFERS_BYTES / bytes).clamp(2, FLIGHTS * geometry.slots()),
+        };
+        Logs {
+            array: setup.array,
+            log_offset: setup.log_offset,
+            plan,
+            next: setup.view.log_from,
+            from: setup.view.log_from,
+            active: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            due: false,
+            publishing: 0,
+            // Padding to the write granularity comes on top.
+            buffers: (0..count)
+                .map(|_| Buf::zeroed(bytes + (64 << 10)))
+                .collect(),
+            draining: None,
+        }
+    }
+
+    /// A number for an operation that is about to have records, and whether it is the one at which
+    /// to ask for a new base.
+    pub(crate) fn number(&mut self) -> (u64, bool) {
+        let number = self.next;
+        self.next += 1;
+        self.active.insert(number);
+        (number, number == self.from + crate::cover::STRIDE / 2)
+    }
+
+    /// The operation is over, or its records mean nothing: in place nothing of it was begun.
+    pub(crate) fn over(&mut self, number: u64) {
+        self.active.remove(&number);
+        self.due = true;
+    }
+
+    fn retired_before(&self) -> u64 {
+        self.active.first().copied().unwrap_or(self.next)
+    }
+
+    /// Numbers begin at `from` now, if it is higher than before.
+    pub(crate) fn begin_at(&mut self, from: u64) -> bool {
+        let higher = from > self.from;
+        if higher {
+            self.from = from;
+            self.next = self.next.max(from);
+        }
+        higher
+    }
+
+    /// What more than `spare` of these members in sync of a group have durably published.
+    fn agreed(&self, members: &[DeviceView], spare: usize) -> u64 {
+        let mut published: Vec<u64> = members
+            .iter()
+            .filter_map(|member| self.lanes.get(&member.device))
+            .map(Lane::retired_before)
+            .collect();
+        published.sort_unstable_by_key(|&before| std::cmp::Reverse(before));
+        published.get(spare).copied().unwrap_or(0)
+    }
+}
+
+impl Lane {
+    fn new(member: DeviceView, group: u64, granule: u64) -> Lane {
+        Lane {
+            member,
+            group,
+            granule,
+            waiting: VecDeque::new(),
+            flights: 0,
+            sequence: 0,
+            head: 2 * granule,
+            ring: BTreeMap::new(),
+            newest: None,
+            published: 0,
+            publishing: false,
+            turn: 0,
+        }
+    }
+
+    fn retired_before(&self) -> u64 {
+        let newest = self.newest.map_or(0, |at| self.ring[&at].retired_before);
+        newest.max(self.published)
+    }
+
+    /// Where a batch of so many bytes would go, and which batches lie there.
+    fn place(&self, bytes: u64, lane_bytes: u64) -> (u64, Vec<u64>) {
+        let start = match self.head + bytes <= lane_bytes {
+            true => self.head,
+            false => 2 * self.granule,
+        };
+        let before = self.ring.range(..start).next_back();
+        let first = before
+            .filter(|(at, w)| *at + w.bytes > start)
+            .map(|(&at, _)| at);
+        let over = self.ring.range(start..start + bytes).map(|(&at, _)| at);
+        (start, first.into_iter().chain(over).collect())
+    }
+}
+
+impl Shard {
+    /// Queues records of an operation on the members that are to have them.
+    pub(crate) fn log_records(
+        &mut self,
+        op: usize,
+        operation: u64,
+        stripe: StripeNo,
+        records: Vec<(DeviceView, Vec<Record>)>,
+    ) {
+        let group = self.geometry.row(stripe).0;
+        self.logs.due = true;
+        for (member, records) in records {
+            self.open_lane(member, group);
+            let lane = self.lane(member.device);
+            lane.waiting.push_back(Entry {
+                op,
+                operation,
+                records,
+            });
+        }
+    }
+
+    /// Writes what waits; true if something was begun.
+    pub(crate) fn pump_logs(&mut self) -> bool {
+        if !std::mem::take(&mut self.logs.due) {
+            return false;
+        }
+        let devices: Vec<DeviceId> = self.logs.lanes.keys().copied().collect();
+        let mut begun = false;
+        for device in devices {
+            while self.write_batch(device) {
+                begun = true;
+            }
+        }
+        begun
+    }
+
+    fn open_lane(&mut self, member: DeviceView, group: u64) {
+        let most = self
+            .logs
+            .plan
+            .expect("a log that is written has a place")
+            .granule;
+        let new = || {
+            let wanted = u64::from(member.log_granularity);
+            let granule = if wanted > most { BLOCK } else { wanted };
+            Lane::new(member, group, granule)
+        };
+        self.logs.lanes.entry(member.device).or_insert_with(new);
+    }
+
+    /// Members that left take their lanes with them; what waited there is told so.
+    pub(crate) fn drop_lanes(&mut self) {
+        let view = &self.view;
+        let gone: Vec<DeviceId> = self
+            .logs
+            .lanes
+            .keys()
+            .copied()
+            .filter(|&d| !view.has(d))
+            .collect();
+        for device in gone {
+            let lane = self.logs.lanes.remove(&device).expect("it is one of them");
+            for entry in lane.waiting {
+                self.record_written(entry.op, device, true);
+            }
+        }
+    }
+
+    /// No batch is in flight but those of operations.
+    pub(crate) fn log_quiet(&self) -> bool {
+        self.logs.publishing == 0
+    }
+
+    /// A view came: if it begins new numbers, tells the array once all that began before is over.
+    pub(crate) fn begin_drain(&mut self) {
+        if !self.logs.begin_at(self.view.log_from) {
+            return;
+        }
+        let began = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.began())
+            .map(|(key, _)| key);
+        self.logs.draining = Some(began.collect());
+        self.say_if_drained();
+    }
+
+    /// An operation is over.
+    pub(crate) fn drained(&mut self, op: usize) {
+        if let Some(draining) = &mut self.logs.draining {
+            draining.remove(&op);
+            self.say_if_drained();
+        }
+    }
+
+    fn say_if_drained(&mut self) {
+        if self.logs.draining.take_if(|left| left.is_empty()).is_some() {
+            let log_from = self.logs.from;
+            self.say(FromShard::Drained { log_from });
+        }
+    }
+
+    /// The members in sync of a group.
+    fn in_sync(&self, group: u64) -> Vec<DeviceView> {
+        let width = self.geometry.width;
+        let first = group as usize * width;
+        let slots = &self.view.slots[first..first + width];
+        slots.iter().filter_map(|slot| slot.current).collect()
+    }
+
+    /// Begins one batch on a lane, if there is something to write and a place for it.
+    fn write_batch(&mut self, device: DeviceId) -> bool {
+        let plan = self.logs.plan.expect("a log that is written has a place");
+        let lane = &self.logs.lanes[&device];
+        if lane.waiting.is_empty() || lane.flights >= FLIGHTS {
+            return false;
+        }
+        let Some(mut buf) = self.logs.buffers.pop() else {
+            return false;
+        };
+        let most = buf.len() as u64;
+        let mut taken = most;
+        loop {
+            let (batch, ops, newest, count) = self.gather_batch(device, taken);
+            let lane = &self.logs.lanes[&device];
+            let granule = lane.granule;
+            let bytes = batch.encoded_bytes(granule as u32) as u64;
+            let (start, over) = lane.place(bytes, plan.lane_bytes);
+            if self.may_overwrite(device, &over) {
+                let offset = self.lane_offset() + start;
+                batch.encode_into(offset, granule as u32, buf.bytes_mut());
+                let retired_before = batch.retired_before;
+                drop(batch);
+                let lane = self.lane(device);
+                lane.waiting.drain(..count);
+                over.iter().for_each(|at| {
+                    lane.ring.remove(at);
+                });
+                lane.newest = lane.newest.filter(|at| !over.contains(at));
+                let written = Written {
+                    bytes,
+                    newest,
+                    retired_before,
+                    durable: false,
+                };
+                lane.ring.insert(start, written);
+                (lane.head, lane.flights) = (start + bytes, lane.flights + 1);
+                let flight = Flight {
+                    device,
+                    start,
+                    ops,
+                    buf,
+                    publishes: None,
+                };
+                self.send_batch(flight, offset, bytes as usize);
+                return true;
+            }
+            if count == 1 {
+                self.logs.buffers.push(buf);
+                return false;
+            }
+            // All of it finds no place; the oldest operation alone may.
+            taken = 0;
+        }
+    }
+
+    fn lane(&mut self, device: DeviceId) -> &mut Lane {
+        self.logs.lanes.get_mut(&device).expect("looked at before")
+    }
+
+    /// Where this shard's lane begins on every member.
+    fn lane_offset(&self) -> u64 {
+        let plan = self.logs.plan.expect("a log that is written has a place");
+        self.logs.log_offset + u64::from(self.index.0) * plan.lane_bytes
+    }
+
+    /// A batch of the records that wait, oldest first, of at most `most` bytes (but one operation
+    /// at least); with its operations, the newest of them, and how many entries it takes.
+    fn gather_batch(
+        &mut self,
+        device: DeviceId,
+        most: u64,
+    ) -> (LogBatch<Slice>, Vec<usize>, u64, usize) {
+        let mut batch = self.empty_batch(device);
+        let lane = &self.logs.lanes[&device];
+        let granule = lane.granule as u32;
+        let (mut ops, mut newest) = (Vec::new(), 0);
+        for entry in &lane.waiting {
+            let before = batch.records.len();
+            batch.records.extend(entry.records.iter().cloned());
+            if !ops.is_empty() && batch.encoded_bytes(granule) as u64 > most {
+                batch.records.truncate(before);
+                break;
+            }
+            ops.push(entry.op);
+            newest = newest.max(entry.operation);
+        }
+        let count = ops.len();
+        (batch, ops, newest, count)
+    }
+
+    fn empty_batch(&mut self, device: DeviceId) -> LogBatch<Slice> {
+        let retired_before = self.logs.retired_before();
+        let (array, epoch, lane_no) = (self.logs.array, self.view.epoch, self.index.0);
+        let lane = self.lane(device);
+        lane.sequence += 1;
+        LogBatch {
+            array,
+            member: lane.member.member,
+            lane: lane_no,
+            sequence: lane.sequence,
+            retired_before,
+            epoch,
+            records: Vec::new(),
+        }
+    }
+
+    fn send_batch(&mut self, flight: Flight, offset: u64, bytes: usize) {
+        let device = flight.device;
+        let volatile = self.logs.lanes[&device].member.volatile_cache;
+        let fua = volatile && !canary::hit(Canary::NoFlushAfterLog);
+        let data = Slice::new(flight.buf.clone(), 0, bytes);
+        self.io(
+            device,
+            IoFor::Log(flight),
+            IoKind::Write { offset, data, fua },
+        );
+    }
+
+    /// The batches at these places may be written over; if not, sees to it that they will be.
+    fn may_overwrite(&mut self, device: DeviceId, over: &[u64]) -> bool {
+        let lane = &self.logs.lanes[&device];
+        let group = lane.group;
+        let newest = over.iter().map(|at| lane.ring[at].newest).max();
+        let Some(newest) = newest else { return true };
+        if over.iter().any(|at| !lane.ring[at].durable) || newest >= self.logs.retired_before() {
+            return false;
+        }
+        let members = self.in_sync(group);
+        let spare = (members.len() + self.geometry.m).saturating_sub(self.geometry.width);
+        // What lies there must not be what its own retirement rests on.
+        let lane = self.lane(device);
+        let rests = lane.newest.take_if(|at| over.contains(at));
+        let agreed = self.logs.agreed(&members, spare);
+        self.lane(device).newest = rests.or(self.logs.lanes[&device].newest);
+        if newest < agreed || canary::hit(Canary::LogWrittenOver) {
+            return true;
+        }
+        self.publish_retired(group, &members, newest);
+        false
+    }
+
+    /// Writes batches without records to the members of the group that have not published that
+    /// `operation` is retired.
+    fn publish_retired(&mut self, group: u64, members: &[DeviceView], operation: u64) {
+        for &member in members {
+            self.open_lane(member, group);
+            let lane = self.lane(member.device);
+            if !lane.publishing && lane.published <= operation {
+                self.publish_on(member.device);
+            }
+        }
+    }
+
+    fn publish_on(&mut self, device: DeviceId) {
+        let batch = self.empty_batch(device);
+        let offset = self.lane_offset();
+        let lane = self.lane(device);
+        (lane.publishing, lane.turn) = (true, lane.turn ^ 1);
+        let (granule, turn) = (lane.granule, lane.turn);
+        self.logs.publishing += 1;
+        let start = turn * granule;
+        let mut buf = Buf::zeroed(granule as usize);
+        let bytes = batch.encode_into(offset + start, granule as u32, buf.bytes_mut());
+        let publishes = Some(batch.retired_before);
+        let flight = Flight {
+            device,
+            start,
+            ops: Vec::new(),
+            buf,
+            publishes,
+        };
+        self.send_batch(flight, offset + start, bytes);
+    }
+
+    /// A batch was written, or not.
+    pub(crate) fn batch_written(&mut self, flight: Flight, result: Result<(), IoError>) {
+        let Flight {
+            device,
+            start,
+            ops,
+            buf,
+            publishes,
+        } = flight;
+        self.logs.due = true;
+        if let Err(error) = result {
+            self.report(device, error, true, self.lane_offset() + start);
+        }
+        match publishes {
+            Some(before) => {
+                self.logs.publishing -= 1;
+                if let Some(lane) = self.logs.lanes.get_mut(&device) {
+                    lane.publishing = false;
+                    if result.is_ok() {
+                        lane.published = lane.published.max(before);
+                    }
+                }
+                self.say_closed();
+            }
+            None => {
+                self.logs.buffers.push(buf.sole_or_new());
+                if let Some(lane) = self.logs.lanes.get_mut(&device) {
+                    lane.flights -= 1;
+                    if result.is_ok()
+                        && let Some(written) = lane.ring.get_mut(&start)
+                    {
+                        written.durable = true;
+                        let before = written.retired_before;
+                        let newer = |at: &u64| lane.ring[at].retired_before > before;
+                        lane.newest = lane.newest.filter(newer).or(Some(start));
+                    }
+                }
+            }
+        }
+        for op in ops {
+            self.record_written(op, device, result.is_err());
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Recovery of writes that were under way: which records count, and what each block becomes.
+//!
+//! A record tells of one write of one stripe: which data columns it writes (W), checksums of what
+//! they will hold, for each parity j the partial syndrome S_j = Σ c_ji·D_i over the columns that it
+//! leaves alone (U), and the new content of those columns of W that have no member. After a crash a
+//! block of W, and every parity block, is old or new; a block of U is what it was.
+//!
+//! The decision, for every logical block of the range, first line that applies:
+//!
+//! | lost columns | what is done |
+//! |---|---|
+//! | of U, and fewer S_j than these | nothing: the write never began, or was done long ago |
+//! | of U | solved from the S_j |
+//! | of W, content in the record | that content |
+//! | of W, others (X), the W that are left are all new | X solved from the parities, new ones first, if their checksums say that it is the new content |
+//! | of W, X is all of W, one column | X solved from one parity: old or new, as the parity is |
+//! | of W, X, not one W that is left is new, the parities are old | X solved from the parities: old |
+//! | of W, X, a mixture | the blocks of X are unreadable until they are rewritten |
+//!
+//! Then the parities are computed anew.
+//!
+//! Invariants:
+//! * The newest record of a block wins; what is older was in place before the newer was logged,
+//!   because operations that overlap in one stripe wait for each other.
+//! * A block of U never changes.
+//! * `settled` records (see the recovery in `replay`) never use the line "old": what lies in place
+//!   may be the work of a recovery that was cut off.
+//!
+//! Deliberately absent: I/O, and the order in which all this becomes durable (`replay`).
+
+use std::collections::BTreeMap;
+
+use strake_format::{LogBatch, LogPayload, checksum};
+use strake_parity::Code;
+
+use crate::canary::{self, Canary};
+use crate::geometry::Geometry;
+use crate::plan::Columns;
+use crate::units::*;
+
+/// The lane of batches that a recovery writes.
+pub(crate) const RECOVERY_LANE: u16 = u16::MAX;
+
+/// A range of one stripe that was being written, with all that the logs tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) stripe: StripeNo,
+    pub(crate) operation: u64,
+    /// Bytes of each strip.
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+    /// Data columns written.
+    pub(crate) written: Columns,
+    /// For each column of the stripe, checksums of the new blocks; empty for columns not written.
+    pub(crate) sums: Vec<Vec<u32>>,
+    /// For each parity, its partial syndrome over the range.
+    pub(crate) syndromes: Vec<Option<Vec<u8>>>,
+    /// For each data column, new content from the log.
+    pub(crate) known: Vec<Option<Vec<u8>>>,
+    pub(crate) settled: bool,
+}
+
+impl Piece {
+    /// The part `lo..hi` of it.
+    pub(crate) fn cut(&self, lo: u64, hi: u64, block: u64) -> Piece {
+        let (from, to) = ((lo - self.lo) as usize, (hi - self.lo) as usize);
+        let blocks = from / block as usize..to / block as usize;
+        let part = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| b[from..to].to_vec());
+        let sums = |s: &Vec<u32>| match s.is_empty() {
+            true => Vec::new(),
+            false => s[blocks.clone()].to_vec(),
+        };
+        Piece {
+            lo,
+            hi,
+            sums: self.sums.iter().map(sums).collect(),
+            syndromes: self.syndromes.iter().map(part).collect(),
+            known: self.known.iter().map(part).collect(),
+            ..self.clone()
+        }
+    }
+}
+
+/// The records that count: for every block the newest of those that are not retired; what an earlier
+/// recovery settled first, then the oldest operation first. `batches` are those of the members that are believed, with their slots.
+pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatch)]) -> Vec<Piece> {
+    let retired = Retired::of(geometry, base, batches);
+    let mut operations: BTreeMap<(u64, u64, u64), Piece> = BTreeMap::new();
+    for &(slot, batch) in batches {
+        for record in &batch.records {
+            if record.operation < retired.before(geometry, slot, batch.lane)
+                || record.stripe >= geometry.stripes()
+            {
+                continue;
+            }
+            let key = (record.operation, record.stripe, u64::from(record.start));
+            let piece = operations
+                .entry(key)
+                .or_insert_with(|| empty(geometry, record));
+            add(geometry, piece, record);
+        }
+    }
+    // Without the intent nothing is known of the operation: it was on enough members if it began.
+    operations.retain(|_, piece| piece.sums.iter().any(|s| !s.is_empty()));
+    newest(geometry, operations.into_values().collect())
+}
+
+/// Below which operation everything is retired: in all, and for each lane of each group.
+struct Retired {
+    base: u64,
+    lanes: BTreeMap<(u64, u16), u64>,
+}
+
+impl Retired {
+    fn of(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatch)]) -> Retired {
+        let mut retired = Retired {
+            base,
+            lanes: BTreeMap::new(),
+        };
+        for &(slot, batch) in batches {
+            // A recovery takes operations in order: what it has passed is in place.
+            if batch.lane == RECOVERY_LANE {
+                retired.base = retired.base.max(batch.retired_before);
+            }
+            let lane = (group_of(geometry, slot), batch.lane);
+            let before = retired.lanes.entry(lane).or_default();
+            *before = batch.retired_before.max(*before);
+        }
+        retired
+    }
+
+    fn before(&self, geometry: &Geometry, slot: Slot, lane: u16) -> u64 {
+        let lane = self.lanes.get(&(group_of(geometry, slot), lane));
+        self.base.max(lane.copied().unwrap_or(0))
+    }
+}
+
+fn group_of(geometry: &Geometry, slot: Slot) -> u64 {
+    u64::from(slot.0) / geometry.width as u64
+}
+
+fn empty(geometry: &Geometry, record: &strake_format::LogRecord) -> Piece {
+    Piece {
+        stripe: StripeNo(record.stripe),
+        operation: record.operation,
+        lo: u64::from(record.start),
+        hi: u64::from(record.start) + u64::from(record.len),
+        written: Columns(record.written),
+        sums: vec![Vec::new(); geometry.width],
+        syndromes: vec![None; geometry.m],
+        known: vec![None; geometry.k],
+        settled: record.settled,
+    }
+}
+
+/// What this record tells of its piece. One that does not fit the geometry, or the piece that
+/// others tell of, is passed over: no record of ours is like that.
+fn add(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord) {
+    let len = piece.hi - piece.lo;
+    let fits = u64::from(record.len) == len
+        && record.written == piece.written.0
+        && piece.hi <= geometry.strip
+        && piece.lo.is_multiple_of(geometry.block)
+        && len.is_multiple_of(geometry.block)
+        && record.written >> geometry.k == 0;
+    if !fits {
+        return;
+    }
+    let blocks = (len / geometry.block) as usize;
+    let columns: Vec<usize> = (0..geometry.width)
+        .filter(|&c| c >= geometry.k || piece.written.has(c))
+        .collect();
+    if record.checksums.len() == blocks * columns.len() {
+        for (&column, sums) in columns.iter().zip(record.checksums.chunks(blocks)) {
+            piece.sums[column] = sums.to_vec();
+        }
+    }
+    match &record.payload {
+        LogPayload::None => {}
+        LogPayload::PartialSyndrome { parity, bytes } => {
+            if let Some(place) = piece.syndromes.get_mut(usize::from(*parity)) {
+                *place = Some(bytes.clone());
+            }
+        }
+        LogPayload::LostStrip { column, bytes } => {
+            if let Some(place) = piece.known.get_mut(usize::from(*column)) {
+                *place = Some(bytes.clone());
+            }
+        }
+    }
+}
+
+/// Cuts away from every piece what newer pieces of its stripe cover.
+fn newest(geometry: &Geometry, mut pieces: Vec<Piece>) -> Vec<Piece> {
+    pieces.sort_by_key(|p| std::cmp::Reverse((p.operation, p.stripe, p.lo)));
+    let mut taken: BTreeMap<StripeNo, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut left = Vec::new();
+    for piece in pieces {
+        let taken = taken.entry(piece.stripe).or_default();
+        let mut at = piece.lo;
+        while at < piece.hi {
+            let over = taken.iter().find(|&&(lo, hi)| lo <= at && at < hi);
+            if let Some(&(_, hi)) = over {
+                at = hi;
+                continue;
+            }
+            let next = taken.iter().map(|r| r.0).filter(|&lo| lo > at).min();
+            let end = next.unwrap_or(u64::MAX).min(piece.hi);
+            left.push(piece.cut(at, end, geometry.block));
+            at = end;
+        }
+        taken.push((piece.lo, piece.hi));
+    }
+    left.reverse();
+    left.sort_by_key(|p| !p.settled);
+    left
+}
+
+/// What became of one block of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The write did not begin, or is long done: nothing to do.
+    Leave,
+    /// Every column has its content now; the blocks of these data columns are lost, and zeros stand
+    /// for them.
+    Mended { unreadable: Columns },
+}
+
+/// Which line of the table applies to the lost columns of W whose content is not in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    New,
+    One,
+    Old,
+    Mixture,
+}
+
+/// One logical block of a row: `columns` are the contents that could be read, `None` where the
+/// column is lost; afterwards, if mended, all of them. `at` is the block's number in the piece.
+pub(crate) fn mend(
+    code: &Code,
+    piece: &Piece,
+    at: usize,
+    bytes: usize,
+    columns: &mut [Option<Vec<u8>>],
+) -> Verdict {
+    let k = code.k();
+    let lost = |c: &usize| columns[*c].is_none();
+    let (lost_written, lost_untouched): (Vec<usize>, Vec<usize>) =
+        (0..k).filter(lost).partition(|&c| piece.written.has(c));
+    let range = at * bytes..(at + 1) * bytes;
+    if !lost_untouched.is_empty() {
+        let Some(solved) = untouched(code, piece, range.clone(), columns, &lost_untouched) else {
+            return Verdict::Leave;
+        };
+        for (&column, content) in lost_untouched.iter().zip(solved) {
+            columns[column] = Some(content);
+        }
+    }
+    let (from_log, unknown): (Vec<usize>, Vec<usize>) = lost_written
+        .iter()
+        .partition(|&&c| piece.known[c].is_some());
+    let solved = written(code, piece, at, columns, &from_log, &unknown, range.clone());
+    for &column in &from_log {
+        let content = piece.known[column].as_ref().expect("partitioned by it");
+        columns[column] = Some(content[range.clone()].to_vec());
+    }
+    let mut unreadable = Columns::default();
+    for (n, &column) in unknown.iter().enumerate() {
+        columns[column] = Some(match &solved {
+            Some(contents) => contents[n].clone(),
+            None => {
+                unreadable.add(column);
+                vec![0; bytes]
+            }
+        });
+    }
+    let data: Vec<&[u8]> = columns[..k].iter().map(|c| whole(c)).collect();
+    let mut parity = vec![vec![0; bytes]; code.m()];
+    let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+    code.generate(&data, &mut outputs);
+    for (column, content) in columns[k..].iter_mut().zip(parity) {
+        *column = Some(content);
+    }
+    Verdict::Mended { unreadable }
+}
+
+fn whole(column: &Option<Vec<u8>>) -> &[u8] {
+    column.as_deref().expect("every data column is known now")
+}
+
+/// The lost columns of U: with zeros for W the partial syndromes are the parities of a row.
+fn untouched(
+    code: &Code,
+    piece: &Piece,
+    range: std::ops::Range<usize>,
+    columns: &[Option<Vec<u8>>],
+    wanted: &[usize],
+) -> Option<Vec<Vec<u8>>> {
+    let zeros = vec![0; range.len()];
+    let row: Vec<Option<&[u8]>> = (0..code.k())
+        .map(|c| match piece.written.has(c) {
+            true => Some(&zeros[..]),
+            false => columns[c].as_deref(),
+        })
+        .chain(
+            piece
+                .syndromes
+                .iter()
+                .map(|s| s.as_ref().map(|s| &s[range.clone()])),
+        )
+        .collect();
+    solve(code, &row, wanted)
+}
+
+/// The lost columns of W whose content is not in the record, or `None` for a mixture.
+fn written(
+    code: &Code,
+    piece: &Piece,
+    at: usize,
+    columns: &[Option<Vec<u8>>],
+    from_log: &[usize],
+    unknown: &[usize],
+    range: std::ops::Range<usize>,
+) -> Option<Vec<Vec<u8>>> {
+    if unknown.is_empty() {
+        return Some(Vec::new());
+    }
+    let k = code.k();
+    let is_new = |c: usize, content: &[u8]| {
+        piece.sums[c].get(at).copied() == Some(checksum::crc32c(content))
+    };
+    let here = |c: usize| columns[c].as_deref();
+    let left: Vec<usize> = (0..k)
+        .filter(|&c| piece.written.has(c) && here(c).is_some())
+        .collect();
+    let (new, old): (Vec<usize>, Vec<usize>) = (k..k + code.m())
+        .filter(|&c| here(c).is_some())
+        .partition(|&c| here(c).is_some_and(|content| is_new(c, content)));
+    for line in [Line::New, Line::One, Line::Old, Line::Mixture] {
+        let with_log = |c: usize| match from_log.contains(&c) {
+            true => piece.known[c].as_ref().map(|b| &b[range.clone()]),
+            false => here(c),
+        };
+        let only = |parities: &[usize], data: &dyn Fn(usize) -> Option<Vec<u8>>| {
+            let row: Vec<Option<Vec<u8>>> = (0..k + code.m())
+                .map(|c| match c < k {
+                    true => data(c),
+                    false => here(c)
+                        .filter(|_| parities.contains(&c))
+                        .map(<[u8]>::to_vec),
+                })
+                .collect();
+            let row: Vec<Option<&[u8]>> = row.iter().map(Option::as_deref).collect();
+            solve(code, &row, unknown)
+        };
+        let known = |c: usize| with_log(c).map(<[u8]>::to_vec);
+        let found = match line {
+            Line::New if left.iter().all(|&c| here(c).is_some_and(|b| is_new(c, b))) => {
+                let mut parities: Vec<usize> = new.iter().chain(&old).copied().collect();
+                parities.truncate(unknown.len());
+                only(&parities, &known)
+                    .filter(|all| unknown.iter().zip(all).all(|(&c, b)| is_new(c, b)))
+            }
+            Line::One if piece.written.count() == 1 => {
+                let any: Vec<usize> = new.iter().chain(&old).copied().take(1).collect();
+                only(&any, &known)
+            }
+            // Before the write the columns whose new content the record has held something else:
+            // they are unknown here, too.
+            Line::Old
+                if !piece.settled
+                    && !left.iter().any(|&c| here(c).is_some_and(|b| is_new(c, b))) =>
+            {
+                only(&old, &|c| here(c).map(<[u8]>::to_vec))
+            }
+            Line::Mixture if canary::hit(Canary::MixtureReturned) => {
+                let any: Vec<usize> = new.iter().chain(&old).copied().collect();
+                only(&any, &known)
+            }
+            _ => None,
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// `wanted` columns of a row, from those that are there; `None` if they are too few.
+fn solve(code: &Code, row: &[Option<&[u8]>], wanted: &[usize]) -> Option<Vec<Vec<u8>>> {
+    let available: Vec<usize> = (0..row.len()).filter(|&c| row[c].is_some()).collect();
+    let decoder = code.decoder(&available, wanted).ok()?;
+    let inputs: Vec<&[u8]> = decoder
+        .sources()
+        .iter()
+        .map(|&c| row[c].expect("a source is available"))
+        .collect();
+    let bytes = row.iter().flatten().next().map_or(0, |b| b.len());
+    let mut outputs = vec![vec![0; bytes]; wanted.len()];
+    let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    decoder.decode(&inputs, &mut slices);
+    Some(outputs)
+}
