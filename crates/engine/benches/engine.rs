@@ -21,6 +21,9 @@ use strake_format::{
 
 const MEMBER_BYTES: u64 = 64 << 20;
 
+/// Level, members, size of a group.
+type Shape = (Level, usize, Option<u8>);
+
 /// Members, the two machines and a router, driven to rest after every batch.
 struct Rig {
     array: Array,
@@ -35,7 +38,8 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(level: Level, members: usize, group: Option<u8>, strip: u32, keep: bool) -> Rig {
+    fn new(shape: Shape, strip: u32, keep: bool, write_hole: WriteHole) -> Rig {
+        let (level, members, group) = shape;
         let info = DeviceInfo {
             bytes: MEMBER_BYTES,
             block_bytes: 512,
@@ -49,7 +53,7 @@ impl Rig {
             strip_bytes: Some(strip),
             group_size: group,
             block_bytes: None,
-            write_hole: WriteHole::Resync,
+            write_hole,
             init: Init::Lazy,
             created_unix_s: 0,
             members: (0..members)
@@ -369,7 +373,8 @@ fn figures() {
         "array", "load", "MiB/s", "requests/s", "of memcpy"
     );
     for (name, level, members, group) in shapes {
-        let mut rig = Rig::new(level, members, group, 64 << 10, false);
+        let shape = (level, members, group);
+        let mut rig = Rig::new(shape, 64 << 10, false, WriteHole::Resync);
         let mut lost = 0;
         for &load in LOADS {
             while lost < load.lost {
@@ -394,6 +399,53 @@ fn figures() {
     }
 }
 
+/// What the stripe log costs: the policies `closed` and `resync` side by side, round by round.
+fn cost_of_closed() {
+    const ROUNDS: usize = 7;
+    let load = |name, bytes, random, depth| Load {
+        name,
+        write: true,
+        bytes,
+        random,
+        depth,
+        lost: 0,
+    };
+    let shapes = [
+        ("5 of 5", (Level::Raid5, 5, None), 256 << 10),
+        ("6 of 8", (Level::Raid6, 8, None), 384 << 10),
+    ];
+    println!(
+        "\n{:<10} {:<26} {:>12} {:>12} {:>14}",
+        "array", "load", "resync r/s", "closed r/s", "closed costs"
+    );
+    for (name, shape, stripe) in shapes {
+        let loads = [
+            load("random write 4K", 4096, true, 64),
+            load("full-stripe write", stripe, false, 8),
+        ];
+        for load in loads {
+            let policies = [WriteHole::Resync, WriteHole::Closed];
+            let mut rigs = policies.map(|policy| Rig::new(shape, 64 << 10, false, policy));
+            let total = if load.random { 128 << 20 } else { 1 << 30 };
+            let mut rates = [Vec::new(), Vec::new()];
+            for _ in 0..ROUNDS {
+                for (rig, rates) in rigs.iter_mut().zip(&mut rates) {
+                    rates.push(measure(rig, load, total) / load.bytes as f64);
+                }
+            }
+            let [resync, closed] = rates.map(|mut all| {
+                all.sort_by(f64::total_cmp);
+                all[ROUNDS / 2]
+            });
+            println!(
+                "{name:<10} {:<26} {resync:>12.0} {closed:>12.0} {:>13.1}%",
+                load.name,
+                100.0 * (1.0 - closed / resync)
+            );
+        }
+    }
+}
+
 /// Writes a known pattern by requests of all sizes, takes members out, reads it back.
 fn smoke() {
     let shapes = [
@@ -409,7 +461,8 @@ fn smoke() {
         (Level::Nm { n: 6, m: 4 }, 10, None, 4),
     ];
     for (level, members, group, tolerated) in shapes {
-        let mut rig = Rig::new(level, members, group, 16 << 10, true);
+        let shape = (level, members, group);
+        let mut rig = Rig::new(shape, 16 << 10, true, WriteHole::Closed);
         let size = (8 << 20).min(rig.size());
         let mut image = vec![0u8; size as usize];
         let mut sequence = Sequence(1);
@@ -463,6 +516,7 @@ fn main() {
     if std::env::args().any(|arg| arg == "--smoke") {
         smoke()
     } else {
-        figures()
+        figures();
+        cost_of_closed();
     }
 }
