@@ -10,7 +10,8 @@
 //!
 //! Invariant: with m parities and l members of the group lost already, m − l + 1 members in sync
 //! hold the intent, so one of them is there after any losses that the level survives; every parity
-//! member in sync is among them.
+//! member in sync is among them. What is to replace one of them holds the same, because it may take
+//! its place while the operation is under way.
 
 use strake_format::{LogPayload, checksum};
 
@@ -83,10 +84,14 @@ impl Shard {
         let member = |c: usize| self.slot_view(stripe, c).current;
         let lost = (0..width).filter(|&c| member(c).is_none()).count();
         let needed = (m + 1).saturating_sub(lost).max(1);
-        let parities = (k..width).filter_map(|c| Some((member(c)?, Some(c - k))));
-        let mut holders: Vec<_> = parities.collect();
-        let data = (0..k).filter_map(|c| Some((member(c)?, None)));
-        holders.extend(data.take(needed.saturating_sub(holders.len())));
+        let mut columns: Vec<usize> = (k..width).filter(|&c| member(c).is_some()).collect();
+        let data = (0..k).filter(|&c| member(c).is_some());
+        columns.extend(data.take(needed.saturating_sub(columns.len())));
+        let with_parity = |c: usize| {
+            let members = self.targets(stripe, c).into_iter().flatten();
+            members.map(move |member| (member, c.checked_sub(k)))
+        };
+        let mut holders: Vec<_> = columns.into_iter().flat_map(with_parity).collect();
         if canary::hit(Canary::IntentOnOneMember) {
             holders.truncate(1);
         }

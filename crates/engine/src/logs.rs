@@ -330,19 +330,17 @@ impl Shard {
         }
     }
 
-    /// Writes what waits; true if something was begun.
+    /// Writes what waits; true if there is something to put out: a batch, or one that publishes so
+    /// that a batch finds a place.
     pub(crate) fn pump_logs(&mut self) -> bool {
         if !std::mem::take(&mut self.logs.due) {
             return false;
         }
         let devices: Vec<DeviceId> = self.logs.lanes.keys().copied().collect();
-        let mut begun = false;
         for device in devices {
-            while self.write_batch(device) {
-                begun = true;
-            }
+            while self.write_batch(device) {}
         }
-        begun
+        !self.out.is_empty()
     }
 
     fn open_lane(&mut self, member: DeviceView, group: u64) {
