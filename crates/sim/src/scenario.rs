@@ -14,9 +14,15 @@
 
 use strake_engine::StartError;
 use strake_engine::create::Init;
+<<<<<<< HEAD
 use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
 use strake_engine::units::{CommandId, RegionNo, Slot, StripeNo};
 use strake_format::RegionState;
+=======
+use strake_engine::event::{ArrayState, Command, CommandError, MemberRef};
+use strake_engine::units::{CommandId, RegionNo, Slot};
+use strake_format::{RegionState, WriteHole};
+>>>>>>> 9fa206f (Run the scenarios with the write hole closed)
 
 use crate::launch;
 use crate::plan::{LEVELS, Plan};
@@ -61,6 +67,7 @@ impl Scenario {
         plan.pulled_percent = 0;
         plan.lose_in_resync = false;
         plan.lose_blocks = false;
+        plan.write_hole = WriteHole::Closed;
         for device in &mut plan.devices {
             device.volatile_cache = true;
         }
@@ -411,6 +418,11 @@ impl Scenario {
 }
 
 impl Draft {
+    /// With this policy for the write hole.
+    pub fn policy(mut self, policy: WriteHole) -> Draft {
+        self.0.write_hole = policy;
+        self
+    }
     /// With this many spares.
     pub fn spares(mut self, spares: usize) -> Draft {
         self.0.spares = spares;

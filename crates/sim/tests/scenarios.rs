@@ -4,7 +4,7 @@ use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind, ScrubMode};
 use strake_engine::units::{RegionNo, Row, Slot};
 use strake_format::region_map::{self, PAGE_BYTES};
-use strake_format::{RegionState, SelectError};
+use strake_format::{RegionState, SelectError, WriteHole};
 use strake_sim::scenario::Scenario;
 use strake_sim::workload::AskKind;
 
@@ -491,7 +491,8 @@ fn force_starts_what_was_cut_off_in_the_middle_and_gives_up_only_what_was_being_
     for (level, members) in [("5", 4), ("6", 5), ("50", 6), ("7.3", 5)] {
         let mut forced = 0;
         for seed in 0..12 {
-            let mut array = Scenario::new(level, members).seed(700 + seed).start();
+            let draft = Scenario::new(level, members).policy(WriteHole::Resync);
+            let mut array = draft.seed(700 + seed).start();
             array.write(80).rest().steps(10_000);
             array.begin_to_write(30, 40 + 11 * seed).power_cut();
             array.world.drives[seed as usize % usize::from(members)].hidden = true;
