@@ -275,7 +275,7 @@ pub(crate) fn mend(
             }
         });
     }
-    let data: Vec<&[u8]> = columns[..k].iter().map(|c| whole(c)).collect();
+    let data: Vec<&[u8]> = columns[..k].iter().map(whole).collect();
     let mut parity = vec![vec![0; bytes]; code.m()];
     let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
     code.generate(&data, &mut outputs);

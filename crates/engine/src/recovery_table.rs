@@ -125,8 +125,8 @@ impl Case {
             .iter()
             .map(|c| c.clone().expect("all are there"))
             .collect();
-        for c in 0..k {
-            let (old, new) = (row[c] == self.old[c], row[c] == self.new[c]);
+        for (c, content) in row.iter().enumerate().take(k) {
+            let (old, new) = (*content == self.old[c], *content == self.new[c]);
             if unreadable.has(c) {
                 let fair = self.written.has(c)
                     && lost.has(c)

@@ -7,7 +7,7 @@
 //!
 //! A killed process loses no page cache. Where no log closes the write hole, a kill under writes
 //! and a missing member together are more than is promised: such an array is stopped cleanly
-//! before. `strake_sim::WRITE_HOLE_CLOSED` says whether that is still so.
+//! before.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl<'a> Life<'a> {
             count(&self.totals.members_lost);
             if self.killed {
                 count(&self.totals.lost_after_kill);
-                if strake_sim::WRITE_HOLE_CLOSED && !self.shape.without_parity() {
+                if !self.shape.without_parity() {
                     self.field.excuse_cut();
                 }
             }

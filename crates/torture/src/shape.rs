@@ -48,15 +48,12 @@ impl Shape {
         let tiny = rng.percent(60).then(|| Tiny {
             align_bytes: 4096,
             log_bytes: rng.pick(&[128 << 10, 512 << 10]),
+            log_shards: 4,
             region_bytes: rng.pick(&[64 << 10, 256 << 10]),
         });
         let data_bytes = rng.range(24, 64) * (128 << 10);
         let beside = if tiny.is_some() { 1 << 20 } else { 6 << 20 };
-        let policy = if strake_sim::WRITE_HOLE_CLOSED {
-            rng.pick(&[WriteHole::Closed, WriteHole::Closed, WriteHole::Resync])
-        } else {
-            WriteHole::Resync
-        };
+        let policy = rng.pick(&[WriteHole::Closed, WriteHole::Closed, WriteHole::Resync]);
         Ok(Shape {
             level,
             members,

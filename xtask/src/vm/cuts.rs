@@ -20,10 +20,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-/// The stripe log is in the engine: a cut may come while members are missing, and members may be
-/// missing after it. The one switch to turn when it is.
-const WRITE_HOLE_CLOSED: bool = false;
-
 /// What a cut of the power meets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -68,12 +64,10 @@ pub(crate) const LANES: [Lane; 2] = [
 /// The cuts of a lane, in order.
 const KINDS: [(Kind, usize); 3] = [(Kind::Healthy, 6), (Kind::Degraded, 4), (Kind::Hole, 5)];
 
-/// Those that are possible.
+/// One for each cut.
 fn kinds() -> Vec<Kind> {
-    let possible = KINDS
+    KINDS
         .into_iter()
-        .filter(|(kind, _)| WRITE_HOLE_CLOSED || *kind == Kind::Healthy);
-    possible
         .flat_map(|(kind, count)| std::iter::repeat_n(kind, count))
         .collect()
 }
@@ -123,13 +117,6 @@ fn run_lane(rig: &Rig, lane: &Lane, binary: &Path) -> Result<Outcome> {
     let _ = fs::remove_dir_all(keep);
     let kinds = kinds();
     let mut outcome = Outcome::default();
-    let waiting = KINDS.iter().map(|(_, count)| count).sum::<usize>() - kinds.len();
-    if waiting > 0 {
-        outcome.counts.skipped += waiting as u64;
-        let why = "cuts of degraded arrays and with drives lost need the stripe log";
-        let note = format!("SKIPPED: {}: {waiting} {why}", lane.name);
-        outcome.notes.push(note);
-    }
     for round in 0..=kinds.len() {
         let was = round.checked_sub(1).map(|last| kinds[last]);
         let next = kinds.get(round).copied();
@@ -247,15 +234,5 @@ mod tests {
             assert_eq!(lost.iter().filter(|&&drive| drive < 4).count(), 1);
             assert_eq!(lost.iter().filter(|&&drive| drive >= 4).count(), 2);
         }
-    }
-
-    #[test]
-    fn degraded_arrays_and_the_write_hole_wait_for_the_log() {
-        let kinds = kinds();
-        assert_eq!(
-            kinds.iter().any(|kind| *kind != Kind::Healthy),
-            WRITE_HOLE_CLOSED
-        );
-        assert!(kinds.len() >= 6);
     }
 }
