@@ -120,6 +120,9 @@ impl Array {
     pub(crate) fn view_applied(&mut self, shard: ShardNo, version: u64) {
         self.persist.applied[usize::from(shard.0)] = version;
         self.release_left();
+        if self.stage == Stage::Closing && self.persist.flight.is_none() && !self.persist.view_due {
+            self.durable_now();
+        }
     }
 
     pub(crate) fn release_left(&mut self) {
@@ -165,7 +168,8 @@ impl Array {
                     unclean: self.unclean,
                 });
             }
-            Stage::Closing => {
+            // Not before every shard is quiet.
+            Stage::Closing if self.persist.applied.iter().all(|&v| v >= self.view.version) => {
                 self.stage = Stage::Stopped;
                 self.event(EventKind::Stopped);
                 if let Some(id) = self.stop.take() {

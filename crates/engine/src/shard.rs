@@ -59,6 +59,8 @@ pub struct Shard {
     pub(crate) zeros: Buf,
     pub(crate) logs: Logs,
     pub(crate) foreground: u64,
+    /// The view with this version ends the service, and is not in force yet.
+    stopping: Option<u64>,
     /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
     /// request is answered and one operation of any kind still finds all of its own.
     read_pieces_max: usize,
@@ -222,6 +224,7 @@ impl Shard {
             starved: VecDeque::new(),
             out: VecDeque::new(),
             foreground: 0,
+            stopping: None,
             read_pieces_max,
             read_pieces: 0,
             held: VecDeque::new(),
@@ -628,7 +631,12 @@ impl Shard {
         let version = view.version;
         self.view = view;
         self.forget_rebuilt();
-        self.say(FromShard::ViewApplied { version });
+        // The last view is in force when nothing is under way any more: repairs of reads that were
+        // answered, too. Then devices may be closed.
+        match self.view.stopping {
+            true => self.stopping = Some(version),
+            false => self.say(FromShard::ViewApplied { version }),
+        }
         self.drop_lanes();
         self.begin_drain();
         let waiting: Vec<usize> = self
@@ -742,11 +750,21 @@ impl Shard {
         while self.out.is_empty() {
             if let Some(stripe) = self.ready.pop_front() {
                 self.pump(stripe);
-            } else if !self.pump_logs() && !self.feed_starved() {
+            } else if !self.pump_logs() && !self.feed_starved() && !self.say_stopped() {
                 return None;
             }
         }
         self.out.pop_front()
+    }
+
+    /// Tells the array, once, that nothing is under way in a shard that is to stop.
+    fn say_stopped(&mut self) -> bool {
+        let quiet = self.ops.is_empty() && self.ios.is_empty();
+        let version = self.stopping.take_if(|_| quiet);
+        if let Some(version) = version {
+            self.say(FromShard::ViewApplied { version });
+        }
+        version.is_some()
     }
 
     /// Gives buffers to the first that waits for them; false if none waits or none could be had.

@@ -14,15 +14,9 @@
 
 use strake_engine::StartError;
 use strake_engine::create::Init;
-<<<<<<< HEAD
 use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
 use strake_engine::units::{CommandId, RegionNo, Slot, StripeNo};
-use strake_format::RegionState;
-=======
-use strake_engine::event::{ArrayState, Command, CommandError, MemberRef};
-use strake_engine::units::{CommandId, RegionNo, Slot};
 use strake_format::{RegionState, WriteHole};
->>>>>>> 9fa206f (Run the scenarios with the write hole closed)
 
 use crate::launch;
 use crate::plan::{LEVELS, Plan};
