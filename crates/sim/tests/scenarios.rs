@@ -531,7 +531,9 @@ fn what_was_never_written_is_read_without_a_drive() {
 #[test]
 fn a_resync_touches_only_what_was_being_written_and_the_array_serves_meanwhile() {
     for (level, members) in REDUNDANT {
-        let mut array = Scenario::new(level, members).start();
+        let mut array = Scenario::new(level, members)
+            .policy(WriteHole::Resync)
+            .start();
         array.fill().rest().steps(20_000);
         array.write_at(0, 1).kill().start();
         let jobs: Vec<(JobKind, u64)> = (array.world.machines().array.status().jobs.iter())
