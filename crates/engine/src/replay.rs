@@ -4,14 +4,16 @@
 //! 1. *flush* every member: what is read from here on is durable;
 //! 2. for a chunk of the pieces (see `recover`), what an earlier recovery settled first, then the
 //!    oldest operations: *read* all columns;
-//!    decide; *log* the outcome on every live member, as settled records that hold all that a
-//!    second recovery could want; *list* the blocks that are lost; *write* the parities in place;
+//!    decide; *list* the blocks that are lost; *log* the outcome on every live member, as settled
+//!    records that hold all that a second recovery could want, zeros for what is lost; *write* the
+//!    parities in place;
 //! 3. when no piece is left: superblocks with a base above all of these records.
 //!
 //! Invariants:
 //! * Nothing is written in place before the outcome is durable on every live member. Otherwise a
 //!   second crash, with the loss of a member, would find a row in a state that no record tells of.
-//! * Before a block of a piece is given up for lost, the list of unreadable blocks says so durably.
+//! * Before any record or place holds the zeros that stand for a lost block, the list of unreadable
+//!   blocks says durably that it is lost.
 //! * Settled records are never written over before what they tell of is in place: chunks take turns
 //!   between the halves of the area that recoveries have.
 //! * A member that leaves begins the chunk anew; what may be in place of it is settled.
@@ -180,8 +182,8 @@ impl Array {
             match phase {
                 Phase::Flush => self.replay_chunk(),
                 Phase::Read => self.replay_decide(),
-                Phase::Log => self.replay_list(),
-                Phase::List => self.replay_write(),
+                Phase::List => self.replay_log(),
+                Phase::Log => self.replay_write(),
                 Phase::Write => self.replay_chunk(),
             }
         }
@@ -298,6 +300,12 @@ impl Array {
             replay.next_operation += 1;
         }
         replay.jobs = jobs;
+        self.replay_list();
+    }
+
+    /// What is lost is listed: the outcomes go to every log.
+    fn replay_log(&mut self) {
+        let replay = self.replaying();
         replay.phase = Phase::Log;
         let at_work = replay.jobs.iter().map(|job| &job.piece);
         let left = at_work.chain(&replay.pieces).map(|piece| piece.operation);
@@ -342,7 +350,7 @@ impl Array {
         }
     }
 
-    /// The records are durable: what is lost is listed.
+    /// What is lost is listed before a record says what stands for it.
     fn replay_list(&mut self) {
         let block = self.geometry.block;
         let replay = self.replaying();
@@ -370,7 +378,7 @@ impl Array {
         }
     }
 
-    /// What is lost is listed: the parities go in place, and what else is not there yet.
+    /// The records are durable: the parities go in place, and what else is not there yet.
     fn replay_write(&mut self) {
         self.replaying().phase = Phase::Write;
         let k = self.geometry.k;
