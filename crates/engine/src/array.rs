@@ -341,6 +341,11 @@ impl Array {
         self.out.pop_front()
     }
 
+    /// The stripe log is being replayed: nothing is served yet.
+    pub fn recovering(&self) -> bool {
+        self.stage == Stage::Recovering
+    }
+
     /// State of a region.
     pub fn region(&self, region: RegionNo) -> RegionState {
         self.map.state(region)

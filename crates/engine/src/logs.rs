@@ -299,6 +299,7 @@ impl Lane {
             true => self.head,
             false => 2 * self.granule,
         };
+        assert!(start + bytes <= lane_bytes, "a batch lies within its lane");
         let before = self.ring.range(..start).next_back();
         let first = before
             .filter(|(at, w)| *at + w.bytes > start)
@@ -427,7 +428,10 @@ impl Shard {
         let Some(mut buf) = self.logs.buffers.pop() else {
             return false;
         };
-        let most = buf.len() as u64;
+        // Half of the ring at most: any one operation fits into that (see `divide`), and more of them
+        // never reach beyond the lane.
+        let ring = plan.lane_bytes - 2 * self.logs.lanes[&device].granule;
+        let most = (buf.len() as u64).min(ring / 2);
         let mut taken = most;
         loop {
             let (batch, ops, newest, count) = self.gather_batch(device, taken);

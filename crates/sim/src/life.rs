@@ -21,6 +21,9 @@ use crate::silent::Misfortune;
 use crate::workload::{Ask, AskKind};
 use crate::world::{Going, World};
 
+/// One of so many steps of a replay is its last: some are cut off, most come to their end.
+const RECOVERY_CUT: u64 = 300;
+
 /// How the last life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parting {
@@ -284,6 +287,17 @@ impl World {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {
                     return self.crash(kind == FaultKind::PowerCut);
+                }
+            }
+            if self.machines().array.recovering()
+                && !without.has(FaultKind::PowerCut)
+                && self.chance.faults.one_in(RECOVERY_CUT)
+            {
+                let situation = self.situation();
+                if self.atlas().may_crash(&situation) {
+                    self.note("in the middle of the replay:".to_owned());
+                    let power = self.chance.faults.percent(70);
+                    return self.crash(power);
                 }
             }
             self.note_threshold(threshold);
