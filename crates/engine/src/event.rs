@@ -7,18 +7,17 @@
 //!
 //! Deliberately absent: how any of this is carried out.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use strake_format::{
-    LogBatch, MapPage, MemberUuid, RegionState, Superblock, UnreadableList, WriteHole,
-};
+use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList, WriteHole};
 
 use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
 use crate::geometry::StripPart;
 use crate::units::*;
 use crate::unreadable::Lost;
+
+pub use crate::status::*;
 
 // ---- member I/O ------------------------------------------------------------------------------
 
@@ -885,117 +884,3 @@ pub enum JobKind {
     /// Check parity.
     Scrub,
 }
-
-/// State of the array, one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArrayState {
-    /// Every member in sync.
-    Optimal,
-    /// Members missing, data all there.
-    Degraded,
-    /// More members missing than the level survives.
-    Failed,
-    /// Not serving.
-    Stopped,
-}
-
-/// State of a member, one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
-    /// Holds what it should.
-    InSync,
-    /// Being rebuilt.
-    Rebuilding,
-    /// Not there.
-    Missing,
-    /// Taken out of service.
-    Failed,
-    /// There, but has missed writes.
-    Stale,
-    /// Waiting for use.
-    Spare,
-}
-
-/// Everything that `show` tells.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// The superblock's view of the array (name, level, geometry, epoch, settings); as of the first
-    /// member.
-    pub superblock: Superblock,
-    /// One word.
-    pub state: ArrayState,
-    /// Size of the block device, bytes.
-    pub size_bytes: u64,
-    /// Bytes of the block device in regions never written.
-    pub unwritten_bytes: u64,
-    /// Bytes of the block device whose content is lost, in order.
-    pub unreadable: Vec<Range<u64>>,
-    /// Slots and spares.
-    pub members: Vec<MemberStatus>,
-    /// Jobs at work or paused.
-    pub jobs: Vec<JobStatus>,
-    /// What the last scrub that ended since start found.
-    pub scrubbed: Option<Scrubbed>,
-}
-
-/// What a scrub found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scrubbed {
-    /// When it ended.
-    pub time: Time,
-    /// What it did with what it found.
-    pub mode: ScrubMode,
-    /// Stripes found inconsistent.
-    pub inconsistent: u64,
-    /// Those of them in which it is known everywhere which member was wrong.
-    pub located: u64,
-    /// Those of them that are consistent again.
-    pub repaired: u64,
-    /// Stripes that could not be looked at: too few strips could be read.
-    pub unreadable: u64,
-}
-
-/// A member as `show` tells it.
-#[derive(Clone, Debug)]
-pub struct MemberStatus {
-    /// Its slot; `None` for a spare.
-    pub slot: Option<Slot>,
-    /// The device, if it is there.
-    pub device: Option<DeviceId>,
-    /// Its identity (nil where a slot was vacated).
-    pub member: MemberUuid,
-    /// One word.
-    pub state: MemberState,
-    /// Read errors since start.
-    pub read_errors: u64,
-    /// Write errors since start.
-    pub write_errors: u64,
-    /// Pieces of strips that scrubs found wrong since start.
-    pub mismatches: u64,
-}
-
-/// A job as `show` tells it.
-#[derive(Clone, Copy, Debug)]
-pub struct JobStatus {
-    /// Which.
-    pub kind: JobKind,
-    /// For a rebuild, the (first) slot.
-    pub slot: Option<Slot>,
-    /// A rebuild of nothing but what was written while members were away.
-    pub partial: bool,
-    /// Bytes of member space done, over all members of the array's height.
-    pub done_bytes: u64,
-    /// Bytes of member space in all (regions never written count as nothing).
-    pub total_bytes: u64,
-    /// Bytes per second since it started.
-    pub rate_bytes_per_s: u64,
-    /// It waits for `rebuild start`.
-    pub paused: bool,
-    /// Stripes found inconsistent so far.
-    pub inconsistent: u64,
-    /// Those of them that are consistent again.
-    pub repaired: u64,
-}
-
-/// State of a region, as the map has it (for `explain`).
-pub type Region = RegionState;

@@ -43,6 +43,7 @@ pub mod router;
 mod salvage;
 mod scrub;
 pub mod shard;
+pub mod status;
 mod steps;
 mod stripe;
 pub mod units;

@@ -62,7 +62,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 44] = [
+    pub const ALL: [(Canary, u64); 42] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -99,17 +99,15 @@ impl Canary {
         (Canary::Inside(engine::Canary::ScrubRewritesParity), 300),
         (Canary::ListDropped, 500),
         (Canary::OldListShown, 200),
-        (Canary::Inside(engine::Canary::NoLog), 20000),
-        (Canary::Inside(engine::Canary::NoFlushAfterLog), 20000),
-        (Canary::Inside(engine::Canary::IntentOnOneMember), 20000),
-        (Canary::Inside(engine::Canary::RetiredBeforeFlush), 20000),
-        (Canary::Inside(engine::Canary::MixtureReturned), 20000),
-        (Canary::Inside(engine::Canary::ReplayedTooEarly), 20000),
-        (Canary::Inside(engine::Canary::LogWrittenOver), 20000),
-        (Canary::Inside(engine::Canary::RegionNotRetired), 20000),
-        (Canary::Inside(engine::Canary::CoveredWithoutFlush), 20000),
-        (Canary::Inside(engine::Canary::SyndromeForgotten), 20000),
-        (Canary::Inside(engine::Canary::LostStripForgotten), 20000),
+        (Canary::Inside(engine::Canary::NoLog), 60),
+        (Canary::Inside(engine::Canary::NoFlushAfterLog), 6000),
+        (Canary::Inside(engine::Canary::IntentOnOneMember), 500),
+        (Canary::Inside(engine::Canary::RetiredBeforeFlush), 500),
+        (Canary::Inside(engine::Canary::MixtureReturned), 4000),
+        (Canary::Inside(engine::Canary::RegionNotRetired), 30000),
+        (Canary::Inside(engine::Canary::CoveredWithoutFlush), 12000),
+        (Canary::Inside(engine::Canary::SyndromeForgotten), 400),
+        (Canary::Inside(engine::Canary::LostStripForgotten), 8000),
     ];
 
     /// Its name on the command line.

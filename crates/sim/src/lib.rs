@@ -18,6 +18,7 @@ pub mod canary;
 pub mod checkers;
 pub mod clock;
 pub mod faults;
+pub mod finale;
 pub mod launch;
 pub mod life;
 pub mod look;
