@@ -9,14 +9,13 @@
 
 mod bench;
 mod ci;
+mod door;
 mod golden;
 mod host;
 mod need;
 mod outcome;
-mod sim;
 mod test;
 mod tidy;
-mod torture;
 mod vm;
 
 use anyhow::Result;
@@ -81,8 +80,8 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test(options) | Command::Ci(options) => ci::run(&options),
         Command::Tidy => tidy::run(),
-        Command::Sim { args } => sim::run(&args),
-        Command::Torture { args } => torture::run(&args),
+        Command::Sim { args } => door::run(door::SIM, &args),
+        Command::Torture { args } => door::run(door::TORTURE, &args),
         Command::Bench { args } => bench::run(&args),
         Command::Golden(options) => golden::run(&options),
         Command::Vm(options) => vm::run(&options),

@@ -6,7 +6,7 @@
 
 use crate::host::{self, Finished};
 use crate::outcome::Outcome;
-use crate::{bench, need, sim, torture};
+use crate::{bench, door, need};
 use anyhow::{Result, bail};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -165,7 +165,7 @@ fn simulator(name: &str, limit_s: u64, args: &[&str]) -> Result<Option<Finished>
     if host::targets(&host::metadata()?, "strake-sim", "bin").is_empty() {
         return Ok(None);
     }
-    let argv = sim::command(args);
+    let argv = door::command(door::SIM, args);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     host::logged(name, limit_s, &argv).map(Some)
 }
@@ -183,7 +183,7 @@ fn seed_of_commit() -> u64 {
 /// Arrays on files, killed and reopened for so many seconds.
 pub(crate) fn torture(seconds: u64) -> Result<Outcome> {
     let (limit, first) = (seconds.to_string(), seed_of_commit().to_string());
-    let argv = torture::command(&["--seconds", &limit, "--seed", &first]);
+    let argv = door::command(door::TORTURE, &["--seconds", &limit, "--seed", &first]);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let run = host::logged("torture", seconds + 300, &argv)?;
     let last = run.tail(1);

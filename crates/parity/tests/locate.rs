@@ -1,7 +1,5 @@
 //! Who lies: columns are changed behind the code's back, and the locator must name them, or nobody.
 
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
-
 use strake_parity::{Code, Verdict, reference};
 
 /// A small generator, so that a failure is the same every time.
@@ -32,9 +30,9 @@ fn stripe(code: &Code, numbers: &mut Numbers) -> Vec<Vec<u8>> {
 
 fn codes() -> Vec<Code> {
     let mut codes: Vec<Code> = [(2, 1), (3, 2), (8, 2), (4, 3), (9, 3), (3, 4), (6, 5)]
-        .map(|(k, m)| Code::new(k, m).unwrap())
+        .map(|(k, m)| Code::new(k, m).expect("a code"))
         .into();
-    codes.extend([2, 3, 4, 5].map(|copies| Code::mirror(copies).unwrap()));
+    codes.extend([2, 3, 4, 5].map(|copies| Code::mirror(copies).expect("a mirror")));
     codes
 }
 
@@ -44,7 +42,7 @@ fn verdict(code: &Code, columns: &[Vec<u8>], lost: &[usize]) -> Verdict {
         .map(|c| (!lost.contains(&c)).then_some(columns[c].as_slice()))
         .collect();
     let available: Vec<usize> = (0..columns.len()).filter(|c| !lost.contains(c)).collect();
-    let locator = code.locator(&available).unwrap();
+    let locator = code.locator(&available).expect("k columns are there");
     let mut syndromes = vec![vec![0xa5; LEN]; locator.syndromes()];
     let mut slices: Vec<&mut [u8]> = syndromes.iter_mut().map(Vec::as_mut_slice).collect();
     let zero = locator.compute(&present, &mut slices);
@@ -120,7 +118,7 @@ fn two_liars_are_named_where_three_checks_are_left() {
 fn from_four_checks_on_two_liars_are_named_whatever_they_tell() {
     let mut numbers = Numbers(3);
     for (k, m) in [(3, 4), (5, 4), (4, 5)] {
-        let code = Code::new(k, m).unwrap();
+        let code = Code::new(k, m).expect("a code");
         for _ in 0..400 {
             let mut lying = stripe(&code, &mut numbers);
             let (a, b) = (numbers.below(k + m), numbers.below(k + m));
@@ -142,14 +140,14 @@ fn from_four_checks_on_two_liars_are_named_whatever_they_tell() {
 fn nobody_is_named_where_two_stories_fit() {
     let mut numbers = Numbers(4);
     // Two of four copies agree with each other, and so do the other two.
-    let mirror = Code::mirror(4).unwrap();
+    let mirror = Code::mirror(4).expect("a mirror");
     let mut copies = stripe(&mirror, &mut numbers);
     let other = numbers.bytes(LEN);
     (copies[1], copies[2]) = (other.clone(), other);
     assert_eq!(verdict(&mirror, &copies, &[]), Verdict::Unclear);
     // One byte in each of four columns with three parities: a codeword of the least weight cut in
     // half, so that either half may be the lie.
-    let code = Code::new(4, 3).unwrap();
+    let code = Code::new(4, 3).expect("a code");
     let mut lying = stripe(&code, &mut numbers);
     let word: Vec<u8> = (0..3).map(|row| code.coefficient(row, 2)).collect();
     lying[2][5] ^= 1;
@@ -161,7 +159,7 @@ fn nobody_is_named_where_two_stories_fit() {
 fn a_majority_of_copies_names_the_liar() {
     let mut numbers = Numbers(5);
     for copies in 3..=6 {
-        let mirror = Code::mirror(copies).unwrap();
+        let mirror = Code::mirror(copies).expect("a mirror");
         for liar in 0..copies {
             let mut columns = stripe(&mirror, &mut numbers);
             spoil(&mut columns[liar], &mut numbers);
