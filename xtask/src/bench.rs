@@ -1,37 +1,83 @@
-//! `cargo xtask bench`: every benchmark of the kernels and of the engine, one package after the
-//! other.
+//! `cargo xtask bench [parity|engine|system]`: the benchmarks of the kernels, of the engine, and of
+//! arrays on files; without a name, all of them, one after the other.
 //!
 //! Which benchmarks a package has is cargo's knowledge, not ours: a new one needs no word here.
 
-use crate::host;
-use anyhow::Result;
+use crate::{door, host};
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 
-/// The packages that have figures to show.
-pub(crate) const PACKAGES: [&str; 2] = ["strake-parity", "strake-engine"];
+/// A set of benchmarks by the name that people give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bench {
+    pub(crate) name: &'static str,
+    package: &'static str,
+    /// A program of its own, not targets of `cargo bench`.
+    program: bool,
+}
 
-/// The command that runs the benchmarks of one package.
-pub(crate) fn command(package: &str, benches: &[String], args: &[&str]) -> Vec<String> {
-    let mut argv = vec![host::cargo(), "bench".into(), "-p".into(), package.into()];
-    for bench in benches {
-        argv.extend(["--bench".into(), bench.clone()]);
+pub(crate) const BENCHES: [Bench; 3] = [
+    Bench {
+        name: "parity",
+        package: "strake-parity",
+        program: false,
+    },
+    Bench {
+        name: "engine",
+        package: "strake-engine",
+        program: false,
+    },
+    Bench {
+        name: "system",
+        package: "strake-bench",
+        program: true,
+    },
+];
+
+impl Bench {
+    /// The command that runs it; `None` where the package has nothing to run.
+    pub(crate) fn command(self, args: &[&str]) -> Result<Option<Vec<String>>> {
+        if self.program {
+            return Ok(Some(door::command(self.package, args)));
+        }
+        let benches = host::targets(&host::metadata()?, self.package, "bench");
+        if benches.is_empty() {
+            return Ok(None);
+        }
+        let head = ["bench", "-p", self.package].map(str::to_owned);
+        let chosen = benches
+            .into_iter()
+            .flat_map(|bench| ["--bench".to_owned(), bench]);
+        let tail = std::iter::once("--".to_owned()).chain(args.iter().map(|&arg| arg.to_owned()));
+        let argv = std::iter::once(host::cargo()).chain(head);
+        Ok(Some(argv.chain(chosen).chain(tail).collect()))
     }
-    argv.push("--".into());
-    argv.extend(args.iter().map(|&arg| arg.to_owned()));
-    argv
+}
+
+/// The sets that the first argument names, and the arguments for them.
+fn choose(args: &[String]) -> Result<(Vec<Bench>, &[String])> {
+    match args.split_first() {
+        Some((name, rest)) if !name.starts_with('-') => {
+            let named = BENCHES.iter().find(|bench| bench.name == name);
+            let Some(&bench) = named else {
+                let names = BENCHES.map(|bench| bench.name).join(", ");
+                bail!("there is no benchmark {name}: name one of {names}, or none for all");
+            };
+            Ok((vec![bench], rest))
+        }
+        _ => Ok((BENCHES.to_vec(), args)),
+    }
 }
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
-    let metadata = host::metadata()?;
+    let (benches, args) = choose(args)?;
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut all_well = true;
-    for package in PACKAGES {
-        let benches = host::targets(&metadata, package, "bench");
-        if benches.is_empty() {
-            println!("SKIPPED: {package} has no benchmark");
+    for bench in benches {
+        let Some(argv) = bench.command(&args)? else {
+            println!("SKIPPED: {} has no benchmark", bench.package);
             continue;
-        }
-        let argv = command(package, &benches, &args);
+        };
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         all_well &= host::open(&argv, &[])?;
     }
@@ -40,4 +86,21 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_chooses_one_and_no_name_all() {
+        let args = |words: &[&str]| words.iter().map(|&w| w.to_owned()).collect::<Vec<_>>();
+        let smoke = args(&["system", "--smoke"]);
+        let (benches, rest) = choose(&smoke).expect("it exists");
+        assert_eq!((benches, rest), (vec![BENCHES[2]], &smoke[1..]));
+        let all = args(&["--smoke"]);
+        let (benches, rest) = choose(&all).expect("all exist");
+        assert_eq!((benches.len(), rest), (3, &all[..]));
+        assert!(choose(&args(&["sytem"])).is_err());
+    }
 }

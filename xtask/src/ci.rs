@@ -5,6 +5,7 @@
 //! everything that is wrong. Only a workspace that does not build ends the run early, since nothing
 //! after it could speak.
 
+use crate::bench::BENCHES;
 use crate::outcome::{Counts, Outcome};
 use crate::{need, test, tidy, vm};
 use anyhow::Result;
@@ -56,12 +57,10 @@ fn steps(quick: bool) -> Vec<Step> {
         step("cargo test", test::cargo_test),
     ];
     if !quick {
-        steps.push(step("parity bench smoke", || {
-            test::bench_smoke("strake-parity")
-        }));
-        steps.push(step("engine bench smoke", || {
-            test::bench_smoke("strake-engine")
-        }));
+        for bench in BENCHES {
+            let name = format!("{} bench smoke", bench.name);
+            steps.push(step(name, move || test::bench_smoke(bench)));
+        }
     }
     let seeds = if quick { SEEDS_QUICK } else { SEEDS };
     steps.push(step(format!("sim {seeds} seeds"), move || {

@@ -53,10 +53,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run the benchmarks of the kernels and of the engine; arguments go to each of them
+    /// Run the benchmarks `parity`, `engine` or `system`, or all of them; arguments go to each
     #[command(disable_help_flag = true)]
     Bench {
-        /// Passed on as they are (`--smoke` for a short run)
+        /// A name (or none), then what is passed on as it is (`--smoke` for a short run)
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },

@@ -4,9 +4,10 @@
 //! from the passed to the skipped, so that a machine that lacks something never looks better than
 //! it is.
 
+use crate::bench::Bench;
 use crate::host::{self, Finished};
 use crate::outcome::Outcome;
-use crate::{bench, door, need};
+use crate::{door, need};
 use anyhow::{Result, bail};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -46,6 +47,8 @@ pub(crate) fn build() -> Result<Outcome> {
         "strake-sim",
         "-p",
         "strake-torture",
+        "-p",
+        "strake-bench",
     ];
     Ok(Outcome::of(
         &host::logged("release-build", 1200, &argv)?,
@@ -146,18 +149,16 @@ fn failed_output(finished: &Finished) -> String {
     }
 }
 
-/// One short run of each benchmark of a package: benchmarks that no longer run are found here.
-pub(crate) fn bench_smoke(package: &str) -> Result<Outcome> {
-    let benches = host::targets(&host::metadata()?, package, "bench");
-    if benches.is_empty() {
-        return Ok(Outcome::skipped(format!("{package} has no benchmark")));
-    }
-    let argv = bench::command(package, &benches, &["--smoke"]);
+/// One short run of a set of benchmarks: those that no longer run, or read back wrong bytes, are
+/// found here.
+pub(crate) fn bench_smoke(bench: Bench) -> Result<Outcome> {
+    let name = bench.name;
+    let Some(argv) = bench.command(&["--smoke"])? else {
+        return Ok(Outcome::skipped(format!("{name} has no benchmark")));
+    };
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    Ok(Outcome::of(
-        &host::logged(&format!("bench-{package}"), 600, &argv)?,
-        60,
-    ))
+    let run = host::logged(&format!("bench-{name}"), 600, &argv)?;
+    Ok(Outcome::of(&run, 60))
 }
 
 /// Runs the simulator, or says that there is none.

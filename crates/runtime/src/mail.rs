@@ -21,8 +21,8 @@ use strake_format::RegionState;
 
 use crate::export::ublk::QueueStart;
 
-/// How a request of an export is answered: called once, on the shard's thread, and must not block.
-pub(crate) type Answer = Box<dyn FnOnce(Result<Vec<Slice>, RequestError>) + Send>;
+/// How a request is answered: called once, on the shard's thread, and must not block.
+pub type Answer = Box<dyn FnOnce(Result<Vec<Slice>, RequestError>) + Send>;
 
 /// A letter to a shard's thread.
 pub(crate) enum Mail {

@@ -29,6 +29,7 @@ use crate::control::{Control, EventRecord, Turn};
 use crate::device::{Device, DeviceError, MemberImage};
 use crate::devices::Devices;
 use crate::export::{self, Export, ExportKind, Plan, Running, ublk};
+use crate::local::LocalClient;
 use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
 use crate::ring::Ring;
@@ -60,6 +61,8 @@ pub struct ServeConfig {
     pub nbd_socket: PathBuf,
     /// Number of a ublk device that a daemon killed before left behind, to be recovered.
     pub recover_ublk: Option<u32>,
+    /// Memory on each shard for the data of a [`LocalClient`]: bytes of a buffer, and how many of them.
+    pub client_stock: Vec<(usize, usize)>,
 }
 
 /// Why an array cannot be served.
@@ -104,7 +107,8 @@ pub struct Serving {
     running: Option<Running>,
     export: Export,
     devices: Arc<Devices>,
-    tally: Arc<Tally>,
+    tallies: Arc<[Tally]>,
+    client_memory: Arc<[Pool]>,
     geometry: Arc<Geometry>,
     turns: std::sync::Mutex<Receiver<Turn>>,
 }
@@ -163,7 +167,10 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         memory_bytes: config.memory_bytes,
         io_timeout: config.io_timeout,
         devices,
-        tally: Arc::new(Tally::default()),
+        tallies: (0..shards).map(|_| Tally::default()).collect(),
+        client_memory: (0..shards)
+            .map(|_| Pool::new(&config.client_stock))
+            .collect(),
         queue_stock: plan.stock(),
     };
     let (mut serving, events) = start.array(shards, array)?;
@@ -234,7 +241,20 @@ impl Serving {
 
     /// Requests served.
     pub fn counters(&self) -> Counters {
-        self.tally.read()
+        let mut sum = Counters::default();
+        for tally in self.tallies.iter() {
+            sum += tally.read();
+        }
+        sum
+    }
+
+    /// A way to give requests from within this process.
+    pub fn client(&self) -> LocalClient {
+        LocalClient::new(
+            self.threads.peers.clone(),
+            Arc::clone(&self.geometry),
+            Arc::clone(&self.client_memory),
+        )
     }
 
     /// State of the region that holds a byte of the array.
@@ -301,7 +321,8 @@ struct ThreadStart {
     memory_bytes: usize,
     io_timeout: Duration,
     devices: Arc<Devices>,
-    tally: Arc<Tally>,
+    tallies: Arc<[Tally]>,
+    client_memory: Arc<[Pool]>,
     queue_stock: Option<ublk::Stock>,
 }
 
@@ -314,7 +335,8 @@ impl ThreadStart {
     ) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
         let (events, event_receiver) = channel();
         let (turns, turn_receiver) = channel();
-        let (devices, tally) = (Arc::clone(&self.devices), Arc::clone(&self.tally));
+        let devices = Arc::clone(&self.devices);
+        let (tallies, client_memory) = (Arc::clone(&self.tallies), Arc::clone(&self.client_memory));
         let geometry = Arc::clone(&self.setup.geometry);
         let threads = self.threads(shards, array, events, turns)?;
         threads.peers.array().post(Mail::Start);
@@ -329,7 +351,8 @@ impl ThreadStart {
             running: None,
             export,
             devices,
-            tally,
+            tallies,
+            client_memory,
             geometry,
             turns,
         };
@@ -404,10 +427,12 @@ impl ThreadStart {
         let geometry = &self.setup.geometry;
         let pool = Pool::new(&strake_engine::limits::stock(geometry, self.memory_bytes));
         let queue_memory = self.queue_stock.as_ref().map(ublk::QueueMemory::new);
+        let client_memory = self.client_memory[usize::from(index.0)].clone();
         let ring = Ring::new()?;
         let pools: Vec<&Pool> = [
             Some(&pool),
             queue_memory.as_ref().map(ublk::QueueMemory::pool),
+            Some(&client_memory),
         ]
         .into_iter()
         .flatten()
@@ -434,8 +459,9 @@ impl ThreadStart {
             peers,
             mail,
             devices: Arc::clone(&self.devices),
-            tally: Arc::clone(&self.tally),
+            tallies: Arc::clone(&self.tallies),
             queue_memory,
+            _client_memory: client_memory,
             work: Default::default(),
         })
     }

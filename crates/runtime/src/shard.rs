@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Router, Shard, Slice, Target};
+use strake_engine::{Pool, Router, Shard, Slice, Target};
 
 use crate::buffers::Slab;
 use crate::clock::Clock;
@@ -59,8 +59,10 @@ pub(crate) struct Worker {
     pub(crate) peers: Peers,
     pub(crate) mail: Receiver<Mail>,
     pub(crate) devices: Arc<Devices>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) tallies: Arc<[Tally]>,
     pub(crate) queue_memory: Option<ublk::QueueMemory>,
+    /// Kept for as long as it is registered.
+    pub(crate) _client_memory: Pool,
     pub(crate) work: Work,
 }
 
@@ -316,7 +318,12 @@ impl Worker {
         }
     }
 
+    fn tally(&self) -> &Tally {
+        &self.tallies[usize::from(self.index.0)]
+    }
+
     fn start_io(&mut self, now: Time, owner: Owner, io: MemberIo) {
+        self.tally().count_member(&io.kind);
         if !self.ios.knows(io.device)
             && let Some(device) = self.devices.get(io.device)
         {
@@ -387,7 +394,7 @@ impl Worker {
             .origins
             .remove(place)
             .expect("a request is answered exactly once");
-        self.tally.count(counted, reply.result.is_ok());
+        self.tally().count(counted, reply.result.is_ok());
         self.work.foreign_dropped |= self.peers.count() > 1 && has_data(&reply.result);
         match origin {
             Origin::Answer(answer) => answer(reply.result),

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use strake_engine::event::IoKind;
+
 /// Requests served since start, for `show`, the demo and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -18,6 +20,22 @@ pub struct Counters {
     pub written_bytes: u64,
     /// Requests answered with an error.
     pub errors: u64,
+    /// Bytes that member reads were asked for, those of jobs and metadata too.
+    pub member_read_bytes: u64,
+    /// Bytes given to member writes, those of jobs, logs and metadata too.
+    pub member_written_bytes: u64,
+}
+
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.errors += other.errors;
+        self.member_read_bytes += other.member_read_bytes;
+        self.member_written_bytes += other.member_written_bytes;
+    }
 }
 
 /// What a request is, as far as it is counted.
@@ -31,33 +49,50 @@ pub(crate) enum Counted {
     Other,
 }
 
-/// Counters of one array, written by its shards.
+/// Counters of one shard, written by its thread alone. Aligned so that shards do not share cache
+/// lines (CPUs fetch them in pairs).
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Tally {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
     written_bytes: AtomicU64,
     errors: AtomicU64,
+    member_read_bytes: AtomicU64,
+    member_written_bytes: AtomicU64,
 }
 
 impl Tally {
     /// Counts a request that was answered.
     pub(crate) fn count(&self, what: Counted, ok: bool) {
         if !ok {
-            self.errors.fetch_add(1, Ordering::Relaxed);
+            bump(&self.errors, 1);
             return;
         }
         match what {
             Counted::Read(bytes) => {
-                self.reads.fetch_add(1, Ordering::Relaxed);
-                self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+                bump(&self.reads, 1);
+                bump(&self.read_bytes, bytes);
             }
             Counted::Write(bytes) => {
-                self.writes.fetch_add(1, Ordering::Relaxed);
-                self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+                bump(&self.writes, 1);
+                bump(&self.written_bytes, bytes);
             }
             Counted::Other => {}
+        }
+    }
+
+    /// Counts a member I/O that is started.
+    pub(crate) fn count_member(&self, kind: &IoKind) {
+        match kind {
+            IoKind::Read { len, .. } => {
+                bump(&self.member_read_bytes, *len as u64);
+            }
+            IoKind::Write { data, .. } => {
+                bump(&self.member_written_bytes, data.len as u64);
+            }
+            IoKind::WriteZeroes { .. } | IoKind::Discard { .. } | IoKind::Flush => {}
         }
     }
 
@@ -69,8 +104,15 @@ impl Tally {
             writes: self.writes.load(Ordering::Relaxed),
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
             errors: self.errors.load(Ordering::Relaxed),
+            member_read_bytes: self.member_read_bytes.load(Ordering::Relaxed),
+            member_written_bytes: self.member_written_bytes.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Adds to a counter that no other thread writes: no locked instruction is needed.
+fn bump(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
 /// Tells the kernel that this thread (and those that it starts) serves I/O: memory that it

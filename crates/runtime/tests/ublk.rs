@@ -194,6 +194,7 @@ fn child_that_serves_until_it_is_killed() {
         export: ExportKind::Ublk,
         nbd_socket: PathBuf::new(),
         recover_ublk: number("STRAKE_TEST_RECOVER"),
+        client_stock: Vec::new(),
     })
     .expect("serves");
     let device = serving.export().device().expect("an export");

@@ -55,6 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         export: ExportKind::Nbd,
         nbd_socket: options.socket.clone(),
         recover_ublk: None,
+        client_stock: Vec::new(),
     };
     let (serving, events) = match serve(config) {
         Ok(started) => started,

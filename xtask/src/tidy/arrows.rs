@@ -16,7 +16,7 @@ struct Arrows {
     tests: &'static [&'static str],
 }
 
-const TABLE: [Arrows; 8] = [
+const TABLE: [Arrows; 9] = [
     Arrows {
         of: "strake-parity",
         normal: &[],
@@ -52,6 +52,12 @@ const TABLE: [Arrows; 8] = [
     Arrows {
         of: "strake-runtime",
         normal: &["strake-engine", "strake-format"],
+        tests: &[],
+    },
+    // Measures what is shipped from outside, and is not shipped.
+    Arrows {
+        of: "strake-bench",
+        normal: &["strake-runtime", "strake-engine", "strake-format"],
         tests: &[],
     },
     Arrows {

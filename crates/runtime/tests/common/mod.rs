@@ -124,6 +124,7 @@ impl Rig {
             export: self.spec.export,
             nbd_socket: self.socket(),
             recover_ublk: None,
+            client_stock: Vec::new(),
         }
     }
 

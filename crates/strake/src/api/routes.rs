@@ -474,6 +474,11 @@ fn metrics_text(service: &Service) -> String {
             ("strake_writes_total", counters.writes),
             ("strake_written_bytes_total", counters.written_bytes),
             ("strake_request_errors_total", counters.errors),
+            ("strake_member_read_bytes_total", counters.member_read_bytes),
+            (
+                "strake_member_written_bytes_total",
+                counters.member_written_bytes,
+            ),
             ("strake_size_bytes", array.size_bytes),
             ("strake_members_not_in_sync", missing),
         ] {

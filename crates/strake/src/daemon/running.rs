@@ -158,6 +158,7 @@ pub(crate) fn start(
         export: parse_export(&word)?,
         nbd_socket: dir.nbd_socket(&name),
         recover_ublk: left_behind,
+        client_stock: Vec::new(),
     })?;
     let export = serving.export();
     let ublk = match export {

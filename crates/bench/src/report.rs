@@ -1,0 +1,276 @@
+//! Rows, as a table for people and as JSON for programs.
+//!
+//! Invariant: a row shows medians over rounds, and its share of the ceiling is the median of the
+//! shares within rounds: what disturbs a whole round disturbs both sides of the fraction.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::load::Load;
+use crate::meter::{Sample, median};
+
+/// What was measured where.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    pub(crate) setup: Setup,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) closed: Vec<Closed>,
+    pub(crate) rebuilds: Vec<RebuildRow>,
+}
+
+/// The machine, without its name.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    cpu: String,
+    cpus: usize,
+    kernel: String,
+    in_memory: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Setup {
+    pub(crate) jobs: u16,
+    pub(crate) rounds: usize,
+    pub(crate) seconds: f64,
+    pub(crate) member_bytes: u64,
+    pub(crate) strip_bytes: u32,
+    pub(crate) smoke: bool,
+}
+
+/// Figures of one load, raw or of an array.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    /// `raw of 5`, `RAID 5 4+1`.
+    pub(crate) subject: String,
+    pub(crate) state: &'static str,
+    pub(crate) load: String,
+    /// Policy of the write hole; none for reads and for raw members.
+    pub(crate) policy: Option<&'static str>,
+    pub(crate) depth: usize,
+    requests_per_s: f64,
+    bytes_per_s: f64,
+    cpu_us_per_request: f64,
+    p50_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    ceiling_requests_per_s: Option<f64>,
+    of_ceiling: Option<f64>,
+    /// CPU time of that least member I/O, raw, as a share of the CPU time of the request.
+    cpu_needed: Option<f64>,
+    written_bytes_per_user_byte: Option<f64>,
+    #[serde(skip)]
+    random: bool,
+}
+
+/// The policies side by side.
+#[derive(Debug, Serialize)]
+pub(crate) struct Closed {
+    pub(crate) subject: String,
+    pub(crate) state: &'static str,
+    pub(crate) load: String,
+    pub(crate) resync_requests_per_s: f64,
+    pub(crate) closed_requests_per_s: f64,
+    pub(crate) closed_of_resync: f64,
+}
+
+/// A rebuild, idle or beside a load (whose own row has the state `rebuilding`).
+#[derive(Debug, Serialize)]
+pub(crate) struct RebuildRow {
+    pub(crate) subject: String,
+    pub(crate) beside: String,
+    pub(crate) bytes_per_s: f64,
+    pub(crate) cpu_us_per_mib: f64,
+    /// k reads and one write of members, by the raw rates.
+    pub(crate) ceiling_bytes_per_s: f64,
+    pub(crate) of_ceiling: f64,
+    /// One member's raw sequential writes.
+    pub(crate) one_member_bytes_per_s: f64,
+    pub(crate) of_one_member: f64,
+}
+
+/// The samples of one row, one of each round.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) samples: Vec<Sample>,
+    /// Ceilings of the same rounds; none for raw members.
+    pub(crate) ceilings: Vec<Ceiling>,
+}
+
+/// What the raw members would make of the least member I/O of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ceiling {
+    pub(crate) requests_per_s: f64,
+    pub(crate) cpu_ns: f64,
+}
+
+impl Series {
+    pub(crate) fn rates(&self) -> impl Iterator<Item = f64> {
+        self.samples.iter().map(|sample| sample.requests_per_s)
+    }
+
+    /// The row of this series.
+    pub(crate) fn row(
+        &self,
+        (subject, state): (&str, &'static str),
+        load: Load,
+        policy: Option<&'static str>,
+    ) -> Row {
+        let mut all: Histogram<u64> = self.samples[0].latencies_ns.clone();
+        for sample in &self.samples[1..] {
+            all.add(&sample.latencies_ns).expect("bounds are the same");
+        }
+        let us = |share: f64| all.value_at_quantile(share) as f64 / 1e3;
+        let requests_per_s = median(self.rates());
+        let with = self.samples.iter().zip(&self.ceilings);
+        let rates = with
+            .clone()
+            .map(|(s, c)| s.requests_per_s / c.requests_per_s);
+        let cpu = with.map(|(s, c)| c.cpu_ns / s.cpu_ns);
+        let ceilings = self.ceilings.iter().map(|c| c.requests_per_s);
+        let with_ceiling = !self.ceilings.is_empty();
+        let written: Option<Vec<f64>> = self.samples.iter().map(|s| s.written_share).collect();
+        Row {
+            subject: subject.to_owned(),
+            state,
+            load: load.name(),
+            policy,
+            depth: load.depth,
+            requests_per_s,
+            bytes_per_s: requests_per_s * load.bytes as f64,
+            cpu_us_per_request: median(self.samples.iter().map(|s| s.cpu_ns / 1e3)),
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            p999_us: us(0.999),
+            ceiling_requests_per_s: with_ceiling.then(|| median(ceilings)),
+            of_ceiling: with_ceiling.then(|| median(rates)),
+            cpu_needed: with_ceiling.then(|| median(cpu)),
+            written_bytes_per_user_byte: written.map(median),
+            random: load.random,
+        }
+    }
+}
+
+impl Machine {
+    pub(crate) fn look(in_memory: bool) -> Machine {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let cpu = model.map_or("unknown", |(_, name)| name).to_owned();
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let uname = rustix::system::uname();
+        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        Machine {
+            cpu,
+            cpus,
+            kernel: format!("{} {}", text(uname.sysname()), text(uname.release())),
+            in_memory,
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn print(&self) {
+        let (machine, setup) = (&self.machine, &self.setup);
+        println!(
+            "{} × {}, {}; members of {} MiB {}; {} jobs, {} rounds of {} s",
+            machine.cpus,
+            machine.cpu,
+            machine.kernel,
+            setup.member_bytes >> 20,
+            if machine.in_memory {
+                "in memory"
+            } else {
+                "on a disk's file system"
+            },
+            setup.jobs,
+            setup.rounds,
+            setup.seconds
+        );
+        println!(
+            "\n{:<11} {:<10} {:<21} {:<7} {:>4} {:>10} \
+             {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>7}",
+            "subject",
+            "state",
+            "load",
+            "policy",
+            "qd",
+            "IOPS|MB/s",
+            "cpu µs",
+            "p50 µs",
+            "p99 µs",
+            "p99.9",
+            "ceiling",
+            "of it",
+            "cpu",
+            "written"
+        );
+        self.rows.iter().for_each(Row::print);
+        println!("\nrebuild of one member");
+        for row in &self.rebuilds {
+            println!(
+                "{:<11} {:<21} {:>6.0} MB/s  ceiling {:>6.0} MB/s: {:>5.1} %   \
+                 one raw member {:>6.0} MB/s: {:>5.1} %   cpu {:>5.0} µs/MiB",
+                row.subject,
+                row.beside,
+                row.bytes_per_s / 1e6,
+                row.ceiling_bytes_per_s / 1e6,
+                row.of_ceiling * 100.0,
+                row.one_member_bytes_per_s / 1e6,
+                row.of_one_member * 100.0,
+                row.cpu_us_per_mib
+            );
+        }
+        println!("\nclosed beside resync, requests per second");
+        for row in &self.closed {
+            println!(
+                "{:<11} {:<10} {:<21} resync {:>8.0}  closed {:>8.0}  \
+                 closed/resync {:.3} ({:+.1} %)",
+                row.subject,
+                row.state,
+                row.load,
+                row.resync_requests_per_s,
+                row.closed_requests_per_s,
+                row.closed_of_resync,
+                (row.closed_of_resync - 1.0) * 100.0
+            );
+        }
+    }
+}
+
+impl Row {
+    fn print(&self) {
+        let unit = |rate: f64| {
+            if self.random {
+                rate
+            } else {
+                rate / self.requests_per_s * self.bytes_per_s / 1e6
+            }
+        };
+        let maybe = |value: Option<f64>, digits: usize| {
+            value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+        };
+        let percent = |share: Option<f64>| {
+            maybe(share.map(|s| s * 100.0), 1) + if share.is_some() { " %" } else { "" }
+        };
+        println!(
+            "{:<11} {:<10} {:<21} {:<7} {:>4} {:>10.0} \
+             {:>8.2} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>7} {:>7} {:>7}",
+            self.subject,
+            self.state,
+            self.load,
+            self.policy.unwrap_or_default(),
+            self.depth,
+            unit(self.requests_per_s),
+            self.cpu_us_per_request,
+            self.p50_us,
+            self.p99_us,
+            self.p999_us,
+            maybe(self.ceiling_requests_per_s.map(unit), 0),
+            percent(self.of_ceiling),
+            percent(self.cpu_needed),
+            maybe(self.written_bytes_per_user_byte, 3)
+        );
+    }
+}
