@@ -205,6 +205,7 @@ fn fio_verifies_random_writes() {
         "--verify=crc32c",
         "--do_verify=1",
         "--verify_fatal=1",
+        "--verify_state_save=0",
         "--output-format=terse",
         "--randrepeat=0",
     ];

@@ -164,6 +164,7 @@ fn fio_verifies_a_block_device() {
             "--bssplit=4k/40:16k/20:64k/20:256k/10:1m/10",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
         ])
         .args(["--output-format=terse", "--randrepeat=0"])
         .arg(format!("--filename={device}"))
