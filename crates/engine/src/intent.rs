@@ -13,12 +13,15 @@
 //! member in sync is among them. What is to replace one of them holds the same, because it may take
 //! its place while the operation is under way.
 
+use std::sync::Arc;
+
+use smallvec::SmallVec;
 use strake_format::{LogPayload, checksum};
 
 use crate::buffers::Slice;
 use crate::canary::{self, Canary};
 use crate::event::*;
-use crate::logs::Record;
+use crate::logs::{Record, Records};
 use crate::plan::Columns;
 use crate::shard::Shard;
 use crate::stripe::StripeOp;
@@ -27,12 +30,12 @@ use crate::units::*;
 /// New content of an operation, over parts of its run.
 pub(crate) struct NewContent {
     /// Data: column, first byte within the strip, content.
-    pub(crate) data: Vec<(usize, u64, Slice)>,
+    pub(crate) data: SmallVec<[(usize, u64, Slice); 2]>,
     /// For each parity of the code its new content over the run, where it has a member.
-    pub(crate) parity: Vec<Option<Slice>>,
+    pub(crate) parity: SmallVec<[Option<Slice>; 3]>,
     /// For each parity its partial syndrome over the run, where it has a member and the write leaves
     /// columns alone somewhere.
-    pub(crate) syndromes: Vec<Option<Slice>>,
+    pub(crate) syndromes: SmallVec<[Option<Slice>; 3]>,
 }
 
 /// A part of the run in which the written columns are the same.
@@ -44,12 +47,12 @@ struct Part {
 
 impl NewContent {
     /// The run cut into parts; stretches where nothing is written are left out.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> SmallVec<[Part; 2]> {
         let ends = |(_, from, slice): &(usize, u64, Slice)| [*from, *from + slice.len as u64];
-        let mut cuts: Vec<u64> = self.data.iter().flat_map(ends).collect();
+        let mut cuts: SmallVec<[u64; 8]> = self.data.iter().flat_map(ends).collect();
         cuts.sort_unstable();
         cuts.dedup();
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: SmallVec<[Part; 2]> = SmallVec::new();
         for pair in cuts.windows(2) {
             let (lo, hi) = (pair[0], pair[1]);
             let mut written = Columns::default();
@@ -77,94 +80,116 @@ impl NewContent {
     }
 }
 
+/// A member that holds records of an operation, and of which parity of the code it is.
+type Holder = (DeviceView, Option<usize>);
+
 impl Shard {
-    /// The members of a stripe's group that hold the intent, and of which parity they are.
-    fn holders(&self, stripe: StripeNo) -> Vec<(DeviceView, Option<usize>)> {
+    /// The members of a stripe's group that hold the intent.
+    fn holders(&self, stripe: StripeNo) -> SmallVec<[Holder; 4]> {
         let (k, m, width) = (self.geometry.k, self.geometry.m, self.geometry.width);
-        let member = |c: usize| self.slot_view(stripe, c).current;
-        let lost = (0..width).filter(|&c| member(c).is_none()).count();
+        let has = |c: usize| self.slot_view(stripe, c).current.is_some();
+        let in_sync = (0..width).fold(0u64, |all, c| all | u64::from(has(c)) << c);
+        let lost = width - in_sync.count_ones() as usize;
+        let parities = (in_sync >> k).count_ones() as usize;
         let needed = (m + 1).saturating_sub(lost).max(1);
-        let mut columns: Vec<usize> = (k..width).filter(|&c| member(c).is_some()).collect();
-        let data = (0..k).filter(|&c| member(c).is_some());
-        columns.extend(data.take(needed.saturating_sub(columns.len())));
+        let data = (0..k).filter(|&c| in_sync >> c & 1 == 1);
+        let columns = (k..width)
+            .filter(|&c| in_sync >> c & 1 == 1)
+            .chain(data.take(needed.saturating_sub(parities)));
         let with_parity = |c: usize| {
             let members = self.targets(stripe, c).into_iter().flatten();
             members.map(move |member| (member, c.checked_sub(k)))
         };
-        let mut holders: Vec<_> = columns.into_iter().flat_map(with_parity).collect();
+        let mut holders: SmallVec<[Holder; 4]> = columns.flat_map(with_parity).collect();
         if canary::hit(Canary::IntentOnOneMember) {
             holders.truncate(1);
         }
         holders
     }
 
-    /// The records of an operation, for each member that is to hold some.
-    pub(crate) fn records(
-        &self,
-        op: &StripeOp,
-        operation: u64,
-        new: &NewContent,
-    ) -> Vec<(DeviceView, Vec<Record>)> {
+    /// Queues the records of an operation on each member that is to hold some; on how many.
+    pub(crate) fn log_write(&mut self, key: usize, operation: u64, new: &NewContent) -> usize {
+        let op = &self.ops[key];
         let stripe = op.stripe;
-        let mut all: Vec<(DeviceView, Option<usize>, Vec<Record>)> = self
-            .holders(stripe)
-            .into_iter()
-            .map(|(member, parity)| (member, parity, Vec::new()))
+        let group = self.geometry.row(stripe).0;
+        let parts = new.parts();
+        let intents: SmallVec<[(Record, Columns); 2]> = parts
+            .iter()
+            .map(|part| {
+                let intent = self.intent(op, operation, new, part);
+                (intent, self.without_member(stripe, part.written))
+            })
             .collect();
-        for part in new.parts() {
-            let intent = self.intent(op, operation, new, &part);
-            let bare = Record {
-                checksums: Vec::new(),
-                ..intent.clone()
-            };
-            let kept = !canary::hit(Canary::LostStripForgotten);
-            let without = |c: &usize| {
-                kept && part.written.has(*c) && self.slot_view(stripe, *c).current.is_none()
-            };
-            let lost: Vec<usize> = (0..self.geometry.k).filter(without).collect();
-            for (_, parity, records) in &mut all {
+        let lo = op.work.lo;
+        let holders = self.holders(stripe);
+        for &(member, parity) in &holders {
+            let mut records = Records::new();
+            for (part, (intent, lost)) in parts.iter().zip(&intents) {
                 records.push(intent.clone());
+                let bare = |payload| Record {
+                    checksums: Arc::default(),
+                    payload,
+                    ..*intent
+                };
                 let syndrome = parity.and_then(|j| Some((j, new.syndromes[j].as_ref()?)));
                 if let Some((j, syndrome)) = syndrome
                     && part.written.count() < self.geometry.k
                     && !canary::hit(Canary::SyndromeForgotten)
                 {
-                    let (from, len) = (part.lo - op.work.lo, part.hi - part.lo);
+                    let (from, len) = (part.lo - lo, part.hi - part.lo);
                     let bytes = syndrome.part(from as usize, len as usize);
                     let parity = j as u8;
-                    records.push(Record {
-                        payload: LogPayload::PartialSyndrome { parity, bytes },
-                        ..bare.clone()
-                    });
+                    records.push(bare(LogPayload::PartialSyndrome { parity, bytes }));
                 }
-                records.extend(lost.iter().map(|&c| Record {
-                    payload: LogPayload::LostStrip {
+                let strips = (0..self.geometry.k).filter(|&c| lost.has(c));
+                records.extend(strips.map(|c| {
+                    bare(LogPayload::LostStrip {
                         column: c as u8,
-                        bytes: new.column(c, &part),
-                    },
-                    ..bare.clone()
+                        bytes: new.column(c, part),
+                    })
                 }));
             }
+            self.log_records(key, operation, (group, member), records);
         }
-        all.into_iter()
-            .map(|(member, _, records)| (member, records))
-            .collect()
+        holders.len()
+    }
+
+    /// Those of the written columns that have no member in sync.
+    fn without_member(&self, stripe: StripeNo, written: Columns) -> Columns {
+        let mut lost = Columns::default();
+        let without = |c: &usize| written.has(*c) && self.slot_view(stripe, *c).current.is_none();
+        if !canary::hit(Canary::LostStripForgotten) {
+            (0..self.geometry.k)
+                .filter(without)
+                .for_each(|c| lost.add(c));
+        }
+        lost
     }
 
     fn intent(&self, op: &StripeOp, operation: u64, new: &NewContent, part: &Part) -> Record {
         let block = self.geometry.block as usize;
-        let (len, mut checksums) = ((part.hi - part.lo) as usize, Vec::new());
-        let mut sums = |slice: Slice| {
-            let blocks = slice.bytes().chunks(block);
-            checksums.extend(blocks.map(checksum::crc32c));
+        let len = (part.hi - part.lo) as usize;
+        let mut checksums: SmallVec<[u32; 64]> = SmallVec::new();
+        let sums = |slice: &[u8], all: &mut SmallVec<[u32; 64]>| {
+            all.extend(slice.chunks(block).map(checksum::crc32c));
         };
         (0..self.geometry.k)
             .filter(|&c| part.written.has(c))
-            .for_each(|c| sums(new.column(c, part)));
-        for parity in &new.parity {
+            .for_each(|c| sums(new.column(c, part).bytes(), &mut checksums));
+        let from = (part.lo - op.work.lo) as usize;
+        for (j, parity) in new.parity.iter().enumerate() {
             match parity {
-                Some(slice) => sums(slice.part((part.lo - op.work.lo) as usize, len)),
-                None => sums(Slice::new(self.zeros.clone(), 0, len)),
+                // The first parity is the sum of the data.
+                Some(_) if j == 0 && part.written.count() == self.geometry.k => {
+                    for at in 0..len / block {
+                        let data = checksums[at..].iter().step_by(len / block).copied();
+                        let sum =
+                            checksum::crc32c_of_sum(data.take(self.geometry.k), self.logs.zero_sum);
+                        checksums.push(sum);
+                    }
+                }
+                Some(slice) => sums(&slice.bytes()[from..from + len], &mut checksums),
+                None => sums(&self.zeros.bytes()[..len], &mut checksums),
             }
         }
         Record {
@@ -173,7 +198,7 @@ impl Shard {
             start: part.lo as u32,
             len: len as u32,
             written: part.written.0,
-            checksums,
+            checksums: Arc::from(checksums.as_slice()),
             settled: false,
             payload: LogPayload::None,
         }

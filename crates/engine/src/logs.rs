@@ -21,8 +21,10 @@
 //! (`recover`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
-use strake_format::{ArrayUuid, LogBatch, LogRecord};
+use smallvec::SmallVec;
+use strake_format::{ArrayUuid, BatchHead, BatchSize, LogRecord};
 
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
@@ -39,6 +41,9 @@ const BUFFERS_BYTES: usize = 16 << 20;
 const BLOCK: u64 = 4096;
 
 pub(crate) type Record = LogRecord<Slice>;
+
+/// The records of one operation for one member: an intent and a partial syndrome, as a rule.
+pub(crate) type Records = SmallVec<[Record; 2]>;
 
 /// What a batch is padded to on a member of this write granularity (0: not known).
 pub(crate) fn granularity(bytes: u32) -> u32 {
@@ -137,6 +142,8 @@ pub fn shards_for(superblock: &strake_format::Superblock, wanted: u16) -> u16 {
 /// See the module.
 pub(crate) struct Logs {
     array: ArrayUuid,
+    /// Checksum of a logical block of zeros.
+    pub(crate) zero_sum: u32,
     log_offset: u64,
     pub(crate) plan: Option<LogPlan>,
     next: u64,
@@ -177,7 +184,8 @@ struct Lane {
 struct Entry {
     op: usize,
     operation: u64,
-    records: Vec<Record>,
+    records: Records,
+    size: BatchSize,
 }
 
 /// A batch in the ring.
@@ -188,12 +196,15 @@ struct Written {
     durable: bool,
 }
 
+/// Operations whose records are in one batch.
+type Ops = SmallVec<[usize; 16]>;
+
 /// A batch on its way.
 pub(crate) struct Flight {
     pub(crate) device: DeviceId,
     /// Where it goes in the lane.
     start: u64,
-    ops: Vec<usize>,
+    ops: Ops,
     buf: Buf,
     /// It has no records and publishes this.
     publishes: Option<u64>,
@@ -213,6 +224,7 @@ impl Logs {
         };
         Logs {
             array: setup.array,
+            zero_sum: strake_format::checksum::crc32c(&vec![0; geometry.block as usize]),
             log_offset: setup.log_offset,
             plan,
             next: setup.view.log_from,
@@ -294,7 +306,7 @@ impl Lane {
     }
 
     /// Where a batch of so many bytes would go, and which batches lie there.
-    fn place(&self, bytes: u64, lane_bytes: u64) -> (u64, Vec<u64>) {
+    fn place(&self, bytes: u64, lane_bytes: u64) -> (u64, SmallVec<[u64; 8]>) {
         let start = match self.head + bytes <= lane_bytes {
             true => self.head,
             false => 2 * self.granule,
@@ -310,25 +322,23 @@ impl Lane {
 }
 
 impl Shard {
-    /// Queues records of an operation on the members that are to have them.
+    /// Queues records of an operation on a member that is to have them.
     pub(crate) fn log_records(
         &mut self,
         op: usize,
         operation: u64,
-        stripe: StripeNo,
-        records: Vec<(DeviceView, Vec<Record>)>,
+        (group, member): (u64, DeviceView),
+        records: Records,
     ) {
-        let group = self.geometry.row(stripe).0;
         self.logs.due = true;
-        for (member, records) in records {
-            self.open_lane(member, group);
-            let lane = self.lane(member.device);
-            lane.waiting.push_back(Entry {
-                op,
-                operation,
-                records,
-            });
-        }
+        let size = BatchSize::of(&records);
+        self.open_lane(member, group);
+        self.lane(member.device).waiting.push_back(Entry {
+            op,
+            operation,
+            records,
+            size,
+        });
     }
 
     /// Writes what waits; true if there is something to put out: a batch, or one that publishes so
@@ -337,9 +347,10 @@ impl Shard {
         if !std::mem::take(&mut self.logs.due) {
             return false;
         }
-        let devices: Vec<DeviceId> = self.logs.lanes.keys().copied().collect();
-        for device in devices {
+        let mut lane = self.logs.lanes.first_key_value();
+        while let Some((&device, _)) = lane {
             while self.write_batch(device) {}
+            lane = self.logs.lanes.range((Excluded(device), Unbounded)).next();
         }
         !self.out.is_empty()
     }
@@ -425,47 +436,22 @@ impl Shard {
         if lane.waiting.is_empty() || lane.flights >= FLIGHTS {
             return false;
         }
-        let Some(mut buf) = self.logs.buffers.pop() else {
+        let Some(buf) = self.logs.buffers.pop() else {
             return false;
         };
         // Half of the ring at most: any one operation fits into that (see `divide`), and more of them
         // never reach beyond the lane.
         let ring = plan.lane_bytes - 2 * self.logs.lanes[&device].granule;
         let most = (buf.len() as u64).min(ring / 2);
-        let mut taken = most;
+        let mut count = self.gather(device, most);
         loop {
-            let (batch, ops, newest, count) = self.gather_batch(device, taken);
             let lane = &self.logs.lanes[&device];
-            let granule = lane.granule;
-            let bytes = batch.encoded_bytes(granule as u32) as u64;
+            let taken = lane.waiting.range(..count);
+            let sizes = taken.fold(BatchSize::default(), |all, entry| all.with(entry.size));
+            let bytes = sizes.encoded_bytes(lane.granule as u32) as u64;
             let (start, over) = lane.place(bytes, plan.lane_bytes);
             if self.may_overwrite(device, &over) {
-                let offset = self.lane_offset() + start;
-                batch.encode_into(offset, granule as u32, buf.bytes_mut());
-                let retired_before = batch.retired_before;
-                drop(batch);
-                let lane = self.lane(device);
-                lane.waiting.drain(..count);
-                over.iter().for_each(|at| {
-                    lane.ring.remove(at);
-                });
-                lane.newest = lane.newest.filter(|at| !over.contains(at));
-                let written = Written {
-                    bytes,
-                    newest,
-                    retired_before,
-                    durable: false,
-                };
-                lane.ring.insert(start, written);
-                (lane.head, lane.flights) = (start + bytes, lane.flights + 1);
-                let flight = Flight {
-                    device,
-                    start,
-                    ops,
-                    buf,
-                    publishes: None,
-                };
-                self.send_batch(flight, offset, bytes as usize);
+                self.begin_batch(device, count, (start, bytes), &over, buf);
                 return true;
             }
             if count == 1 {
@@ -473,8 +459,64 @@ impl Shard {
                 return false;
             }
             // All of it finds no place; the oldest operation alone may.
-            taken = 0;
+            count = 1;
         }
+    }
+
+    /// How many of the operations that wait, oldest first, make a batch of at most `most` bytes; one
+    /// at least.
+    fn gather(&self, device: DeviceId, most: u64) -> usize {
+        let lane = &self.logs.lanes[&device];
+        let granule = lane.granule as u32;
+        let mut all = BatchSize::default();
+        let fits = |entry: &&Entry| {
+            all = all.with(entry.size);
+            all.encoded_bytes(granule) as u64 <= most
+        };
+        lane.waiting.iter().take_while(fits).count().max(1)
+    }
+
+    /// Writes a batch of the first `count` operations that wait to bytes `start` and on of the lane,
+    /// over the batches at `over`.
+    fn begin_batch(
+        &mut self,
+        device: DeviceId,
+        count: usize,
+        (start, bytes): (u64, u64),
+        over: &[u64],
+        mut buf: Buf,
+    ) {
+        let offset = self.lane_offset() + start;
+        let head = self.batch_head(device);
+        let lane = self.lane(device);
+        let granule = lane.granule as u32;
+        let records = lane.waiting.range(..count).flat_map(|entry| &entry.records);
+        head.encode_into(records, offset, granule, buf.bytes_mut());
+        let (mut ops, mut newest) = (Ops::new(), 0);
+        for entry in lane.waiting.drain(..count) {
+            ops.push(entry.op);
+            newest = newest.max(entry.operation);
+        }
+        over.iter().for_each(|at| {
+            lane.ring.remove(at);
+        });
+        lane.newest = lane.newest.filter(|at| !over.contains(at));
+        let written = Written {
+            bytes,
+            newest,
+            retired_before: head.retired_before,
+            durable: false,
+        };
+        lane.ring.insert(start, written);
+        (lane.head, lane.flights) = (start + bytes, lane.flights + 1);
+        let flight = Flight {
+            device,
+            start,
+            ops,
+            buf,
+            publishes: None,
+        };
+        self.send_batch(flight, offset, bytes as usize);
     }
 
     fn lane(&mut self, device: DeviceId) -> &mut Lane {
@@ -487,44 +529,19 @@ impl Shard {
         self.logs.log_offset + u64::from(self.index.0) * plan.lane_bytes
     }
 
-    /// A batch of the records that wait, oldest first, of at most `most` bytes (but one operation
-    /// at least); with its operations, the newest of them, and how many entries it takes.
-    fn gather_batch(
-        &mut self,
-        device: DeviceId,
-        most: u64,
-    ) -> (LogBatch<Slice>, Vec<usize>, u64, usize) {
-        let mut batch = self.empty_batch(device);
-        let lane = &self.logs.lanes[&device];
-        let granule = lane.granule as u32;
-        let (mut ops, mut newest) = (Vec::new(), 0);
-        for entry in &lane.waiting {
-            let before = batch.records.len();
-            batch.records.extend(entry.records.iter().cloned());
-            if !ops.is_empty() && batch.encoded_bytes(granule) as u64 > most {
-                batch.records.truncate(before);
-                break;
-            }
-            ops.push(entry.op);
-            newest = newest.max(entry.operation);
-        }
-        let count = ops.len();
-        (batch, ops, newest, count)
-    }
-
-    fn empty_batch(&mut self, device: DeviceId) -> LogBatch<Slice> {
+    /// The head of the lane's next batch.
+    fn batch_head(&mut self, device: DeviceId) -> BatchHead {
         let retired_before = self.logs.retired_before();
         let (array, epoch, lane_no) = (self.logs.array, self.view.epoch, self.index.0);
         let lane = self.lane(device);
         lane.sequence += 1;
-        LogBatch {
+        BatchHead {
             array,
             member: lane.member.member,
             lane: lane_no,
             sequence: lane.sequence,
             retired_before,
             epoch,
-            records: Vec::new(),
         }
     }
 
@@ -576,7 +593,7 @@ impl Shard {
     }
 
     fn publish_on(&mut self, device: DeviceId) {
-        let batch = self.empty_batch(device);
+        let head = self.batch_head(device);
         let offset = self.lane_offset();
         let lane = self.lane(device);
         (lane.publishing, lane.turn) = (true, lane.turn ^ 1);
@@ -584,12 +601,13 @@ impl Shard {
         self.logs.publishing += 1;
         let start = turn * granule;
         let mut buf = Buf::zeroed(granule as usize);
-        let bytes = batch.encode_into(offset + start, granule as u32, buf.bytes_mut());
-        let publishes = Some(batch.retired_before);
+        let none = std::iter::empty::<&Record>();
+        let bytes = head.encode_into(none, offset + start, granule as u32, buf.bytes_mut());
+        let publishes = Some(head.retired_before);
         let flight = Flight {
             device,
             start,
-            ops: Vec::new(),
+            ops: Ops::new(),
             buf,
             publishes,
         };

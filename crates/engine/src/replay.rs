@@ -155,7 +155,7 @@ impl Array {
                 let len = (job.piece.hi - job.piece.lo) as usize;
                 job.columns[column] = Some(buf.bytes()[..len].to_vec());
             }
-            // What cannot be read is computed, and written.
+            // What cannot be read is computed, and written (see `replay_halve`).
             (ReplayIo::Read { job, column }, Err(IoError::Media), _) => {
                 self.replaying().jobs[job].heal.add(column);
                 if let Some(member) = self.members.get_mut(&device) {
@@ -286,11 +286,32 @@ impl Array {
         fits.clamp(block, CHUNK_BYTES.max(block))
     }
 
+    /// A member that could not read all of a piece may read most of it: such a piece is read again in
+    /// halves, down to the block that cannot be read.
+    fn replay_halve(&mut self) {
+        let block = self.geometry.block;
+        let replay = self.replaying();
+        let (halve, whole): (Vec<Job>, Vec<Job>) = std::mem::take(&mut replay.jobs)
+            .into_iter()
+            .partition(|job| !job.heal.is_empty() && job.piece.hi - job.piece.lo > block);
+        replay.jobs = whole;
+        for Job { piece, .. } in halve.into_iter().rev() {
+            let blocks = (piece.hi - piece.lo) / block;
+            let middle = piece.lo + blocks / 2 * block;
+            replay.pieces.push_front(piece.cut(middle, piece.hi, block));
+            replay.pieces.push_front(piece.cut(piece.lo, middle, block));
+        }
+    }
+
     /// All that can be read is there: what each piece becomes, and its records.
     fn replay_decide(&mut self) {
         let code = Code::new(self.geometry.k, self.geometry.m).expect("the array's code");
         let block = self.geometry.block as usize;
+        self.replay_halve();
         let mut jobs = std::mem::take(&mut self.replaying().jobs);
+        if jobs.is_empty() {
+            return self.replay_chunk();
+        }
         for job in &mut jobs {
             job.outcomes = decide(&code, job, block);
         }
@@ -328,22 +349,21 @@ impl Array {
         let offset = layout.log_offset + layout.log_bytes - room * (1 + sequence % 2);
         for device in self.live() {
             let member = &self.members[&device];
-            let batch = LogBatch {
+            let head = BatchHead {
                 array,
                 member: member.member,
                 lane: RECOVERY_LANE,
                 sequence,
                 retired_before,
                 epoch,
-                records: records.clone(),
             };
-            let bytes = batch.encoded_bytes(4096);
+            let bytes = BatchSize::of(&records).encoded_bytes(4096);
             assert!(
                 bytes as u64 <= room,
                 "a chunk fits into the place kept for it"
             );
             let mut buf = Buf::zeroed(bytes);
-            batch.encode_into(offset, 4096, buf.bytes_mut());
+            head.encode_into(records.iter(), offset, 4096, buf.bytes_mut());
             let fua = member.info.volatile_cache;
             let data = Slice::new(buf, 0, bytes);
             self.replay_io(device, ReplayIo::Log, IoKind::Write { offset, data, fua });
@@ -508,7 +528,7 @@ fn settled_records(outcome: &Outcome) -> Vec<Record> {
         start: piece.lo as u32,
         len,
         written: piece.written.0,
-        checksums: Vec::new(),
+        checksums: [].into(),
         settled: true,
         payload: LogPayload::None,
     };

@@ -188,6 +188,18 @@ pub(crate) struct Put {
     pub(crate) content: Option<Slice>,
 }
 
+impl Put {
+    /// This content.
+    pub(crate) fn of(column: usize, from: u64, slice: Slice) -> Put {
+        Put {
+            column,
+            from,
+            len: slice.len as u64,
+            content: Some(slice),
+        }
+    }
+}
+
 /// An operation at work on one run of one stripe.
 pub(crate) struct StripeOp {
     pub(crate) stripe: StripeNo,
@@ -486,7 +498,10 @@ impl Shard {
 
     /// Some member holds this column.
     pub(crate) fn has_target(&self, stripe: StripeNo, column: usize) -> bool {
-        self.targets(stripe, column).iter().any(Option::is_some)
+        self.slot_view(stripe, column).current.is_some()
+            || self
+                .incoming(stripe, column)
+                .is_some_and(|(_, rebuilt)| rebuilt)
     }
 
     /// More columns of this stripe have no member than there are parities.
@@ -632,15 +647,12 @@ impl Shard {
         if short {
             self.say(FromShard::NumbersShort);
         }
-        let op = &self.ops[key];
-        let records = self.records(op, operation, &new);
-        let stripe = op.stripe;
-        let held = self.held(stripe);
+        let held = self.held(self.ops[key].stripe);
+        let members = self.log_write(key, operation, &new);
+        assert!(members > 0, "some member of the group is in sync");
         let op = &mut self.ops[key];
         (op.operation, op.held, op.phase) = (Some(operation), held, Phase::Logging);
-        assert!(!records.is_empty(), "some member of the group is in sync");
-        op.pending = records.len();
-        self.log_records(key, operation, stripe, records);
+        op.pending = members;
     }
 
     /// Columns that some member holds.

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: when (see `stripe`), and the choice of the plan (see `plan`).
 
+use smallvec::SmallVec;
 use strake_parity::xor;
 
 use crate::buffers::{Buf, Slice};
@@ -78,7 +79,6 @@ impl Shard {
 
     pub(crate) fn compute_write(&mut self, key: usize) {
         let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
-        let lost = op.lost;
         let WorkKind::Write { pieces } = &mut op.work.kind else {
             unreachable!("only for writes")
         };
@@ -86,133 +86,126 @@ impl Shard {
         let pieces = all_pieces.as_slice();
         let (k, lo, hi) = (self.geometry.k, op.work.lo, op.work.hi);
         let coverage = coverage(k, pieces);
-        let fua = self.must_last(op.stripe, pieces);
+        op.fua = self.must_last(op.stripe, pieces);
         if op.plan == WritePlan::Decode {
-            let missing = missing_data(k, &coverage, lost, lo, hi);
+            let (lost, missing) = (op.lost, missing_data(k, &coverage, op.lost, lo, hi));
             self.decode_into(&mut op, lost, &missing);
         }
-        // New content of the written columns, each over its own coverage or, where the whole run is
-        // known, over the run.
-        let whole = matches!(op.plan, WritePlan::ReconstructWrite | WritePlan::Decode);
-        let mut new: Vec<Option<(Slice, u64)>> = vec![None; k];
-        for c in 0..k {
-            let Some(v) = coverage[c] else { continue };
-            let (from, to) = if whole && op.columns[c].is_some() {
-                (lo, hi)
-            } else {
-                (v.lo, v.hi)
-            };
-            new[c] = Some((
-                assemble(&mut op.bufs, op.columns[c].as_ref(), pieces, c, from, to),
-                from,
-            ));
-        }
-        let rows: Vec<usize> = (0..self.geometry.m)
+        let new = new_data(&mut op, &coverage, pieces);
+        let rows: Rows = (0..self.geometry.m)
             .filter(|&j| self.has_target(op.stripe, k + j) && op.parity.has(k + j))
             .collect();
-        let parity = self.new_parity(&mut op, &rows, &new, lo, hi);
-        let mut writes: Vec<(usize, u64, Slice)> = Vec::new();
-        for c in 0..k {
-            if let Some((slice, from)) = new[c].take() {
-                let v = coverage[c].expect("new content is of written columns");
-                if op.heal.has(c) {
-                    op.healed.add(c);
-                    writes.push((c, from, slice));
-                } else {
-                    writes.extend(
-                        runs(pieces, c, v).map(|(l, h)| {
-                            (c, l, slice.part((l - from) as usize, (h - l) as usize))
-                        }),
-                    );
-                }
-            } else if op.heal.has(c)
-                && let Some(slice) = op.columns[c].clone().filter(|s| s.len as u64 == hi - lo)
-            {
-                op.healed.add(c);
-                writes.push((c, lo, slice));
-            }
+        let solid = coverage.iter().flatten().all(|v| v.solid);
+        let Parities { parity, syndromes } = self.new_parity(&mut op, &rows, &new, solid);
+        let mut puts = std::mem::take(&mut op.puts);
+        for (c, new) in new.iter().enumerate() {
+            self.put_data(&mut op, &mut puts, (c, new, coverage[c]), pieces);
         }
-        rows.iter()
-            .filter(|&&j| op.heal.has(k + j))
-            .for_each(|&j| op.healed.add(k + j));
-        writes.extend(
-            rows.iter()
-                .zip(parity)
-                .map(|(&j, slice)| (k + j, lo, slice)),
-        );
+        let healed = rows.iter().filter(|&&j| op.heal.has(k + j));
+        healed.for_each(|&j| op.healed.add(k + j));
+        let put = |(&j, slice): (&usize, &Slice)| Put::of(k + j, lo, slice.clone());
+        puts.extend(rows.iter().zip(&parity).map(put));
         let new = op.logging.then(|| {
-            let of_data = |c: usize| coverage[c].map(|v| runs(pieces, c, v).collect());
-            let ranges: Vec<Vec<(u64, u64)>> =
-                (0..k).map(|c| of_data(c).unwrap_or_default()).collect();
-            self.new_content(&mut op, &rows, &writes, &ranges)
+            let written = written_data(&coverage, pieces, &new);
+            self.new_content(&mut op, &rows, written, &parity, syndromes)
         });
         op.work.kind = WorkKind::Write { pieces: all_pieces };
-        let put = |(column, from, slice): (usize, u64, Slice)| Put {
-            column,
-            from,
-            len: slice.len as u64,
-            content: Some(slice),
-        };
-        op.puts = writes.into_iter().map(put).collect();
-        op.fua = fua;
+        op.puts = puts;
         self.ops[key] = op;
         self.carry_out(key, new);
     }
 
-    /// What the log must know of a write: `ranges` are what it writes of each data column, `writes`
-    /// what goes in place (more, where a column is mended), the parities of `rows` last.
+    /// What goes in place of a data column: what is written of it, or all of the run where it is
+    /// mended.
+    fn put_data(
+        &self,
+        op: &mut StripeOp,
+        puts: &mut Vec<Put>,
+        (c, new, coverage): (usize, &Option<(Slice, u64)>, Option<Coverage>),
+        pieces: &[WritePiece],
+    ) {
+        let (lo, hi) = (op.work.lo, op.work.hi);
+        match (new, coverage) {
+            (Some((slice, from)), Some(_)) if op.heal.has(c) => {
+                op.healed.add(c);
+                puts.push(Put::of(c, *from, slice.clone()));
+            }
+            (Some((slice, from)), Some(v)) => puts
+                .extend(runs(pieces, c, v).map(|(l, h)| {
+                    Put::of(c, l, slice.part((l - from) as usize, (h - l) as usize))
+                })),
+            _ => {
+                if op.heal.has(c)
+                    && let Some(slice) = op.columns[c].clone().filter(|s| s.len as u64 == hi - lo)
+                {
+                    op.healed.add(c);
+                    puts.push(Put::of(c, lo, slice));
+                }
+            }
+        }
+    }
+
+    /// What the log must know of a write: the data that it writes, the new parities of `rows`, and
+    /// their partial syndromes, computed from those where they are not known.
     fn new_content(
         &self,
         op: &mut StripeOp,
         rows: &[usize],
-        writes: &[(usize, u64, Slice)],
-        ranges: &[Vec<(u64, u64)>],
+        data: SmallVec<[(usize, u64, Slice); 2]>,
+        parity: &[Slice],
+        known: Option<SmallVec<[Slice; 3]>>,
     ) -> NewContent {
-        let (k, lo, hi) = (self.geometry.k, op.work.lo, op.work.hi);
-        let mut data: Vec<(usize, u64, Slice)> = Vec::new();
-        for (column, ranges) in ranges.iter().enumerate() {
-            for &(from, to) in ranges {
-                let covers = |w: &&(usize, u64, Slice)| {
-                    w.0 == column && w.1 <= from && to <= w.1 + w.2.len as u64
-                };
-                let (_, start, slice) = writes.iter().find(covers).expect("it goes in place");
-                let part = slice.part((from - start) as usize, (to - from) as usize);
-                data.push((column, from, part));
+        let (k, m, lo, hi) = (self.geometry.k, self.geometry.m, op.work.lo, op.work.hi);
+        let by_row = |slices: &[Slice]| {
+            let mut all: SmallVec<[Option<Slice>; 3]> = SmallVec::from_elem(None, m);
+            for (&j, slice) in rows.iter().zip(slices) {
+                all[j] = Some(slice.clone());
             }
-        }
-        let mut parity: Vec<Option<Slice>> = vec![None; self.geometry.m];
-        for (column, _, slice) in writes.iter().filter(|w| w.0 >= k) {
-            parity[column - k] = Some(slice.clone());
-        }
-        let mut syndromes: Vec<Option<Slice>> = vec![None; self.geometry.m];
-        let whole = |r: &Vec<(u64, u64)>| r.as_slice() == [(lo, hi)];
-        if !rows.is_empty() && !ranges.iter().all(whole) {
-            let mut bufs: Vec<Buf> = rows
+            all
+        };
+        let whole = data.len() == k
+            && data
                 .iter()
-                .map(|_| op.bufs.pop().expect("a buffer for each syndrome"))
-                .collect();
-            for (&j, buf) in rows.iter().zip(&mut bufs) {
-                let stored = parity[j].as_ref().expect("it goes in place");
-                buf.bytes_mut()[..stored.len].copy_from_slice(stored.bytes());
-            }
-            for (column, from, slice) in &data {
-                let start = (from - lo) as usize;
-                let mut outputs: Vec<&mut [u8]> = bufs
-                    .iter_mut()
-                    .map(|buf| &mut buf.bytes_mut()[start..start + slice.len])
-                    .collect();
-                self.code
-                    .update_rows(rows, *column, slice.bytes(), &mut outputs);
-            }
-            for (&j, buf) in rows.iter().zip(bufs) {
-                syndromes[j] = Some(Slice::new(buf, 0, (hi - lo) as usize));
-            }
-        }
+                .all(|(_, from, s)| (*from, s.len as u64) == (lo, hi - lo));
+        let syndromes = match known {
+            Some(known) => known,
+            None if whole => SmallVec::new(),
+            None => self.syndromes(op, rows, &data, parity),
+        };
         NewContent {
+            parity: by_row(parity),
+            syndromes: by_row(&syndromes),
             data,
-            parity,
-            syndromes,
         }
+    }
+
+    /// What is left of new parities without what is written.
+    fn syndromes(
+        &self,
+        op: &mut StripeOp,
+        rows: &[usize],
+        data: &[(usize, u64, Slice)],
+        parity: &[Slice],
+    ) -> SmallVec<[Slice; 3]> {
+        let lo = op.work.lo;
+        let mut syndromes: SmallVec<[Slice; 3]> =
+            parity.iter().map(|slice| copied(op, slice)).collect();
+        for (column, from, slice) in data {
+            let start = (from - lo) as usize;
+            self.add(rows, *column, slice.bytes(), start, &mut syndromes);
+        }
+        syndromes
+    }
+
+    /// Adds what `bytes` of a data column, from byte `start` of the run, contribute to each of these
+    /// rows.
+    fn add(&self, rows: &[usize], column: usize, bytes: &[u8], start: usize, sums: &mut [Slice]) {
+        let part = start..start + bytes.len();
+        let mut outputs: SmallVec<[&mut [u8]; 3]> = sums
+            .iter_mut()
+            .map(|sum| &mut sum.buf.bytes_mut()[part.clone()])
+            .collect();
+        self.code.update_rows(rows, column, bytes, &mut outputs);
     }
 
     /// Is the write durable when it ends? What leaves the list of unreadable blocks is.
@@ -221,76 +214,121 @@ impl Shard {
         pieces.iter().any(|p| p.fua) || places.any(|place| self.touches_lost(&place))
     }
 
-    /// The parities in `rows` after the write, over the run.
-    pub(crate) fn new_parity(
+    /// The parities in `rows` after the write, over the run; `solid`: nothing between the first and
+    /// the last byte written of a column is left alone.
+    fn new_parity(
         &self,
         op: &mut StripeOp,
         rows: &[usize],
-        new: &[Option<(Slice, u64)>],
-        lo: u64,
-        hi: u64,
-    ) -> Vec<Slice> {
-        let (k, len) = (self.geometry.k, (hi - lo) as usize);
+        new: &[NewData],
+        solid: bool,
+    ) -> Parities {
+        let (k, lo, len) = (
+            self.geometry.k,
+            op.work.lo,
+            (op.work.hi - op.work.lo) as usize,
+        );
         if rows.is_empty() {
-            return Vec::new();
+            return Parities::default();
         }
         if op.plan == WritePlan::ReadModifyWrite {
-            let mut parity: Vec<Slice> = rows
+            let mut old = |j: usize| op.columns[k + j].take();
+            let parity: SmallVec<[Slice; 3]> = rows
                 .iter()
-                .map(|&j| {
-                    op.columns[k + j]
-                        .take()
-                        .expect("the plan reads every live parity")
-                })
+                .map(|&j| old(j).expect("the plan reads every live parity"))
                 .collect();
-            for (c, content) in new.iter().enumerate() {
-                let Some((slice, from)) = content else {
-                    continue;
-                };
-                let mut delta = op.bufs.pop().expect("a buffer for each written column");
-                let old = op.columns[c].as_ref().expect("the plan reads the old data");
-                xor(
-                    &mut delta.bytes_mut()[..slice.len],
-                    old.bytes(),
-                    slice.bytes(),
-                );
-                let start = (from - lo) as usize;
-                let mut outputs: Vec<&mut [u8]> = parity
-                    .iter_mut()
-                    .map(|p| &mut p.buf.bytes_mut()[start..start + slice.len])
-                    .collect();
-                let delta = &delta.bytes()[..slice.len];
-                if canary::hit(Canary::QCoefficientOff) {
-                    for (&row, output) in rows.iter().zip(outputs) {
-                        let column = if row == 1 { (c + 1) % k } else { c };
-                        self.code.update(row, column, delta, output);
-                    }
-                    continue;
-                }
-                self.code.update_rows(rows, c, delta, &mut outputs);
-            }
-            return parity;
+            return match op.logging && solid {
+                true => self.parity_by_syndrome(op, rows, new, parity),
+                false => Parities {
+                    parity: self.parity_by_difference(op, rows, new, parity),
+                    syndromes: None,
+                },
+            };
         }
-        let mut parity: Vec<Buf> = rows
+        let mut parity: SmallVec<[Buf; 3]> = rows
             .iter()
             .map(|_| op.bufs.pop().expect("a buffer for each parity"))
             .collect();
-        let data: Vec<&[u8]> = (0..k)
+        let data: SmallVec<[&[u8]; 16]> = (0..k)
             .map(|c| match (&new[c], &op.columns[c]) {
                 (Some((slice, from)), _) if *from == lo && slice.len == len => slice.bytes(),
                 (None, Some(slice)) => slice.bytes(),
                 _ => unreachable!("the plan covers every data column over the whole run"),
             })
             .collect();
-        let mut outputs: Vec<&mut [u8]> = parity
+        let mut outputs: SmallVec<[&mut [u8]; 3]> = parity
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
         self.code.generate_rows(rows, &data, &mut outputs);
+        drop(outputs);
+        let slice = |buf| Slice::new(buf, 0, len);
+        Parities {
+            parity: parity.into_iter().map(slice).collect(),
+            syndromes: None,
+        }
+    }
+
+    /// Read-modify-write of a write that is logged: the old data is taken out of the old parity,
+    /// what is left is the partial syndrome, and the new data is added to that.
+    fn parity_by_syndrome(
+        &self,
+        op: &mut StripeOp,
+        rows: &[usize],
+        new: &[NewData],
+        mut syndromes: SmallVec<[Slice; 3]>,
+    ) -> Parities {
+        let lo = op.work.lo;
+        let written = || {
+            new.iter()
+                .enumerate()
+                .filter_map(|(c, new)| Some((c, new.as_ref()?)))
+        };
+        for (c, (_, from)) in written() {
+            let old = op.columns[c].as_ref().expect("the plan reads the old data");
+            self.add(rows, c, old.bytes(), (from - lo) as usize, &mut syndromes);
+        }
+        let mut parity: SmallVec<[Slice; 3]> =
+            syndromes.iter().map(|slice| copied(op, slice)).collect();
+        for (c, (slice, from)) in written() {
+            let c = self.coefficient_of(c, rows);
+            self.add(rows, c, slice.bytes(), (from - lo) as usize, &mut parity);
+        }
+        Parities {
+            parity,
+            syndromes: Some(syndromes),
+        }
+    }
+
+    /// Read-modify-write: the difference of the data is added to the parity.
+    fn parity_by_difference(
+        &self,
+        op: &mut StripeOp,
+        rows: &[usize],
+        new: &[NewData],
+        mut parity: SmallVec<[Slice; 3]>,
+    ) -> SmallVec<[Slice; 3]> {
+        let lo = op.work.lo;
+        for (c, content) in new.iter().enumerate() {
+            let Some((slice, from)) = content else {
+                continue;
+            };
+            let mut delta = op.bufs.pop().expect("a buffer for each written column");
+            let old = op.columns[c].as_ref().expect("the plan reads the old data");
+            let difference = &mut delta.bytes_mut()[..slice.len];
+            xor(difference, old.bytes(), slice.bytes());
+            let c = self.coefficient_of(c, rows);
+            self.add(rows, c, difference, (from - lo) as usize, &mut parity);
+        }
         parity
-            .into_iter()
-            .map(|buf| Slice::new(buf, 0, len))
-            .collect()
+    }
+
+    /// The column whose coefficients a read-modify-write uses: its own, always.
+    fn coefficient_of(&self, column: usize, rows: &[usize]) -> usize {
+        match canary::hit(Canary::QCoefficientOff) && rows.contains(&1) {
+            true => (column + 1) % self.geometry.k,
+            false => column,
+        }
     }
 
     /// Zeroes on every column: parity of zeros is zero.
@@ -309,7 +347,7 @@ impl Shard {
         let new = op.logging.then(|| NewContent {
             data: (0..self.geometry.k).map(|c| (c, lo, zeros())).collect(),
             parity: (0..self.geometry.m).map(|_| Some(zeros())).collect(),
-            syndromes: vec![None; self.geometry.m],
+            syndromes: SmallVec::from_elem(None, self.geometry.m),
         });
         let put = |column| Put {
             column,
@@ -328,11 +366,79 @@ impl Shard {
     }
 }
 
+/// A data column's new content and where in the strip it begins; `None` where nothing is written.
+type NewData = Option<(Slice, u64)>;
+
+/// Numbers of parity rows.
+type Rows = SmallVec<[usize; 4]>;
+
+/// Parities after a write, for each row that has a member, and the partial syndromes, where they
+/// came with them.
+#[derive(Default)]
+struct Parities {
+    parity: SmallVec<[Slice; 3]>,
+    syndromes: Option<SmallVec<[Slice; 3]>>,
+}
+
+/// A copy in a buffer of the operation's.
+fn copied(op: &mut StripeOp, slice: &Slice) -> Slice {
+    let mut buf = op.bufs.pop().expect("a buffer for each syndrome");
+    buf.bytes_mut()[..slice.len].copy_from_slice(slice.bytes());
+    Slice::new(buf, 0, slice.len)
+}
+
+/// New content of the written columns, each over its own coverage or, where the whole run is known,
+/// over the run.
+fn new_data(
+    op: &mut StripeOp,
+    coverage: &[Option<Coverage>],
+    pieces: &[WritePiece],
+) -> SmallVec<[NewData; 8]> {
+    let whole = matches!(op.plan, WritePlan::ReconstructWrite | WritePlan::Decode);
+    let (lo, hi) = (op.work.lo, op.work.hi);
+    let content = |(c, v): (usize, &Option<Coverage>)| {
+        let v = (*v)?;
+        let (from, to) = match whole && op.columns[c].is_some() {
+            true => (lo, hi),
+            false => (v.lo, v.hi),
+        };
+        let old = op.columns[c].as_ref();
+        Some((assemble(&mut op.bufs, old, pieces, c, from, to), from))
+    };
+    coverage.iter().enumerate().map(content).collect()
+}
+
+/// What is written of the data columns, in parts without holes.
+fn written_data(
+    coverage: &[Option<Coverage>],
+    pieces: &[WritePiece],
+    new: &[NewData],
+) -> SmallVec<[(usize, u64, Slice); 2]> {
+    let mut all = SmallVec::new();
+    for (c, new) in new.iter().enumerate() {
+        if let (Some((slice, from)), Some(v)) = (new, coverage[c]) {
+            all.extend(runs(pieces, c, v).map(|(l, h)| {
+                let part = slice.part((l - from) as usize, (h - l) as usize);
+                (c, l, part)
+            }));
+        }
+    }
+    all
+}
+
 /// What is written for each data column, in the order of the pieces.
-fn coverage(k: usize, pieces: &[WritePiece]) -> Vec<Option<Coverage>> {
-    let mut all: Vec<Option<Coverage>> = vec![None; k];
+fn coverage(k: usize, pieces: &[WritePiece]) -> SmallVec<[Option<Coverage>; 16]> {
+    let mut all: SmallVec<[Option<Coverage>; 16]> = SmallVec::from_elem(None, k);
+    if let [only] = pieces {
+        all[only.column] = Some(Coverage {
+            lo: only.lo,
+            hi: only.hi,
+            solid: true,
+        });
+        return all;
+    }
     for (column, slot) in all.iter_mut().enumerate() {
-        let mut ranges: Vec<(u64, u64)> = pieces
+        let mut ranges: SmallVec<[(u64, u64); 8]> = pieces
             .iter()
             .filter(|p| p.column == column)
             .map(|p| (p.lo, p.hi))
@@ -395,7 +501,7 @@ fn assemble(
 
 /// The parts of column `c` that are written, merged and in order.
 fn runs(pieces: &[WritePiece], c: usize, v: Coverage) -> impl Iterator<Item = (u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut ranges: SmallVec<[(u64, u64); 4]> = SmallVec::new();
     if v.solid {
         ranges.push((v.lo, v.hi));
     } else {

@@ -35,7 +35,7 @@ pub use error::{
 pub use identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
 pub use layout::{Layout, LayoutParams};
 pub use level::Level;
-pub use log::{LogBatch, LogPayload, LogRecord};
+pub use log::{BatchHead, BatchSize, LogBatch, LogPayload, LogRecord};
 pub use region_map::{MapPage, RegionState};
 pub use select::{
     CopyStatus, Finding, Returns, Selection, copy_to_replace, returns, select_array, select_copy,

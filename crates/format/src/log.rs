@@ -17,6 +17,7 @@
 //! Deliberately absent: which record wins, and when one is retired (the engine's `recover`).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -62,6 +63,30 @@ pub struct LogBatch<B = Vec<u8>> {
     pub records: Vec<LogRecord<B>>,
 }
 
+/// What a batch says of itself: a [`LogBatch`] without its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHead {
+    /// As [`LogBatch::array`].
+    pub array: ArrayUuid,
+    /// As [`LogBatch::member`].
+    pub member: MemberUuid,
+    /// As [`LogBatch::lane`].
+    pub lane: u16,
+    /// As [`LogBatch::sequence`].
+    pub sequence: u64,
+    /// As [`LogBatch::retired_before`].
+    pub retired_before: u64,
+    /// As [`LogBatch::epoch`].
+    pub epoch: Epoch,
+}
+
+/// How long a batch of some records is, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchSize {
+    records: usize,
+    payload: usize,
+}
+
 /// What is about to be written to one stripe.
 ///
 /// An operation that needs several payloads is several records of one `operation` in one batch; a
@@ -82,8 +107,9 @@ pub struct LogRecord<B = Vec<u8>> {
     pub written: u64,
     /// CRC-32C of every logical block (512 or 4096, as the superblock says) of new content in the
     /// range: the written data columns in order, then the parities in order (0 for the blocks of a
-    /// parity without a member). Empty in a record whose operation has them in another one.
-    pub checksums: Vec<u32>,
+    /// parity without a member). Empty in a record whose operation has them in another one. Shared:
+    /// the same record goes to several members.
+    pub checksums: Arc<[u32]>,
     /// A recovery wrote this before it replayed the operation: what lies in place may be the state
     /// before the operation, after it, or what the recovery makes of them.
     pub settled: bool,
@@ -246,78 +272,89 @@ impl<B: AsRef<[u8]>> LogRecord<B> {
     }
 }
 
-impl<B: AsRef<[u8]>> LogBatch<B> {
-    /// Bytes of header and records.
-    fn header_bytes(&self) -> usize {
-        HEADER_BYTES
-            + self
-                .records
-                .iter()
-                .map(LogRecord::record_bytes)
-                .sum::<usize>()
+impl BatchSize {
+    /// Of these records.
+    pub fn of<'a, B: AsRef<[u8]> + 'a>(
+        records: impl IntoIterator<Item = &'a LogRecord<B>>,
+    ) -> BatchSize {
+        let one = |record: &LogRecord<B>| BatchSize {
+            records: record.record_bytes(),
+            payload: record.payload_bytes(),
+        };
+        records
+            .into_iter()
+            .fold(BatchSize::default(), |all, record| all.with(one(record)))
     }
 
-    /// Bytes that [`LogBatch::encode`] will make: a multiple of `granularity_bytes`.
+    /// Of these records and those.
+    pub fn with(self, other: BatchSize) -> BatchSize {
+        BatchSize {
+            records: self.records + other.records,
+            payload: self.payload + other.payload,
+        }
+    }
+
+    /// Bytes of header and records.
+    fn header_bytes(self) -> usize {
+        HEADER_BYTES + self.records
+    }
+
+    /// Bytes of the encoded batch: a multiple of `granularity_bytes`.
     ///
     /// # Panics
     /// If the granularity is no multiple of 4096, or zero.
-    pub fn encoded_bytes(&self, granularity_bytes: u32) -> usize {
+    pub fn encoded_bytes(self, granularity_bytes: u32) -> usize {
         let granularity = granularity_bytes as usize;
         assert!(
             granularity > 0 && granularity.is_multiple_of(BLOCK),
             "a granularity of whole blocks"
         );
-        let payload = self
-            .records
-            .iter()
-            .map(LogRecord::payload_bytes)
-            .sum::<usize>();
-        (self.header_bytes().next_multiple_of(BLOCK) + payload).next_multiple_of(granularity)
+        (self.header_bytes().next_multiple_of(BLOCK) + self.payload).next_multiple_of(granularity)
     }
+}
 
-    /// The batch's bytes for the place at `offset` of the member.
-    ///
-    /// # Panics
-    /// As [`LogBatch::encode_into`].
-    pub fn encode(&self, offset: u64, granularity_bytes: u32) -> Vec<u8> {
-        let mut bytes = vec![0; self.encoded_bytes(granularity_bytes)];
-        self.encode_into(offset, granularity_bytes, &mut bytes);
-        bytes
-    }
-
-    /// As [`LogBatch::encode`], over the first [`LogBatch::encoded_bytes`] of `out`, whatever they
-    /// held; answers how many that are.
+impl BatchHead {
+    /// The batch of these records for the place at `offset` of the member, over the beginning of
+    /// `out`, whatever that held; answers how many bytes it takes.
     ///
     /// # Panics
     /// If a record is senseless, the batch longer than [`BATCH_BYTES_MAX`] or than `out`, the place
     /// no whole block, or the granularity no multiple of 4096.
-    pub fn encode_into(&self, offset: u64, granularity_bytes: u32, out: &mut [u8]) -> usize {
-        let total = self.encoded_bytes(granularity_bytes);
+    pub fn encode_into<'a, B: AsRef<[u8]> + 'a>(
+        &self,
+        records: impl Iterator<Item = &'a LogRecord<B>> + Clone,
+        offset: u64,
+        granularity_bytes: u32,
+        out: &mut [u8],
+    ) -> usize {
+        let size = BatchSize::of(records.clone());
+        let total = size.encoded_bytes(granularity_bytes);
         assert!(total <= BATCH_BYTES_MAX, "a batch of {total} bytes");
         assert!(
             offset.is_multiple_of(BLOCK as u64),
             "a batch begins on a block"
         );
-        assert!(
-            self.records.iter().all(LogRecord::is_sensible),
-            "a senseless record is not logged"
-        );
         let out = &mut out[..total];
-        let mut header = self.to_raw(offset, total);
-        let mut at = HEADER_BYTES;
-        for record in &self.records {
+        let (mut at, mut count) = (HEADER_BYTES, 0u32);
+        for record in records.clone() {
+            assert!(record.is_sensible(), "a senseless record is not logged");
             at = put(out, at, record.to_raw().as_bytes());
-            for checksum in &record.checksums {
-                at = put(out, at, &checksum.to_le_bytes());
+            let sums = out[at..at + 4 * record.checksums.len()].chunks_exact_mut(4);
+            for (place, checksum) in sums.zip(record.checksums.iter()) {
+                place.copy_from_slice(&checksum.to_le_bytes());
             }
+            at += 4 * record.checksums.len();
+            count += 1;
         }
-        let header_bytes = at;
+        let header_bytes = size.header_bytes();
+        assert_eq!(at, header_bytes, "the records are as long as they said");
         at = header_bytes.next_multiple_of(BLOCK);
         out[header_bytes..at].fill(0);
-        for record in &self.records {
+        for record in records {
             at = put(out, at, record.payload.parts().2);
         }
         out[at..].fill(0);
+        let mut header = self.raw(offset, total, header_bytes, count);
         escape(out, &mut header.escaped);
         header.payload_checksum = checksum::crc32c(&out[header_bytes..]).into();
         put(out, 0, header.as_bytes());
@@ -327,7 +364,7 @@ impl<B: AsRef<[u8]>> LogBatch<B> {
     }
 
     /// The header as it lies on the member, without checksums and escapes.
-    fn to_raw(&self, offset: u64, total: usize) -> RawHeader {
+    fn raw(&self, offset: u64, total: usize, header_bytes: usize, records: u32) -> RawHeader {
         RawHeader {
             magic: MAGIC,
             version: VERSION.into(),
@@ -340,12 +377,55 @@ impl<B: AsRef<[u8]>> LogBatch<B> {
             retired_before: self.retired_before.into(),
             epoch: self.epoch.0.into(),
             blocks: ((total / BLOCK) as u32).into(),
-            header_bytes: (self.header_bytes() as u32).into(),
-            records: (self.records.len() as u32).into(),
+            header_bytes: (header_bytes as u32).into(),
+            records: records.into(),
             payload_checksum: 0.into(),
             reserved: [0; 32],
             escaped: [0; BLOCKS_MAX / 8],
         }
+    }
+}
+
+impl<B: AsRef<[u8]>> LogBatch<B> {
+    /// Everything but the records.
+    pub fn head(&self) -> BatchHead {
+        BatchHead {
+            array: self.array,
+            member: self.member,
+            lane: self.lane,
+            sequence: self.sequence,
+            retired_before: self.retired_before,
+            epoch: self.epoch,
+        }
+    }
+
+    /// Bytes that [`LogBatch::encode`] will make: a multiple of `granularity_bytes`.
+    ///
+    /// # Panics
+    /// If the granularity is no multiple of 4096, or zero.
+    pub fn encoded_bytes(&self, granularity_bytes: u32) -> usize {
+        BatchSize::of(&self.records).encoded_bytes(granularity_bytes)
+    }
+
+    /// The batch's bytes for the place at `offset` of the member.
+    ///
+    /// # Panics
+    /// As [`BatchHead::encode_into`].
+    pub fn encode(&self, offset: u64, granularity_bytes: u32) -> Vec<u8> {
+        let mut bytes = vec![0; self.encoded_bytes(granularity_bytes)];
+        self.encode_into(offset, granularity_bytes, &mut bytes);
+        bytes
+    }
+
+    /// As [`LogBatch::encode`], over the first [`LogBatch::encoded_bytes`] of `out`, whatever they
+    /// held; answers how many that are.
+    ///
+    /// # Panics
+    /// As [`BatchHead::encode_into`].
+    pub fn encode_into(&self, offset: u64, granularity_bytes: u32, out: &mut [u8]) -> usize {
+        let records = self.records.iter();
+        self.head()
+            .encode_into(records, offset, granularity_bytes, out)
     }
 }
 

@@ -704,6 +704,29 @@ fn a_resync_goes_on_over_an_unreadable_sector() {
     }
 }
 
+/// A replay that met an unreadable sector gave up all that it had read together with it.
+#[test]
+fn a_replay_gives_up_no_more_than_the_sector_that_it_cannot_read() {
+    let mut gave_up = 0;
+    for seed in 0..8 {
+        let mut raid5 = Scenario::new("5", 4)
+            .small_blocks()
+            .forgiving()
+            .seed(seed)
+            .start();
+        raid5.write_all().rest().lose(1).steps(3000);
+        raid5.begin_to_overwrite().steps(60 + 20 * seed).power_cut();
+        for row in 0..4 {
+            raid5.spoil_drive(3, row, 1);
+        }
+        raid5.start().rest().verify();
+        let lost = raid5.unreadable();
+        assert!(lost.len() <= 8, "two strips of each row at most: {lost:?}");
+        gave_up += usize::from(!lost.is_empty());
+    }
+    assert!(gave_up > 4, "{gave_up}");
+}
+
 #[test]
 fn sectors_unreadable_on_two_members_in_different_places_of_a_strip_lose_nothing() {
     let mut raid5 = Scenario::new("5", 4).small_blocks().forgiving().start();

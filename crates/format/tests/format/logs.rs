@@ -22,7 +22,7 @@ pub(crate) fn sample_batch() -> LogBatch {
     };
     let bytes: Vec<u8> = (0..8192u32).map(|i| (i * 7 % 251) as u8).collect();
     let syndrome = LogRecord {
-        checksums: vec![],
+        checksums: [].into(),
         payload: LogPayload::PartialSyndrome {
             parity: 1,
             bytes: bytes.clone(),
@@ -30,7 +30,7 @@ pub(crate) fn sample_batch() -> LogBatch {
         ..intent.clone()
     };
     let lost = LogRecord {
-        checksums: vec![],
+        checksums: [].into(),
         payload: LogPayload::LostStrip { column: 2, bytes },
         ..intent.clone()
     };
@@ -142,7 +142,7 @@ fn a_users_data_is_never_taken_for_a_batch() {
     let carrier = |bytes: Vec<u8>| LogBatch {
         records: vec![LogRecord {
             len: bytes.len() as u32,
-            checksums: vec![],
+            checksums: [].into(),
             payload: LogPayload::LostStrip { column: 0, bytes },
             ..sample_batch().records[0].clone()
         }],
@@ -176,11 +176,11 @@ fn a_users_checksums_are_never_taken_for_a_batch() {
     let forged = forged.encode(AREA + 4096, 4096);
     let sum = |at: &[u8]| u32::from_le_bytes([at[0], at[1], at[2], at[3]]);
     let gap = (4096 - HEADER_BYTES - log::RECORD_BYTES) / 4;
-    let checksums = std::iter::repeat_n(0, gap)
+    let checksums: Vec<u32> = std::iter::repeat_n(0, gap)
         .chain(forged.chunks(4).map(sum))
         .collect();
     let record = LogRecord {
-        checksums,
+        checksums: checksums.into(),
         ..sample_batch().records[0].clone()
     };
     let batch = LogBatch {
@@ -249,7 +249,7 @@ fn a_scan_finds_whole_batches_between_torn_ones_and_remains() {
 fn a_block_of_small_intents_holds_more_than_fifty() {
     // RAID 6, 4 KiB random writes: one data block and two parities.
     let record = LogRecord {
-        checksums: vec![1, 2, 3],
+        checksums: [1, 2, 3].into(),
         ..sample_batch().records[0].clone()
     };
     let batch = |count| LogBatch {

@@ -213,7 +213,7 @@ prop_compose! {
             start: start * 512,
             len: len * 512,
             written,
-            checksums,
+            checksums: checksums.into(),
             settled,
             payload: match kind {
                 0 => LogPayload::None,
