@@ -291,13 +291,14 @@ fn believed_logs<'a>(
     logs
 }
 
-/// Above every number of an operation in these logs.
+/// Above every number of an operation that these logs hold, or held: what is retired was dropped
+/// where they were read.
 fn highest(logs: &[(Slot, &LogBatch)]) -> u64 {
-    let operations = logs.iter().flat_map(|(_, batch)| &batch.records);
-    operations
-        .map(|record| record.operation + 1)
-        .max()
-        .unwrap_or(0)
+    let kept = |batch: &LogBatch| batch.records.iter().map(|r| r.operation + 1).max();
+    let numbers = logs
+        .iter()
+        .map(|(_, batch)| kept(batch).unwrap_or(0).max(batch.retired_before));
+    numbers.max().unwrap_or(0)
 }
 
 fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {

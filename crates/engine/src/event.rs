@@ -534,14 +534,9 @@ pub struct Found {
     pub map: Vec<Option<MapPage>>,
     /// What the two places of the list of unreadable blocks hold, `None` where it is not valid.
     pub unreadable: [Option<UnreadableList>; 2],
-    /// Whole batches in its log area; needed only where [`wants_log`] says so.
+    /// What a [`crate::gather::Gather`] kept of its log area; needed only where
+    /// [`crate::gather::log_base`] says so.
     pub log: Vec<LogBatch>,
-}
-
-/// Whether the log of a member with this superblock may have to be replayed. Whether it is, another
-/// member may know better (`covered` is newer there).
-pub fn wants_log(superblock: &Superblock) -> bool {
-    !superblock.clean && superblock.level.parity_count() > 0
 }
 
 /// A device offered as a new member or spare.

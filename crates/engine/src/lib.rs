@@ -24,6 +24,7 @@ mod check;
 mod cover;
 pub mod create;
 pub mod event;
+pub mod gather;
 pub mod geometry;
 mod intent;
 mod jobs;

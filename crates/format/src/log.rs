@@ -600,20 +600,69 @@ fn unescape<'a>(batch: &'a [u8], escaped: &[u8; BLOCKS_MAX / 8]) -> Option<Cow<'
 /// given too: the caller knows which it wants.
 pub fn scan(area: &[u8], area_offset: u64) -> Vec<Result<LogBatch, LogError>> {
     let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = area.get(at..).filter(|rest| rest.len() >= BLOCK) {
-        at += match LogBatch::decode(rest, area_offset.saturating_add(at as u64)) {
-            Ok((batch, bytes)) => {
-                found.push(Ok(batch));
-                bytes
-            }
-            Err(LogError::NotLog { .. }) => BLOCK,
-            // The remains of a torn batch may hold an older whole one: look at every block.
-            Err(error) => {
-                found.push(Err(error));
-                BLOCK
-            }
-        };
-    }
+    Scan::new(area_offset).pass(area, true, &mut |batch| found.push(batch));
     found
+}
+
+/// A [`scan`] of an area that comes piece by piece: it holds on to no more than a piece and
+/// [`BATCH_BYTES_MAX`].
+#[derive(Debug)]
+pub struct Scan {
+    /// Where `held` lies.
+    offset: u64,
+    /// The beginning of what may be a batch, and whatever came behind it.
+    held: Vec<u8>,
+}
+
+impl Scan {
+    /// Of the area that begins at this byte of the member.
+    pub fn new(area_offset: u64) -> Scan {
+        Scan {
+            offset: area_offset,
+            held: Vec::new(),
+        }
+    }
+
+    /// Takes the bytes that follow; `last` if the area ends with them.
+    pub fn feed(
+        &mut self,
+        piece: &[u8],
+        last: bool,
+        mut found: impl FnMut(Result<LogBatch, LogError>),
+    ) {
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(piece);
+        let passed = self.pass(&held, last, &mut found);
+        held.drain(..passed);
+        self.held = held;
+    }
+
+    /// Gives what `bytes` hold as far as it can be told, and answers how many are done with.
+    fn pass(
+        &mut self,
+        bytes: &[u8],
+        last: bool,
+        found: &mut impl FnMut(Result<LogBatch, LogError>),
+    ) -> usize {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= BLOCK) {
+            let offset = self.offset.saturating_add(at as u64);
+            at += match LogBatch::decode(rest, offset) {
+                Ok((batch, bytes)) => {
+                    found(Ok(batch));
+                    bytes
+                }
+                Err(LogError::NotLog { .. }) => BLOCK,
+                // Its end is still to come.
+                Err(LogError::Short { .. }) if !last => break,
+                // The remains of a torn batch may hold an older whole one: look at every block.
+                Err(error) => {
+                    found(Err(error));
+                    BLOCK
+                }
+            };
+        }
+        self.offset = self.offset.saturating_add(at as u64);
+        at
+    }
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::thread::CpuSet;
 use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, Found, Status};
+use strake_engine::gather;
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
 use strake_engine::{Array, Geometry, Pool, Router, Shard, ShardSetup, StartOptions};
@@ -148,10 +149,10 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         let info = device.info();
         all.push(found(devices.add(device), info, image));
     }
+    read_logs(&devices, &mut all);
+    // A member that was away may tell of another policy.
     let wanted = config.shards.max(1);
-    let shards = all
-        .first()
-        .map_or(wanted, |f| shards_for(&f.superblock, wanted));
+    let shards = gather::authority(&all).map_or(wanted, |sb| shards_for(sb, wanted));
     let options = StartOptions {
         shards,
         force: config.force,
@@ -191,6 +192,18 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
             // The array was started for nothing: leave it clean.
             serving.stop()?;
             Err(error)
+        }
+    }
+}
+
+/// Reads what counts of the logs, where they may have to be replayed.
+fn read_logs(devices: &Devices, all: &mut [Found]) {
+    let Some(base) = gather::log_base(all) else {
+        return;
+    };
+    for (id, device) in devices.all() {
+        for found in all.iter_mut().filter(|f| f.device == id) {
+            found.log = device.read_log(&found.superblock, base);
         }
     }
 }
@@ -537,7 +550,7 @@ fn pin(cpu: Option<usize>) {
     }
 }
 
-/// The engine's description of a member found, for offline use.
+/// The engine's description of a member found, but for its log.
 pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
     Found {
         device,
@@ -546,7 +559,7 @@ pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
         copy_to_replace: image.copy_to_replace,
         map: image.map,
         unreadable: image.unreadable,
-        log: image.log,
+        log: Vec::new(),
     }
 }
 

@@ -8,10 +8,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use strake_engine::create::{self, CreateSpec, Init};
-use strake_engine::event::{Command, DeviceInfo, Found, Setting, wants_log};
+use strake_engine::event::{Command, DeviceInfo, Found, Setting};
+use strake_engine::gather::{self, Gather};
 use strake_engine::units::{RegionNo, ShardNo};
 use strake_engine::{Array, Pool, Router, Shard, StartError, StartOptions, limits};
-use strake_format::log::scan;
+use strake_format::log::Scan;
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::unreadable;
 use strake_format::{
@@ -171,24 +172,24 @@ impl Drive {
     }
 }
 
-/// Whole batches of a member's log, where it may have to be replayed.
-fn log(ssd: &Ssd, superblock: &Superblock) -> Vec<LogBatch> {
-    if !wants_log(superblock) {
-        return Vec::new();
-    }
+/// What counts of a member's log.
+fn log(ssd: &Ssd, superblock: &Superblock, base: u64) -> Vec<LogBatch> {
     let layout = &superblock.layout;
     let block = 4096;
-    let mut area = vec![0; layout.log_bytes as usize];
-    for (at, bytes) in area.chunks_mut(block).enumerate() {
-        let offset = layout.log_offset + (at * block) as u64;
+    let mut gather = Gather::new(superblock, base);
+    let mut scan = Scan::new(layout.log_offset);
+    let blocks = layout.log_bytes / block;
+    for at in 0..blocks {
         // A block that cannot be read counts as torn.
-        if let Some(content) = ssd.peek(offset, block) {
-            bytes.copy_from_slice(content);
-        }
+        let content = ssd.peek(layout.log_offset + at * block, block as usize);
+        let content = content.unwrap_or(&[0; 4096]);
+        scan.feed(content, at + 1 == blocks, |batch| {
+            if let Ok(batch) = batch {
+                gather.take(batch);
+            }
+        });
     }
-    let found = scan(&area, layout.log_offset).into_iter().flatten();
-    let ours = |b: &LogBatch| (b.array, b.member) == (superblock.array, superblock.member);
-    found.filter(ours).collect()
+    gather.finish()
 }
 
 /// The newest valid version of each page of a member's region map (`older`: the one before it).
@@ -265,12 +266,18 @@ impl World {
             found.push(Found {
                 device,
                 info: self.info(index),
-                log: log(&self.drives[index].ssd, &superblock),
+                log: Vec::new(),
                 superblock,
                 copy_to_replace: copy_to_replace(copies),
                 map,
                 unreadable,
             });
+        }
+        if let Some(base) = gather::log_base(&found) {
+            for found in &mut found {
+                let index = self.devices[found.device.0 as usize];
+                found.log = log(&self.drives[index].ssd, &found.superblock, base);
+            }
         }
         self.chance.faults.shuffle(&mut found);
         found

@@ -245,6 +245,38 @@ fn a_scan_finds_whole_batches_between_torn_ones_and_remains() {
     log::scan(&area, u64::MAX);
 }
 
+/// What a scan finds in an area that comes in pieces of so many bytes.
+fn scan_in_pieces(area: &[u8], piece: usize) -> Vec<Result<LogBatch, LogError>> {
+    let (mut scan, mut found) = (log::Scan::new(AREA), Vec::new());
+    let count = area.len().div_ceil(piece);
+    for (i, bytes) in area.chunks(piece).enumerate() {
+        scan.feed(bytes, i + 1 == count, |batch| found.push(batch));
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whole batches, torn ones with whole ones inside, nothing, and pieces that end anywhere.
+    #[test]
+    fn an_area_that_comes_in_pieces_tells_the_same(
+        batches in proptest::collection::vec((any_batch(), 0..12usize, any::<bool>()), 1..6),
+        piece in proptest::sample::select(vec![1000usize, 4096, 5000, 65536, 1 << 20]),
+    ) {
+        let mut area: Vec<u8> = Vec::new();
+        for (batch, back, torn) in batches {
+            // Some begin over the end of the one before.
+            let at = area.len().saturating_sub(if torn { back * 4096 } else { 0 });
+            let bytes = batch.encode(AREA + at as u64, 4096);
+            area.truncate(at);
+            area.extend_from_slice(&bytes);
+            area.resize(area.len() + if torn { 0 } else { back * 4096 }, 0);
+        }
+        prop_assert_eq!(scan_in_pieces(&area, piece), log::scan(&area, AREA));
+    }
+}
+
 #[test]
 fn a_block_of_small_intents_holds_more_than_fifty() {
     // RAID 6, 4 KiB random writes: one data block and two parities.

@@ -1,5 +1,5 @@
 //! What a member says of itself: both superblock copies, the region map, the list of unreadable
-//! blocks, and the stripe log where it may have to be replayed.
+//! blocks; and, asked for apart from these, the stripe log where it may have to be replayed.
 //!
 //! Invariant: nothing is believed here that `strake_format` did not decode; a page of another
 //! array or member counts as no page. Deliberately absent: which member of an array to believe
@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use strake_engine::buffers::PAGE;
-use strake_engine::event::wants_log;
-use strake_format::log::scan;
+use strake_engine::gather::Gather;
+use strake_format::log::Scan;
 use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
@@ -18,6 +18,9 @@ use strake_format::{
 };
 
 use super::{Device, DeviceError};
+
+/// How much of a log is read at once, bytes.
+const LOG_PIECE: usize = 1 << 20;
 
 /// What reading a member's metadata found.
 #[derive(Clone, Debug)]
@@ -32,8 +35,6 @@ pub struct MemberImage {
     pub map: Vec<Option<MapPage>>,
     /// What the two places of the list of unreadable blocks hold, where it is valid.
     pub unreadable: [Option<UnreadableList>; 2],
-    /// Whole batches in the log area, where the engine wants them.
-    pub log: Vec<LogBatch>,
 }
 
 impl MemberImage {
@@ -72,17 +73,12 @@ impl Device {
         ];
         let map = self.read_map(&superblock);
         let unreadable = self.read_lists(&superblock.layout);
-        let log = match wants_log(&superblock) {
-            true => self.read_log(&superblock),
-            false => Vec::new(),
-        };
         Ok(MemberImage {
             superblock,
             copies,
             copy_to_replace: copy_to_replace(statuses),
             map,
             unreadable,
-            log,
         })
     }
 
@@ -107,23 +103,38 @@ impl Device {
         })
     }
 
-    /// Whole batches of this member. What cannot be read counts as torn: other members have the
-    /// records too.
-    fn read_log(&self, superblock: &Superblock) -> Vec<LogBatch> {
+    /// What counts of the log of this member, where everything below `base` is retired. What cannot
+    /// be read counts as torn: other members have the records too.
+    pub(crate) fn read_log(&self, superblock: &Superblock, base: u64) -> Vec<LogBatch> {
         let layout = &superblock.layout;
-        let mut area = vec![0; layout.log_bytes as usize];
-        if self.read_at(layout.log_offset, &mut area).is_err() {
-            for (at, bytes) in area.chunks_mut(PAGE).enumerate() {
-                let offset = layout.log_offset + (at * PAGE) as u64;
-                if self.read_at(offset, bytes).is_err() {
-                    bytes.fill(0);
+        let mut gather = Gather::new(superblock, base);
+        let mut scan = Scan::new(layout.log_offset);
+        let mut piece = vec![0; LOG_PIECE.min(layout.log_bytes as usize)];
+        let mut done = 0;
+        while done < layout.log_bytes {
+            let len = (layout.log_bytes - done).min(piece.len() as u64);
+            let (from, piece) = (layout.log_offset + done, &mut piece[..len as usize]);
+            done += len;
+            self.read_what_can_be(from, piece);
+            scan.feed(piece, done == layout.log_bytes, |batch| {
+                if let Ok(batch) = batch {
+                    gather.take(batch);
                 }
+            });
+        }
+        gather.finish()
+    }
+
+    /// Reads, with zeros for pages that cannot be read.
+    fn read_what_can_be(&self, from: u64, bytes: &mut [u8]) {
+        if self.read_at(from, bytes).is_ok() {
+            return;
+        }
+        for (at, page) in bytes.chunks_mut(PAGE).enumerate() {
+            if self.read_at(from + (at * PAGE) as u64, page).is_err() {
+                page.fill(0);
             }
         }
-        let ours =
-            |batch: &LogBatch| (batch.array, batch.member) == (superblock.array, superblock.member);
-        let found = scan(&area, layout.log_offset).into_iter().flatten();
-        found.filter(ours).collect()
     }
 
     /// A page that cannot be read is a page that is not valid: other members have it too.
@@ -132,13 +143,7 @@ impl Device {
         let pages = layout.map_pages;
         let areas = [place(layout, 0, 0), place(layout, 0, 1)].map(|start| {
             let mut area = vec![0; pages as usize * PAGE];
-            if self.read_at(start, &mut area).is_err() {
-                for (page, bytes) in area.chunks_mut(PAGE).enumerate() {
-                    if self.read_at(start + (page * PAGE) as u64, bytes).is_err() {
-                        bytes.fill(0);
-                    }
-                }
-            }
+            self.read_what_can_be(start, &mut area);
             area
         });
         let decode = |side: usize, page: u32| {
