@@ -5,7 +5,9 @@
 //! routes, from which the OpenAPI document is made.
 
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -15,9 +17,10 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http_body_util::channel::{Channel, Sender};
+use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::api::openapi;
 use crate::api::types::*;
@@ -401,9 +404,8 @@ async fn events(State(service): Shared, Asked(query): Asked<Follow>) -> Answer {
         let lines = event_lines(&service.events.since(query.since));
         return Ok((kind, lines).into_response());
     }
-    let (sender, body) = Channel::<Bytes>::new(16);
-    tokio::spawn(send_events(service, query.since, sender));
-    Ok((kind, Body::new(body)).into_response())
+    let body = Body::new(Followed::new(service, query.since));
+    Ok((kind, body).into_response())
 }
 
 fn event_lines(events: &[EventJson]) -> String {
@@ -417,24 +419,52 @@ fn event_lines(events: &[EventJson]) -> String {
     lines
 }
 
-/// Sends events until the client hangs up.
-async fn send_events(service: Arc<Service>, mut next: u64, mut sender: Sender<Bytes>) {
-    let mut newest = service.events.follow();
-    loop {
-        newest.mark_unchanged();
-        let events = service.events.since(next);
-        if let Some(last) = events.last() {
-            next = last.sequence + 1;
-            if sender
-                .send_data(Bytes::from(event_lines(&events)))
-                .await
-                .is_err()
-            {
-                return;
-            }
+/// The events from a number on, and each that follows. It belongs to its connection and nothing
+/// else works for it, so it ends when the client hangs up, whether anything happens then or not.
+struct Followed {
+    service: Arc<Service>,
+    next: u64,
+    news: Pin<Box<dyn Future<Output = Option<watch::Receiver<u64>>> + Send>>,
+}
+
+impl Followed {
+    fn new(service: Arc<Service>, next: u64) -> Followed {
+        let newest = service.events.follow();
+        Followed {
+            service,
+            next,
+            news: Box::pin(std::future::ready(Some(newest))),
         }
-        if newest.changed().await.is_err() {
-            return;
+    }
+}
+
+/// Waits for the next event; `None` where there will be none.
+async fn changed(mut newest: watch::Receiver<u64>) -> Option<watch::Receiver<u64>> {
+    newest.changed().await.ok()?;
+    Some(newest)
+}
+
+impl hyper::body::Body for Followed {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        loop {
+            let Some(mut newest) = ready!(self.news.as_mut().poll(context)) else {
+                return Poll::Ready(None);
+            };
+            // Before looking: what is noted meanwhile is news again.
+            newest.mark_unchanged();
+            let events = self.service.events.since(self.next);
+            self.news = Box::pin(changed(newest));
+            if let Some(last) = events.last() {
+                self.next = last.sequence + 1;
+                let lines = Bytes::from(event_lines(&events));
+                return Poll::Ready(Some(Ok(Frame::data(lines))));
+            }
         }
     }
 }
@@ -457,7 +487,7 @@ async fn metrics(State(service): Shared) -> Answer {
 }
 
 fn metrics_text(service: &Service) -> String {
-    let mut text = String::new();
+    let mut text = format!("strake_event_followers {}\n", service.events.followers());
     for running in service.all_running() {
         let (Ok(counters), Ok(array)) = (running.counters(), running.json()) else {
             continue;

@@ -137,6 +137,11 @@ impl EventLog {
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
+
+    /// How many follow.
+    pub(crate) fn followers(&self) -> usize {
+        self.newest.receiver_count()
+    }
 }
 
 impl Inner {
@@ -214,8 +219,34 @@ pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
 type Words = (&'static str, Option<Slot>, Option<String>, Option<String>);
 
 fn words(kind: &EventKind) -> Words {
-    let text = |s: &str| Some(s.to_owned());
-    let at = |offset: u64| Some(format!("offset_bytes {offset}"));
+    match kind {
+        EventKind::Started { .. } | EventKind::State { .. } | EventKind::Stopped => {
+            array_words(kind)
+        }
+        EventKind::MemberOut { .. }
+        | EventKind::SpareUsed { .. }
+        | EventKind::Returned { .. }
+        | EventKind::Rebuilt { .. }
+        | EventKind::SpareAdded { .. }
+        | EventKind::Removed { .. } => member_words(kind),
+        EventKind::ReadError { .. }
+        | EventKind::Repaired { .. }
+        | EventKind::Unreadable { .. }
+        | EventKind::Rewritten { .. }
+        | EventKind::LogReplayed { .. } => block_words(kind),
+        EventKind::Mismatch { .. } | EventKind::Inconsistent { .. } => found_words(kind),
+        EventKind::JobStarted { .. }
+        | EventKind::JobStopped { .. }
+        | EventKind::JobFinished { .. } => job_words(kind),
+    }
+}
+
+fn text(words: &str) -> Option<String> {
+    Some(words.to_owned())
+}
+
+/// What befell the array as a whole, in words.
+fn array_words(kind: &EventKind) -> Words {
     match *kind {
         EventKind::Started { unclean } => {
             let cause = unclean.then(|| "unclean_stop_before".to_owned());
@@ -225,50 +256,18 @@ fn words(kind: &EventKind) -> Words {
             let cause = Some(format!("was {}", view::array_state(from)));
             ("state", None, cause, text(view::array_state(to)))
         }
+        EventKind::Stopped => ("stopped", None, None, text("clean")),
+        _ => unreachable!("only for the array"),
+    }
+}
+
+/// Who came and who went, in words.
+fn member_words(kind: &EventKind) -> Words {
+    match *kind {
         EventKind::MemberOut { slot, cause, .. } => {
             let effect = text("reads are answered from the others");
             ("member_out", Some(slot), text(out_cause(cause)), effect)
         }
-        EventKind::ReadError { slot, offset, .. } => (
-            "read_error",
-            Some(slot),
-            at(offset),
-            text("answered from the others"),
-        ),
-        EventKind::Repaired {
-            slot, offset, len, ..
-        } => (
-            "repaired",
-            Some(slot),
-            at(offset),
-            Some(format!("{len} bytes rewritten")),
-        ),
-        EventKind::Mismatch { .. } | EventKind::Inconsistent { .. } => found_words(kind),
-        EventKind::Unreadable { offset, len } => (
-            "unreadable",
-            None,
-            at(offset),
-            Some(format!(
-                "{len} bytes answer an error until they are written"
-            )),
-        ),
-        EventKind::Rewritten { offset, len } => (
-            "rewritten",
-            None,
-            at(offset),
-            Some(format!("{len} bytes can be read again")),
-        ),
-        EventKind::LogReplayed {
-            stripes,
-            unreadable,
-        } => (
-            "log_replayed",
-            None,
-            text("unclean stop"),
-            Some(format!(
-                "{stripes} stripes mended, {unreadable} blocks unreadable"
-            )),
-        ),
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))
         }
@@ -288,26 +287,64 @@ fn words(kind: &EventKind) -> Words {
         }
         EventKind::SpareAdded { .. } => ("spare_added", None, None, None),
         EventKind::Removed { slot } => ("removed", slot, None, None),
+        _ => unreachable!("only for members"),
+    }
+}
+
+/// What became of blocks, in words.
+fn block_words(kind: &EventKind) -> Words {
+    let at = |offset: u64| Some(format!("offset_bytes {offset}"));
+    match *kind {
+        EventKind::ReadError { slot, offset, .. } => {
+            let effect = text("answered from the others");
+            ("read_error", Some(slot), at(offset), effect)
+        }
+        EventKind::Repaired {
+            slot, offset, len, ..
+        } => {
+            let effect = format!("{len} bytes rewritten");
+            ("repaired", Some(slot), at(offset), Some(effect))
+        }
+        EventKind::Unreadable { offset, len } => {
+            let effect = format!("{len} bytes answer an error until they are written");
+            ("unreadable", None, at(offset), Some(effect))
+        }
+        EventKind::Rewritten { offset, len } => {
+            let effect = format!("{len} bytes can be read again");
+            ("rewritten", None, at(offset), Some(effect))
+        }
+        EventKind::LogReplayed {
+            stripes,
+            unreadable,
+        } => {
+            let effect = format!("{stripes} stripes mended, {unreadable} blocks unreadable");
+            ("log_replayed", None, text("unclean stop"), Some(effect))
+        }
+        _ => unreachable!("only for blocks"),
+    }
+}
+
+/// How jobs go, in words.
+fn job_words(kind: &EventKind) -> Words {
+    match *kind {
         EventKind::JobStarted { kind, from_bytes } => {
             let effect = Some(format!("from byte {from_bytes}"));
             ("job_started", None, text(view::job_kind(kind)), effect)
         }
-        EventKind::JobStopped { kind, cause } => (
-            "job_stopped",
-            None,
-            text(stop_cause(cause)),
-            text(view::job_kind(kind)),
-        ),
+        EventKind::JobStopped { kind, cause } => {
+            let effect = text(view::job_kind(kind));
+            ("job_stopped", None, text(stop_cause(cause)), effect)
+        }
         EventKind::JobFinished {
             kind,
             inconsistent,
             repaired,
         } => {
             let found = format!("{inconsistent} stripes inconsistent, {repaired} repaired");
-            let effect = Some(found);
-            ("job_finished", None, text(view::job_kind(kind)), effect)
+            let cause = text(view::job_kind(kind));
+            ("job_finished", None, cause, Some(found))
         }
-        EventKind::Stopped => ("stopped", None, None, text("clean")),
+        _ => unreachable!("only for jobs"),
     }
 }
 

@@ -420,7 +420,7 @@ fn a_member_that_was_put_out_comes_back_when_it_is_asked_for() {
 fn a_half_that_went_on_alone_is_not_overwritten_unasked() {
     let mut rig = Rig::new();
     let devices = rig.files(2);
-    rig.create("data", "1", &[], &devices).ok();
+    rig.create("data", "1", NBD, &devices).ok();
     let away = rig.path("away");
     for other in [1, 0] {
         fs::rename(&devices[other], &away).expect("renamed");
@@ -601,4 +601,39 @@ fn the_api_document_is_served_and_followers_hear_of_events() {
             .out
             .contains("strake_size_bytes{array=\"data\"}")
     );
+}
+
+/// A follower that hung up was kept, with what worked for it, until the next event: on a quiet
+/// array for ever.
+#[test]
+fn who_hangs_up_follows_events_no_longer_though_none_comes() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::UnixStream;
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let ask = |path: &str| {
+        let mut stream = UnixStream::connect(rig.dir().join("api.sock")).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: strake\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("asks");
+        stream
+    };
+    let followers = || {
+        let mut text = String::new();
+        ask("/metrics").read_to_string(&mut text).expect("answers");
+        let line = text
+            .lines()
+            .find_map(|l| l.strip_prefix("strake_event_followers "));
+        line.expect("a line").parse::<usize>().expect("a number")
+    };
+    assert_eq!(followers(), 0);
+    let stay = ask("/v1/events?follow=true");
+    let go = ask("/v1/events?follow=true");
+    rig.until("both to follow", || followers() == 2);
+    drop(go);
+    rig.until("the one that hung up to be gone", || followers() == 1);
+    // The other is still told what happens.
+    let devices = rig.files(2);
+    rig.create("data", "1", NBD, &devices).ok();
+    let mut lines = BufReader::new(stay).lines();
+    assert!(lines.any(|line| line.is_ok_and(|l| l.contains("\"event\":\"started\""))));
 }
