@@ -42,7 +42,7 @@ impl Array {
             return self.member_out(device, cause_of(error));
         }
         member.read_errors += 1;
-        let too_many = member.read_errors > u64::from(self.sb.settings.read_error_threshold);
+        let too_many = member.read_errors >= u64::from(self.sb.settings.read_error_threshold);
         self.event(EventKind::ReadError {
             slot,
             device,

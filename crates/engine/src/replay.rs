@@ -158,9 +158,7 @@ impl Array {
             // What cannot be read is computed, and written (see `replay_halve`).
             (ReplayIo::Read { job, column }, Err(IoError::Media), _) => {
                 self.replaying().jobs[job].heal.add(column);
-                if let Some(member) = self.members.get_mut(&device) {
-                    member.read_errors += 1;
-                }
+                self.replay_read_error(device, job);
             }
             (_, Ok(()), _) => {}
             (_, Err(error), _) => {
@@ -169,6 +167,23 @@ impl Array {
             }
         }
         self.replay_step();
+    }
+
+    /// It counts, but fails nobody: what the member holds may be needed.
+    fn replay_read_error(&mut self, device: DeviceId, job: usize) {
+        let piece = &self.replaying().jobs[job].piece;
+        let (stripe, lo) = (piece.stripe, piece.lo);
+        let offset = self.replay_offset(device, stripe) + lo;
+        if let Some(member) = self.members.get_mut(&device) {
+            member.read_errors += 1;
+        }
+        if let Some(slot) = self.slot_of(device) {
+            self.event(EventKind::ReadError {
+                slot,
+                device,
+                offset,
+            });
+        }
     }
 
     /// The next phase, when nothing is under way.

@@ -103,7 +103,7 @@ pub struct Replacement {
 pub struct Settings {
     /// 1 to 100: how much of the members' time a rebuild may take.
     pub rebuild_priority: u8,
-    /// Unrepaired read errors after which a member fails; at least 1.
+    /// A member fails at this read error, counted since the start; at least 1.
     pub read_error_threshold: u32,
 }
 

@@ -444,10 +444,14 @@ impl Draft {
         }
         self
     }
-    /// Read errors after which a member fails.
-    pub fn forgiving(mut self) -> Draft {
-        self.0.read_error_threshold = Some(1000);
+    /// The read error at which a member fails.
+    pub fn threshold(mut self, threshold: u32) -> Draft {
+        self.0.read_error_threshold = Some(threshold);
         self
+    }
+    /// Read errors do not fail a member.
+    pub fn forgiving(self) -> Draft {
+        self.threshold(1000)
     }
     /// Makes the array and starts it.
     pub fn start(self) -> Scenario {

@@ -2,6 +2,7 @@
 
 use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind, ScrubMode};
+use strake_engine::status::MemberState;
 use strake_engine::units::{RegionNo, Row, Slot};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{RegionState, SelectError, WriteHole};
@@ -790,4 +791,33 @@ fn a_full_list_stops_the_rebuild_and_changes_nothing() {
         .any(|line| line.contains("ListFull"));
     assert!(told);
     raid5.verify();
+}
+
+/// It was failed at the read error after the one that the setting names.
+#[test]
+fn a_member_is_failed_at_the_read_error_that_the_threshold_names() {
+    for (threshold, seed) in [(None, 1), (Some(1), 2), (Some(5), 3)] {
+        let mut raid6 = Scenario::new("6", 5).seed(seed);
+        if let Some(threshold) = threshold {
+            raid6 = raid6.threshold(threshold);
+        }
+        let mut raid6 = raid6.start();
+        raid6.write_all().rest();
+        let named = u64::from(threshold.unwrap_or(3));
+        let mut errors = 0;
+        for row in 0.. {
+            raid6.spoil_block(2, row, 0).verify();
+            let status = raid6.world.machines().array.status();
+            let member = status.members.iter().find(|m| m.slot == Some(Slot(2)));
+            let member = member.expect("slot 2 is told of");
+            assert!(member.read_errors <= errors + 1, "one for one sector");
+            errors = member.read_errors;
+            let failed = member.state == MemberState::Failed;
+            assert_eq!(failed, errors >= named, "{errors} of {named}");
+            if failed {
+                break;
+            }
+        }
+        raid6.add().made_whole().verify();
+    }
 }
