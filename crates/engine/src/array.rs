@@ -203,7 +203,7 @@ impl Array {
     pub(crate) fn begin_service(&mut self) {
         self.stage = Stage::Starting;
         self.sb.clean = false;
-        self.sb.covered = self.logging();
+        self.sb.covered = self.logging() && !self.map.untold();
         self.sb.log_base = self.cover.log_from;
         self.rewrite_map();
         self.rewrite_list();

@@ -9,6 +9,8 @@
 //! has no record is durable (2); superblocks that say `covered` with that base (3). Turning it off: superblocks that say not `covered`, then the view.
 //! A region that is given back waits for (1) and (3), too: a record of what lay there must not be
 //! found when the region is written again.
+//! After a start that has a resync to do, `covered` waits for the pages that say NeedSync: what is
+//! only Dirty then is not resynced.
 //!
 //! Invariants:
 //! * `covered` is durable only while no write goes in place without a record.

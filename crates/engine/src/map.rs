@@ -118,6 +118,8 @@ pub(crate) struct Map {
     unmapping: Vec<(RequestId, u32)>,
     /// Some region may be behind.
     flagged: bool,
+    /// Regions need a resync of which no page says so yet.
+    untold: bool,
 }
 
 impl Map {
@@ -135,6 +137,7 @@ impl Map {
             let behind = |at: usize| p.behind.binary_search(&(at as u16)).is_ok();
             (0..p.states.len()).map(move |at| (p.states[at], behind(at)))
         });
+        let mut untold = false;
         let regions: Vec<Region> = states
             .take(geometry.regions() as usize)
             .map(|(disk, behind)| {
@@ -146,9 +149,12 @@ impl Map {
                     RegionState::Dirty | RegionState::NeedSync => Phase::NeedSync,
                 };
                 let open = matches!(disk, RegionState::Dirty | RegionState::NeedSync);
+                // Dirty means nothing to resync as soon as superblocks say that the log tells all.
+                let due = phase == Phase::NeedSync;
+                untold |= due && disk != RegionState::NeedSync;
                 Region {
                     phase,
-                    disk,
+                    disk: if due { RegionState::NeedSync } else { disk },
                     behind: behind || (open && !whole && !canary::hit(Canary::StaleMapTrusted)),
                     wanted: false,
                     unmap: Vec::new(),
@@ -166,6 +172,7 @@ impl Map {
         Map {
             regions,
             flagged,
+            untold,
             pages,
             clean_after_ms,
             sweep: None,
@@ -210,6 +217,17 @@ impl Map {
             }
         }
         self.flagged = false;
+    }
+
+    /// Regions need a resync of which no page said so when the array was found: nothing may say that
+    /// the log tells all before the pages do.
+    pub(crate) fn untold(&self) -> bool {
+        self.untold
+    }
+
+    /// The pages of the start are durable. True if they told what no page had.
+    pub(crate) fn tell(&mut self) -> bool {
+        std::mem::take(&mut self.untold)
     }
 
     /// What `explain` tells.

@@ -161,6 +161,11 @@ impl Array {
     fn durable_now(&mut self) {
         match self.stage {
             Stage::Starting if self.map.quiet() && self.unreadable.quiet() => {
+                if self.map.tell() && self.logging() {
+                    self.sb.covered = true;
+                    self.touch();
+                    return self.drive_persist();
+                }
                 self.stage = Stage::Serving;
                 self.arm_sweep();
                 self.out.push_back(ArrayOutput::Started);
