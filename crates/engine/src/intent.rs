@@ -8,10 +8,14 @@
 //! S_j = P_j + Σ_{i∈W} c_ji·D_i with P_j and D_i as they will be: what is left are the columns that
 //! the write does not touch. So it is the same for every plan of the write.
 //!
-//! Invariant: with m parities and l members of the group lost already, m − l + 1 members in sync
-//! hold the intent, so one of them is there after any losses that the level survives; every parity
-//! member in sync is among them. What is to replace one of them holds the same, because it may take
-//! its place while the operation is under way.
+//! Invariants:
+//! * With m parities and l members of the group lost already, m − l + 1 members in sync hold the
+//!   intent, so one of them is there after any losses that the level survives.
+//! * S_j is on the member of parity j: without that parity nobody asks for it. With one parity and
+//!   no member lost it may be on the member of a written column instead: without that one, all that
+//!   the write does not touch is there.
+//! * What is to replace a holder holds the same, because it may take its place while the operation
+//!   is under way.
 
 use std::sync::Arc;
 
@@ -80,31 +84,59 @@ impl NewContent {
     }
 }
 
-/// A member that holds records of an operation, and of which parity of the code it is.
+/// A member that holds records of an operation, and of which parity the partial syndrome.
 type Holder = (DeviceView, Option<usize>);
 
 impl Shard {
-    /// The members of a stripe's group that hold the intent.
-    fn holders(&self, stripe: StripeNo) -> SmallVec<[Holder; 4]> {
+    /// The members of a stripe's group that hold the intent of a write of these columns. Where there
+    /// is a choice, those that have a batch to write anyway.
+    fn holders(&self, stripe: StripeNo, written: Columns) -> SmallVec<[Holder; 4]> {
         let (k, m, width) = (self.geometry.k, self.geometry.m, self.geometry.width);
-        let has = |c: usize| self.slot_view(stripe, c).current.is_some();
-        let in_sync = (0..width).fold(0u64, |all, c| all | u64::from(has(c)) << c);
-        let lost = width - in_sync.count_ones() as usize;
-        let parities = (in_sync >> k).count_ones() as usize;
-        let needed = (m + 1).saturating_sub(lost).max(1);
-        let data = (0..k).filter(|&c| in_sync >> c & 1 == 1);
-        let columns = (k..width)
-            .filter(|&c| in_sync >> c & 1 == 1)
-            .chain(data.take(needed.saturating_sub(parities)));
-        let with_parity = |c: usize| {
-            let members = self.targets(stripe, c).into_iter().flatten();
-            members.map(move |member| (member, c.checked_sub(k)))
-        };
-        let mut holders: SmallVec<[Holder; 4]> = columns.flat_map(with_parity).collect();
+        let current = |c: usize| self.slot_view(stripe, c).current;
+        let mut free = Columns::default();
+        (0..width)
+            .filter(|&c| current(c).is_some())
+            .for_each(|c| free.add(c));
+        let needed = (m + 1).saturating_sub(width - free.count()).max(1);
+        let mut holders: SmallVec<[(usize, Option<usize>); 4]> = SmallVec::new();
+        if m == 1 && free.count() == width {
+            let or_written = (0..k).filter(|&c| written.has(c));
+            let column = self.busiest(stripe, std::iter::once(k).chain(or_written));
+            holders.push((column.expect("the parity is one of them"), Some(0)));
+        } else {
+            let parities = (0..m).filter(|j| free.has(k + j));
+            holders.extend(parities.map(|j| (k + j, Some(j))));
+        }
+        for &(c, _) in &holders {
+            free = free.without(c);
+        }
+        while holders.len() < needed {
+            let column = self.busiest(stripe, (0..width).filter(|&c| free.has(c)));
+            let column = column.expect("as many are in sync");
+            free = free.without(column);
+            holders.push((column, None));
+        }
         if canary::hit(Canary::IntentOnOneMember) {
             holders.truncate(1);
         }
-        holders
+        let with_targets = |(c, parity): (usize, Option<usize>)| {
+            let members = self.targets(stripe, c).into_iter().flatten();
+            members.map(move |member| (member, parity))
+        };
+        holders.into_iter().flat_map(with_targets).collect()
+    }
+
+    /// The first of these columns whose member has records to write, or the first of all.
+    fn busiest(&self, stripe: StripeNo, columns: impl Iterator<Item = usize>) -> Option<usize> {
+        let mut first = None;
+        for column in columns {
+            let member = self.slot_view(stripe, column).current;
+            if member.is_some_and(|member| self.logs.waits(member.device)) {
+                return Some(column);
+            }
+            first = first.or(Some(column));
+        }
+        first
     }
 
     /// Queues the records of an operation on each member that is to hold some; on how many.
@@ -121,7 +153,10 @@ impl Shard {
             })
             .collect();
         let lo = op.work.lo;
-        let holders = self.holders(stripe);
+        let written = parts
+            .iter()
+            .fold(Columns::default(), |all, part| all.with(part.written));
+        let holders = self.holders(stripe, written);
         for &(member, parity) in &holders {
             let mut records = Records::new();
             for (part, (intent, lost)) in parts.iter().zip(&intents) {

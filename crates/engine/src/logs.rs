@@ -36,6 +36,8 @@ use crate::units::*;
 /// Batches in flight on one member: one is being written while the next gathers, and a second
 /// hides the way there and back.
 const FLIGHTS: usize = 2;
+/// Operations at work from which on commits gather while one is under way.
+const COMMIT_BUSY: usize = 8;
 /// Buffers of one shard for batches, all together, bytes.
 const BUFFERS_BYTES: usize = 16 << 20;
 const BLOCK: u64 = 4096;
@@ -153,6 +155,8 @@ pub(crate) struct Logs {
     lanes: BTreeMap<DeviceId, Lane>,
     /// Some lane has something to write.
     due: bool,
+    /// Batches in flight, on all members together, but for those that only publish.
+    flights: usize,
     /// Batches in flight that only publish: no operation waits for them.
     publishing: usize,
     buffers: Vec<Buf>,
@@ -232,6 +236,7 @@ impl Logs {
             active: BTreeSet::new(),
             lanes: BTreeMap::new(),
             due: false,
+            flights: 0,
             publishing: 0,
             // Padding to the write granularity comes on top.
             buffers: (0..count)
@@ -268,6 +273,12 @@ impl Logs {
             self.next = self.next.max(from);
         }
         higher
+    }
+
+    /// Records wait for this member.
+    pub(crate) fn waits(&self, device: DeviceId) -> bool {
+        let lane = self.lanes.get(&device);
+        lane.is_some_and(|lane| !lane.waiting.is_empty())
     }
 
     /// What more than `spare` of these members in sync of a group have durably published.
@@ -344,15 +355,23 @@ impl Shard {
     /// Writes what waits; true if there is something to put out: a batch, or one that publishes so
     /// that a batch finds a place.
     pub(crate) fn pump_logs(&mut self) -> bool {
-        if !std::mem::take(&mut self.logs.due) {
+        if !self.logs.due || self.gathers() {
             return false;
         }
+        self.logs.due = false;
         let mut lane = self.logs.lanes.first_key_value();
         while let Some((&device, _)) = lane {
             while self.write_batch(device) {}
             lane = self.logs.lanes.range((Excluded(device), Unbounded)).next();
         }
         !self.out.is_empty()
+    }
+
+    /// A commit is under way, and enough is going on that the next one grows meanwhile. It waits for
+    /// no more than as many members as may be lost: one that hangs holds up only what needs it.
+    fn gathers(&self) -> bool {
+        let busy = self.ops.len() > COMMIT_BUSY;
+        busy && self.logs.flights > self.geometry.m * self.geometry.groups as usize
     }
 
     fn open_lane(&mut self, member: DeviceView, group: u64) {
@@ -509,6 +528,7 @@ impl Shard {
         };
         lane.ring.insert(start, written);
         (lane.head, lane.flights) = (start + bytes, lane.flights + 1);
+        self.logs.flights += 1;
         let flight = Flight {
             device,
             start,
@@ -639,6 +659,7 @@ impl Shard {
                 self.say_closed();
             }
             None => {
+                self.logs.flights -= 1;
                 self.logs.buffers.push(buf.sole_or_new());
                 if let Some(lane) = self.logs.lanes.get_mut(&device) {
                     lane.flights -= 1;

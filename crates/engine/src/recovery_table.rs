@@ -26,6 +26,8 @@ struct Case {
     new: Row,
     /// Lost before the write.
     before: Columns,
+    /// The column whose member holds the partial syndrome of the only parity.
+    holder: usize,
 }
 
 fn whole_row(code: &Code, data: &[Vec<u8>]) -> Row {
@@ -37,7 +39,7 @@ fn whole_row(code: &Code, data: &[Vec<u8>]) -> Row {
 }
 
 impl Case {
-    fn new(code: &Code, written: Columns, before: Columns) -> Case {
+    fn new(code: &Code, written: Columns, before: Columns, holder: usize) -> Case {
         let k = code.k();
         let content = |c: usize, salt: u8| -> Vec<u8> {
             // A parity that happens to be the same before and after would tell nothing.
@@ -59,6 +61,7 @@ impl Case {
             old: whole_row(code, &old),
             new: whole_row(code, &new),
             before,
+            holder,
         }
     }
 
@@ -85,7 +88,8 @@ impl Case {
             (_, true) => vec![checksum::crc32c(&self.new[c])],
             _ => Vec::new(),
         };
-        let there = |j: usize| !lost.has(k + j) && !self.before.has(k + j);
+        let holder = |j: usize| if m == 1 { self.holder } else { k + j };
+        let there = |j: usize| !lost.has(holder(j)) && !self.before.has(k + j);
         let partial = self.written.count() < k;
         Piece {
             stripe: StripeNo(0),
@@ -157,7 +161,10 @@ fn cases() -> Vec<Case> {
         let code = Code::new(k, m).expect("a code");
         for written in (1..1u64 << k).map(Columns) {
             for before in sets(k + m, m) {
-                cases.push(Case::new(&code, written, before));
+                cases.push(Case::new(&code, written, before, k));
+                // One parity and a whole group: a member that is written may hold its syndrome.
+                let others = (0..k).filter(|&c| m == 1 && before.is_empty() && written.has(c));
+                cases.extend(others.map(|c| Case::new(&code, written, before, c)));
             }
         }
     }
