@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! * Mail of one sender to one receiver arrives in order (the engine relies on it).
-//! * A shard that sleeps is woken once for any amount of mail; no wake-up is lost: the flag is
-//!   cleared before the channel is drained.
+//! * A shard that sleeps is woken once for any amount of mail, and one that is awake not at all: it
+//!   says that it is about to sleep *before* it looks into the channel for the last time, so that
+//!   mail is either found there or its sender finds a sleeper. No wake-up is lost.
 //!
 //! Deliberately absent: bounds. What is in the channels is bounded by requests and I/O in flight,
 //! which are.
@@ -61,8 +62,8 @@ pub(crate) enum Mail {
 pub(crate) struct Mailbox {
     sender: Sender<Mail>,
     wake: OwnedFd,
-    /// Somebody has written the eventfd and the shard has not looked yet.
-    notified: AtomicBool,
+    /// The shard looks into its channel before it sleeps, or somebody has written the eventfd.
+    awake: AtomicBool,
     /// The shard has requests under way, which may wait for buffers.
     hungry: AtomicBool,
 }
@@ -72,12 +73,13 @@ impl Mailbox {
     pub(crate) fn new() -> std::io::Result<(Mailbox, Receiver<Mail>)> {
         let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let (sender, receiver) = channel();
-        let (notified, hungry) = (AtomicBool::new(false), AtomicBool::new(false));
+        // A shard's thread looks before it sleeps for the first time.
+        let (awake, hungry) = (AtomicBool::new(true), AtomicBool::new(false));
         Ok((
             Mailbox {
                 sender,
                 wake,
-                notified,
+                awake,
                 hungry,
             },
             receiver,
@@ -86,23 +88,39 @@ impl Mailbox {
 
     /// Posts a letter. False: the shard has ended.
     pub(crate) fn post(&self, mail: Mail) -> bool {
-        let sent = self.sender.send(mail).is_ok();
+        let sent = self.leave(mail);
         self.wake();
         sent
     }
 
-    /// Wakes the shard.
+    /// Leaves a letter without waking the shard; the sender does that once it has left all that it
+    /// has. False: the shard has ended.
+    pub(crate) fn leave(&self, mail: Mail) -> bool {
+        self.sender.send(mail).is_ok()
+    }
+
+    /// Wakes the shard if it sleeps.
     pub(crate) fn wake(&self) {
-        if !self.notified.swap(true, Ordering::SeqCst) {
+        if !self.awake.swap(true, Ordering::SeqCst) {
             // It can only fail when 2^64 - 2 wake-ups were not read: then the shard is awake.
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 
-    /// The shard has seen that it was woken, and will drain its mail now.
+    /// The shard says that it may sleep after it has looked into its channel once more.
+    pub(crate) fn about_to_sleep(&self) {
+        self.awake.store(false, Ordering::SeqCst);
+    }
+
+    /// The shard does not sleep (any more).
     pub(crate) fn awake(&self) {
+        self.awake.store(true, Ordering::SeqCst);
+    }
+
+    /// Empties the eventfd: a poll that is to be armed anew would find it readable for ever. One
+    /// that stays armed tells of every write by itself.
+    pub(crate) fn empty(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        self.notified.store(false, Ordering::SeqCst);
     }
 
     /// The eventfd, for the ring.
@@ -111,7 +129,7 @@ impl Mailbox {
     }
 
     /// The shard says whether buffers that come back elsewhere are worth a wake-up. It polls its
-    /// engine once more after saying so, before it sleeps.
+    /// engine once more after saying so and that it may sleep, before it sleeps.
     pub(crate) fn set_hungry(&self, hungry: bool) {
         self.hungry.store(hungry, Ordering::SeqCst);
     }

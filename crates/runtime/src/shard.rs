@@ -3,7 +3,9 @@
 //!
 //! The loop: reap completions, drain mail, look at clocks, then let the machines speak until they
 //! are quiet, and sleep in the kernel. Everything that has come in is given to the machines before
-//! they are asked for effects, so that writes of one batch gather.
+//! they are asked for effects, so that writes of one batch gather. Mail that has come meanwhile
+//! (answers give the next requests) joins the batch before it is submitted; peers are woken once
+//! for all that a batch has for them.
 //!
 //! Invariants:
 //! * Effects are carried out in the order in which a machine gives them.
@@ -39,6 +41,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How soon a ublk queue that found no buffer looks again (another shard may let go of one without
 /// a word).
 const BUFFER_RETRY: Duration = Duration::from_millis(1);
+
+/// How often mail that has come meanwhile joins a batch before the batch is submitted.
+const JOINS: usize = 4;
 
 /// Who waits for a request.
 enum Origin {
@@ -77,6 +82,8 @@ pub(crate) struct Work {
     reaped: Vec<Reaped>,
     finished: Vec<Finished>,
     next_scan: Time,
+    /// Peers that have mail and were not woken yet.
+    to_wake: Vec<ShardNo>,
     /// Slices of other shards' buffers were dropped here.
     foreign_dropped: bool,
     /// When to give up waiting for I/O, once the thread is to end.
@@ -107,16 +114,53 @@ impl Worker {
                 }
             } else {
                 self.pump(now);
-                let hungry = self.engine.in_flight() > 0 || self.engine.hungry();
-                self.mailbox().set_hungry(hungry);
-                if hungry {
-                    self.pump(now);
-                }
             }
-            if let Err(error) = self.ring.wait(self.sleep(now)) {
+            let patience = match self.prepare_to_sleep(now) {
+                true => self.sleep(now),
+                false => Some(Duration::ZERO),
+            };
+            if let Err(error) = self.ring.wait(patience) {
                 panic!("io_uring_enter fails on a ring that worked: {error}");
             }
+            self.mailbox().awake();
             self.mailbox().set_hungry(false);
+        }
+    }
+
+    /// Lets mail join the batch until there is none; false if it came faster than that, or if the
+    /// thread is to end.
+    fn prepare_to_sleep(&mut self, now: Time) -> bool {
+        let was_ending = self.work.ending.is_some();
+        let mut quiet = false;
+        for _ in 0..JOINS {
+            self.mailbox().about_to_sleep();
+            quiet = !self.drain_mail(now);
+            if quiet {
+                break;
+            }
+            self.mailbox().awake();
+            if self.work.ending.is_none() {
+                self.pump(now);
+            }
+        }
+        if self.work.ending.is_none() {
+            let hungry = self.engine.in_flight() > 0 || self.engine.hungry();
+            self.mailbox().set_hungry(hungry);
+            if hungry {
+                self.pump(now);
+            }
+        }
+        for shard in self.work.to_wake.drain(..) {
+            self.peers.shard(shard).wake();
+        }
+        quiet && was_ending == self.work.ending.is_some()
+    }
+
+    /// Leaves a letter for a peer, who is woken before this thread sleeps.
+    fn post(&mut self, shard: ShardNo, mail: Mail) {
+        self.peers.shard(shard).leave(mail);
+        if !self.work.to_wake.contains(&shard) {
+            self.work.to_wake.push(shard);
         }
     }
 
@@ -150,8 +194,8 @@ impl Worker {
         for done in reaped.drain(..) {
             match done.token {
                 Token::Wake => {
-                    self.mailbox().awake();
                     if !done.more {
+                        self.mailbox().empty();
                         let wake = self.mailbox().wake_fd().as_raw_fd();
                         self.ring.poll_readable(Token::Wake, wake);
                     }
@@ -227,8 +271,11 @@ impl Worker {
         }
     }
 
-    fn drain_mail(&mut self, now: Time) {
+    /// Takes in all mail; true if there was any.
+    fn drain_mail(&mut self, now: Time) -> bool {
+        let mut any = false;
         while let Ok(mail) = self.mail.try_recv() {
+            any = true;
             if self.work.ending.is_some() {
                 continue;
             }
@@ -249,6 +296,7 @@ impl Worker {
                 }
             }
         }
+        any
     }
 
     /// Carries out what the machines want until they want nothing more.
@@ -286,11 +334,7 @@ impl Worker {
             ShardOutput::Reply(reply) => self.bring_home(reply),
             ShardOutput::Message(message) => match &mut self.control {
                 Some(control) => control.array.message(now, self.index, message),
-                None => {
-                    self.peers
-                        .array()
-                        .post(Mail::FromShard(self.index, message));
-                }
+                None => self.post(ShardNo(0), Mail::FromShard(self.index, message)),
             },
         }
     }
@@ -303,7 +347,7 @@ impl Worker {
                 self.engine.message(now, message);
             }
             ArrayOutput::Message(shard, message) => {
-                self.peers.shard(shard).post(Mail::ToShard(message));
+                self.post(shard, Mail::ToShard(message));
             }
             ArrayOutput::Release(device) => {
                 for peer in self.peers.iter().skip(1) {
@@ -356,13 +400,9 @@ impl Worker {
                 (Target::Shard(shard), _) if shard == self.index => {
                     self.engine.submit(now, request)
                 }
-                (Target::Shard(shard), _) => {
-                    self.peers.shard(shard).post(Mail::Piece(request));
-                }
+                (Target::Shard(shard), _) => self.post(shard, Mail::Piece(request)),
                 (Target::Array, Some(control)) => control.array.submit(now, request),
-                (Target::Array, None) => {
-                    self.peers.array().post(Mail::ArrayPiece(request));
-                }
+                (Target::Array, None) => self.post(ShardNo(0), Mail::ArrayPiece(request)),
             }
         }
         self.work.pieces = pieces;
@@ -377,7 +417,7 @@ impl Worker {
         if home == self.index {
             self.join(reply);
         } else {
-            self.peers.shard(home).post(Mail::PieceReply(reply));
+            self.post(home, Mail::PieceReply(reply));
         }
     }
 

@@ -4,6 +4,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use strake_engine::event::{IoKind, Op};
 use strake_engine::{Buf, Pool, Slice};
@@ -71,6 +72,52 @@ fn a_user_in_the_process_reads_what_it_wrote_from_its_answers_on_both_shards() {
     serving.stop().expect("stops");
     let late = client.submit(0, Op::Flush, Box::new(|_| panic!("nobody answers")));
     assert!(!late, "the array is gone");
+}
+
+/// Reads one block after the other, each from the answer of the one before, so that with a single
+/// one of them under way every shard sleeps between its turns.
+fn read_from_answers(client: LocalClient, left: u64, done: Sender<()>) {
+    if left == 0 {
+        done.send(()).expect("the test waits");
+        return;
+    }
+    // The shard that is asked and the stripe's own change independently.
+    let (shard, stripe) = ((left % 2) as u16, left / 2 % 8);
+    let op = Op::Read {
+        offset: stripe * client.geometry().stripe_bytes(),
+        len: 4096,
+    };
+    let next = client.clone();
+    let answer = move |result: Result<Vec<Slice>, _>| {
+        result.expect("a read succeeds");
+        read_from_answers(next, left - 1, done);
+    };
+    assert!(client.submit(shard, op, Box::new(answer)));
+}
+
+#[test]
+fn no_wake_up_is_lost_between_shards_that_fall_asleep_all_the_time() {
+    let mut spec = Spec::new(Level::Raid5, 3);
+    (spec.shards, spec.export) = (2, ExportKind::None);
+    let rig = Rig::create(spec);
+    let mut config = rig.config();
+    config.client_stock = vec![(4096, 4)];
+    let (serving, _events) = serve(config).expect("serves");
+    let (done, written) = channel();
+    write_from_answers(serving.client(), 0, 512, done);
+    assert_eq!(written.recv(), Ok(512));
+    for streams in [1, 3] {
+        let (done, over) = channel();
+        for _ in 0..streams {
+            read_from_answers(serving.client(), 10_000, done.clone());
+        }
+        for _ in 0..streams {
+            // With nothing in flight no timer would end the sleep of a shard that was not woken.
+            let ended = over.recv_timeout(Duration::from_secs(60));
+            assert_eq!(ended, Ok(()), "a shard sleeps in spite of its mail");
+        }
+    }
+    serving.stop().expect("stops");
 }
 
 #[test]
