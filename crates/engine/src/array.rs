@@ -360,6 +360,7 @@ impl Array {
     /// use.
     pub(crate) fn settle(&mut self) {
         self.use_spares();
+        self.drive_checkpoint();
         self.drive_cover();
         // Before the superblocks, which may wait for it, and after them, for which it waits.
         self.drive_unreadable();

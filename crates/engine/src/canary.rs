@@ -70,11 +70,13 @@ pub enum Canary {
     SyndromeForgotten,
     /// Records do not hold the new content of strips that have no member.
     LostStripForgotten,
+    /// A member is called in sync while records from before it was away may count.
+    JoinsWithoutBase,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 27] = [
+    pub const ALL: [Canary; 28] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -102,6 +104,7 @@ impl Canary {
         Canary::CoveredWithoutFlush,
         Canary::SyndromeForgotten,
         Canary::LostStripForgotten,
+        Canary::JoinsWithoutBase,
     ];
 
     /// Its name on the simulator's command line.
@@ -134,6 +137,7 @@ impl Canary {
             Canary::CoveredWithoutFlush => "covered-without-flush",
             Canary::SyndromeForgotten => "syndrome-forgotten",
             Canary::LostStripForgotten => "lost-strip-forgotten",
+            Canary::JoinsWithoutBase => "joins-without-base",
         }
     }
 }

@@ -9,6 +9,9 @@
 //! has no record is durable (2); superblocks that say `covered` with that base (3). Turning it off: superblocks that say not `covered`, then the view.
 //! A region that is given back waits for (1) and (3), too: a record of what lay there must not be
 //! found when the region is written again.
+//! So does a member that takes a slot. What retires the records that it brings back from before it
+//! was away may lie on a single member; and writes that began before then have their records on as
+//! many members as could be lost without it.
 //! After a start that has a resync to do, `covered` waits for the pages that say NeedSync: what is
 //! only Dirty then is not resynced.
 //!
@@ -42,6 +45,8 @@ pub(crate) struct Cover {
     regions: Vec<RegionNo>,
     /// The numbers of this base run short.
     short: bool,
+    /// A member is about to take a slot.
+    joins: bool,
 }
 
 impl Cover {
@@ -90,7 +95,7 @@ impl Array {
     }
 
     fn next_base(&mut self) {
-        self.cover.short = false;
+        (self.cover.short, self.cover.joins) = (false, false);
         self.cover.log_from = self.cover.log_from.saturating_add(STRIDE);
         self.cover.waits = Some((0..self.shards).map(ShardNo).collect());
     }
@@ -158,6 +163,18 @@ impl Array {
         self.cover.short = true;
     }
 
+    /// Members are about to take slots: a base is to begin, and the one before it, for
+    /// [`Array::base_since`].
+    pub(crate) fn ask_for_base(&mut self) -> u64 {
+        self.cover.joins = true;
+        self.cover.log_from
+    }
+
+    /// A base that began after `before` is reached; or writes are not logged, and need none.
+    pub(crate) fn base_since(&self, before: u64) -> bool {
+        !self.logging() || (self.sb.covered && self.sb.log_base > before)
+    }
+
     /// A region that is closed is to be given back: true if that can be done at once, otherwise it
     /// waits until no record of it counts.
     pub(crate) fn region_unlogged(&mut self, region: RegionNo) -> bool {
@@ -175,7 +192,7 @@ impl Array {
         if !serving || self.persist.view_due || self.cover.waits.is_some() {
             return;
         }
-        if self.cover.regions.is_empty() && !self.cover.short {
+        if self.cover.regions.is_empty() && !self.cover.short && !self.cover.joins {
             return;
         }
         let regions = std::mem::take(&mut self.cover.regions);
@@ -185,6 +202,7 @@ impl Array {
             self.publish();
         } else {
             // The superblocks that say so are on their way, if they are not durable.
+            self.cover.joins = false;
             self.release_held();
         }
     }

@@ -15,7 +15,8 @@
 //!   no member lost it may be on the member of a written column instead: without that one, all that
 //!   the write does not touch is there.
 //! * What is to replace a holder holds the same, because it may take its place while the operation
-//!   is under way.
+//!   is under way; and so does every member that is being rebuilt and holds the stripe by now,
+//!   because l becomes less when it is in sync.
 
 use std::sync::Arc;
 
@@ -116,6 +117,9 @@ impl Shard {
             free = free.without(column);
             holders.push((column, None));
         }
+        // Once those that are being rebuilt are in sync, one more may be lost for each.
+        let built = |c: &usize| current(*c).is_none() && self.has_target(stripe, *c);
+        holders.extend((0..width).filter(built).map(|c| (c, c.checked_sub(k))));
         if canary::hit(Canary::IntentOnOneMember) {
             holders.truncate(1);
         }

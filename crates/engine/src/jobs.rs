@@ -11,7 +11,7 @@
 
 use strake_format::*;
 
-use crate::array::{Array, Purpose, Stage};
+use crate::array::{Array, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::map::Phase;
@@ -97,10 +97,12 @@ struct Running {
     started: Time,
 }
 
-/// Rebuild targets are flushing.
+/// Rebuild targets are flushing; then those that are whole wait for a base of the log.
 #[derive(Clone, Copy, Debug)]
 struct Checkpoint {
     pending: usize,
+    /// One after this.
+    base: Option<u64>,
 }
 
 impl Jobs {
@@ -430,6 +432,7 @@ impl Array {
         let targets: Vec<DeviceId> = self.slots.iter().filter_map(|s| s.incoming).collect();
         self.jobs.checkpoint = Some(Checkpoint {
             pending: targets.len(),
+            base: None,
         });
         for device in targets {
             let kind = match canary::hit(Canary::CheckpointWithoutFlush) {
@@ -448,27 +451,47 @@ impl Array {
         if checkpoint.pending > 0 {
             return;
         }
-        self.jobs.checkpoint = None;
         if self.stage == Stage::Failed {
+            self.jobs.checkpoint = None;
             return;
         }
-        let rows = self.geometry.rows;
         let checkpointed = self.jobs.checkpointed;
-        let mut finished = Vec::new();
-        for at in 0..self.slots.len() {
-            let slot = self.slots[at];
-            if slot.incoming.is_none() {
-                continue;
-            }
+        for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
             // One that joined during the flush has its own row.
-            let row = slot.rebuilt.0.min(checkpointed);
-            self.slots[at].flushed = Row(row);
-            if row >= rows {
-                finished.push(at);
-            }
+            slot.flushed = Row(slot.rebuilt.0.min(checkpointed));
         }
-        if finished.is_empty() {
+        if self.whole_targets().is_empty() {
+            self.jobs.checkpoint = None;
             return self.touch();
+        }
+        let base = Some(match canary::hit(Canary::JoinsWithoutBase) {
+            true => 0,
+            false => self.ask_for_base(),
+        });
+        self.jobs.checkpoint = Some(Checkpoint { pending: 0, base });
+    }
+
+    /// Slots whose incoming member is whole, durably.
+    fn whole_targets(&self) -> Vec<usize> {
+        let whole =
+            |slot: &SlotUse| slot.incoming.is_some() && slot.flushed.0 >= self.geometry.rows;
+        (0..self.slots.len())
+            .filter(|&at| whole(&self.slots[at]))
+            .collect()
+    }
+
+    /// Members that are whole take their slots once the log has a base that they know of.
+    pub(crate) fn drive_checkpoint(&mut self) {
+        let base = self.jobs.checkpoint.and_then(|checkpoint| checkpoint.base);
+        let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
+        if over || !base.is_some_and(|before| self.base_since(before)) {
+            return;
+        }
+        self.jobs.checkpoint = None;
+        let finished = self.whole_targets();
+        if finished.is_empty() {
+            // They left while they waited.
+            return;
         }
         for at in finished {
             self.take_slot(at);

@@ -102,6 +102,10 @@ impl Scenario {
         }
         self
     }
+    /// Asks to write one block, and does not wait.
+    pub fn begin_to_write_at(&mut self, block: u64) -> &mut Self {
+        self.begin(AskKind::Write, block, 1)
+    }
     /// Asks to write every stripe at once, and does not wait.
     pub fn begin_to_overwrite(&mut self) -> &mut Self {
         let stripe = self.world.geometry.stripe_bytes() / self.world.geometry.block;

@@ -5,11 +5,12 @@ use strake_engine::event::{
     ArrayState, Command, CommandError, IoKind, JobKind, ScrubMode, Setting,
 };
 use strake_engine::status::MemberState;
-use strake_engine::units::{RegionNo, Row, Slot};
+use strake_engine::units::{RegionNo, Row, Slot, StripeNo};
 use strake_format::region_map::{self, PAGE_BYTES};
-use strake_format::{RegionState, SelectError, WriteHole};
+use strake_format::{RegionState, SelectError, SlotState, Superblock, WriteHole};
 use strake_sim::scenario::Scenario;
 use strake_sim::workload::AskKind;
+use strake_sim::world::World;
 
 #[test]
 fn degraded_write_survives_the_loss_of_power_after_a_clean_region() {
@@ -847,4 +848,61 @@ fn a_resync_that_is_due_is_not_forgotten_when_the_log_is_turned_on() {
         raid5.power_cut().start().rest().lose(1).verify();
     }
     assert!(untrue > 0, "no stripe was cut off without a record");
+}
+
+/// A member that had been away still had the record of a write from before. What told that it was
+/// retired, and the newer record of the same blocks, were on the one member that the next outage
+/// took: the replay solved that member's strip from what it had been before it was written.
+#[test]
+fn records_of_a_member_that_was_away_are_not_believed_when_it_is_back() {
+    for (level, members) in [("5", 4), ("6", 5)] {
+        let mut array = Scenario::new(level, members).start();
+        array.write_all().rest();
+        let geometry = array.world.geometry.clone();
+        let (stripe, parity) = (StripeNo(4), geometry.k);
+        let slot = |column: usize| geometry.slot(stripe, column).0;
+        let block = |column: u64| {
+            (stripe.0 * geometry.stripe_bytes() + column * geometry.strip) / geometry.block
+        };
+        let (taken, away) = (array.drive(slot(0)), array.drive(slot(parity)));
+        array.write_at(block(1), 1);
+        array.lose(slot(parity)).steps(500);
+        array.write_at(block(0), 1).ask(AskKind::Flush, 0, 0);
+        array.offer(away).expect("it is kept");
+        array.made_whole().power_cut();
+        array.world.drives[taken].hidden = true;
+        array.start().verify();
+    }
+}
+
+/// Writes that began while a member was away have their records on one member less. They were
+/// under way still when the member was called in sync, and the outage took the one that had them.
+#[test]
+fn writes_under_way_while_a_member_comes_in_sync_survive_an_outage_that_takes_another() {
+    for seed in 0..120 {
+        let mut raid5 = Scenario::new("5", 4).seed(seed).start();
+        raid5.write_all().rest();
+        let away = raid5.drive(3);
+        raid5.lose(3).steps(300);
+        raid5.write_at(seed, 1);
+        raid5.offer(away).expect("it is kept");
+        raid5.world.command(Command::StartRebuild);
+        // So says what lies on every drive.
+        let whole = |world: &World| {
+            let in_sync = |sb: &Superblock| sb.slots[3].state == SlotState::InSync;
+            world.present().iter().all(|(_, sb)| in_sync(sb))
+        };
+        let mut block = 0;
+        while !whole(&raid5.world) {
+            if raid5.world.asks.len() < 12 {
+                raid5.begin_to_write_at((block * 7 + seed) % raid5.world.oracle.blocks());
+                block += 1;
+            }
+            raid5.steps(1);
+        }
+        let taken = raid5.drive((seed % 3) as u8);
+        raid5.steps(seed % 30).power_cut();
+        raid5.world.drives[taken].hidden = true;
+        raid5.start().verify();
+    }
 }
