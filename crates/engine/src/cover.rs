@@ -178,7 +178,8 @@ impl Array {
     /// A region that is closed is to be given back: true if that can be done at once, otherwise it
     /// waits until no record of it counts.
     pub(crate) fn region_unlogged(&mut self, region: RegionNo) -> bool {
-        let at_once = !self.logging() && !self.sb.covered;
+        // That nothing is covered must be durable: until then a record may bring back what lay there.
+        let at_once = !self.logging() && !self.sb.covered && self.persist.nothing_wanted();
         let at_once = at_once || canary::hit(Canary::RegionNotRetired);
         if !at_once {
             self.cover.regions.push(region);

@@ -63,6 +63,11 @@ impl Persist {
             ..Persist::default()
         }
     }
+
+    /// What the table says is durable.
+    pub(crate) fn nothing_wanted(&self) -> bool {
+        self.wanted == self.durable
+    }
 }
 
 impl Array {
