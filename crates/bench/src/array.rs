@@ -190,7 +190,7 @@ impl Subjected {
         };
         self.made += 1;
         self.files[usize::try_from(slot)?] = path;
-        let before = self.serving.counters().member_written_bytes;
+        let before = self.serving.counters();
         let watch = Watch::start();
         if let Some((load, check)) = beside {
             self.begin(load, &limit, check);
@@ -202,14 +202,15 @@ impl Subjected {
         let sample = match beside {
             Some((load, _)) => {
                 let tallies = self.wait_jobs()?;
-                let written = self.serving.counters().member_written_bytes - before;
-                Some(watch.stop(load, &tallies, Some(written))?)
+                let after = self.serving.counters();
+                Some(watch.stop(load, &tallies, Some((before, after)))?)
             }
             None => None,
         };
         whole?;
         let bytes = self.filled / self.shape.k;
-        let written = self.serving.counters().member_written_bytes - before;
+        let after = self.serving.counters();
+        let written = after.member_written_bytes - before.member_written_bytes;
         ensure!(
             written >= bytes,
             "a rebuild of {bytes} bytes wrote {written} only"
@@ -335,12 +336,12 @@ fn create(files: &[PathBuf], shape: Shape, member_bytes: u64) -> Result<()> {
 
 impl Subject for Subjected {
     fn run(&mut self, load: Load, limit: &Limit, check: bool) -> Result<Sample> {
-        let before = self.serving.counters().member_written_bytes;
+        let before = self.serving.counters();
         let watch = Watch::start();
         self.begin(load, limit, check);
         let tallies = self.wait_jobs()?;
-        let written = self.serving.counters().member_written_bytes - before;
-        let sample = watch.stop(load, &tallies, Some(written));
+        let after = self.serving.counters();
+        let sample = watch.stop(load, &tallies, Some((before, after)));
         self.settle()?;
         sample
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
+use strake_runtime::Counters;
 
 use crate::load::{Limit, Load, Tally};
 
@@ -36,8 +37,17 @@ pub(crate) struct Sample {
     /// CPU time of the whole process, kernel included, for each request.
     pub(crate) cpu_ns: f64,
     pub(crate) latencies_ns: Histogram<u64>,
+    /// What the members did meanwhile; `None` for raw ones.
+    pub(crate) members: Option<MemberShare>,
+}
+
+/// What members did for each request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemberShare {
+    pub(crate) reads: f64,
+    pub(crate) writes: f64,
     /// Bytes given to member writes, for each byte asked to be written; `None` for reads.
-    pub(crate) written_share: Option<f64>,
+    pub(crate) written: Option<f64>,
 }
 
 /// A stopwatch of wall-clock and CPU time.
@@ -64,13 +74,12 @@ impl Watch {
         cpu().saturating_sub(self.cpu)
     }
 
-    /// Puts together what the jobs have to show; `member_written`: bytes written to members
-    /// meanwhile.
+    /// Puts together what the jobs have to show, and what the array counted before and after.
     pub(crate) fn stop(
         self,
         load: Load,
         tallies: &[Tally],
-        member_written: Option<u64>,
+        counted: Option<(Counters, Counters)>,
     ) -> Result<Sample> {
         let cpu = self.cpu_since();
         let name = load.name();
@@ -91,18 +100,25 @@ impl Watch {
         ensure!(latencies_ns.len() == requests, "{name}: lost latencies");
         ensure!(!time.is_zero() && !cpu.is_zero(), "{name}: took no time");
         let user = requests * load.bytes as u64;
-        let written_share = member_written
-            .filter(|_| load.write)
-            .map(|bytes| bytes as f64 / user as f64);
+        let members = counted.map(|(before, after)| {
+            let written = after.member_written_bytes - before.member_written_bytes;
+            let each = |count: u64| count as f64 / requests as f64;
+            MemberShare {
+                reads: each(after.member_reads - before.member_reads),
+                writes: each(after.member_writes - before.member_writes),
+                written: load.write.then_some(written as f64 / user as f64),
+            }
+        });
+        let written = members.and_then(|members| members.written);
         ensure!(
-            written_share.is_none_or(|share| share >= 1.0),
-            "{name}: members were given fewer bytes than were written: {written_share:?}"
+            written.is_none_or(|share| share >= 1.0),
+            "{name}: members were given fewer bytes than were written: {written:?}"
         );
         Ok(Sample {
             requests_per_s: requests as f64 / time.as_secs_f64(),
             cpu_ns: cpu.as_nanos() as f64 / requests as f64,
             latencies_ns,
-            written_share,
+            members,
         })
     }
 }
@@ -147,11 +163,15 @@ mod tests {
         let watch = Watch::start();
         std::thread::sleep(Duration::from_millis(1));
         few.last = Instant::now();
-        assert!(watch.stop(load, &[few.clone()], Some(4095)).is_err());
-        assert!(
-            Watch::start()
-                .stop(load, &[few, none], Some(1 << 20))
-                .is_err()
-        );
+        let wrote = |bytes| {
+            let after = Counters {
+                member_written_bytes: bytes,
+                ..Counters::default()
+            };
+            Some((Counters::default(), after))
+        };
+        assert!(watch.stop(load, &[few.clone()], wrote(4095)).is_err());
+        let both = Watch::start().stop(load, &[few, none], wrote(1 << 20));
+        assert!(both.is_err());
     }
 }

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::load::Load;
-use crate::meter::{Sample, median};
+use crate::meter::{MemberShare, Sample, median};
 
 /// What was measured where.
 #[derive(Debug, Serialize)]
@@ -58,6 +58,8 @@ pub(crate) struct Row {
     of_ceiling: Option<f64>,
     /// CPU time of that least member I/O, raw, as a share of the CPU time of the request.
     cpu_needed: Option<f64>,
+    member_reads_per_request: Option<f64>,
+    member_writes_per_request: Option<f64>,
     written_bytes_per_user_byte: Option<f64>,
     #[serde(skip)]
     random: bool,
@@ -129,7 +131,11 @@ impl Series {
         let cpu = with.map(|(s, c)| c.cpu_ns / s.cpu_ns);
         let ceilings = self.ceilings.iter().map(|c| c.requests_per_s);
         let with_ceiling = !self.ceilings.is_empty();
-        let written: Option<Vec<f64>> = self.samples.iter().map(|s| s.written_share).collect();
+        let members: Option<Vec<MemberShare>> = self.samples.iter().map(|s| s.members).collect();
+        let middle = |value: fn(&MemberShare) -> Option<f64>| {
+            let values: Option<Vec<f64>> = members.as_ref()?.iter().map(value).collect();
+            values.map(median)
+        };
         Row {
             subject: subject.to_owned(),
             state,
@@ -145,7 +151,9 @@ impl Series {
             ceiling_requests_per_s: with_ceiling.then(|| median(ceilings)),
             of_ceiling: with_ceiling.then(|| median(rates)),
             cpu_needed: with_ceiling.then(|| median(cpu)),
-            written_bytes_per_user_byte: written.map(median),
+            member_reads_per_request: middle(|members| Some(members.reads)),
+            member_writes_per_request: middle(|members| Some(members.writes)),
+            written_bytes_per_user_byte: middle(|members| members.written),
             random: load.random,
         }
     }
@@ -190,7 +198,7 @@ impl Report {
         );
         println!(
             "\n{:<11} {:<10} {:<21} {:<7} {:>4} {:>10} \
-             {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>7}",
+             {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
             "subject",
             "state",
             "load",
@@ -204,6 +212,8 @@ impl Report {
             "ceiling",
             "of it",
             "cpu",
+            "reads",
+            "writes",
             "written"
         );
         self.rows.iter().for_each(Row::print);
@@ -256,7 +266,7 @@ impl Row {
         };
         println!(
             "{:<11} {:<10} {:<21} {:<7} {:>4} {:>10.0} \
-             {:>8.2} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>7} {:>7} {:>7}",
+             {:>8.2} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
             self.subject,
             self.state,
             self.load,
@@ -270,6 +280,8 @@ impl Row {
             maybe(self.ceiling_requests_per_s.map(unit), 0),
             percent(self.of_ceiling),
             percent(self.cpu_needed),
+            maybe(self.member_reads_per_request, 2),
+            maybe(self.member_writes_per_request, 2),
             maybe(self.written_bytes_per_user_byte, 3)
         );
     }

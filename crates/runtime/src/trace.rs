@@ -20,6 +20,10 @@ pub struct Counters {
     pub written_bytes: u64,
     /// Requests answered with an error.
     pub errors: u64,
+    /// Member reads, those of jobs and metadata too.
+    pub member_reads: u64,
+    /// Member writes, those of jobs, logs and metadata too.
+    pub member_writes: u64,
     /// Bytes that member reads were asked for, those of jobs and metadata too.
     pub member_read_bytes: u64,
     /// Bytes given to member writes, those of jobs, logs and metadata too.
@@ -33,6 +37,8 @@ impl std::ops::AddAssign for Counters {
         self.writes += other.writes;
         self.written_bytes += other.written_bytes;
         self.errors += other.errors;
+        self.member_reads += other.member_reads;
+        self.member_writes += other.member_writes;
         self.member_read_bytes += other.member_read_bytes;
         self.member_written_bytes += other.member_written_bytes;
     }
@@ -59,6 +65,8 @@ pub(crate) struct Tally {
     writes: AtomicU64,
     written_bytes: AtomicU64,
     errors: AtomicU64,
+    member_reads: AtomicU64,
+    member_writes: AtomicU64,
     member_read_bytes: AtomicU64,
     member_written_bytes: AtomicU64,
 }
@@ -87,9 +95,11 @@ impl Tally {
     pub(crate) fn count_member(&self, kind: &IoKind) {
         match kind {
             IoKind::Read { len, .. } => {
+                bump(&self.member_reads, 1);
                 bump(&self.member_read_bytes, *len as u64);
             }
             IoKind::Write { data, .. } => {
+                bump(&self.member_writes, 1);
                 bump(&self.member_written_bytes, data.len as u64);
             }
             IoKind::WriteZeroes { .. } | IoKind::Discard { .. } | IoKind::Flush => {}
@@ -104,6 +114,8 @@ impl Tally {
             writes: self.writes.load(Ordering::Relaxed),
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
             errors: self.errors.load(Ordering::Relaxed),
+            member_reads: self.member_reads.load(Ordering::Relaxed),
+            member_writes: self.member_writes.load(Ordering::Relaxed),
             member_read_bytes: self.member_read_bytes.load(Ordering::Relaxed),
             member_written_bytes: self.member_written_bytes.load(Ordering::Relaxed),
         }

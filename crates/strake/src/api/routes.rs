@@ -504,6 +504,8 @@ fn metrics_text(service: &Service) -> String {
             ("strake_writes_total", counters.writes),
             ("strake_written_bytes_total", counters.written_bytes),
             ("strake_request_errors_total", counters.errors),
+            ("strake_member_reads_total", counters.member_reads),
+            ("strake_member_writes_total", counters.member_writes),
             ("strake_member_read_bytes_total", counters.member_read_bytes),
             (
                 "strake_member_written_bytes_total",
