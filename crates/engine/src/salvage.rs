@@ -326,7 +326,7 @@ impl Shard {
         let op = &self.ops[key];
         let stripe = op.stripe;
         let parts: Vec<StripPart> = match &op.work.kind {
-            WorkKind::Write { pieces } => pieces.iter().map(|p| p.place(stripe)).collect(),
+            WorkKind::Write { pieces, .. } => pieces.iter().map(|p| p.place(stripe)).collect(),
             WorkKind::Zero { .. } => self.run(stripe, op.work.lo, op.work.hi).collect(),
             WorkKind::Read { .. } | WorkKind::Step { .. } => Vec::new(),
         };

@@ -23,13 +23,14 @@ use strake_parity::Code;
 
 use crate::array::ShardSetup;
 use crate::buffers::{Buf, Pool, Slice};
-use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
 use crate::logs::{Flight, Logs};
+use crate::order::Lock;
 use crate::plan::Columns;
 use crate::regions::Gate;
 use crate::steps::StepRun;
+use crate::streams::Streams;
 use crate::stripe::{StripeOp, Work, WritePiece};
 use crate::units::*;
 use crate::unreadable::Lost;
@@ -45,9 +46,12 @@ pub struct Shard {
     pub(crate) gates: Vec<Gate>,
     /// Blocks that answer an error.
     pub(crate) unreadable: Arc<Lost>,
-    locks: BTreeMap<StripeNo, Lock>,
+    pub(crate) locks: BTreeMap<StripeNo, Lock>,
     /// Stripes whose queue may have something to start.
-    ready: VecDeque<StripeNo>,
+    pub(crate) ready: VecDeque<StripeNo>,
+    pub(crate) streams: Streams,
+    /// The time of the latest input.
+    pub(crate) now: Time,
     requests: Slab<Active>,
     pub(crate) ops: Slab<StripeOp>,
     pub(crate) ios: Slab<IoFor>,
@@ -81,23 +85,11 @@ impl std::fmt::Debug for Shard {
     }
 }
 
-/// Operations on a stripe: those at work and those waiting, in order of arrival.
-#[derive(Default)]
-struct Lock {
-    active: Vec<Held>,
-    queue: VecDeque<Work>,
-}
-
-struct Held {
-    op: usize,
-    lo: u64,
-    hi: u64,
-    shared: bool,
-}
-
 /// A user request at work.
 struct Active {
     id: RequestId,
+    /// Bytes that it writes, as far as streams are concerned.
+    writes: u64,
     /// Pieces not finished.
     remaining: usize,
     error: Option<RequestError>,
@@ -216,6 +208,8 @@ impl Shard {
             unreadable: setup.lost,
             locks: BTreeMap::new(),
             ready: VecDeque::new(),
+            streams: Streams::default(),
+            now: Time(0),
             requests: Slab::new(),
             ops: Slab::new(),
             ios: Slab::new(),
@@ -232,7 +226,8 @@ impl Shard {
     }
 
     /// A user request, as the router split it: only stripes of this shard.
-    pub fn submit(&mut self, _now: Time, request: Request) {
+    pub fn submit(&mut self, now: Time, request: Request) {
+        self.now = now;
         self.foreground += 1;
         if let Some(error) = self.closed() {
             return self.answer(request.id, Err(error));
@@ -273,6 +268,7 @@ impl Shard {
         let parts = (0..parts).map(|_| None).collect();
         self.requests.insert(Active {
             id,
+            writes: 0,
             remaining,
             error: None,
             parts,
@@ -419,10 +415,13 @@ impl Shard {
         let (unit, len) = (self.run_bytes(), data.len as u64);
         let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), 0);
+        self.requests[request].writes = len;
+        self.streams.begin(&self.geometry, self.count, offset, len);
         for piece in pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
             self.write_piece(request, &piece, data, fua);
         }
+        self.streams.end();
     }
 
     fn write_piece(&mut self, request: usize, piece: &Piece, data: Slice, fua: bool) {
@@ -435,7 +434,8 @@ impl Shard {
             data,
             fua,
         };
-        self.enqueue(piece.stripe, Work::write(piece_of_write));
+        let work = Work::write(piece_of_write, self.streams.flowing());
+        self.enqueue(piece.stripe, work);
     }
 
     /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is
@@ -477,7 +477,7 @@ impl Shard {
     }
 
     /// The longest run of a strip that one write covers: what fits into the log.
-    fn run_bytes(&self) -> u64 {
+    pub(crate) fn run_bytes(&self) -> u64 {
         self.logs
             .plan
             .map_or(self.geometry.strip, |plan| plan.run_bytes)
@@ -522,6 +522,7 @@ impl Shard {
             return;
         }
         let active = self.requests.remove(request);
+        self.streams.answered(active.writes);
         let pieces = active.parts.len();
         let result = match active.error {
             Some(error) => Err(error),
@@ -538,7 +539,8 @@ impl Shard {
     }
 
     /// A member I/O of this shard has finished.
-    pub fn complete(&mut self, _now: Time, completion: Completion) {
+    pub fn complete(&mut self, now: Time, completion: Completion) {
+        self.now = now;
         let Completion { io, result, buf } = completion;
         match self.ios.remove(io.0 as usize) {
             IoFor::Read(read) => self.read_done(read, result, buf),
@@ -615,7 +617,8 @@ impl Shard {
     }
 
     /// A message from the array.
-    pub fn message(&mut self, _now: Time, message: ToShard) {
+    pub fn message(&mut self, now: Time, message: ToShard) {
+        self.now = now;
         match message {
             ToShard::View(view) => self.apply_view(view),
             ToShard::Region { region, access } => self.set_region(region, access),
@@ -672,85 +675,17 @@ impl Shard {
         }
     }
 
-    /// Queues work on a stripe; it starts at the next `poll`.
-    pub(crate) fn enqueue(&mut self, stripe: StripeNo, work: Work) {
-        self.locks.entry(stripe).or_default().queue.push_back(work);
-        self.ready.push_back(stripe);
-    }
-
-    /// Starts everything on the stripe that nothing before it stands in the way of.
-    fn pump(&mut self, stripe: StripeNo) {
-        let unit = self.run_bytes();
-        let Some(lock) = self.locks.get_mut(&stripe) else {
-            return;
-        };
-        let mut blocked: Vec<(u64, u64, bool)> =
-            lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
-        let mut at = 0;
-        let mut start = Vec::new();
-        while at < lock.queue.len() {
-            let work = &lock.queue[at];
-            let (lo, hi, shared) = (work.lo, work.hi, work.shared());
-            if conflicts(&blocked, lo, hi, shared) {
-                blocked.push((lo, hi, shared));
-                at += 1;
-                continue;
-            }
-            let mut work = lock.queue.remove(at).expect("the index was checked");
-            // Without parity there is nothing to be gained by it, and a gap would have to be read.
-            if self.geometry.m > 0 {
-                gather(&mut work, &mut lock.queue, at, &blocked, unit);
-            }
-            blocked.push((work.lo, work.hi, shared));
-            start.push(work);
-        }
-        for work in start {
-            let (lo, hi, shared) = (work.lo, work.hi, work.shared());
-            let op = self.ops.insert(StripeOp::new(stripe, work));
-            let lock = self
-                .locks
-                .get_mut(&stripe)
-                .expect("it has active operations");
-            lock.active.push(Held { op, lo, hi, shared });
-            self.start_op(op);
-        }
-        self.locks_tidy(stripe);
-    }
-
-    fn locks_tidy(&mut self, stripe: StripeNo) {
-        if self
-            .locks
-            .get(&stripe)
-            .is_some_and(|l| l.active.is_empty() && l.queue.is_empty())
-        {
-            self.locks.remove(&stripe);
-        }
-    }
-
-    /// Removes an operation and lets the stripe's next go on.
-    pub(crate) fn retire(&mut self, op: usize) -> StripeOp {
-        let done = self.ops.remove(op);
-        if let Some(lock) = self.locks.get_mut(&done.stripe) {
-            lock.active.retain(|held| held.op != op);
-        }
-        self.ready.push_back(done.stripe);
-        if let Some(operation) = done.operation {
-            self.logs.over(operation);
-        }
-        self.drained(op);
-        if done.entered {
-            self.leave_region(self.region(done.stripe), done.gated);
-        }
-        done
-    }
-
     /// The next effect. Call until `None` after every input, and when buffers were dropped
     /// elsewhere.
     pub fn poll(&mut self) -> Option<ShardOutput> {
         while self.out.is_empty() {
             if let Some(stripe) = self.ready.pop_front() {
-                self.pump(stripe);
-            } else if !self.pump_logs() && !self.feed_starved() && !self.say_stopped() {
+                self.pump(stripe, false);
+            } else if !self.pump_logs()
+                && !self.feed_starved()
+                && !self.let_go()
+                && !self.say_stopped()
+            {
                 return None;
             }
         }
@@ -873,46 +808,5 @@ impl Shard {
             self.slot_view(stripe, column).current,
             self.incoming(stripe, column).and_then(valid),
         ]
-    }
-}
-
-/// Does anything at work or waiting before stand in the way of this range?
-fn conflicts(blocked: &[(u64, u64, bool)], lo: u64, hi: u64, shared: bool) -> bool {
-    if canary::hit(Canary::NoStripeOrder) {
-        return false;
-    }
-    blocked
-        .iter()
-        .any(|&(l, h, s)| lo < h && l < hi && !(s && shared))
-}
-
-/// Adds to a write those writes waiting after it that touch its run and that nothing else stands
-/// before.
-fn gather(
-    work: &mut Work,
-    queue: &mut VecDeque<Work>,
-    from: usize,
-    blocked: &[(u64, u64, bool)],
-    unit: u64,
-) {
-    if !work.is_write() {
-        return;
-    }
-    let mut passed: Vec<(u64, u64, bool)> = Vec::new();
-    let mut at = from;
-    while at < queue.len() {
-        let next = &queue[at];
-        let touches = next.is_write() && next.lo <= work.hi && work.lo <= next.hi;
-        let (lo, hi) = (work.lo.min(next.lo), work.hi.max(next.hi));
-        let one_run = lo / unit == (hi - 1) / unit;
-        let free = canary::hit(Canary::GatherDropsOrder)
-            || !conflicts(blocked, lo, hi, false) && !conflicts(&passed, lo, hi, false);
-        if touches && one_run && free {
-            let next = queue.remove(at).expect("the index was checked");
-            work.absorb(next);
-        } else {
-            passed.push((next.lo, next.hi, next.shared()));
-            at += 1;
-        }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum WorkKind {
     },
     Write {
         pieces: Vec<WritePiece>,
+        /// A piece belongs to a sequential stream.
+        stream: bool,
     },
     Zero {
         request: usize,
@@ -112,12 +114,13 @@ impl Work {
         self
     }
 
-    pub(crate) fn write(piece: WritePiece) -> Work {
+    pub(crate) fn write(piece: WritePiece, stream: bool) -> Work {
         Work {
             lo: piece.lo,
             hi: piece.hi,
             kind: WorkKind::Write {
                 pieces: vec![piece],
+                stream,
             },
         }
     }
@@ -143,6 +146,17 @@ impl Work {
         matches!(self.kind, WorkKind::Write { .. })
     }
 
+    /// Of work that belongs to a stream, the bytes that it writes.
+    pub(crate) fn streamed_bytes(&self) -> Option<u64> {
+        match &self.kind {
+            WorkKind::Write {
+                pieces,
+                stream: true,
+            } => Some(pieces.iter().map(|piece| piece.hi - piece.lo).sum()),
+            _ => None,
+        }
+    }
+
     /// Only reads, and writes nothing back.
     pub(crate) fn shared(&self) -> bool {
         matches!(&self.kind, WorkKind::Read { heal, .. } if heal.is_empty())
@@ -150,10 +164,16 @@ impl Work {
 
     /// Takes the pieces of another write.
     pub(crate) fn absorb(&mut self, other: Work) {
-        if let (WorkKind::Write { pieces }, WorkKind::Write { pieces: more }) =
-            (&mut self.kind, other.kind)
+        if let (
+            WorkKind::Write { pieces, stream },
+            WorkKind::Write {
+                pieces: more,
+                stream: streams,
+            },
+        ) = (&mut self.kind, other.kind)
         {
             pieces.extend(more);
+            *stream |= streams;
             self.lo = self.lo.min(other.lo);
             self.hi = self.hi.max(other.hi);
         }
@@ -437,7 +457,7 @@ impl Shard {
         }
         let (lost, stripe) = (self.lost(op), op.stripe);
         let planned = match &op.work.kind {
-            WorkKind::Write { pieces } => self.plan_write(op, pieces, lost),
+            WorkKind::Write { pieces, .. } => self.plan_write(op, pieces, lost),
             WorkKind::Read { column, .. } => self.plan_read(op, *column, lost),
             WorkKind::Zero { .. } => Some((WritePlan::Full, Vec::new(), Vec::new())),
             WorkKind::Step { kind, .. } => self.plan_step(op, *kind, lost),
@@ -832,7 +852,7 @@ impl Shard {
             None => Ok(()),
         };
         match &op.work.kind {
-            WorkKind::Write { pieces } => {
+            WorkKind::Write { pieces, .. } => {
                 for piece in pieces {
                     self.finish_part(piece.request, None, result);
                 }
@@ -888,7 +908,10 @@ impl StripeOp {
             Work {
                 lo: 0,
                 hi: 0,
-                kind: WorkKind::Write { pieces: Vec::new() },
+                kind: WorkKind::Write {
+                    pieces: Vec::new(),
+                    stream: false,
+                },
             },
         )
     }

@@ -79,7 +79,7 @@ impl Shard {
 
     pub(crate) fn compute_write(&mut self, key: usize) {
         let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
-        let WorkKind::Write { pieces } = &mut op.work.kind else {
+        let WorkKind::Write { pieces, .. } = &mut op.work.kind else {
             unreachable!("only for writes")
         };
         let all_pieces = std::mem::take(pieces);
@@ -109,7 +109,9 @@ impl Shard {
             let written = written_data(&coverage, pieces, &new);
             self.new_content(&mut op, &rows, written, &parity, syndromes)
         });
-        op.work.kind = WorkKind::Write { pieces: all_pieces };
+        if let WorkKind::Write { pieces, .. } = &mut op.work.kind {
+            *pieces = all_pieces;
+        }
         op.puts = puts;
         self.ops[key] = op;
         self.carry_out(key, new);

@@ -278,6 +278,14 @@ impl Scenario {
         self.must(submitted);
         self.wait("the request is answered", |world| world.asks.is_empty())
     }
+    /// Writes every block in order, `count` at a time, with `depth` requests under way.
+    pub fn stream(&mut self, count: u64, depth: usize) -> &mut Self {
+        for first in (0..self.world.oracle.blocks()).step_by(count as usize) {
+            self.wait("requests are answered", |world| world.asks.len() < depth);
+            self.begin(AskKind::Write, first, count);
+        }
+        self
+    }
     /// Writes every block.
     pub fn write_all(&mut self) -> &mut Self {
         let (total, piece) = (self.world.oracle.blocks(), self.stripe_blocks());

@@ -533,6 +533,45 @@ fn what_was_never_written_is_read_without_a_drive() {
 }
 
 #[test]
+fn a_sequential_stream_is_written_in_whole_stripes_and_survives_a_power_cut() {
+    for (level, members, policy) in [
+        ("5", 4, WriteHole::Resync),
+        ("5", 4, WriteHole::Closed),
+        ("6", 6, WriteHole::Resync),
+    ] {
+        let draft = Scenario::new(level, members).small_blocks();
+        let mut array = draft.policy(policy).start();
+        array.write_all().rest();
+        let geometry = array.world.geometry.clone();
+        let stripe = geometry.stripe_bytes() / geometry.block;
+        let stripes = array.world.oracle.blocks() / stripe;
+        // Half a strip at a time, more than two stripes of each of two shards under way.
+        let half = geometry.strip / geometry.block / 2;
+        let depth = (4 * stripe / half + 2) as usize;
+        let before = accepted(&array);
+        array.stream(half, depth).rest();
+        let commands = (accepted(&array) - before) / stripes;
+        // One by one each of the writes to a stripe would read and write the parity.
+        let most = 4 * stripe / half / 2;
+        assert!(
+            commands <= most,
+            "level {level}: {commands} commands a stripe"
+        );
+        array.verify();
+        array.stream(half, depth).power_cut().start().verify();
+    }
+}
+
+#[test]
+fn a_stream_waits_for_nothing_where_nothing_is_under_way() {
+    let mut raid5 = Scenario::new("5", 4).small_blocks().start();
+    raid5.write_all().rest();
+    // Every request is answered although no other comes.
+    raid5.stream(1, 1).rest().verify();
+    raid5.stream(1, 2).rest().verify();
+}
+
+#[test]
 fn a_resync_touches_only_what_was_being_written_and_the_array_serves_meanwhile() {
     for (level, members) in REDUNDANT {
         let mut array = Scenario::new(level, members)
