@@ -366,6 +366,7 @@ impl Array {
         self.drive_unreadable();
         self.drive_persist();
         self.drive_unreadable();
+        self.replay_step();
         self.drive_jobs();
         self.drive_stop();
         let state = self.state();

@@ -271,15 +271,20 @@ fn shape<'a>(
     Ok((geometry, missing))
 }
 
-/// The log batches of the members that serve slots, with these.
+/// The log batches of the members that serve slots, with these. What `returned` had to say before it
+/// was out is settled without it.
 fn believed_logs<'a>(
     sb: &Superblock,
     slots: &[SlotUse],
+    returned: &[(Slot, DeviceId)],
     found: &'a [Found],
 ) -> Vec<(Slot, &'a LogBatch)> {
     let mut logs = Vec::new();
     for (at, slot) in slots.iter().enumerate() {
-        let of_slot = |f: &&Found| [slot.current, slot.incoming].contains(&Some(f.device));
+        let of_slot = |f: &&Found| {
+            let was_out = returned.iter().any(|(_, device)| *device == f.device);
+            [slot.current, slot.incoming].contains(&Some(f.device)) && !was_out
+        };
         for member in found.iter().filter(of_slot) {
             let ours = |batch: &&LogBatch| {
                 batch.array == sb.array && batch.member == member.superblock.member
@@ -363,7 +368,7 @@ impl Array {
             distrust_replacements(&geometry, &pages, &mut slots);
         }
         let members = members_of(&found, &used);
-        let logs = believed_logs(&sb, &slots, &found);
+        let logs = believed_logs(&sb, &slots, &returned, &found);
         let cover = Cover::new(sb.log_base, highest(&logs));
         let replay = covered.then(|| {
             let pieces = recover::winners(&geometry, sb.log_base, &logs);
@@ -372,11 +377,14 @@ impl Array {
                 map.state(region) != RegionState::Unwritten
             };
             let pieces = pieces.into_iter().filter(written).collect();
-            let earlier = logs
-                .iter()
-                .filter(|(_, b)| b.lane == recover::RECOVERY_LANE);
-            let sequence = earlier.map(|(_, b)| b.sequence).max().unwrap_or(0);
-            Replay::new(pieces, cover.log_from, sequence)
+            let in_sync: Vec<Slot> = (0..)
+                .map(Slot)
+                .zip(&slots)
+                .filter(|(_, slot)| slot.current.is_some())
+                .map(|(at, _)| at)
+                .collect();
+            let earlier = recover::Earlier::of(&geometry, &logs, &in_sync);
+            Replay::new(pieces, cover.log_from, earlier)
         });
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let after = released.map(|f| After::Release(f.device)).collect();

@@ -692,6 +692,8 @@ pub enum EventKind {
     },
     /// The stripe log was replayed after an unclean stop.
     LogReplayed {
+        /// Records replayed: one for each write, or part of one, of a stripe.
+        records: u64,
         /// Stripes whose parity was made true.
         stripes: u64,
         /// Blocks that were lost with a member in the middle of a write: they answer an error until

@@ -70,6 +70,13 @@ impl Persist {
     }
 }
 
+impl Persist {
+    /// All that is wanted is durable.
+    pub(crate) fn quiet(&self) -> bool {
+        self.flight.is_none() && self.wanted == self.durable
+    }
+}
+
 impl Array {
     /// The table or a setting changed: it must become durable.
     pub(crate) fn touch(&mut self) {

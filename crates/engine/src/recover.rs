@@ -28,7 +28,7 @@
 //!
 //! Deliberately absent: I/O, and the order in which all this becomes durable (`replay`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use strake_format::{LogBatch, LogPayload, checksum};
 use strake_parity::Code;
@@ -81,10 +81,62 @@ impl Piece {
     }
 }
 
-/// The records that count: for every block the newest of those that are not retired; what an earlier
-/// recovery settled first, then the oldest operation first. `batches` are those of the members that are believed, with their slots.
+/// What is left of earlier recoveries: the newest of their batches, if there is any. Whatever may
+/// be half in place is in it: a recovery writes a batch when the one before is in place, or when it
+/// holds the same pieces.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Earlier {
+    sequence: u64,
+    /// It outlives whatever the level survives.
+    safe: bool,
+}
+
+impl Earlier {
+    /// `in_sync` are the slots whose members are.
+    pub(crate) fn of(
+        geometry: &Geometry,
+        batches: &[(Slot, &LogBatch)],
+        in_sync: &[Slot],
+    ) -> Earlier {
+        let sequence = newest_settled(batches);
+        let holders: Vec<Slot> = batches
+            .iter()
+            .filter(|(_, b)| b.lane == RECOVERY_LANE && b.sequence == sequence)
+            .map(|(slot, _)| *slot)
+            .collect();
+        let safe = (0..geometry.groups).any(|group| {
+            let of_group = |slot: &&Slot| group_of(geometry, **slot) == group;
+            let there = in_sync.iter().filter(of_group);
+            let spare = (geometry.m + there.clone().count()).saturating_sub(geometry.width);
+            there.filter(|slot| holders.contains(slot)).count() > spare
+        });
+        Earlier { sequence, safe }
+    }
+
+    /// The sequence after which the next recovery goes on. Batches of odd and of even numbers have
+    /// a place each. Where the newest is on so few members that it could be lost, not all of them
+    /// had it, so nothing of it was begun, and the one before is still needed: the next goes over
+    /// the newest then, not over that.
+    pub(crate) fn last_sequence(self) -> u64 {
+        match self.safe {
+            true => self.sequence,
+            false => self.sequence + 1,
+        }
+    }
+}
+
+fn newest_settled(batches: &[(Slot, &LogBatch)]) -> u64 {
+    let settled = batches.iter().filter(|(_, b)| b.lane == RECOVERY_LANE);
+    settled.map(|(_, b)| b.sequence).max().unwrap_or(0)
+}
+
+/// The records that count: for every block the newest of those that are not retired; what an
+/// earlier recovery settled and may not have finished first, then the oldest operation first.
+/// `batches` are those of the members that are believed, with their slots.
 pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatch)]) -> Vec<Piece> {
     let retired = Retired::of(geometry, base, batches);
+    let newest_settled = newest_settled(batches);
+    let mut done: BTreeSet<u64> = BTreeSet::new();
     let mut operations: BTreeMap<(u64, u64, u64), Piece> = BTreeMap::new();
     for &(slot, batch) in batches {
         for record in &batch.records {
@@ -92,6 +144,10 @@ pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatc
                 || record.stripe >= geometry.stripes()
             {
                 continue;
+            }
+            // In place, or in the newest batch, too.
+            if batch.lane == RECOVERY_LANE && batch.sequence < newest_settled {
+                done.insert(record.operation);
             }
             let key = (record.operation, record.stripe, u64::from(record.start));
             let piece = operations
@@ -102,7 +158,9 @@ pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatc
     }
     // Without the intent nothing is known of the operation: it was on enough members if it began.
     operations.retain(|_, piece| piece.sums.iter().any(|s| !s.is_empty()));
-    newest(geometry, operations.into_values().collect())
+    let mut left = newest(geometry, operations.into_values().collect());
+    left.retain(|piece| !done.contains(&piece.operation));
+    left
 }
 
 /// Below which operation everything is retired: in all, and for each lane of each group.

@@ -15,8 +15,12 @@
 //! * Before any record or place holds the zeros that stand for a lost block, the list of unreadable
 //!   blocks says durably that it is lost.
 //! * Settled records are never written over before what they tell of is in place: chunks take turns
-//!   between the halves of the area that recoveries have.
-//! * A member that leaves begins the chunk anew; what may be in place of it is settled.
+//!   between the halves of the area that recoveries have, the newest batch of an earlier recovery
+//!   is the first chunk, as a whole, and goes over the half that no member needs (see
+//!   `recover::Earlier`).
+//! * A member that leaves begins the chunk anew, as a whole; what may be in place of it is settled.
+//! * Who is missing is durable before the first chunk, and before the one after a loss: what is
+//!   mended without a member must not be forgotten while that member could still be believed.
 //!
 //! Deliberately absent: what a block becomes (`recover::mend`).
 
@@ -60,6 +64,11 @@ pub(crate) struct Replay {
     /// Numbers for settled records.
     next_operation: u64,
     sequence: u64,
+    /// So many of the next pieces are one chunk, and no others with them: they were one before.
+    together: usize,
+    /// The chunk at work is such a one.
+    bound: bool,
+    records: u64,
     stripes: Vec<StripeNo>,
     unreadable: u64,
 }
@@ -105,9 +114,10 @@ impl Job {
 }
 
 impl Replay {
-    /// `sequence` is that of the newest batch of an earlier recovery.
-    pub(crate) fn new(pieces: Vec<Piece>, log_from: u64, sequence: u64) -> Replay {
+    /// `pieces` are in the order of `recover::winners`.
+    pub(crate) fn new(pieces: Vec<Piece>, log_from: u64, earlier: recover::Earlier) -> Replay {
         Replay {
+            together: pieces.iter().filter(|piece| piece.settled).count(),
             pieces: pieces.into(),
             jobs: Vec::new(),
             phase: Phase::Flush,
@@ -115,7 +125,9 @@ impl Replay {
             again: false,
             // Above all numbers in the logs, below those of the session to come.
             next_operation: log_from - crate::cover::STRIDE / 2,
-            sequence,
+            sequence: earlier.last_sequence(),
+            bound: false,
+            records: 0,
             stripes: Vec::new(),
             unreadable: 0,
         }
@@ -187,8 +199,13 @@ impl Array {
     }
 
     /// The next phase, when nothing is under way.
-    fn replay_step(&mut self) {
+    pub(crate) fn replay_step(&mut self) {
         while self.stage == Stage::Recovering && self.replaying().pending == 0 {
+            let replay = self.replaying();
+            let begins = replay.again || matches!(replay.phase, Phase::Flush | Phase::Write);
+            if begins && !self.persist.quiet() {
+                return;
+            }
             if std::mem::take(&mut self.replaying().again) {
                 self.replay_again();
                 continue;
@@ -208,6 +225,7 @@ impl Array {
     fn replay_again(&mut self) {
         let replay = self.replaying();
         let begun = replay.phase == Phase::Write;
+        let before = replay.pieces.len();
         for job in std::mem::take(&mut replay.jobs).into_iter().rev() {
             match begun {
                 // Its outcome is in every log that is left; something of it may be in place.
@@ -218,6 +236,7 @@ impl Array {
                 false => replay.pieces.push_front(job.piece),
             }
         }
+        replay.together = replay.pieces.len() - before;
         self.replay_chunk();
     }
 
@@ -240,8 +259,16 @@ impl Array {
         let width = self.geometry.width;
         let replay = self.replay.as_mut().expect("the array recovers");
         replay.jobs.clear();
+        let together = std::mem::take(&mut replay.together);
+        replay.bound = together > 0;
+        let pieces = replay.pieces.drain(..together);
+        replay
+            .jobs
+            .extend(pieces.map(|piece| Job::new(piece, width)));
         let mut bytes = 0;
-        while let Some(mut piece) = replay.pieces.pop_front() {
+        while together == 0
+            && let Some(mut piece) = replay.pieces.pop_front()
+        {
             if piece.hi - piece.lo > most {
                 replay
                     .pieces
@@ -301,20 +328,30 @@ impl Array {
         fits.clamp(block, CHUNK_BYTES.max(block))
     }
 
-    /// A member that could not read all of a piece may read most of it: such a piece is read again in
-    /// halves, down to the block that cannot be read.
+    /// A member that could not read all of a piece may read most of it: such a piece is read again
+    /// in halves, down to the block that cannot be read. What has to be one chunk is read again
+    /// with it.
     fn replay_halve(&mut self) {
         let block = self.geometry.block;
         let replay = self.replaying();
+        let before = replay.pieces.len();
         let (halve, whole): (Vec<Job>, Vec<Job>) = std::mem::take(&mut replay.jobs)
             .into_iter()
             .partition(|job| !job.heal.is_empty() && job.piece.hi - job.piece.lo > block);
-        replay.jobs = whole;
+        if replay.bound && !halve.is_empty() {
+            let whole = whole.into_iter().rev();
+            whole.for_each(|job| replay.pieces.push_front(job.piece));
+        } else {
+            replay.jobs = whole;
+        }
         for Job { piece, .. } in halve.into_iter().rev() {
             let blocks = (piece.hi - piece.lo) / block;
             let middle = piece.lo + blocks / 2 * block;
             replay.pieces.push_front(piece.cut(middle, piece.hi, block));
             replay.pieces.push_front(piece.cut(piece.lo, middle, block));
+        }
+        if replay.bound {
+            replay.together = replay.pieces.len() - before;
         }
     }
 
@@ -434,7 +471,9 @@ impl Array {
                         self.replay_io(device, ReplayIo::Write, kind);
                     }
                 }
-                self.replaying().stripes.push(piece.stripe);
+                let replay = self.replaying();
+                replay.stripes.push(piece.stripe);
+                replay.records += 1;
             }
         }
         self.replaying().jobs = jobs;
@@ -445,6 +484,7 @@ impl Array {
         replay.stripes.sort_unstable();
         replay.stripes.dedup();
         self.event(EventKind::LogReplayed {
+            records: replay.records,
             stripes: replay.stripes.len() as u64,
             unreadable: replay.unreadable,
         });

@@ -316,6 +316,7 @@ fn block_words(kind: &EventKind) -> Words {
         EventKind::LogReplayed {
             stripes,
             unreadable,
+            ..
         } => {
             let effect = format!("{stripes} stripes mended, {unreadable} blocks unreadable");
             ("log_replayed", None, text("unclean stop"), Some(effect))
