@@ -60,7 +60,8 @@ pub enum Canary {
     MixtureReturned,
     /// A recovery writes in place before its records are on every live member.
     ReplayedTooEarly,
-    /// Records are written over before enough members know that they are retired.
+    /// Records are written over although their operation is at work, or others do not know yet that
+    /// it is over.
     LogWrittenOver,
     /// A region is given back while records of it still count.
     RegionNotRetired,

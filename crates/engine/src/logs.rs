@@ -583,7 +583,13 @@ impl Shard {
         let group = lane.group;
         let newest = over.iter().map(|at| lane.ring[at].newest).max();
         let Some(newest) = newest else { return true };
-        if over.iter().any(|at| !lane.ring[at].durable) || newest >= self.logs.retired_before() {
+        if over.iter().any(|at| !lane.ring[at].durable) {
+            return false;
+        }
+        if canary::hit(Canary::LogWrittenOver) {
+            return true;
+        }
+        if newest >= self.logs.retired_before() {
             return false;
         }
         let members = self.in_sync(group);
@@ -593,7 +599,7 @@ impl Shard {
         let rests = lane.newest.take_if(|at| over.contains(at));
         let agreed = self.logs.agreed(&members, spare);
         self.lane(device).newest = rests.or(self.logs.lanes[&device].newest);
-        if newest < agreed || canary::hit(Canary::LogWrittenOver) {
+        if newest < agreed {
             return true;
         }
         self.publish_retired(group, &members, newest);

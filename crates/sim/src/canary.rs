@@ -62,7 +62,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 42] = [
+    pub const ALL: [(Canary, u64); 44] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -97,8 +97,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::StaleMapTrusted), 3000),
         (Canary::Inside(engine::Canary::KeptTooSoon), 20000),
         (Canary::Inside(engine::Canary::ScrubRewritesParity), 300),
-        (Canary::ListDropped, 500),
-        (Canary::OldListShown, 200),
+        (Canary::ListDropped, 2500),
+        (Canary::OldListShown, 800),
         (Canary::Inside(engine::Canary::NoLog), 60),
         (Canary::Inside(engine::Canary::NoFlushAfterLog), 6000),
         (Canary::Inside(engine::Canary::IntentOnOneMember), 500),
@@ -108,6 +108,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::CoveredWithoutFlush), 12000),
         (Canary::Inside(engine::Canary::SyndromeForgotten), 400),
         (Canary::Inside(engine::Canary::LostStripForgotten), 8000),
+        (Canary::Inside(engine::Canary::ReplayedTooEarly), 12000),
+        (Canary::Inside(engine::Canary::LogWrittenOver), 20000),
     ];
 
     /// Its name on the command line.

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aim;
 pub mod atlas;
 pub mod canary;
 pub mod checkers;

@@ -19,9 +19,6 @@ use crate::plan::{Action, End, Life, Moment};
 use crate::silent::Misfortune;
 use crate::world::{Going, World};
 
-/// One of so many steps of a replay is its last: some are cut off, most come to their end.
-const RECOVERY_CUT: u64 = 300;
-
 /// How the last life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parting {
@@ -174,7 +171,7 @@ impl World {
     }
 
     /// The condition of the slots as the superblocks tell it: in sync only if all say so.
-    pub(crate) fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
+    pub fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
         let present = self.present();
         let newest = present
             .iter()
@@ -213,8 +210,7 @@ impl World {
     fn hide_some(&mut self) {
         let (drives, mut situation) = self.condition_on_media();
         let atlas = self.atlas();
-        let mut order: Vec<usize> = (0..drives.len()).collect();
-        self.chance.faults.shuffle(&mut order);
+        let order = self.victims();
         let most = self.chance.faults.range(1, 3) as usize;
         let mut hidden = 0;
         for slot in order {
@@ -245,6 +241,7 @@ impl World {
 
     fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
         let mut threshold = None;
+        self.slow_some();
         let total = life.asks;
         self.asks_left = total;
         let born = self.stats.events;
@@ -281,22 +278,15 @@ impl World {
             }
             let true_now = self.silent.lies.is_empty();
             let due = true_now && (fallen || passed(life.end_at));
+            let due = due && self.strikes_log();
             if let Some(kind) = crash.filter(|_| due) {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {
                     return self.crash(kind == FaultKind::PowerCut);
                 }
             }
-            if self.machines().array.recovering()
-                && !without.has(FaultKind::PowerCut)
-                && self.chance.faults.one_in(RECOVERY_CUT)
-            {
-                let situation = self.situation();
-                if self.atlas().may_crash(&situation) {
-                    self.note("in the middle of the replay:".to_owned());
-                    let power = self.chance.faults.percent(70);
-                    return self.crash(power);
-                }
+            if let Some(power) = self.cuts_replay_off(without) {
+                return self.crash(power);
             }
             self.note_threshold(threshold);
             let over = self.asks_left == 0 && self.asks.is_empty() && actions.peek().is_none();
@@ -320,6 +310,19 @@ impl World {
             }
         }
         self.end_in_peace(crash, threshold)
+    }
+
+    /// The process ends in the middle of a replay: with the power, or only the process.
+    fn cuts_replay_off(&mut self, without: FaultSet) -> Option<bool> {
+        if without.has(FaultKind::PowerCut) || !self.cuts_replay() {
+            return None;
+        }
+        let situation = self.situation();
+        self.atlas().may_crash(&situation).then(|| {
+            self.note("in the middle of the replay:".to_owned());
+            self.stats.crashes_replaying += 1;
+            self.chance.faults.percent(70)
+        })
     }
 
     fn note_threshold(&mut self, threshold: Option<CommandId>) {
@@ -523,7 +526,7 @@ impl World {
         }
     }
 
-    fn slow_down(&mut self, by: &[u32]) {
+    pub(crate) fn slow_down(&mut self, by: &[u32]) {
         let open = self.open_drives();
         if let Some(index) = self.choose(&open) {
             self.drives[index].ssd.faults.slowness = self.chance.faults.pick(by);

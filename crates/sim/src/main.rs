@@ -76,6 +76,9 @@ struct Seeds {
     /// Kinds of faults to leave out, separated by commas.
     #[arg(long)]
     without: Option<String>,
+    /// Plant this bug.
+    #[arg(long)]
+    canary: Option<String>,
     /// Stop after so many failing seeds.
     #[arg(long, default_value_t = 5)]
     stop_after: usize,
@@ -151,7 +154,7 @@ fn seeds(args: &Seeds) -> Result<bool, String> {
         seed: args.seed,
         level,
         variation,
-        canary: None,
+        canary: args.canary.as_deref().map(parse_canary).transpose()?,
         tracing: args.trace,
     };
     let threads = if args.trace {
@@ -196,6 +199,10 @@ fn parse_faults(names: &str) -> Result<FaultSet, String> {
                 .ok_or_else(|| format!("no fault {name}; there are {}", kinds.join(", ")))?;
             Ok(set.with(kind))
         })
+}
+
+fn parse_canary(name: &str) -> Result<Canary, String> {
+    Canary::parse(name).ok_or_else(|| format!("no canary {name}"))
 }
 
 fn report(summary: &Summary, seconds: f64, json: bool) {
@@ -290,6 +297,9 @@ fn flags(run: &Run) -> String {
     if let Some(asks) = run.variation.asks {
         flags += &format!(" --asks {asks}");
     }
+    if let Some(canary) = run.canary {
+        flags += &format!(" --canary {}", canary.name());
+    }
     if run.variation.without != FaultSet::NONE {
         flags += &format!(" --without {}", run.variation.without.names());
     }
@@ -298,7 +308,7 @@ fn flags(run: &Run) -> String {
 
 fn canaries(json: bool, only: Option<&str>, seed: u64, threads: usize) -> Result<bool, String> {
     let only = match only {
-        Some(name) => Some(Canary::parse(name).ok_or_else(|| format!("no canary {name}"))?),
+        Some(name) => Some(parse_canary(name)?),
         None => None,
     };
     let mut found = Vec::new();

@@ -28,6 +28,9 @@ pub struct Shape {
 /// The levels by name, as `--level` takes them.
 pub const LEVELS: [&str; 10] = ["0", "1", "5", "6", "7.3", "10", "50", "60", "70", "n+m"];
 const LEVEL_WEIGHTS: [u32; 10] = [1, 2, 4, 4, 2, 2, 2, 1, 1, 2];
+const LOG_WEIGHTS: [u32; 10] = [0, 0, 1, 4, 2, 0, 1, 2, 1, 2];
+/// The fewer members hold a record, the sooner it is on none.
+const RING_WEIGHTS: [u32; 10] = [0, 0, 12, 2, 1, 0, 2, 1, 0, 1];
 
 impl Shape {
     /// Draws a shape of the level at `index` of [`LEVELS`].
@@ -81,6 +84,37 @@ impl Shape {
         };
         tiny.log_bytes
             .max(least_bytes(&geometry, tiny.log_shards, false))
+    }
+}
+
+/// What a seed is after. Most are after nothing and have a little of everything; chains of events
+/// that are too rare there are what the others are made for (`aim`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// Nothing.
+    Wide,
+    /// Replays of the stripe log that are cut off in the middle, each start with other members.
+    Replay,
+    /// Log areas so small that records are written over all the time.
+    Ring,
+}
+
+impl Focus {
+    /// Draws it, and the shape; only parity levels have a log.
+    fn draw(seed: u64, level: Option<usize>, rng: &mut Prng) -> (Focus, Shape) {
+        let mut own = Prng::new(seed, Purpose::Focus);
+        let focus = [Focus::Wide, Focus::Replay, Focus::Ring][own.weighted(&[16, 3, 3])];
+        let weights = match focus {
+            Focus::Wide => LEVEL_WEIGHTS,
+            Focus::Replay => LOG_WEIGHTS,
+            Focus::Ring => RING_WEIGHTS,
+        };
+        let drawn = rng.weighted(&weights);
+        let shape = Shape::draw(level.unwrap_or(drawn), rng);
+        match shape.level {
+            Level::Raid0 | Level::Raid1 | Level::Raid10 => (Focus::Wide, shape),
+            _ => (focus, shape),
+        }
     }
 }
 
@@ -206,6 +240,8 @@ pub struct Device {
 pub struct Plan {
     /// The seed.
     pub seed: u64,
+    /// What it is after.
+    pub focus: Focus,
     /// The array's shape.
     pub shape: Shape,
     /// Strip, bytes.
@@ -263,26 +299,32 @@ impl Plan {
     /// The plan of a seed; `level` is an index of [`LEVELS`].
     pub fn draw(seed: u64, level: Option<usize>) -> Plan {
         let mut rng = Prng::new(seed, Purpose::Plan);
-        let drawn = rng.weighted(&LEVEL_WEIGHTS);
-        let shape = Shape::draw(level.unwrap_or(drawn), &mut rng);
+        let (focus, shape) = Focus::draw(seed, level, &mut rng);
         let strip = rng.pick(&[4096, 4096, 4096, 8192]);
-        let tiny = Tiny {
+        let mut tiny = Tiny {
             align_bytes: rng.pick(&[4096, 8192]),
             log_bytes: rng.pick(&[8192, 65536, 131_072]),
             log_shards: 3,
             region_bytes: u64::from(strip) * rng.range(2, 9),
         };
+        if focus == Focus::Ring {
+            (tiny.log_bytes, tiny.log_shards) = (8192, 1);
+        }
         let spares = rng.pick(&[0, 0, 1, 2]);
         let members = usize::from(shape.members);
-        let block = rng.pick(&[512, 4096]);
+        let mut block = rng.pick(&[512, 4096]);
+        if focus == Focus::Ring && rng.percent(50) {
+            block = 4096;
+        }
         let mut devices = draw_devices(members, spares + 6, &mut rng);
         let log_bytes = shape.log_bytes(strip, block, &tiny);
         devices
             .iter_mut()
             .for_each(|device| device.bytes += log_bytes);
         let low_ns = rng.pick(&[1_000, 20_000]);
-        Plan {
+        let mut plan = Plan {
             seed,
+            focus,
             shape,
             strip,
             block,
@@ -309,7 +351,27 @@ impl Plan {
             lives: draw_lives(&mut rng),
             made_whole: rng.percent(75),
             lose_blocks: rng.percent(50),
+        };
+        if focus != Focus::Wide {
+            plan.aim();
         }
+        plan
+    }
+
+    /// Makes the plan one that is after its focus: the log is on, and lives are short, cut off
+    /// while they write, and followed by starts with other members.
+    fn aim(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 1, Purpose::Focus);
+        self.write_hole = WriteHole::Closed;
+        if self.focus == Focus::Ring {
+            self.shards = 1;
+        }
+        let lives = rng.range(3, 8);
+        let most = match self.focus {
+            Focus::Ring => 80,
+            _ => 40,
+        };
+        self.lives = (0..lives).map(|_| aimed_life(most, &mut rng)).collect();
     }
 
     /// Leaves out what the variation leaves out.
@@ -406,6 +468,25 @@ fn draw_life(ends: &[u32; 3], troubled: bool, flapping: u64, rng: &mut Prng) -> 
         read_errors_in_resync: rng.pick(&[0, 0, 1, 4]),
         missing_percent: rng.pick(&[0, 0, 30]),
         return_percent: rng.pick(&[0, 50, 100]),
+    }
+}
+
+/// A life that is cut off while it writes; it begins with members missing, and those that were
+/// missing before are there again.
+fn aimed_life(most: u64, rng: &mut Prng) -> Life {
+    let asks = rng.range(2, most);
+    Life {
+        asks,
+        actions: Vec::new(),
+        end: [End::PowerCut, End::Kill][rng.weighted(&[3, 1])],
+        end_at: Moment {
+            asks: rng.range(1, asks),
+            events: rng.below(100),
+        },
+        end_after_loss: None,
+        read_errors_in_resync: 0,
+        missing_percent: rng.pick(&[50, 100]),
+        return_percent: rng.pick(&[50, 100]),
     }
 }
 

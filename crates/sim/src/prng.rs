@@ -27,6 +27,8 @@ pub enum Purpose {
     Identity = 6,
     /// When a planted bug strikes.
     Canary = 7,
+    /// What a seed is after.
+    Focus = 8,
 }
 
 /// A seeded stream of numbers.

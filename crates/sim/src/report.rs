@@ -19,6 +19,8 @@ pub struct Stats {
     pub kills: u64,
     /// Power cuts and kills before the array served.
     pub crashes_starting: u64,
+    /// Of those, in the middle of a replay of the stripe log.
+    pub crashes_replaying: u64,
     /// Power cuts and kills while a member was being rebuilt.
     pub crashes_rebuilding: u64,
     /// Power cuts and kills while a resync was at work.
@@ -43,6 +45,12 @@ pub struct Stats {
     pub rebuilds: u64,
     /// Resyncs finished.
     pub resyncs: u64,
+    /// Starts that replayed records of the stripe log.
+    pub log_replays: u64,
+    /// Records that they replayed: one for each write, or part of one, of a stripe.
+    pub records_replayed: u64,
+    /// Stripes that they mended.
+    pub stripes_replayed: u64,
     /// Scrubs finished.
     pub scrubs: u64,
     /// Sectors made unreadable.
@@ -84,6 +92,7 @@ impl Stats {
             (&mut self.power_cuts, other.power_cuts),
             (&mut self.kills, other.kills),
             (&mut self.crashes_starting, other.crashes_starting),
+            (&mut self.crashes_replaying, other.crashes_replaying),
             (&mut self.crashes_rebuilding, other.crashes_rebuilding),
             (&mut self.crashes_resyncing, other.crashes_resyncing),
             (&mut self.crashes_degraded, other.crashes_degraded),
@@ -96,6 +105,9 @@ impl Stats {
             (&mut self.refused_starts, other.refused_starts),
             (&mut self.rebuilds, other.rebuilds),
             (&mut self.resyncs, other.resyncs),
+            (&mut self.log_replays, other.log_replays),
+            (&mut self.records_replayed, other.records_replayed),
+            (&mut self.stripes_replayed, other.stripes_replayed),
             (&mut self.scrubs, other.scrubs),
             (&mut self.latent_errors, other.latent_errors),
             (&mut self.repairs, other.repairs),

@@ -19,7 +19,7 @@ use strake_engine::units::{CommandId, RegionNo, Slot, StripeNo};
 use strake_format::{RegionState, WriteHole};
 
 use crate::launch;
-use crate::plan::{LEVELS, Plan};
+use crate::plan::{Focus, LEVELS, Plan};
 use crate::workload::{Ask, AskKind};
 use crate::world::{Going, World};
 
@@ -47,7 +47,7 @@ impl Scenario {
             .iter()
             .position(|name| *name == level)
             .expect("a level");
-        let fits = |plan: &Plan| plan.shape.members == members;
+        let fits = |plan: &Plan| plan.shape.members == members && plan.focus == Focus::Wide;
         let plans = (1..10_000).map(|seed| Plan::draw(seed, Some(index)));
         let mut plan = plans
             .into_iter()

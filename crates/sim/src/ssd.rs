@@ -153,6 +153,11 @@ impl Ssd {
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
+    /// What is in flight and was not reported as timed out.
+    pub fn kinds(&self) -> impl Iterator<Item = &IoKind> {
+        let flights = self.flights.values().filter(|flight| !flight.abandoned);
+        flights.map(|flight| &flight.kind)
+    }
     /// I/Os accepted so far.
     pub fn accepted(&self) -> u64 {
         self.next_op

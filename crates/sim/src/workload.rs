@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: content (the oracle numbers it) and time (the world spaces requests).
 
+use crate::plan::Focus;
 use crate::prng::Prng;
 
 /// A request, in blocks.
@@ -102,6 +103,35 @@ impl Swarm {
             swarm.hot %= swarm.span / shape.stripe;
         }
         swarm
+    }
+
+    /// Draws the weights of a world with this focus.
+    pub fn draw_for(focus: Focus, rng: &mut Prng, shape: &Shape) -> Swarm {
+        let mut swarm = Swarm::draw(rng, shape);
+        match focus {
+            Focus::Wide => {}
+            Focus::Replay => swarm.broaden(),
+            Focus::Ring => swarm.heat(rng, shape),
+        }
+        swarm
+    }
+
+    /// Mostly writes of several strips, so that a crash leaves mixtures.
+    fn broaden(&mut self) {
+        self.kinds = [1, 12, 1, 0, 0];
+        self.sizes = [1, 2, 6, 3, 1];
+        (self.depth, self.pause_ns) = (self.depth.max(4), self.pause_ns.min(50_000));
+    }
+
+    /// Mostly partial writes of a few stripes, many at a time, so that records of the same blocks
+    /// follow each other and wait for room.
+    fn heat(&mut self, rng: &mut Prng, shape: &Shape) {
+        self.kinds = [1, 20, 1, 0, 0];
+        self.sizes = [2, 4, 4, 1, 0];
+        self.places = [1, 0, 0, 0];
+        self.span = (shape.stripe * rng.range(1, 4)).min(shape.total);
+        self.overlapping = true;
+        (self.depth, self.pause_ns) = (rng.pick(&[8, 16]), 0);
     }
 
     /// Draws a request; `cursor` is where a sequential stream stands.

@@ -211,7 +211,7 @@ impl World {
             identity: made.identity,
         };
         let mut workload = chance.workload;
-        let swarm = Swarm::draw(&mut workload, &shape);
+        let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
         let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
         let oracle = Oracle::new(shape.total, block as usize, made.content, no_caches);
         World {
@@ -565,6 +565,13 @@ impl World {
                 kind: JobKind::Resync,
                 ..
             } => self.stats.resyncs += 1,
+            EventKind::LogReplayed {
+                records, stripes, ..
+            } => {
+                self.stats.log_replays += u64::from(records > 0);
+                self.stats.records_replayed += records;
+                self.stats.stripes_replayed += stripes;
+            }
             EventKind::JobFinished {
                 kind: JobKind::Scrub,
                 inconsistent,
