@@ -300,6 +300,7 @@ impl World {
             .drives
             .iter()
             .any(|drive| !drive.ssd.faults.latent.is_empty())
+            || (0..self.drives.len()).any(|index| self.is_rotten(index))
         {
             self.doubt_torn_blocks();
         }

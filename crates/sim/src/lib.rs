@@ -24,6 +24,7 @@ pub mod launch;
 pub mod life;
 pub mod look;
 pub mod lost;
+pub mod metadata;
 pub mod oracle;
 pub mod plan;
 pub mod prng;

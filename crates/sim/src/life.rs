@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{Layout, RegionState, SlotState, copy_to_replace, region_map, unreadable};
+use strake_format::{RegionState, SlotState, copy_to_replace};
 
 use crate::atlas::{Condition, Situation};
 use crate::faults::{FaultKind, FaultSet, Overlay};
@@ -62,7 +62,7 @@ impl World {
         }
         self.take_leftovers_away();
         // A crash may have torn the other copy, so that this one is all that the member has.
-        if !without.has(FaultKind::Latent) && !spared && self.chance.faults.percent(10) {
+        if !without.has(FaultKind::Latent) && !spared && self.chance.faults.percent(20) {
             self.spoil_metadata();
         }
         self.launch()
@@ -99,36 +99,6 @@ impl World {
             return self.failure("by force, it starts with too few members");
         }
         Ok(())
-    }
-
-    /// One place of a superblock, of a page of the region map or of the list of unreadable blocks
-    /// becomes unreadable on a member that the array could do without.
-    fn spoil_metadata(&mut self) {
-        let (drives, situation) = self.condition_on_media();
-        let atlas = self.atlas();
-        let fair: Vec<usize> = (0..drives.len())
-            .filter(|&slot| atlas.may_lose(&situation, slot))
-            .collect();
-        let Some(slot) = self.choose(&fair) else {
-            return;
-        };
-        let Some(index) = drives[slot].filter(|&index| !self.drives[index].hidden) else {
-            return;
-        };
-        let layout = self.superblock.layout;
-        let [first, last] = Layout::superblock_offsets(self.drives[index].ssd.len());
-        let [even, odd] = [0, 1].map(|sequence| region_map::place(&layout, 0, sequence));
-        let [list, other] = unreadable::places(&layout);
-        let offset = self
-            .chance
-            .faults
-            .pick(&[first, last, even, odd, list, other]);
-        self.note(format!(
-            "drive {index} (slot {slot}): metadata at {offset:#x} is unreadable"
-        ));
-        let block = offset / self.geometry.block;
-        self.drives[index].ssd.faults.latent.insert(block);
-        self.stats.latent_errors += 1;
     }
 
     /// Lost and hidden devices are there again, some of them.
@@ -518,7 +488,7 @@ impl World {
         }
     }
 
-    fn choose(&mut self, items: &[usize]) -> Option<usize> {
+    pub(crate) fn choose(&mut self, items: &[usize]) -> Option<usize> {
         if items.is_empty() {
             None
         } else {

@@ -125,6 +125,9 @@ impl World {
             data.map_or(u64::MAX, |offset| offset / self.geometry.strip)
         };
         let mut spoiled_rows: Vec<u64> = faults.latent.iter().map(row).collect();
+        if look.in_sync.is_some_and(|index| self.is_rotten(index)) {
+            spoiled_rows.push(u64::MAX);
+        }
         spoiled_rows.sort_unstable();
         spoiled_rows.dedup();
         Condition {

@@ -69,6 +69,14 @@ pub struct Stats {
     pub io_errors: u64,
     /// Pieces of strips that rotted.
     pub rot: u64,
+    /// Copies of superblocks that rotted.
+    pub rot_superblocks: u64,
+    /// Pages of region maps that rotted.
+    pub rot_map_pages: u64,
+    /// Lists of unreadable blocks that rotted.
+    pub rot_lists: u64,
+    /// Blocks of stripe logs that rotted.
+    pub rot_log_blocks: u64,
     /// Writes that were reported done and never happened.
     pub silently_lost: u64,
     /// Writes that landed elsewhere.
@@ -117,6 +125,10 @@ impl Stats {
             (&mut self.unreadable_answers, other.unreadable_answers),
             (&mut self.io_errors, other.io_errors),
             (&mut self.rot, other.rot),
+            (&mut self.rot_superblocks, other.rot_superblocks),
+            (&mut self.rot_map_pages, other.rot_map_pages),
+            (&mut self.rot_lists, other.rot_lists),
+            (&mut self.rot_log_blocks, other.rot_log_blocks),
             (&mut self.silently_lost, other.silently_lost),
             (&mut self.misdirected, other.misdirected),
             (&mut self.cures, other.cures),

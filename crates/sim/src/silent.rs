@@ -13,7 +13,7 @@
 //!
 //! Invariant: the truth of every lie is known.
 //!
-//! Deliberately absent: silent faults in metadata.
+//! Deliberately absent: silent faults in metadata (`metadata`).
 
 use std::collections::BTreeSet;
 

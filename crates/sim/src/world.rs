@@ -165,6 +165,8 @@ pub struct World {
     pub refusals: Vec<CommandId>,
     /// What lies on the devices, and nobody was told.
     pub silent: Silent,
+    /// Metadata that rotted.
+    pub rotten: Vec<crate::metadata::Rotten>,
     /// Regions in which requests may be refused, because reads failed while parity was untrue.
     pub excused: Vec<RegionNo>,
     /// Reads of several blocks that were answered an error because of some of them.
@@ -245,6 +247,7 @@ impl World {
             clean: true,
             refusals: Vec::new(),
             silent: Silent::default(),
+            rotten: Vec::new(),
             excused: Vec::new(),
             refused_reads: Vec::new(),
             torn_blocks: BTreeSet::new(),
@@ -522,6 +525,7 @@ impl World {
                 self.note("the array serves".to_owned());
                 self.machines().started = true;
                 self.torn_blocks.clear();
+                self.metadata_is_mended()?;
             }
             ArrayOutput::Stopped => {
                 self.note("the array has stopped".to_owned());
