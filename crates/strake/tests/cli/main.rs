@@ -6,5 +6,6 @@
 mod bad_input;
 mod demo;
 mod devices;
+mod foreign;
 mod life;
 mod rig;

@@ -32,11 +32,14 @@ impl Run {
         assert_eq!(self.code, 0, "{self:?}");
         self
     }
+    /// Standard error as JSON.
+    pub(crate) fn json_error(&self) -> Value {
+        serde_json::from_str(&self.err).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
     /// Asserts exit code and error code, and that the error has all three fields.
     pub(crate) fn refused(self, code: i32, error: &str) -> Run {
         assert_eq!(self.code, code, "{self:?}");
-        let json: Value =
-            serde_json::from_str(&self.err).unwrap_or_else(|e| panic!("{e}: {self:?}"));
+        let json = self.json_error();
         assert_eq!(json["code"], error, "{self:?}");
         for field in ["found", "cure"] {
             assert!(

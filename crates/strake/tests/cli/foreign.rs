@@ -1,0 +1,215 @@
+//! Devices that carry something of somebody else: refused by name, and left as they are.
+//!
+//! What a tool of this machine can make is made with it; the other signatures are the least that
+//! their formats document, with checksums where they have them. Invariant: each is found by
+//! util-linux's prober, and `--force` is the only way over it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+use crate::rig::{self, Rig};
+
+const BYTES: u64 = 64 << 20;
+
+/// How a signature is put on a file of so many bytes; false where a tool is missing.
+type Maker = fn(&str, u64) -> bool;
+
+fn put(path: &str, offset: u64, bytes: &[u8]) -> bool {
+    let file = File::options().write(true).open(path).expect("opens");
+    file.write_all_at(bytes, offset).expect("writes");
+    true
+}
+
+/// Runs a tool on the file, with this on its standard input.
+fn tool(program: &str, args: &[&str], path: &str, input: &str) -> bool {
+    use std::io::Write;
+    let mut command = Command::new(program);
+    command.args(args).arg(path).stdin(Stdio::piped());
+    let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        rig::skipped(&format!("{program} is not installed"));
+        return false;
+    };
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    assert!(child.wait().expect("ends").success(), "{program}");
+    true
+}
+
+/// md, version 1: magic, major version, its own place, and the sum of all of it.
+fn md_1(path: &str, offset: u64) -> bool {
+    let mut sb = vec![0u8; 256];
+    sb[0..4].copy_from_slice(&0xa92b_4efcu32.to_le_bytes());
+    sb[4..8].copy_from_slice(&1u32.to_le_bytes());
+    sb[16..32].fill(7);
+    sb[72..76].copy_from_slice(&1u32.to_le_bytes());
+    sb[80..88].copy_from_slice(&2048u64.to_le_bytes());
+    sb[92..96].copy_from_slice(&2u32.to_le_bytes());
+    sb[144..152].copy_from_slice(&(offset / 512).to_le_bytes());
+    let words = sb.chunks(4).map(|w| w.try_into().expect("four bytes"));
+    let sum: u64 = words.map(|w| u64::from(u32::from_le_bytes(w))).sum();
+    let folded = (sum & 0xffff_ffff) + (sum >> 32);
+    sb[216..220].copy_from_slice(&(folded as u32).to_le_bytes());
+    put(path, offset, &sb)
+}
+
+/// md, version 0.90, in the last whole 64 KiB but one.
+fn md_0(path: &str, bytes: u64) -> bool {
+    let mut sb = vec![0u8; 4096];
+    for (at, word) in [(0, 0xa92b_4efcu32), (1, 0), (2, 90), (7, 1), (10, 2)] {
+        sb[at * 4..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    let words = sb.chunks(4).map(|w| w.try_into().expect("four bytes"));
+    let sum: u64 = words.map(|w| u64::from(u32::from_le_bytes(w))).sum();
+    let folded = (sum & 0xffff_ffff) + (sum >> 32);
+    sb[38 * 4..][..4].copy_from_slice(&(folded as u32).to_le_bytes());
+    put(path, (bytes & !0xffff) - 0x1_0000, &sb)
+}
+
+/// An LVM label in the second sector, under its own CRC.
+fn lvm(path: &str) -> bool {
+    let mut label = vec![0u8; 512];
+    label[0..8].copy_from_slice(b"LABELONE");
+    label[8..16].copy_from_slice(&1u64.to_le_bytes());
+    label[20..24].copy_from_slice(&32u32.to_le_bytes());
+    label[24..32].copy_from_slice(b"LVM2 001");
+    label[32..64].copy_from_slice(b"0123456789abcdef0123456789abcdef");
+    let mut crc = 0xf597_a6cfu32;
+    for &byte in &label[20..] {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+        }
+    }
+    label[16..20].copy_from_slice(&crc.to_le_bytes());
+    put(path, 512, &label)
+}
+
+/// Uberblocks of the first ZFS label.
+fn zfs(path: &str) -> bool {
+    let mut uberblock = vec![0u8; 1024];
+    uberblock[0..8].copy_from_slice(&0x00ba_b10cu64.to_le_bytes());
+    uberblock[8..16].copy_from_slice(&5000u64.to_le_bytes());
+    (0..16).all(|i| put(path, (128 << 10) + i * 1024, &uberblock))
+}
+
+/// A btrfs superblock under its CRC-32C.
+fn btrfs(path: &str) -> bool {
+    let mut sb = vec![0u8; 4096];
+    sb[48..56].copy_from_slice(&(64u64 << 10).to_le_bytes());
+    sb[64..72].copy_from_slice(b"_BHRfS_M");
+    for at in [144, 148, 152] {
+        sb[at..at + 4].copy_from_slice(&4096u32.to_le_bytes());
+    }
+    let crc = crc32c::crc32c(&sb[32..]);
+    sb[0..4].copy_from_slice(&crc.to_le_bytes());
+    put(path, 64 << 10, &sb)
+}
+
+/// What is put there, what the refusal calls it, and with which code.
+const FOREIGN: [(&str, Maker, &str, &str); 13] = [
+    ("md-090", md_0, "linux_raid_member", "foreign-signature"),
+    (
+        "md-10",
+        |path, bytes| md_1(path, ((bytes / 512 - 16) & !7) * 512),
+        "linux_raid_member",
+        "foreign-signature",
+    ),
+    (
+        "md-11",
+        |path, _| md_1(path, 0),
+        "linux_raid_member",
+        "foreign-signature",
+    ),
+    (
+        "md-12",
+        |path, _| md_1(path, 4096),
+        "linux_raid_member",
+        "foreign-signature",
+    ),
+    (
+        "lvm",
+        |path, _| lvm(path),
+        "LVM2_member",
+        "foreign-signature",
+    ),
+    (
+        "zfs",
+        |path, _| zfs(path),
+        "zfs_member",
+        "foreign-signature",
+    ),
+    ("btrfs", |path, _| btrfs(path), "btrfs", "foreign-signature"),
+    (
+        "luks",
+        |path, _| put(path, 0, b"LUKS\xba\xbe\x00\x01aes\0"),
+        "crypto_LUKS",
+        "foreign-signature",
+    ),
+    (
+        "ext4",
+        |path, _| tool("mkfs.ext4", &["-q", "-F"], path, ""),
+        "ext4",
+        "foreign-signature",
+    ),
+    (
+        "xfs",
+        |path, _| tool("mkfs.xfs", &["-q", "-f"], path, ""),
+        "xfs",
+        "foreign-signature",
+    ),
+    (
+        "swap",
+        |path, _| tool("mkswap", &[], path, ""),
+        "swap",
+        "foreign-signature",
+    ),
+    (
+        "gpt",
+        |path, _| tool("sfdisk", &["-q"], path, "label: gpt\n,10M\n"),
+        "gpt",
+        "device-partitioned",
+    ),
+    (
+        "mbr",
+        |path, _| tool("sfdisk", &["-q"], path, "label: dos\n,10M\n"),
+        "dos",
+        "device-partitioned",
+    ),
+];
+
+#[test]
+fn what_belongs_to_somebody_else_is_refused_by_name_and_left_as_it_is() {
+    if !rig::has("wipefs") {
+        return rig::skipped("wipefs is not installed");
+    }
+    let rig = Rig::new();
+    let blank = rig.file("blank", BYTES);
+    for (name, make, called, code) in FOREIGN {
+        // The least that mkfs.xfs takes.
+        let bytes = if name == "xfs" { 320 << 20 } else { BYTES };
+        let path = rig.file(name, bytes);
+        if !make(&path, bytes) {
+            continue;
+        }
+        let (before, devices) = (rig::bytes(&path), [blank.clone(), path.clone()]);
+        let run = rig.create("data", "1", &[], &devices);
+        let found = run.refused(4, code).json_error()["found"].to_string();
+        assert!(
+            found.contains(called) && found.contains(&path),
+            "{name}: {found}"
+        );
+        assert!(rig::bytes(&path) == before, "{name} was changed");
+        assert!(rig::bytes(&blank).iter().all(|b| *b == 0), "{name}");
+        std::fs::remove_file(&path).expect("removed");
+    }
+    // By force it is taken, and nothing is left by which another program would take it back.
+    let path = rig.file("forced", BYTES);
+    md_1(&path, 4096);
+    lvm(&path);
+    rig.create("data", "1", &["--force"], &[blank, path.clone()])
+        .ok();
+    let left = Command::new("wipefs").args(["--no-act", &path]).output();
+    assert!(left.expect("wipefs runs").stdout.is_empty());
+}
