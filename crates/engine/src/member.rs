@@ -465,6 +465,11 @@ impl Array {
             self.stage = Stage::Closing;
             // Who still waits for a region is told that the array stops.
             self.sb.clean = self.regions_in(crate::map::Phase::NeedSync).is_empty();
+            if self.sb.clean {
+                // Logs are not read after a clean stop. All is over: numbers of a base that was on
+                // its way must not be given out again, or these records would count.
+                self.sb.log_base = self.cover.log_from;
+            }
             self.persist.view_due = true;
             self.touch();
             self.drive_persist();
