@@ -305,7 +305,10 @@ pub(crate) fn explain(e: &ExplainJson) -> String {
         e.lba, e.name, e.offset_bytes, e.stripe, e.group, e.row, e.column, e.region
     );
     if e.unreadable {
-        text.push_str("  its content is lost: it answers an error until it is written\n");
+        text.push_str(
+            "  its content is lost: it answers an error until it is written, \
+             though what lies there may be readable\n",
+        );
     }
     let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);
     for place in std::iter::once(&e.data).chain(&e.redundancy) {
