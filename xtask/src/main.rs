@@ -1,8 +1,8 @@
 //! Habits as code: what a person or CI runs by hand lives here, not in shell files or in memory.
 //!
-//! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture` and
-//! `bench` thin doors to the crates that do the work, `golden` rewrites the frozen images on purpose, and
-//! `vm` boots a real kernel with emulated drives.
+//! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture`
+//! and `bench` thin doors to the crates that do the work, `golden` rewrites the frozen images on
+//! purpose, and `vm` boots a real kernel with emulated drives.
 //!
 //! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
 //! the `strake` binary, cargo's output, files. A change of an internal type can never break it.
@@ -45,8 +45,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Kill and reopen arrays on real files, endlessly or for `--minutes N`; all arguments go to the
-    /// program (`--seed S --level L`)
+    /// Kill and reopen arrays on real files, endlessly or for `--minutes N`; all arguments go to
+    /// the program (`--seed S --level L`)
     #[command(disable_help_flag = true)]
     Torture {
         /// Passed on as they are

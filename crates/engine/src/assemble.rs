@@ -129,7 +129,31 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
             }
         }
     }
-    // A spare that was being filled for a member which is still in sync goes on being filled.
+    let spares = believe_spares(found, selection, &mut sb, &mut slots);
+    used.extend(&selection.spares);
+    // The next version must differ in number from every copy that it goes beside.
+    let generations = used.iter().map(|&i| found[i].superblock.generation);
+    sb.generation = generations.fold(sb.generation, Ord::max);
+    Believed {
+        sb,
+        slots,
+        spares,
+        stale,
+        gone,
+        returned,
+        used,
+    }
+}
+
+/// The spares that only wait. One that was being filled for a member which is still in sync goes on
+/// being filled.
+fn believe_spares(
+    found: &[Found],
+    selection: &Selection,
+    sb: &mut Superblock,
+    slots: &mut [SlotUse],
+) -> Vec<DeviceId> {
+    let strip = u64::from(sb.strip_bytes);
     let mut spares: Vec<DeviceId> = selection.spares.iter().map(|&i| found[i].device).collect();
     sb.spares = selection
         .spares
@@ -149,19 +173,7 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
             spares.retain(|&spare| spare != device);
         }
     }
-    used.extend(&selection.spares);
-    // The next version must differ in number from every copy that it goes beside.
-    let generations = used.iter().map(|&i| found[i].superblock.generation);
-    sb.generation = generations.fold(sb.generation, Ord::max);
-    Believed {
-        sb,
-        slots,
-        spares,
-        stale,
-        gone,
-        returned,
-        used,
-    }
+    spares
 }
 
 /// The newest version of every page among the members in sync.
@@ -188,7 +200,8 @@ fn newest_pages(
         .collect()
 }
 
-/// Members in sync that lack the newest version of a page: its write was cut off, or it has gone bad.
+/// Members in sync that lack the newest version of a page: its write was cut off, or it has gone
+/// bad.
 fn lacking(page: &MapPage, slots: &[SlotUse], found: &[Found]) -> Vec<DeviceId> {
     let has = |device: DeviceId| {
         let found = found.iter().find(|f| f.device == device);

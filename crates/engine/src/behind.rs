@@ -11,10 +11,10 @@
 //! 2. A region is opened while the array is not whole: the page that says Dirty says behind, too.
 //!    The same for a region in which blocks are given up as unreadable, be it Clean: what a member
 //!    that is away holds there does not agree with the others any more.
-//! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the slot's
-//!    incoming member, `kept`; when that is durable everywhere, the regions that it lacks are
-//!    fixed: those behind, and those that are not quiet at that very moment. In all others it is
-//!    read and written at once. The rebuild passes over the regions that it lacks.
+//! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the
+//!    slot's incoming member, `kept`; when that is durable everywhere, the regions that it lacks
+//!    are fixed: those behind, and those that are not quiet at that very moment. In all others it
+//!    is read and written at once. The rebuild passes over the regions that it lacks.
 //! 4. The last slot is in sync: the table that says so takes `whole_since`, and only when it is
 //!    durable everywhere are the flags cleared.
 //!
@@ -30,8 +30,8 @@
 //! * What an incoming member holds by this does not shrink while it serves: a region that becomes
 //!   behind later was written with it.
 //!
-//! Deliberately absent: which devices are looked at (runtime, daemon), and any memory of when in its
-//! absence a region was written: there is one flag for all members that are away.
+//! Deliberately absent: which devices are looked at (runtime, daemon), and any memory of when in
+//! its absence a region was written: there is one flag for all members that are away.
 
 use std::sync::Arc;
 
@@ -109,8 +109,8 @@ impl Array {
         slot.incoming.filter(|_| partial)
     }
 
-    /// Fixes what each kept member lacks, once it is about to be published: from then on every write
-    /// elsewhere reaches it, and none that did not is under way.
+    /// Fixes what each kept member lacks, once it is about to be published: from then on every
+    /// write elsewhere reaches it, and none that did not is under way.
     pub(crate) fn fix_lacking(&mut self) {
         let kept: Vec<DeviceId> = (0..self.slots.len())
             .filter_map(|at| self.kept(at))

@@ -111,8 +111,8 @@ impl Buf {
     }
 
     /// For a buffer that a device may hold for ever: its pool gets a new memory in its place (not
-    /// registered), and this one is freed when its last holder lets go. So a device that hangs costs
-    /// memory once, and never the pool's ability to go on.
+    /// registered), and this one is freed when its last holder lets go. So a device that hangs
+    /// costs memory once, and never the pool's ability to go on.
     pub fn orphan(&self) {
         let Some(home) = &self.0.home else { return };
         if !self.0.orphan.swap(true, Ordering::AcqRel) {
@@ -123,8 +123,8 @@ impl Buf {
         }
     }
 
-    /// This buffer if nobody else holds it, or a new one of its size outside any pool: a device that
-    /// hangs may hold it for ever.
+    /// This buffer if nobody else holds it, or a new one of its size outside any pool: a device
+    /// that hangs may hold it for ever.
     pub(crate) fn sole_or_new(mut self) -> Buf {
         match Arc::get_mut(&mut self.0) {
             Some(_) => self,

@@ -4,8 +4,8 @@
 //! Only the simulator turns the feature `canary` on (`cargo xtask tidy` holds that). Without it,
 //! [`hit`] is the constant `false` and the compiler takes the planted bugs out.
 //!
-//! Invariant: nothing is planted unless [`plant`] was called on this thread, and one thread's bug is
-//! never another's: a world that runs beside it stays deterministic.
+//! Invariant: nothing is planted unless [`plant`] was called on this thread, and one thread's bug
+//! is never another's: a world that runs beside it stays deterministic.
 //!
 //! Deliberately absent: bugs that can be planted from outside, between the engine and its devices;
 //! those are the simulator's own.

@@ -6,9 +6,9 @@
 //!
 //! Order, when the policy or the membership turns logging on: a view that says so, with numbers
 //! from a new base (1); when all that began before it is over on every shard, flushes, so that what
-//! has no record is durable (2); superblocks that say `covered` with that base (3). Turning it off: superblocks that say not `covered`, then the view.
-//! A region that is given back waits for (1) and (3), too: a record of what lay there must not be
-//! found when the region is written again.
+//! has no record is durable (2); superblocks that say `covered` with that base (3). Turning it off:
+//! superblocks that say not `covered`, then the view. A region that is given back waits for (1) and
+//! (3), too: a record of what lay there must not be found when the region is written again.
 //! So does a member that takes a slot. What retires the records that it brings back from before it
 //! was away may lie on a single member; and writes that began before then have their records on as
 //! many members as could be lost without it.
@@ -178,7 +178,8 @@ impl Array {
     /// A region that is closed is to be given back: true if that can be done at once, otherwise it
     /// waits until no record of it counts.
     pub(crate) fn region_unlogged(&mut self, region: RegionNo) -> bool {
-        // That nothing is covered must be durable: until then a record may bring back what lay there.
+        // That nothing is covered must be durable: until then a record may bring back what lay
+        // there.
         let at_once = !self.logging() && !self.sb.covered && self.persist.nothing_wanted();
         let at_once = at_once || canary::hit(Canary::RegionNotRetired);
         if !at_once {

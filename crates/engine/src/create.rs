@@ -109,7 +109,8 @@ pub enum CreateError {
     Strip(u64),
     /// Strip smaller than the logical block.
     #[error(
-        "the strip of {strip} bytes is not a multiple of the members' write granularity, {granularity}"
+        "the strip of {strip} bytes is not a multiple of the members' write granularity, \
+         {granularity}"
     )]
     StripGranularity {
         /// The strip.
@@ -125,7 +126,8 @@ pub enum CreateError {
     GroupSizeMissing(Level),
     /// The group size does not divide the number of members, or is too small for the level.
     #[error(
-        "a group of {group} does not fit {members} members of level {level} (at least {needs} a group)"
+        "a group of {group} does not fit {members} members of level {level} \
+         (at least {needs} a group)"
     )]
     GroupSize {
         /// The level.

@@ -337,29 +337,7 @@ impl Array {
             });
         }
         let before = row;
-        let mut wait = false;
-        while row.0 < self.geometry.rows {
-            let region = self.geometry.region(row);
-            let end = Row(self.geometry.region_rows(region).end);
-            match self.map.phase(region) {
-                Phase::Unwritten => row = end,
-                _ if !self.lacked(region, end) => row = end,
-                // Zeroes (or what follows them) are under way on the members that were there then,
-                // and shards still take the region for unwritten; or it is about to be given back
-                // and its parity is not true.
-                Phase::Zeroing { .. }
-                | Phase::Closing { sync: true, .. }
-                | Phase::Unmapping
-                | Phase::Draining { .. }
-                | Phase::Settling { .. }
-                | Phase::Retiring { .. }
-                | Phase::Opening => {
-                    wait = true;
-                    break;
-                }
-                _ => break,
-            }
-        }
+        let wait = self.pass_over_whole(&mut row);
         if row > before {
             self.raise_rebuilt(before, row, u64::MAX);
         }
@@ -378,6 +356,32 @@ impl Array {
         let end = self.step_end(row);
         self.step(StepKind::Rebuild, row, end);
         true
+    }
+
+    /// Moves on to a row that an incoming member lacks. True if its region must come to rest first.
+    fn pass_over_whole(&self, row: &mut Row) -> bool {
+        while row.0 < self.geometry.rows {
+            let region = self.geometry.region(*row);
+            let end = Row(self.geometry.region_rows(region).end);
+            match self.map.phase(region) {
+                Phase::Unwritten => *row = end,
+                _ if !self.lacked(region, end) => *row = end,
+                // Zeroes (or what follows them) are under way on the members that were there then,
+                // and shards still take the region for unwritten; or it is about to be given back
+                // and its parity is not true.
+                Phase::Zeroing { .. }
+                | Phase::Closing { sync: true, .. }
+                | Phase::Unmapping
+                | Phase::Draining { .. }
+                | Phase::Settling { .. }
+                | Phase::Retiring { .. }
+                | Phase::Opening => {
+                    return true;
+                }
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Some incoming member lacks (part of) this region, which ends at `end`.

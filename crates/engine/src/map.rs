@@ -100,8 +100,8 @@ struct Page {
     waiting: Vec<RegionNo>,
     /// Regions that wait for the next.
     next: Vec<RegionNo>,
-    /// Members in sync on which `sequence` is not whole: they get it before the next, which would go
-    /// over the only whole version that they have.
+    /// Members in sync on which `sequence` is not whole: they get it before the next, which would
+    /// go over the only whole version that they have.
     lagging: Vec<DeviceId>,
 }
 
@@ -124,8 +124,8 @@ pub(crate) struct Map {
 
 impl Map {
     /// From the pages chosen at assembly; Dirty regions need a resync after a stop that was unclean
-    /// and not covered by the stripe log. Where not every slot is in sync (`whole`), what is neither
-    /// Clean nor Unwritten is behind.
+    /// and not covered by the stripe log. Where not every slot is in sync (`whole`), what is
+    /// neither Clean nor Unwritten is behind.
     pub(crate) fn new(
         geometry: &Geometry,
         pages: &[MapPage],
@@ -219,8 +219,8 @@ impl Map {
         self.flagged = false;
     }
 
-    /// Regions need a resync of which no page said so when the array was found: nothing may say that
-    /// the log tells all before the pages do.
+    /// Regions need a resync of which no page said so when the array was found: nothing may say
+    /// that the log tells all before the pages do.
     pub(crate) fn untold(&self) -> bool {
         self.untold
     }
@@ -378,8 +378,8 @@ impl Array {
         self.write_state(region, RegionState::Dirty);
     }
 
-    /// Content changes in the region in whatever state it is: a member that is away lacks it. Durable
-    /// when no page is being written.
+    /// Content changes in the region in whatever state it is: a member that is away lacks it.
+    /// Durable when no page is being written.
     pub(crate) fn note_behind(&mut self, region: RegionNo) {
         if self.whole() || self.map.is_behind(region) {
             return;
@@ -665,8 +665,8 @@ impl Array {
     pub(crate) fn region_synced(&mut self, region: RegionNo) {
         match self.map.phase(region) {
             Phase::NeedSync => {
-                // Closed at once: what was mended is flushed, and the members know that parity may be
-                // trusted here, also after an unclean stop.
+                // Closed at once: what was mended is flushed, and the members know that parity may
+                // be trusted here, also after an unclean stop.
                 self.enter(region, Phase::Open);
                 if self.map.phase(region) == Phase::Open {
                     self.close(region, false, false);

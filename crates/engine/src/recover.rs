@@ -12,11 +12,12 @@
 //! | of U, and fewer S_j than these | nothing: the write never began, or was done long ago |
 //! | of U | solved from the S_j |
 //! | of W, content in the record | that content |
-//! | of W, others (X), the W that are left are all new | X solved from the parities, new ones first, if their checksums say that it is the new content |
+//! | of W, others (X), the W that are left are new | X solved from the parities, if it is new then |
 //! | of W, X is all of W, one column | X solved from one parity: old or new, as the parity is |
-//! | of W, X, not one W that is left is new, the parities are old | X solved from the parities: old |
+//! | of W, X, no W that is left is new, the parities are old | X solved from the parities: old |
 //! | of W, X, a mixture | the blocks of X are unreadable until they are rewritten |
 //!
+//! *New* is what the checksums of the record say. Parities that are new are used before old ones.
 //! Then the parities are computed anew.
 //!
 //! Invariants:

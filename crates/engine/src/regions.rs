@@ -131,8 +131,8 @@ impl Shard {
     }
 
     /// Tells the array that the region is closed, once nothing stands against it: for one that is
-    /// unwritten (it is about to be given back) no operation at all, otherwise no writer. What the log
-    /// publishes on the way comes to its end first: after the last region nothing is in flight.
+    /// unwritten (it is about to be given back) no operation at all, otherwise no writer. What the
+    /// log publishes on the way comes to its end first: after the last region nothing is in flight.
     fn say_if_closed(&mut self, region: RegionNo) {
         let quiet = self.log_quiet();
         let gate = &mut self.gates[region.0 as usize];

@@ -450,8 +450,8 @@ impl Shard {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let op = &self.ops[key];
-        // Its region was given back since it started: parity that no resync has passed over must not
-        // be computed from only because the region counts as trusted now.
+        // Its region was given back since it started: parity that no resync has passed over must
+        // not be computed from only because the region counts as trusted now.
         if !op.gated && self.gates[self.region(op.stripe).0 as usize].unwritten() {
             return self.pass_over(key);
         }

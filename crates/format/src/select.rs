@@ -93,9 +93,9 @@ pub fn select_copy(
     Ok((chosen, statuses))
 }
 
-/// Which copy of a member the next version must go over first: one that is not valid, else the older.
-/// The newest whole copy is written over last, so that a power cut between the two, or another one
-/// while the next start writes them again, always leaves one.
+/// Which copy of a member the next version must go over first: one that is not valid, else the
+/// older. The newest whole copy is written over last, so that a power cut between the two, or
+/// another one while the next start writes them again, always leaves one.
 pub fn copy_to_replace(copies: [CopyStatus; 2]) -> usize {
     match copies {
         [CopyStatus::Bad(_), _] => 0,

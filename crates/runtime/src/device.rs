@@ -188,8 +188,8 @@ impl Device {
             }
             (Kind::File, info)
         };
-        // Only the open itself was not to wait: with the flag, io_uring would do the I/O of some file
-        // systems in the submitting thread.
+        // Only the open itself was not to wait: with the flag, io_uring would do the I/O of some
+        // file systems in the submitting thread.
         let flags = rustix::fs::fcntl_getfl(&file)
             .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK));
         flags.map_err(|e| failed(path, "clear O_NONBLOCK", e))?;

@@ -62,7 +62,8 @@ pub struct ServeConfig {
     pub nbd_socket: PathBuf,
     /// Number of a ublk device that a daemon killed before left behind, to be recovered.
     pub recover_ublk: Option<u32>,
-    /// Memory on each shard for the data of a [`LocalClient`]: bytes of a buffer, and how many of them.
+    /// Memory on each shard for the data of a [`LocalClient`]: bytes of a buffer, and how many of
+    /// them.
     pub client_stock: Vec<(usize, usize)>,
 }
 

@@ -85,7 +85,8 @@ fn requests_are_pipelined_and_each_is_answered_once() {
     serving.stop().expect("stops");
 }
 
-/// Parts of one long answer arrived while another's were being sent: the second connection hung for ever.
+/// Parts of one long answer arrived while another's were being sent: the second connection hung for
+/// ever.
 #[test]
 fn long_reads_one_behind_the_other_are_answered_with_simple_replies() {
     let rig = Rig::create(Spec::new(Level::Raid5, 4));

@@ -138,7 +138,8 @@ prop_compose! {
         let spare =
             |i: usize| member(i as u8 + if i < usize::from(members) { 1 } else { 101 });
         let slots: Vec<SlotRecord> = (0..members).map(row).collect();
-        let fills = |i: &u8| slots.get(usize::from(*i)).is_some_and(|r| r.state == SlotState::InSync);
+        let row = |i: &u8| slots.get(usize::from(*i));
+        let fills = |i: &u8| row(i).is_some_and(|r| r.state == SlotState::InSync);
         let replacements = (0..spare_count)
             .filter(fills)
             .map(|i| Replacement {

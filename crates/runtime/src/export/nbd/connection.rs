@@ -448,8 +448,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The first held message that may be sent now: any, or a further part of the answer that is being
-    /// sent.
+    /// The first held message that may be sent now: any, or a further part of the answer that is
+    /// being sent.
     fn next_held(&mut self) -> Option<Out> {
         let Some(streaming) = self.streaming else {
             return self.held.pop_front();
