@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -30,9 +30,9 @@ pub use metadata::MemberImage;
 /// Bytes of one synchronous transfer.
 const CHUNK: usize = 1 << 20;
 
-/// How often a device that is held is tried again.
-const BUSY_TRIES: u32 = 50;
-/// How long to wait between.
+/// How long a device that is held is tried again.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait between tries.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A member device or file, opened.
@@ -145,13 +145,24 @@ impl Device {
     /// array has just released closes when its last shard has let go, and the kernel takes a while
     /// to close the rings of a daemon that was killed.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Device, DeviceError> {
-        for _ in 0..BUSY_TRIES {
+        Device::open_within(path, mode, BUSY_PATIENCE)
+    }
+
+    /// As [`Device::open`], for as long as the caller has patience with whoever holds it.
+    pub fn open_within(
+        path: &Path,
+        mode: OpenMode,
+        patience: Duration,
+    ) -> Result<Device, DeviceError> {
+        let give_up = Instant::now() + patience;
+        loop {
             match Device::open_once(path, mode) {
-                Err(DeviceError::Busy(_)) => std::thread::sleep(BUSY_PAUSE),
+                Err(DeviceError::Busy(_)) if Instant::now() < give_up => {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
                 other => return other,
             }
         }
-        Device::open_once(path, mode)
     }
 
     fn open_once(path: &Path, mode: OpenMode) -> Result<Device, DeviceError> {

@@ -21,7 +21,7 @@ fn write_from_answers(client: LocalClient, block: u64, count: u64, done: Sender<
     }
     let shard = (block % u64::from(client.shards())) as u16;
     let mut buf = client.memory(shard).take(4096).expect("free");
-    buf.bytes_mut().fill(block as u8 + 1);
+    buf.bytes_mut().fill((block % 255) as u8 + 1);
     let op = Op::Write {
         offset: block * 4096,
         data: Slice::new(buf, 0, 4096),

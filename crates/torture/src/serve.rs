@@ -18,6 +18,10 @@ use strake_engine::units::Slot;
 use strake_format::{MemberUuid, RegionState};
 use strake_runtime::{Device, ExportKind, OpenMode, ServeConfig, Serving, serve};
 
+/// How long the kernel may take to close the rings of the process that was killed before this one:
+/// on a machine with more to do than processors, seconds.
+const PREDECESSOR: Duration = Duration::from_secs(30);
+
 /// What to serve, and how.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -39,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .init();
     let mut members = Vec::new();
     for path in &options.members {
-        let device = Device::open(path, OpenMode::Member)?;
+        let device = Device::open_within(path, OpenMode::Member, PREDECESSOR)?;
         // A spare whose first superblock was cut off is no member.
         match device.read_member() {
             Ok(image) => members.push((device, image)),

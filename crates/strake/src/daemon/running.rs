@@ -99,14 +99,8 @@ fn open_members(found: &FoundArray) -> Result<Vec<(Device, MemberImage)>, Failur
     let give_up = Instant::now() + Duration::from_secs(5);
     let mut members = Vec::new();
     for member in &found.members {
-        let device = loop {
-            match Device::open(&member.path, OpenMode::Member) {
-                Err(DeviceError::Busy(_)) if Instant::now() < give_up => {
-                    std::thread::sleep(Duration::from_millis(25));
-                }
-                other => break other,
-            }
-        };
+        let patience = give_up.saturating_duration_since(Instant::now());
+        let device = Device::open_within(&member.path, OpenMode::Member, patience);
         let opened = device.and_then(|device| {
             let image = device.read_member()?;
             Ok((device, image))
