@@ -161,8 +161,10 @@ impl Shard {
         let healed = (0..k).filter(|&c| op.heal.has(c));
         writes.extend(healed.filter_map(|c| op.columns[c].clone().map(|s| (c, s))));
         self.ops[key] = op;
+        // From now on any copy of a mirror may answer (see `read`).
+        let fua = self.geometry.mirrored();
         for (column, slice) in writes {
-            self.write_column(key, column, 0, slice, false);
+            self.write_column(key, column, 0, slice, fua);
         }
     }
 }

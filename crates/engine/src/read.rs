@@ -5,6 +5,8 @@
 //! * Only the bytes asked for are read, from as few members as the code needs.
 //! * Nothing is computed from parity that is not trusted.
 //! * Only an operation that holds its range alone writes back.
+//! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
+//!   otherwise the loss of the copy that spoke would bring another version back.
 
 use crate::buffers::{Buf, Slice};
 use crate::geometry::StripPart;
@@ -15,6 +17,11 @@ use crate::stripe::{Planned, StripeOp, Work, WorkKind, available};
 impl Shard {
     pub(crate) fn plan_read(&self, op: &StripeOp, column: usize, lost: Columns) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
+        if matches!(op.work.kind, WorkKind::Read { settle: true, .. }) {
+            let copies = available(self.geometry.width, lost);
+            let reads: Vec<_> = copies.into_iter().map(|c| (c, lo, hi)).collect();
+            return (!reads.is_empty()).then_some((WritePlan::Full, reads, Vec::new()));
+        }
         let trusted = self.trusted(op.stripe);
         let mut wanted: Vec<usize> = (0..self.geometry.width)
             .filter(|&c| op.heal.has(c) && c != column)
@@ -67,6 +74,26 @@ impl Shard {
         decoder.decode(&inputs, &mut slices);
         for (&column, buf) in wanted.iter().zip(outputs) {
             op.columns[column] = Some(Slice::new(buf, 0, len));
+        }
+    }
+
+    /// The first copy that can be read speaks; the answer waits until all of them say the same,
+    /// durably.
+    pub(crate) fn compute_settled(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        let first = op.columns.iter().flatten().next();
+        let slice = first.expect("the plan reads one at least").clone();
+        let same = |copy: &Option<Slice>| {
+            let copy = copy.as_ref();
+            copy.is_some_and(|copy| copy.bytes() == slice.bytes())
+        };
+        let differ: Vec<usize> = (0..op.columns.len())
+            .filter(|&c| !same(&op.columns[c]))
+            .collect();
+        (op.settled, op.healed) = (Some(slice.clone()), op.heal);
+        let lo = op.work.lo;
+        for column in differ {
+            self.write_column(key, column, lo, slice.clone(), true);
         }
     }
 

@@ -337,6 +337,14 @@ impl Shard {
                 self.finish_part(request, None, Err(RequestError::Unreadable));
                 continue;
             }
+            if self.geometry.mirrored()
+                && !self.gates[self.region(piece.stripe).0 as usize].trusted()
+            {
+                let (column, lo, hi) = (piece.column, piece.lo, piece.hi);
+                let work = Work::read(request, part, column, lo, hi, Vec::new());
+                self.enqueue(piece.stripe, work.settling());
+                continue;
+            }
             match self.direct(request, part, &piece) {
                 Some(read) => self.start_read(read),
                 None => self.enqueue(
@@ -354,14 +362,8 @@ impl Shard {
         } else {
             1
         };
-        // Copies of a mirror take turns by place, so that neighbours go to the same member; where
-        // copies may differ (NeedSync) the first one speaks, always.
-        let gate = &self.gates[self.region(piece.stripe).0 as usize];
-        let first = if gate.trusted() {
-            (piece.stripe.0 + piece.lo / 65536) as usize
-        } else {
-            0
-        };
+        // Copies of a mirror take turns by place, so that neighbours go to the same member.
+        let first = (piece.stripe.0 + piece.lo / 65536) as usize;
         (0..columns).find_map(|turn| {
             let source = if columns == 1 {
                 piece.column

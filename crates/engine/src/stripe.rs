@@ -42,6 +42,8 @@ pub(crate) enum WorkKind {
         column: usize,
         avoid: Vec<Bad>,
         heal: Columns,
+        /// Copies may differ: what is answered is made durable on all of them first.
+        settle: bool,
     },
     Write {
         pieces: Vec<WritePiece>,
@@ -102,8 +104,17 @@ impl Work {
                 column,
                 avoid,
                 heal,
+                settle: false,
             },
         }
+    }
+
+    /// The same read, of copies that may differ.
+    pub(crate) fn settling(mut self) -> Work {
+        if let WorkKind::Read { settle, .. } = &mut self.kind {
+            *settle = true;
+        }
+        self
     }
 
     /// The same read, which also rewrites these columns.
@@ -159,7 +170,7 @@ impl Work {
 
     /// Only reads, and writes nothing back.
     pub(crate) fn shared(&self) -> bool {
-        matches!(&self.kind, WorkKind::Read { heal, .. } if heal.is_empty())
+        matches!(&self.kind, WorkKind::Read { heal, settle: false, .. } if heal.is_empty())
     }
 
     /// Takes the pieces of another write.
@@ -258,6 +269,8 @@ pub(crate) struct StripeOp {
     pub(crate) parity: Columns,
     /// A read's answer is out; what is left is the repair.
     pub(crate) answered: bool,
+    /// A read's answer, once all copies hold it.
+    pub(crate) settled: Option<Slice>,
     /// Incoming members that this rebuild writes.
     pub(crate) targets: Vec<DeviceId>,
     /// The run is being gone through again, block by block; and how often that was begun.
@@ -307,6 +320,7 @@ impl StripeOp {
             healed: Columns::default(),
             parity: Columns::default(),
             answered: false,
+            settled: None,
             targets: Vec::new(),
             salvage: None,
             salvages: 0,
@@ -643,6 +657,7 @@ impl Shard {
         self.ops[key].phase = Phase::Writing;
         match &self.ops[key].work.kind {
             WorkKind::Write { .. } => self.compute_write(key),
+            WorkKind::Read { settle: true, .. } => self.compute_settled(key),
             WorkKind::Read { .. } => self.compute_read(key),
             WorkKind::Zero { fua, .. } => {
                 let fua = *fua;
@@ -846,7 +861,7 @@ impl Shard {
 
     /// The operation is over: answers, lets the region and the stripe go.
     pub(crate) fn finish_op(&mut self, key: usize, error: Option<RequestError>) {
-        let op = self.retire(key);
+        let mut op = self.retire(key);
         let result = match error {
             Some(error) => Err(error),
             None => Ok(()),
@@ -858,9 +873,22 @@ impl Shard {
                 }
             }
             WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
-            WorkKind::Read { request, .. } => {
-                // A read that could be computed was answered before its repair was written.
-                if !op.answered {
+            WorkKind::Read {
+                request,
+                part,
+                column,
+                ..
+            } => {
+                if let (Some(slice), Ok(())) = (op.settled.take(), result) {
+                    let place = StripPart {
+                        stripe: op.stripe,
+                        column: *column,
+                        lo: op.work.lo,
+                        hi: op.work.hi,
+                    };
+                    self.finish_read(*request, *part, slice, &place);
+                } else if !op.answered {
+                    // One that could be computed was answered before its repair was written.
                     self.finish_part(*request, None, result.and(Err(RequestError::Unreadable)));
                 }
             }

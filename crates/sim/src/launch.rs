@@ -366,8 +366,6 @@ impl World {
         let array = &self.machines().array;
         self.resyncing |=
             (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::NeedSync);
-        let either = self.geometry.mirrored() && self.resyncing && self.plan.lose_in_resync;
-        self.oracle.set_pinning(!either);
         let now = self.clock.now();
         self.machines().array.start(now);
         self.note_lost_blocks();

@@ -153,7 +153,6 @@ impl World {
             .any(|job| job.kind == JobKind::Resync);
         if started && !unsynced && !job && !self.untrusted_on_media() {
             self.resyncing = false;
-            self.oracle.set_pinning(true);
         }
     }
 

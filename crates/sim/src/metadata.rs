@@ -7,7 +7,7 @@
 //! that the next fault does not take what is left; a log counts until it was replayed.
 //!
 //! Invariant: once the array serves, every rotten copy of a superblock, page or list on a member in
-//! sync has been written again.
+//! sync has been written again; of a page or list both versions of which were damaged there, one has.
 //!
 //! Deliberately absent: lost and misdirected writes of metadata. Of two copies that are both lost on
 //! every member nothing could tell.
@@ -33,6 +33,8 @@ pub struct Rotten {
     area: Area,
     offset: u64,
     bytes: Vec<u8>,
+    /// The version that takes turns with it was damaged, too: one of them is written again.
+    both: bool,
 }
 
 /// Bytes of a block of metadata.
@@ -69,8 +71,15 @@ impl World {
         ];
         let most = if blocks == 0 { 6 } else { 7 };
         let (area, offset) = self.chance.faults.pick(&places[..most]);
+        let turns = [(even, odd), (odd, even), (list, other), (other, list)];
+        let twin = turns.into_iter().find(|&(one, _)| one == offset);
+        let both = twin.is_some_and(|(_, twin)| self.damaged(index, twin));
+        for rotten in &mut self.rotten {
+            let is_twin = twin.is_some_and(|(_, twin)| twin == rotten.offset);
+            rotten.both |= rotten.drive == index && is_twin;
+        }
         if self.chance.faults.percent(50) {
-            return self.rot_metadata(index, area, offset);
+            return self.rot_metadata(index, (area, offset), both);
         }
         self.note(format!(
             "drive {index} (slot {slot}): {area:?} at {offset:#x} is unreadable"
@@ -80,7 +89,17 @@ impl World {
         self.stats.latent_errors += 1;
     }
 
-    fn rot_metadata(&mut self, drive: usize, area: Area, offset: u64) {
+    /// This block of metadata cannot be read, or rotted.
+    fn damaged(&self, drive: usize, offset: u64) -> bool {
+        let size = self.geometry.block;
+        let latent = &self.drives[drive].ssd.faults.latent;
+        let mut sectors = offset / size..(offset + BLOCK as u64).div_ceil(size);
+        let mut own = self.rotten.iter().filter(|rotten| rotten.drive == drive);
+        sectors.any(|sector| latent.contains(&sector))
+            || own.any(|rotten| rotten.offset == offset && self.lies_still(rotten))
+    }
+
+    fn rot_metadata(&mut self, drive: usize, (area, offset): (Area, u64), both: bool) {
         let at = self.chance.faults.below(BLOCK as u64) as usize;
         let bit = 1 << self.chance.faults.below(8);
         let mut bytes = self.drives[drive].ssd.bytes()[offset as usize..][..BLOCK].to_vec();
@@ -99,6 +118,7 @@ impl World {
             area,
             offset,
             bytes,
+            both,
         });
     }
 
@@ -118,7 +138,7 @@ impl World {
         let looks = self.looks();
         let serves = |rotten: &Rotten| {
             let here = |look: &Look| look.in_sync == Some(rotten.drive);
-            rotten.area != Area::Log && looks.iter().any(here)
+            rotten.area != Area::Log && !rotten.both && looks.iter().any(here)
         };
         let left = self.rotten.iter().find(|r| serves(r) && self.lies_still(r));
         if let Some(Rotten {

@@ -131,8 +131,6 @@ pub struct Oracle {
     doubts: BTreeMap<u64, Doubt>,
     /// Members lose nothing that they answered.
     no_caches: bool,
-    /// Readers settle what a crash left open.
-    pinning: bool,
 }
 
 impl Oracle {
@@ -157,18 +155,12 @@ impl Oracle {
             open: BTreeSet::new(),
             doubts: BTreeMap::new(),
             no_caches,
-            pinning: true,
         }
     }
 
     /// Blocks of the array.
     pub fn blocks(&self) -> u64 {
         self.blocks.len() as u64
-    }
-    /// Whether what a reader saw of a block that a crash left open stays so. Off while mirrors
-    /// resync and may lose members: then either copy may answer.
-    pub fn set_pinning(&mut self, on: bool) {
-        self.pinning = on;
     }
     /// Does any block of the range have a write in flight?
     pub fn busy(&self, first: u64, count: u64) -> bool {
@@ -378,7 +370,8 @@ impl Oracle {
         let settled = entries.iter().all(|e| e.end < moment || e.hidden != NEVER);
         let seen = &mut entries[seen];
         let lasting = seen.hidden == NEVER && seen.version != Version::UNDEFINED;
-        if self.pinning && visible > 1 && settled && lasting {
+        // Readers settle what a crash left open.
+        if visible > 1 && settled && lasting {
             seen.start = now;
             seen.end = now;
             seen.certain = true;

@@ -272,7 +272,7 @@ pub struct Plan {
     pub latencies: Latencies,
     /// Longest way of a message, nanoseconds.
     pub message_ns: u64,
-    /// Mirrors may lose members while they resync (and then answer from either copy).
+    /// Mirrors may lose members while they resync.
     pub lose_in_resync: bool,
     /// Sectors become unreadable also where that loses blocks.
     pub lose_blocks: bool,

@@ -201,8 +201,6 @@ impl<'a> Life<'a> {
         let (_, said) = child.answer()?;
         ensure!(said == "serving", "a start within the tolerance: {said}");
         let seen = self.look(child)?;
-        let either = self.shape.without_parity() && !seen.synced();
-        self.field.set_pinning(!either);
         self.field.recovered();
         self.files.tidy(&seen, 3)?;
         Ok(seen)
@@ -211,9 +209,6 @@ impl<'a> Life<'a> {
     /// What the array says; no member that was certain may be out.
     fn look(&mut self, child: &mut Child) -> Result<Seen> {
         let seen = child.status()?;
-        if seen.synced() {
-            self.field.set_pinning(true);
-        }
         if let Err(slot) = self.files.learn(&seen) {
             bail!("slot {slot} is out without a reason: {:?}", seen.members);
         }

@@ -66,11 +66,6 @@ impl Field {
         })
     }
 
-    /// Whether what a reader sees of a block that a kill left open must stay so.
-    pub(crate) fn set_pinning(&self, on: bool) {
-        locked(&self.oracle).set_pinning(on);
-    }
-
     /// The first thing that was not as it must be.
     pub(crate) fn fault(&self) -> Option<String> {
         locked(&self.fault).clone()
