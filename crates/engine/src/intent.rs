@@ -12,8 +12,8 @@
 //! * With m parities and l members of the group lost already, m − l + 1 members in sync hold the
 //!   intent, so one of them is there after any losses that the level survives.
 //! * S_j is on the member of parity j: without that parity nobody asks for it. With one parity and
-//!   no member lost it may be on the member of a written column instead: without that one, all that
-//!   the write does not touch is there.
+//!   no member lost it may be on the member of a column instead that is written over all of the
+//!   run: without that one, all that the write does not touch is there.
 //! * What is to replace a holder holds the same, because it may take its place while the operation
 //!   is under way; and so does every member that is being rebuilt and holds the stripe by now,
 //!   because l becomes less when it is in sync.
@@ -89,8 +89,9 @@ impl NewContent {
 type Holder = (DeviceView, Option<usize>);
 
 impl Shard {
-    /// The members of a stripe's group that hold the intent of a write of these columns. Where there
-    /// is a choice, those that have a batch to write anyway.
+    /// The members of a stripe's group that hold the intent of a write that puts new content into
+    /// these columns over all of its run. Where there is a choice, those that have a batch to write
+    /// anyway.
     fn holders(&self, stripe: StripeNo, written: Columns) -> SmallVec<[Holder; 4]> {
         let (k, m, width) = (self.geometry.k, self.geometry.m, self.geometry.width);
         let current = |c: usize| self.slot_view(stripe, c).current;
@@ -157,10 +158,11 @@ impl Shard {
             })
             .collect();
         let lo = op.work.lo;
+        // What one part writes may be what another leaves alone.
         let written = parts
             .iter()
-            .fold(Columns::default(), |all, part| all.with(part.written));
-        let holders = self.holders(stripe, written);
+            .fold(u64::MAX, |all, part| all & part.written.0);
+        let holders = self.holders(stripe, Columns(written));
         for &(member, parity) in &holders {
             let mut records = Records::new();
             for (part, (intent, lost)) in parts.iter().zip(&intents) {

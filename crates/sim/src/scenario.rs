@@ -114,6 +114,10 @@ impl Scenario {
         }
         self
     }
+    /// Asks to write these blocks, and does not wait.
+    pub fn begin_to_write_blocks(&mut self, first: u64, count: u64) -> &mut Self {
+        self.begin(AskKind::Write, first, count)
+    }
     fn begin(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
         let asked = self.world.submit(Ask {
             kind,

@@ -532,6 +532,28 @@ fn what_was_never_written_is_read_without_a_drive() {
     }
 }
 
+/// Two writes of one stripe became one operation: what one of them left alone of a column lay, as
+/// the partial syndrome, on the member of that very column, because the other wrote there.
+#[test]
+fn a_cut_in_a_write_of_different_parts_of_columns_keeps_what_neither_wrote() {
+    for seed in 0..60 {
+        let mut raid5 = Scenario::new("5", 4).small_blocks().seed(seed).start();
+        raid5.write_all().rest();
+        let geometry = raid5.world.geometry.clone();
+        let strip = geometry.strip / geometry.block;
+        let stripe = geometry.k as u64 * strip;
+        // Behind a write of the whole stripe they wait for each other, and are gathered.
+        raid5.begin_to_overwrite();
+        for first in (0..raid5.world.oracle.blocks()).step_by(stripe as usize) {
+            raid5.begin_to_write_blocks(first, strip / 2);
+            raid5.begin_to_write_blocks(first + strip + strip / 2, strip / 2);
+        }
+        raid5.steps(400 + 23 * seed).power_cut();
+        raid5.world.drives[seed as usize % 4].hidden = true;
+        raid5.start().verify();
+    }
+}
+
 /// A mirror whose copies an outage left different answered reads from the first of them. A flush
 /// did not make that true of the others: after another outage that took the first, an older version
 /// came back.
