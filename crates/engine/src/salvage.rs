@@ -28,8 +28,10 @@ use crate::shard::Shard;
 use crate::stripe::{Bad, Phase, Work, WorkKind};
 use crate::units::*;
 
-/// Salvages of one operation: sectors that fail again as soon as they were written end it.
-const ROUNDS: u32 = 4;
+/// Salvages of one operation: sectors that fail again as soon as they were written end it. Every
+/// member that leaves or falls silent meanwhile takes a round or two, too, and no write may fail for
+/// that.
+const ROUNDS: u32 = 16;
 
 /// How far a salvage has come.
 #[derive(Debug, Default)]
