@@ -108,7 +108,22 @@ pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path) -> Result<Outcome> 
     Ok(total)
 }
 
+/// A lane, once more from its beginning if the guest's kernel ended by itself: that says nothing of
+/// the arrays, and nothing could be verified after it. A second time is a failure.
 fn run_lane(rig: &Rig, lane: &Lane, binary: &Path) -> Result<Outcome> {
+    let (outcome, died) = series(rig, lane, binary)?;
+    if !died {
+        return Ok(outcome);
+    }
+    println!("  {}: once more from the beginning", lane.name);
+    let (mut again, _) = series(rig, lane, binary)?;
+    again.notes.extend(outcome.notes);
+    Ok(again)
+}
+
+/// The cuts of a lane on new drives, and whether the guest's kernel put an end to them.
+fn series(rig: &Rig, lane: &Lane, binary: &Path) -> Result<(Outcome, bool)> {
+    let mut died = false;
     let mut drives = Drives::make(lane.name, 9, 192, 512)?;
     if lane.loses_cache {
         drives.lose_caches();
@@ -129,6 +144,7 @@ fn run_lane(rig: &Rig, lane: &Lane, binary: &Path) -> Result<Outcome> {
         )?;
         let heard = boot(rig, lane, round, was.is_some(), next.is_some(), &drives)?;
         outcome.counts.passed += u64::from(heard.checked);
+        died = heard.died;
         if let Some(why) = heard.wrong {
             let left = (kinds.len() as u64 - outcome.counts.passed).max(1);
             outcome.counts.failed += left;
@@ -138,7 +154,7 @@ fn run_lane(rig: &Rig, lane: &Lane, binary: &Path) -> Result<Outcome> {
             break;
         }
     }
-    Ok(outcome)
+    Ok((outcome, died))
 }
 
 /// What the guest's script is told.
@@ -167,6 +183,8 @@ struct Heard {
     /// What the last cut left is as it must be.
     checked: bool,
     wrong: Option<String>,
+    /// The guest ended although nobody wanted that, and found nothing wrong before.
+    died: bool,
 }
 
 fn boot(
@@ -212,6 +230,7 @@ fn boot(
         start.elapsed().as_secs_f64()
     );
     let as_wanted = if cut { End::Cut } else { End::Off };
+    heard.died = end == End::Died && heard.wrong.is_none() && heard.checked == check;
     if end != as_wanted || heard.checked != check {
         let tail = host::tail(&fs::read_to_string(&path).unwrap_or_default(), 40);
         heard.wrong.get_or_insert(format!(
