@@ -129,7 +129,9 @@ impl Shard {
 
     /// How many bytes of a stream are worth waiting for in this stripe.
     pub(crate) fn worth_waiting_for(&self, stripe: StripeNo) -> u64 {
-        if self.must_go() || !self.streams.expects(&self.geometry, stripe) {
+        // Without parity writes are not gathered (see `order`): there is nothing to wait for.
+        let alone = self.geometry.m == 0 || self.must_go();
+        if alone || !self.streams.expects(&self.geometry, stripe) {
             return 0;
         }
         let whole = self.run_bytes() * self.geometry.k as u64;

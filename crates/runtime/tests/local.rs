@@ -9,7 +9,7 @@ use std::time::Duration;
 use strake_engine::event::{IoKind, Op};
 use strake_engine::{Buf, Pool, Slice};
 use strake_format::Level;
-use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, RawMembers, serve};
+use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, RawMembers, Serving, serve};
 
 use common::{Rig, Spec};
 
@@ -35,14 +35,20 @@ fn write_from_answers(client: LocalClient, block: u64, count: u64, done: Sender<
     assert!(client.submit(shard, op, Box::new(answer)));
 }
 
-#[test]
-fn a_user_in_the_process_reads_what_it_wrote_from_its_answers_on_both_shards() {
+/// An array on two shards that nobody but this process uses.
+fn two_shards() -> (Rig, Serving) {
     let mut spec = Spec::new(Level::Raid5, 3);
     (spec.shards, spec.export) = (2, ExportKind::None);
     let rig = Rig::create(spec);
     let mut config = rig.config();
     config.client_stock = vec![(4096, 4)];
     let (serving, _events) = serve(config).expect("serves");
+    (rig, serving)
+}
+
+#[test]
+fn a_user_in_the_process_reads_what_it_wrote_from_its_answers_on_both_shards() {
+    let (_rig, serving) = two_shards();
     let client = serving.client();
     assert_eq!(client.shards(), 2);
     let (done, written) = channel();
@@ -97,12 +103,7 @@ fn read_from_answers(client: LocalClient, left: u64, done: Sender<()>) {
 
 #[test]
 fn no_wake_up_is_lost_between_shards_that_fall_asleep_all_the_time() {
-    let mut spec = Spec::new(Level::Raid5, 3);
-    (spec.shards, spec.export) = (2, ExportKind::None);
-    let rig = Rig::create(spec);
-    let mut config = rig.config();
-    config.client_stock = vec![(4096, 4)];
-    let (serving, _events) = serve(config).expect("serves");
+    let (_rig, serving) = two_shards();
     let (done, written) = channel();
     write_from_answers(serving.client(), 0, 512, done);
     assert_eq!(written.recv(), Ok(512));
