@@ -169,7 +169,7 @@ pub struct Array {
     pub(crate) stop: Option<CommandId>,
     pub(crate) unclean: bool,
     /// Started by force: see [`View::forced`].
-    pub(crate) forced: bool,
+    pub(crate) forced: Vec<Slot>,
     pub(crate) cover: Cover,
     pub(crate) replay: Option<Replay>,
 }
@@ -205,6 +205,8 @@ impl Array {
         self.sb.clean = false;
         self.sb.covered = self.logging() && !self.map.untold();
         self.sb.log_base = self.cover.log_from;
+        // Writes may be under way from now on.
+        self.sb.accepted = 0;
         self.rewrite_map();
         self.rewrite_list();
         self.touch();
@@ -472,7 +474,7 @@ impl Array {
             slots,
             failed: self.stage == Stage::Failed,
             stopping: matches!(self.stage, Stage::Closing | Stage::Stopped),
-            forced: self.forced,
+            forced: self.forced.clone(),
             logging: self.logging(),
             log_from: self.cover.log_from,
         }

@@ -11,6 +11,7 @@ use slab::Slab;
 use strake_format::*;
 
 use crate::array::{Array, Member, SlotUse, Stage};
+use crate::canary::{self, Canary};
 use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
@@ -27,7 +28,8 @@ use crate::unreadable::{self, Unreadable};
 pub struct StartOptions {
     /// Number of shards that will be made.
     pub shards: u16,
-    /// Start although it is not certain that nothing is lost ([`StartError::DirtyDegraded`]).
+    /// Start although it is not certain that nothing is lost ([`StartError::DirtyDegraded`]), or
+    /// that all that is lost can be listed ([`StartError::ListFull`]).
     pub force: bool,
     /// An open region without writes for this long becomes clean, milliseconds.
     pub clean_after_ms: u64,
@@ -59,6 +61,18 @@ pub enum StartError {
     /// No member has a valid list of unreadable blocks: which blocks are lost is not known.
     #[error("the list of unreadable blocks is damaged on every member")]
     UnreadableDamaged,
+    /// A power cut left so much undecided about members that are missing that the list of
+    /// unreadable blocks may not have room for it.
+    #[error(
+        "{undecided} places may be undecided without the missing members, \
+         the list of unreadable blocks has room for {room}"
+    )]
+    ListFull {
+        /// Ranges of blocks, at most.
+        undecided: usize,
+        /// Ranges that the list has room for.
+        room: usize,
+    },
     /// The policy wants the stripe log, and the log areas have no room for as many shards.
     #[error("the members' log areas are too small for {0} shards")]
     LogTooSmall(u16),
@@ -102,6 +116,9 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
                     }
                     _ => slots[at].current = device,
                 }
+                if canary::hit(Canary::ForceBelievesStale) && !record.state.is_live() {
+                    record.state = SlotState::InSync;
+                }
             }
             // What an administrator took out of service does not come back by itself.
             Finding::Stale(index)
@@ -142,6 +159,15 @@ fn believe(found: &[Found], selection: &Selection) -> Believed {
         gone,
         returned,
         used,
+    }
+}
+
+/// A planted bug.
+fn believe_stale(selection: &mut Selection) {
+    for finding in &mut selection.slots {
+        if let Finding::Stale(index) = *finding {
+            *finding = Finding::Believed(index);
+        }
     }
 }
 
@@ -284,6 +310,35 @@ fn shape<'a>(
     Ok((geometry, missing))
 }
 
+/// Slots without a member in sync.
+fn without_member(slots: &[SlotUse]) -> Vec<Slot> {
+    let missing = (0..).map(Slot).zip(slots);
+    missing
+        .filter(|(_, slot)| slot.current.is_none())
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// The most ranges of blocks that a replay can leave undecided: data under a write of several
+/// columns that has no member, and no content in the records.
+fn undecided_most(geometry: &Geometry, pieces: &[Piece], slots: &[SlotUse]) -> usize {
+    let of_piece = |piece: &Piece| {
+        let undecided = |column: &usize| {
+            let slot = geometry.slot(piece.stripe, *column);
+            piece.written.has(*column)
+                && slots[slot.index()].current.is_none()
+                && piece.known[*column].is_none()
+        };
+        let columns = match piece.written.count() {
+            0 | 1 => 0,
+            _ => (0..geometry.k).filter(undecided).count(),
+        };
+        // At worst every other block is.
+        columns * ((piece.hi - piece.lo) / geometry.block).div_ceil(2) as usize
+    };
+    pieces.iter().map(of_piece).sum()
+}
+
 /// The log batches of the members that serve slots, with these. What `returned` had to say before it
 /// was out is settled without it.
 fn believed_logs<'a>(
@@ -343,7 +398,10 @@ impl Array {
     /// Why the array cannot be started; nothing has been written.
     pub fn assemble(found: Vec<Found>, options: &StartOptions) -> Result<Array, StartError> {
         let superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
-        let selection = select_array(&superblocks)?;
+        let mut selection = select_array(&superblocks)?;
+        if options.force && canary::hit(Canary::ForceBelievesStale) {
+            believe_stale(&mut selection);
+        }
         let Believed {
             sb,
             slots,
@@ -367,8 +425,13 @@ impl Array {
         };
         let dirty = unclean && pages.iter().flat_map(|p| &p.states).any(open);
         let parity = geometry.m > 0 && !geometry.mirrored();
-        if dirty && parity && missing > 0 && !options.force {
-            return Err(StartError::DirtyDegraded);
+        let mut forced = Vec::new();
+        if dirty && parity && missing > 0 {
+            forced = without_member(&slots);
+            let bit = |slot: &Slot| sb.accepted & (1 << slot.0) != 0;
+            if !options.force && !forced.iter().all(bit) {
+                return Err(StartError::DirtyDegraded);
+            }
         }
         let whole = slots.iter().all(|slot| slot.current.is_some());
         let resync = unclean && !covered;
@@ -389,7 +452,12 @@ impl Array {
                 let region = geometry.region(geometry.row(p.stripe).1);
                 map.state(region) != RegionState::Unwritten
             };
-            let pieces = pieces.into_iter().filter(written).collect();
+            let pieces: Vec<Piece> = pieces.into_iter().filter(written).collect();
+            let undecided = undecided_most(&geometry, &pieces, &slots);
+            let room = unreadable.room(sb.layout.unreadable_bytes);
+            if undecided > room && !options.force {
+                return Err(StartError::ListFull { undecided, room });
+            }
             let in_sync: Vec<Slot> = (0..)
                 .map(Slot)
                 .zip(&slots)
@@ -397,8 +465,9 @@ impl Array {
                 .map(|(at, _)| at)
                 .collect();
             let earlier = recover::Earlier::of(&geometry, &logs, &in_sync);
-            Replay::new(pieces, cover.log_from, earlier)
+            Ok(Replay::new(pieces, cover.log_from, earlier, options.force))
         });
+        let replay = replay.transpose()?;
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let after = released.map(|f| After::Release(f.device)).collect();
         let persist = Persist::new(after, stale, options.shards);
@@ -424,10 +493,11 @@ impl Array {
             shown: ArrayState::Stopped,
             stop: None,
             unclean: unclean && dirty,
-            forced: options.force && dirty && parity && missing > 0,
+            forced,
         };
         let changed = !gone.is_empty() || !returned.is_empty();
         array.tell_gone(gone);
+        array.tell_forced();
         for (slot, device) in returned {
             array.tell_returned(slot, device);
         }
@@ -437,6 +507,19 @@ impl Array {
         array.fix_lacking();
         array.view = Arc::new(array.make_view(1));
         Ok(array)
+    }
+
+    /// What force means here: the slots that it is about, in regions in which parity is untrue.
+    fn tell_forced(&mut self) {
+        if self.forced.is_empty() {
+            return;
+        }
+        let regions = (0..self.geometry.regions()).map(RegionNo);
+        let untrue = regions.filter(|&region| self.map.phase(region).untrusted());
+        let rows = untrue.map(|region| self.geometry.region_rows(region));
+        let rows: u64 = rows.map(|rows| rows.end - rows.start).sum();
+        let bytes_max = rows * self.geometry.strip * self.forced.len() as u64;
+        self.event(EventKind::Forced { bytes_max });
     }
 
     /// Members that the table has and that were not found: out from now on.

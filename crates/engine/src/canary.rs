@@ -73,11 +73,19 @@ pub enum Canary {
     LostStripForgotten,
     /// A member is called in sync while records from before it was away may count.
     JoinsWithoutBase,
+    /// An array that has failed acknowledges writes.
+    FailedAcknowledges,
+    /// Reads that too few members are left for answer zeros.
+    ZerosBeyond,
+    /// A start by force believes members that missed writes.
+    ForceBelievesStale,
+    /// A start by force believes parity also for members that are lost later.
+    ForceForEver,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 28] = [
+    pub const ALL: [Canary; 32] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -106,6 +114,10 @@ impl Canary {
         Canary::SyndromeForgotten,
         Canary::LostStripForgotten,
         Canary::JoinsWithoutBase,
+        Canary::FailedAcknowledges,
+        Canary::ZerosBeyond,
+        Canary::ForceBelievesStale,
+        Canary::ForceForEver,
     ];
 
     /// Its name on the simulator's command line.
@@ -139,6 +151,10 @@ impl Canary {
             Canary::SyndromeForgotten => "syndrome-forgotten",
             Canary::LostStripForgotten => "lost-strip-forgotten",
             Canary::JoinsWithoutBase => "joins-without-base",
+            Canary::FailedAcknowledges => "failed-acknowledges",
+            Canary::ZerosBeyond => "zeros-beyond",
+            Canary::ForceBelievesStale => "force-believes-stale",
+            Canary::ForceForEver => "force-for-ever",
         }
     }
 }

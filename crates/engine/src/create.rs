@@ -252,6 +252,7 @@ fn superblocks(
         clean: true,
         covered: false,
         log_base: 0,
+        accepted: 0,
         epoch,
         generation: Generation(1),
         whole_since: epoch,

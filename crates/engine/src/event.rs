@@ -190,9 +190,9 @@ pub struct View {
     pub failed: bool,
     /// The array is stopping: what waits for a region, and what comes now, is answered so.
     pub stopping: bool,
-    /// Parity is believed where a data column is lost, although writes were under way when the
-    /// array stopped: an administrator said so.
-    pub forced: bool,
+    /// What the members of these slots hold is what parity makes of it, also where writes were under
+    /// way when the array stopped: an administrator said so.
+    pub forced: Vec<Slot>,
     /// Writes go to the stripe log before anything of them goes in place.
     pub logging: bool,
     /// Numbers of logged operations begin here; a shard that sees a higher one than before answers
@@ -700,6 +700,26 @@ pub enum EventKind {
         /// they are written.
         unreadable: u64,
     },
+    /// The array was started by force: blocks of the members of slots that are missing may be
+    /// wrong, in regions that were being written when it stopped.
+    Forced {
+        /// So many bytes at most: what these members hold in these regions.
+        bytes_max: u64,
+    },
+    /// Blocks that were being written when the power went are lost with a member, the list of
+    /// unreadable blocks has no room for them, and the array was started by force: they read as
+    /// zeros.
+    GivenUp {
+        /// First byte of the array's address space.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// The array has failed: everything is answered with an error, and nothing is written any more.
+    Failed {
+        /// Why.
+        cause: FailCause,
+    },
     /// The array's state changed.
     State {
         /// Before.
@@ -856,6 +876,15 @@ pub enum OutCause {
     Asked,
     /// It was replaced.
     Replaced,
+}
+
+/// Why an array failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailCause {
+    /// More members are lost than the level survives.
+    MembersLost,
+    /// The list of unreadable blocks has no room for what a replay of the stripe log cannot decide.
+    ListFull,
 }
 
 /// Why a job stopped.

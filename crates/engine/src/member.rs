@@ -109,7 +109,7 @@ impl Array {
                 .retain(|uuid| Some(*uuid) != self.members.get(&device).map(|m| m.member));
         } else {
             if self.lost_in_group(slot) >= self.geometry.m {
-                return self.fail();
+                return self.fail(FailCause::MembersLost);
             }
             let place = &mut self.slots[at];
             place.current = None;
@@ -139,9 +139,10 @@ impl Array {
         self.membership_changed();
     }
 
-    /// More members are lost than the level survives: stop writing, leave everything as it is.
-    pub(crate) fn fail(&mut self) {
+    /// The array cannot go on: stop writing, leave everything as it is.
+    pub(crate) fn fail(&mut self, cause: FailCause) {
         self.stage = Stage::Failed;
+        self.event(EventKind::Failed { cause });
         self.fail_unmaps();
         self.publish();
         if let Some(id) = self.stop.take() {
@@ -470,6 +471,11 @@ impl Array {
                 // its way must not be given out again, or these records would count.
                 self.sb.log_base = self.cover.log_from;
             }
+            // Nothing is under way: what force was used for need not be said again.
+            self.sb.accepted = match self.sb.clean {
+                true => 0,
+                false => self.forced.iter().fold(0, |bits, slot| bits | 1 << slot.0),
+            };
             self.persist.view_due = true;
             self.touch();
             self.drive_persist();

@@ -13,7 +13,8 @@
 //! * Nothing is written in place before the outcome is durable on every live member. Otherwise a
 //!   second crash, with the loss of a member, would find a row in a state that no record tells of.
 //! * Before any record or place holds the zeros that stand for a lost block, the list of unreadable
-//!   blocks says durably that it is lost.
+//!   blocks says durably that it is lost; or it has no room, and an administrator said that the
+//!   array starts all the same.
 //! * Settled records are never written over before what they tell of is in place: chunks take turns
 //!   between the halves of the area that recoveries have, the newest batch of an earlier recovery
 //!   is the first chunk, as a whole, and goes over the half that no member needs (see
@@ -68,6 +69,8 @@ pub(crate) struct Replay {
     together: usize,
     /// The chunk at work is such a one.
     bound: bool,
+    /// What is lost and finds no room in the list is given up: an administrator said so.
+    forced: bool,
     records: u64,
     stripes: Vec<StripeNo>,
     unreadable: u64,
@@ -115,8 +118,14 @@ impl Job {
 
 impl Replay {
     /// `pieces` are in the order of `recover::winners`.
-    pub(crate) fn new(pieces: Vec<Piece>, log_from: u64, earlier: recover::Earlier) -> Replay {
+    pub(crate) fn new(
+        pieces: Vec<Piece>,
+        log_from: u64,
+        earlier: recover::Earlier,
+        forced: bool,
+    ) -> Replay {
         Replay {
+            forced,
             together: pieces.iter().filter(|piece| piece.settled).count(),
             pieces: pieces.into(),
             jobs: Vec::new(),
@@ -435,10 +444,18 @@ impl Array {
         replay.pending += 1;
         let bytes: u64 = parts.iter().map(|part| part.hi - part.lo).sum();
         replay.unreadable += bytes / block;
-        if self.list_unreadable(&parts, Until::Replay).is_err() {
-            // Which blocks are lost could not be told later: nothing is served.
-            self.note_list_full();
-            self.fail();
+        if self.list_unreadable(&parts, Until::Replay).is_ok() {
+            return;
+        }
+        if !self.replaying().forced {
+            // Which blocks are lost could not be told later: nothing is served, and the log stays.
+            return self.fail(FailCause::ListFull);
+        }
+        self.replaying().pending -= 1;
+        for part in &parts {
+            let blocks = self.geometry.blocks(part);
+            let (offset, len) = (blocks.start * block, (blocks.end - blocks.start) * block);
+            self.event(EventKind::GivenUp { offset, len });
         }
     }
 

@@ -413,7 +413,7 @@ impl Shard {
 
     /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
     /// there.
-    fn pass_over(&mut self, key: usize) {
+    pub(crate) fn pass_over(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.skipped = true;
         if let WorkKind::Read { request, part, .. } = op.work.kind {
@@ -426,11 +426,22 @@ impl Shard {
 
     /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
     pub(crate) fn trusted(&self, stripe: StripeNo) -> bool {
-        let lost = |c: usize| self.source(stripe, c).is_none();
         self.gates[self.region(stripe).0 as usize].trusted()
             || canary::hit(Canary::ParityTrustedInNeedSync)
             || self.geometry.mirrored()
-            || (self.view.forced && (0..self.geometry.k).any(lost))
+            || self.accepted(stripe)
+    }
+
+    /// Data columns are lost, and what they held is by an administrator's word what parity makes of
+    /// it. That word is about who was missing then, not about who was lost since.
+    fn accepted(&self, stripe: StripeNo) -> bool {
+        let lost = |c: &usize| self.source(stripe, *c).is_none();
+        let said = |c: usize| self.view.forced.contains(&self.geometry.slot(stripe, c));
+        let mut columns = (0..self.geometry.k).filter(lost).peekable();
+        if canary::hit(Canary::ForceForEver) && !self.view.forced.is_empty() {
+            return columns.peek().is_some();
+        }
+        !self.view.forced.is_empty() && columns.peek().is_some() && columns.all(said)
     }
 
     /// Columns of the operation that cannot be read: no member, or a failed read.

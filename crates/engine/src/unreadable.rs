@@ -137,6 +137,11 @@ impl Unreadable {
         }
     }
 
+    /// Ranges that the list has room for, in places of so many bytes.
+    pub(crate) fn room(&self, place_bytes: u32) -> usize {
+        capacity(place_bytes).saturating_sub(self.lost.blocks.len())
+    }
+
     /// What shards know.
     pub(crate) fn told(&self) -> Arc<Lost> {
         Arc::clone(&self.told)
@@ -167,7 +172,8 @@ impl Array {
         let mut lost = self.unreadable.lost.clone();
         let ranges = parts.iter().map(|part| self.geometry.blocks(part));
         lost.blocks.extend(ranges.clone());
-        self.has_room(&lost, false)?;
+        // A replay may have what is kept for blocks that leave: without it nothing is served at all.
+        self.has_room(&lost, matches!(until, Until::Replay))?;
         let mut new = RangeSet::new();
         for range in ranges {
             new.extend(self.unreadable.lost.blocks.gaps(&range));

@@ -246,6 +246,9 @@ pub enum Invalid {
     /// A flag that is neither 1 nor 2.
     #[error("covered flag {0}")]
     CoveredCode(u8),
+    /// Slots that do not exist are accepted as they are.
+    #[error("accepted slots {0:#x}")]
+    Accepted(u64),
     /// An unknown role.
     #[error("role code {0}")]
     RoleCode(u8),

@@ -146,6 +146,10 @@ pub struct Superblock {
     pub covered: bool,
     /// Records of operations with a lower number are retired: recovery ignores them.
     pub log_base: u64,
+    /// Bit i: what the member of slot i held in regions that need a resync is taken to be what
+    /// parity makes of it, because an administrator said so. Set by the clean stop of an array that
+    /// was started by force, taken away by its next start.
+    pub accepted: u64,
     /// Grows with membership.
     pub epoch: Epoch,
     /// Grows with every superblock write.
@@ -282,8 +286,10 @@ struct RawSuperblock {
     editions: [U32; EDITIONS],
     /// A record replayed long after its write was in place, over newer data.
     log_base: U64,
+    /// An array that has to be started by force again after it was stopped cleanly.
+    accepted: U64,
     /// Room to grow; zero.
-    reserved: [u8; 520],
+    reserved: [u8; 512],
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -304,7 +310,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, whole_since) == 3296);
     assert!(std::mem::offset_of!(RawSuperblock, editions) == 3304);
     assert!(std::mem::offset_of!(RawSuperblock, log_base) == 3560);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3568);
+    assert!(std::mem::offset_of!(RawSuperblock, accepted) == 3568);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3576);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
@@ -432,6 +439,9 @@ impl Superblock {
         if !(1..=100).contains(&self.settings.rebuild_priority) {
             return Err(Invalid::RebuildPriority(self.settings.rebuild_priority));
         }
+        if self.members < 64 && self.accepted >> self.members != 0 {
+            return Err(Invalid::Accepted(self.accepted));
+        }
         if self.settings.read_error_threshold == 0 {
             return Err(Invalid::ReadErrorThreshold);
         }
@@ -520,6 +530,7 @@ impl Superblock {
         raw.clean = if self.clean { 2 } else { 1 };
         raw.covered = if self.covered { 2 } else { 1 };
         raw.log_base = self.log_base.into();
+        raw.accepted = self.accepted.into();
         raw.copy = copy;
         (raw.role, raw.slot) = match self.role {
             Role::Slot(slot) => (1, slot.0),
@@ -777,6 +788,7 @@ impl RawSuperblock {
                 code => return Err(Invalid::CoveredCode(code)),
             },
             log_base: self.log_base.get(),
+            accepted: self.accepted.get(),
             epoch: Epoch(self.epoch.get()),
             generation: Generation(self.generation.get()),
             editions: self.editions.map(U32::get),

@@ -33,8 +33,8 @@ pub struct EventRecord {
 pub(crate) enum Turn {
     /// It serves.
     Started,
-    /// It has lost too many members to serve.
-    Failed,
+    /// It cannot go on.
+    Failed(FailCause),
     /// Everything is durable and quiet.
     Stopped,
 }
@@ -129,14 +129,8 @@ impl Control {
 
     fn tell(&self, clock: &Clock, event: Event, devices: &Devices) {
         tracing::info!(event = ?event.kind, "array");
-        if matches!(
-            event.kind,
-            EventKind::State {
-                to: ArrayState::Failed,
-                ..
-            }
-        ) {
-            self.turn(Turn::Failed);
+        if let EventKind::Failed { cause } = event.kind {
+            self.turn(Turn::Failed(cause));
         }
         let device = match event.kind {
             EventKind::MemberOut { device, .. } => device,

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::thread::CpuSet;
-use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, Found, Status};
+use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, FailCause, Found, Status};
 use strake_engine::gather;
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
@@ -90,6 +90,9 @@ pub enum ServeError {
     /// Members failed while the array was starting, and too few are left.
     #[error("members failed while the array was starting")]
     MembersFailed,
+    /// A power cut left more blocks undecided than the list of unreadable blocks has room for.
+    #[error("more blocks were left undecided than the list of unreadable blocks has room for")]
+    ListFull,
 }
 
 impl ServeError {
@@ -308,7 +311,7 @@ impl Serving {
         loop {
             match turns.recv_timeout(STOP_PATIENCE) {
                 Ok(Turn::Stopped) => return Ok(()),
-                Ok(Turn::Started | Turn::Failed) => {}
+                Ok(Turn::Started | Turn::Failed(_)) => {}
                 Err(_) => {
                     let source = io::Error::from(io::ErrorKind::TimedOut);
                     return Err(ServeError::io("wait for the array to become quiet", source));
@@ -356,7 +359,10 @@ impl ThreadStart {
         threads.peers.array().post(Mail::Start);
         match turn_receiver.recv() {
             Ok(Turn::Started) => {}
-            Ok(Turn::Failed | Turn::Stopped) | Err(_) => return Err(ServeError::MembersFailed),
+            Ok(Turn::Failed(FailCause::ListFull)) => return Err(ServeError::ListFull),
+            Ok(Turn::Failed(FailCause::MembersLost) | Turn::Stopped) | Err(_) => {
+                return Err(ServeError::MembersFailed);
+            }
         }
         let turns = std::sync::Mutex::new(turn_receiver);
         let export = Export::None;

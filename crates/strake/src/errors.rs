@@ -160,6 +160,10 @@ catalogue! {
     Damaged, "metadata-damaged", Failed,
         "strake examine DEV tells which copies are damaged; the other members may still start \
          the array";
+    /// The list of unreadable blocks is full.
+    ListFull, "unreadable-list-full", Refused,
+        "bring the missing members back, or use start --force, which takes what cannot be listed \
+         as zeros and tells where";
     /// Would fail the array.
     WouldFail, "would-fail", Refused, "rebuild first: no redundancy is left";
     /// Member in use.
@@ -388,6 +392,7 @@ impl From<StartError> for Failure {
             StartError::TooFewMembers { .. } => Code::MembersMissing,
             StartError::DirtyDegraded => Code::DirtyDegraded,
             StartError::LogTooSmall(_) => Code::LogTooSmall,
+            StartError::ListFull { .. } => Code::ListFull,
             StartError::MapDamaged(_) | StartError::UnreadableDamaged | StartError::Geometry(_) => {
                 Code::Damaged
             }
@@ -404,6 +409,7 @@ impl From<ServeError> for Failure {
             ServeError::NoUblk(why) => Failure::new(Code::NoUblk, format!("no ublk: {why}")),
             ServeError::Io { action, source } => Failure::io(action, &source),
             ServeError::MembersFailed => Failure::new(Code::DeviceFailed, error.to_string()),
+            ServeError::ListFull => Failure::new(Code::ListFull, error.to_string()),
         }
     }
 }

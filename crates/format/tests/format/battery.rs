@@ -233,6 +233,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
     assert_eq!(invalid(173, 0), Invalid::WriteHoleCode(0));
     assert_eq!(invalid(174, 0), Invalid::CleanCode(0));
     assert_eq!(invalid(181, 0), Invalid::CoveredCode(0));
+    assert_eq!(invalid(3575, 1), Invalid::Accepted(1 << 56 | 2));
     assert_eq!(invalid(175, 1), Invalid::Copy(1));
     assert_eq!(invalid(176, 3), Invalid::RoleCode(3));
     assert_eq!(invalid(177, 1), Invalid::Role);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use strake_engine::event::{EventKind, OutCause, StopCause};
+use strake_engine::event::{EventKind, FailCause, OutCause, StopCause};
 use strake_format::Slot;
 use strake_runtime::EventRecord;
 use tokio::sync::watch;
@@ -220,9 +220,11 @@ type Words = (&'static str, Option<Slot>, Option<String>, Option<String>);
 
 fn words(kind: &EventKind) -> Words {
     match kind {
-        EventKind::Started { .. } | EventKind::State { .. } | EventKind::Stopped => {
-            array_words(kind)
-        }
+        EventKind::Started { .. }
+        | EventKind::Forced { .. }
+        | EventKind::Failed { .. }
+        | EventKind::State { .. }
+        | EventKind::Stopped => array_words(kind),
         EventKind::MemberOut { .. }
         | EventKind::SpareUsed { .. }
         | EventKind::Returned { .. }
@@ -232,6 +234,7 @@ fn words(kind: &EventKind) -> Words {
         EventKind::ReadError { .. }
         | EventKind::Repaired { .. }
         | EventKind::Unreadable { .. }
+        | EventKind::GivenUp { .. }
         | EventKind::Rewritten { .. }
         | EventKind::LogReplayed { .. } => block_words(kind),
         EventKind::Mismatch { .. } | EventKind::Inconsistent { .. } => found_words(kind),
@@ -255,6 +258,23 @@ fn array_words(kind: &EventKind) -> Words {
         EventKind::State { from, to } => {
             let cause = Some(format!("was {}", view::array_state(from)));
             ("state", None, cause, text(view::array_state(to)))
+        }
+        EventKind::Forced { bytes_max } => {
+            let effect = format!("{bytes_max} bytes of missing members at most may be wrong");
+            (
+                "forced",
+                None,
+                text("unclean stop, members missing"),
+                Some(effect),
+            )
+        }
+        EventKind::Failed { cause } => {
+            let cause = match cause {
+                FailCause::MembersLost => "members_lost",
+                FailCause::ListFull => "unreadable_list_full",
+            };
+            let effect = text("requests answer an error, nothing is written");
+            ("failed", None, text(cause), effect)
         }
         EventKind::Stopped => ("stopped", None, None, text("clean")),
         _ => unreachable!("only for the array"),
@@ -308,6 +328,10 @@ fn block_words(kind: &EventKind) -> Words {
         EventKind::Unreadable { offset, len } => {
             let effect = format!("{len} bytes answer an error until they are written");
             ("unreadable", None, at(offset), Some(effect))
+        }
+        EventKind::GivenUp { offset, len } => {
+            let effect = format!("{len} bytes are lost and read as zeros: the list is full");
+            ("given_up", None, at(offset), Some(effect))
         }
         EventKind::Rewritten { offset, len } => {
             let effect = format!("{len} bytes can be read again");
