@@ -62,7 +62,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 44] = [
+    pub const ALL: [(Canary, u64); 48] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -110,6 +110,10 @@ impl Canary {
         (Canary::Inside(engine::Canary::LostStripForgotten), 8000),
         (Canary::Inside(engine::Canary::ReplayedTooEarly), 12000),
         (Canary::Inside(engine::Canary::LogWrittenOver), 20000),
+        (Canary::Inside(engine::Canary::FailedAcknowledges), 300),
+        (Canary::Inside(engine::Canary::ZerosBeyond), 2000),
+        (Canary::Inside(engine::Canary::ForceBelievesStale), 2000),
+        (Canary::Inside(engine::Canary::ForceForEver), 20000),
     ];
 
     /// Its name on the command line.

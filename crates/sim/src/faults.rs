@@ -72,11 +72,13 @@ pub enum FaultKind {
     Command,
     /// A device answers slowly.
     Slow,
+    /// More is lost than the level survives.
+    Beyond,
 }
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [FaultKind; 13] = [
+    pub const ALL: [FaultKind; 14] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
         FaultKind::Gone,
@@ -90,6 +92,7 @@ impl FaultKind {
         FaultKind::MissingAtStart,
         FaultKind::Command,
         FaultKind::Slow,
+        FaultKind::Beyond,
     ];
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -107,6 +110,7 @@ impl FaultKind {
             FaultKind::MissingAtStart => "missing-at-start",
             FaultKind::Command => "command",
             FaultKind::Slow => "slow",
+            FaultKind::Beyond => "beyond",
         }
     }
     /// The kind with this name.

@@ -7,10 +7,10 @@ use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_format::RegionState;
 
+use crate::beyond::quiet_life;
 use crate::checkers;
 use crate::faults::FaultSet;
 use crate::life::Parting;
-use crate::plan::{End, Life, Moment};
 use crate::workload::{Ask, AskKind};
 use crate::world::{Going, World};
 
@@ -26,17 +26,7 @@ impl World {
     }
 
     pub(crate) fn finale(&mut self, parting: Parting, without: FaultSet) -> Going {
-        let last = Life {
-            asks: 0,
-            actions: Vec::new(),
-            end: End::Stop,
-            end_at: Moment::default(),
-            end_after_loss: None,
-            read_errors_in_resync: 0,
-            missing_percent: 0,
-            return_percent: 50,
-        };
-        self.begin(&last, parting, without)?;
+        self.begin(&quiet_life(), parting, without)?;
         self.wait("the array starts", |world| world.machines().started)?;
         self.settle()?;
         if self.plan.made_whole {
@@ -58,7 +48,7 @@ impl World {
     }
 
     /// Rebuilds go on and come to an end.
-    fn settle(&mut self) -> Going {
+    pub(crate) fn settle(&mut self) -> Going {
         for index in 0..self.drives.len() {
             if let (true, Some(device)) = (
                 self.drives[index].ssd.faults.gone,

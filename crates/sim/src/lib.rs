@@ -15,9 +15,11 @@
 
 pub mod aim;
 pub mod atlas;
+pub mod beyond;
 pub mod canary;
 pub mod checkers;
 pub mod clock;
+pub mod comeback;
 pub mod faults;
 pub mod finale;
 pub mod launch;

@@ -37,6 +37,9 @@ impl World {
             self.begin(life, parting, without)?;
             parting = self.live(life, without)?;
         }
+        if let Some(disaster) = self.plan.beyond.filter(|_| !without.has(FaultKind::Beyond)) {
+            parting = self.go_beyond(disaster, parting, without)?;
+        }
         self.finale(parting, without)
     }
 
@@ -404,7 +407,7 @@ impl World {
 
     /// A member is lost (or cannot be read everywhere) before the log was replayed: what was being
     /// written may be lost with it.
-    pub(crate) fn doubt_torn_blocks(&mut self) {
+    pub fn doubt_torn_blocks(&mut self) {
         for &block in &self.torn_blocks {
             self.oracle.doubt(block);
         }

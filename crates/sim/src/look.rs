@@ -162,7 +162,7 @@ impl World {
     }
 
     /// The region map of some member in sync says that parity is not to be trusted somewhere.
-    fn untrusted_on_media(&self) -> bool {
+    pub(crate) fn untrusted_on_media(&self) -> bool {
         let members = self.condition_on_media().0.into_iter().flatten();
         members.into_iter().any(|index| {
             let ssd = &self.drives[index].ssd;

@@ -115,7 +115,7 @@ pub struct Mismatch {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Oracle {
     blocks: Vec<Vec<Entry>>,
     /// Bytes of a block.

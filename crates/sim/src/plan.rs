@@ -10,6 +10,7 @@ use strake_engine::geometry::Geometry;
 use strake_engine::logs::least_bytes;
 use strake_format::{Level, WriteHole};
 
+use crate::beyond::Disaster;
 use crate::faults::FaultSet;
 use crate::prng::{Prng, Purpose};
 use crate::ssd::Latencies;
@@ -278,6 +279,8 @@ pub struct Plan {
     pub lose_blocks: bool,
     /// Percent of vanished devices that lose their power, too.
     pub pulled_percent: u64,
+    /// What goes beyond the tolerance after them.
+    pub beyond: Option<Disaster>,
     /// The lives.
     pub lives: Vec<Life>,
     /// At the end the array is made whole before it is verified.
@@ -348,6 +351,7 @@ impl Plan {
             message_ns: rng.pick(&[100, 5_000, 100_000]),
             lose_in_resync: rng.percent(50),
             pulled_percent: rng.pick(&[0, 50, 100]),
+            beyond: Disaster::draw(seed),
             lives: draw_lives(&mut rng),
             made_whole: rng.percent(75),
             lose_blocks: rng.percent(50),

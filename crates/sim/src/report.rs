@@ -87,6 +87,36 @@ pub struct Stats {
     pub torn_writes: u64,
     /// Writes lost by a power cut or a kill.
     pub lost_writes: u64,
+    /// Arrays that lost more members at once than the level survives.
+    pub beyond_at_once: u64,
+    /// The same, one after another.
+    pub beyond_one_by_one: u64,
+    /// The same, in the same instant as the power.
+    pub beyond_with_power: u64,
+    /// The same, while a member was being rebuilt.
+    pub beyond_rebuilding: u64,
+    /// The same, while the stripe log was being replayed.
+    pub beyond_replaying: u64,
+    /// Arrays with sectors unreadable on more members than parity covers.
+    pub beyond_sectors: u64,
+    /// Arrays the metadata of which was destroyed on too many members.
+    pub beyond_metadata: u64,
+    /// Arrays of which two parts were started apart.
+    pub beyond_parted: u64,
+    /// Arrays that lost the power and members while they wrote without a log.
+    pub beyond_unlogged: u64,
+    /// Arrays that lost another member after a start by force, before parity was true.
+    pub beyond_after_force: u64,
+    /// Arrays that said that they have failed.
+    pub beyond_failures: u64,
+    /// Requests answered with an error because too much was lost.
+    pub beyond_errors: u64,
+    /// Starts refused because too little was there.
+    pub beyond_refusals: u64,
+    /// Arrays that came back after that.
+    pub comebacks: u64,
+    /// Of those, by force.
+    pub forced_starts: u64,
     /// Virtual time, milliseconds.
     pub virtual_ms: u64,
 }
@@ -134,6 +164,21 @@ impl Stats {
             (&mut self.cures, other.cures),
             (&mut self.torn_writes, other.torn_writes),
             (&mut self.lost_writes, other.lost_writes),
+            (&mut self.beyond_at_once, other.beyond_at_once),
+            (&mut self.beyond_one_by_one, other.beyond_one_by_one),
+            (&mut self.beyond_with_power, other.beyond_with_power),
+            (&mut self.beyond_rebuilding, other.beyond_rebuilding),
+            (&mut self.beyond_replaying, other.beyond_replaying),
+            (&mut self.beyond_sectors, other.beyond_sectors),
+            (&mut self.beyond_metadata, other.beyond_metadata),
+            (&mut self.beyond_parted, other.beyond_parted),
+            (&mut self.beyond_unlogged, other.beyond_unlogged),
+            (&mut self.beyond_after_force, other.beyond_after_force),
+            (&mut self.beyond_failures, other.beyond_failures),
+            (&mut self.beyond_errors, other.beyond_errors),
+            (&mut self.beyond_refusals, other.beyond_refusals),
+            (&mut self.comebacks, other.comebacks),
+            (&mut self.forced_starts, other.forced_starts),
             (&mut self.virtual_ms, other.virtual_ms),
         ];
         for (sum, more) in pairs {

@@ -15,8 +15,8 @@
 use strake_engine::StartError;
 use strake_engine::create::Init;
 use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
-use strake_engine::units::{CommandId, RegionNo, Slot, StripeNo};
-use strake_format::{RegionState, WriteHole};
+use strake_engine::units::{CommandId, Slot, StripeNo};
+use strake_format::WriteHole;
 
 use crate::launch;
 use crate::plan::{Focus, LEVELS, Plan};
@@ -54,6 +54,7 @@ impl Scenario {
             .find(fits)
             .expect("the level has this many members");
         plan.lives.clear();
+        plan.beyond = None;
         plan.init = Init::Lazy;
         plan.spares = 0;
         plan.block = 4096;
@@ -385,17 +386,10 @@ impl Scenario {
         refusal
     }
     /// Starts the process by force, although members are missing and writes were under way. Nothing
-    /// is demanded any more of the regions in which they were; of all others everything.
+    /// is demanded any more of what the missing ones held where these were; of all else everything.
     pub fn start_by_force(&mut self) -> &mut Self {
         let array = self.world.assemble(true).expect("force suffices");
-        let geometry = self.world.geometry.clone();
-        for region in (0..geometry.regions()).map(RegionNo) {
-            if array.region(region) == RegionState::NeedSync {
-                let bytes = geometry.region_bytes(region);
-                let (first, end) = (bytes.start / geometry.block, bytes.end / geometry.block);
-                self.world.oracle.undefine(first, end - first);
-            }
-        }
+        self.world.give_up(&array);
         let launched = self.world.launch_as(true);
         self.must(launched);
         self.wait("the array serves", |world| world.machines().started)

@@ -9,6 +9,7 @@ use strake_engine::event::{Op, Reply, Request, RequestError};
 use strake_engine::units::{RegionNo, RequestId, Time};
 use strake_engine::{Buf, Slice, Target};
 
+use crate::beyond::Demand;
 use crate::canary::Canary;
 use crate::clock::Place;
 use crate::oracle::{self, Ticket};
@@ -216,7 +217,14 @@ impl World {
             format!("request {} is answered", reply.id.0)
         });
         let slices = match reply.result {
+            Ok(_) if self.demand == Demand::Nothing => {
+                return self.failure(format!("a failed array answered {:?}", asked.ask));
+            }
             Ok(slices) => slices,
+            Err(error) if self.excused_beyond(&asked, error) => {
+                self.reading -= self.buffers_of(&asked.ask);
+                return self.poll_shards();
+            }
             Err(RequestError::Unreadable) if self.is_excused(&asked.ask) => {
                 return self.refused(&asked);
             }

@@ -180,6 +180,8 @@ pub struct World {
     pub last_loss: crate::oracle::Moment,
     /// Single blocks that were, since everything was read last.
     pub refused_blocks: Vec<u64>,
+    /// What answers are fair: more may be lost than the level survives.
+    pub demand: crate::beyond::Demand,
     /// The last scrub's findings are to be none.
     pub scrub_must_agree: bool,
     /// What happened, counted.
@@ -254,6 +256,7 @@ impl World {
             leaving: BTreeSet::new(),
             last_loss: 0,
             refused_blocks: Vec::new(),
+            demand: crate::beyond::Demand::All,
             scrub_must_agree: false,
             stats: Stats::default(),
             hash: TraceHash::default(),
@@ -600,6 +603,16 @@ impl World {
             EventKind::Unreadable { offset, len } => self.given_up(offset, len)?,
             EventKind::Rewritten { len, .. } => {
                 self.stats.rewritten_blocks += len / self.geometry.block;
+            }
+            // Only by force, and only what was never acknowledged.
+            EventKind::GivenUp { offset, len } => {
+                let size = self.geometry.block;
+                for block in offset / size..(offset + len) / size {
+                    if !self.torn_blocks.contains(&block) {
+                        return self.failure(format!("block {block} was given up"));
+                    }
+                    self.oracle.undefine(block, 1);
+                }
             }
             EventKind::Repaired { .. } => self.stats.repairs += 1,
             EventKind::Started { unclean: true } if self.clean => {

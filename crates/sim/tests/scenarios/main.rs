@@ -1,8 +1,10 @@
 //! Named scenarios: each is a story that must come out well.
 //!
-//! Here members come and go; `media` is about sectors that cannot be read and strips that lie, `log`
-//! about what power cuts leave of writes.
+//! Here members come and go; `beyond` is about more that is lost than the level survives, `media`
+//! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
+//! writes.
 
+mod beyond;
 mod log;
 mod media;
 

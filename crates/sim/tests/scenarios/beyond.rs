@@ -1,0 +1,152 @@
+//! More is lost than the level survives, or an administrator says that it does not matter.
+
+use strake_engine::StartError;
+use strake_engine::event::ArrayState;
+use strake_engine::units::RegionNo;
+use strake_format::{RegionState, WriteHole};
+use strake_sim::beyond::Demand;
+use strake_sim::scenario::Scenario;
+
+/// An array without a log that was cut off while it wrote, one member of which is missing; `None`
+/// if nothing was being written.
+fn cut_off(level: &str, members: u8, seed: u64) -> Option<Scenario> {
+    let draft = Scenario::new(level, members).policy(WriteHole::Resync);
+    let mut array = draft.seed(700 + seed).start();
+    array.write(80).rest().steps(10_000);
+    array.begin_to_write(30, 40 + 11 * seed).power_cut();
+    array.world.drives[seed as usize % usize::from(members)].hidden = true;
+    match array.world.assemble(false) {
+        Ok(_) => None,
+        Err(error) => {
+            assert_eq!(error, StartError::DirtyDegraded);
+            Some(array)
+        }
+    }
+}
+
+fn waits_for_resync(array: &mut Scenario) -> bool {
+    let regions = array.world.geometry.regions();
+    let engine = &array.world.machines().array;
+    let mut states = (0..regions).map(|region| engine.region(RegionNo(region)));
+    states.any(|state| state == RegionState::NeedSync)
+}
+
+/// It was stopped before its resync had passed, and the next start asked for `--force` again,
+/// although nothing had been under way.
+#[test]
+fn an_array_started_by_force_and_stopped_cleanly_starts_by_itself() {
+    for (level, members) in [("5", 4), ("6", 5), ("50", 6), ("7.3", 5)] {
+        let mut stopped_early = 0;
+        for seed in 0..12 {
+            let Some(mut array) = cut_off(level, members, seed) else {
+                continue;
+            };
+            array.start_by_force().steps(3 * seed);
+            stopped_early += u32::from(waits_for_resync(&mut array));
+            array.stop().start().verify().rest();
+            assert!(!waits_for_resync(&mut array));
+            array.begin_to_scrub().rest().verify();
+            array.add().made_whole().verify();
+        }
+        assert!(stopped_early > 3, "level {level}: {stopped_early}");
+    }
+}
+
+#[test]
+fn force_is_no_word_about_what_is_lost_later() {
+    let mut refused = 0;
+    for seed in 0..12 {
+        let Some(mut raid6) = cut_off("6", 5, seed) else {
+            continue;
+        };
+        raid6.start_by_force();
+        let other = (0..5).find(|slot| raid6.world.looks()[*slot].in_sync.is_some());
+        let other = other.expect("some member is in sync") as u8;
+        raid6.world.demand = Demand::NothingWrong;
+        raid6.lose(other).verify();
+        raid6.world.demand = Demand::All;
+        if !waits_for_resync(&mut raid6) {
+            continue;
+        }
+        raid6.stop();
+        assert_eq!(raid6.refused(false), StartError::DirtyDegraded);
+        refused += 1;
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
+fn an_array_started_by_force_and_killed_while_it_writes_has_to_be_forced_again() {
+    let mut refused = 0;
+    for seed in 0..12 {
+        let Some(mut raid6) = cut_off("6", 5, seed) else {
+            continue;
+        };
+        raid6.start_by_force().begin_to_write(20, 60 + seed).kill();
+        refused += 1;
+        assert_eq!(raid6.refused(false), StartError::DirtyDegraded);
+        raid6.start_by_force().rest().verify();
+        raid6.stop().start().verify();
+    }
+    assert!(refused > 6, "{refused}");
+}
+
+/// Makes an array of RAID 5 whose list of unreadable blocks takes no more.
+fn with_a_full_list(seed: u64) -> Scenario {
+    let draft = Scenario::new("5", 4).small_blocks().forgiving();
+    let mut raid5 = draft.seed(seed).start();
+    raid5.write_all().rest().lose(1).steps(3000);
+    for (row, block) in (0..24).flat_map(|row| [0, 1, 2, 4, 5, 6].map(|block| (row, block))) {
+        for slot in [0, 2, 3] {
+            raid5.spoil_block(slot, row, block);
+        }
+    }
+    raid5.add().made_whole();
+    // What leaves the middle of a range makes two of it: there is room for that.
+    let block = raid5.world.geometry.block;
+    let ranges = raid5.world.machines().array.status().unreadable;
+    let wide = ranges.iter().filter(|r| r.end - r.start == 3 * block);
+    let room = strake_format::unreadable::capacity(4096) - ranges.len();
+    for range in wide.take(room) {
+        raid5.write_at(range.start / block + 1, 1);
+    }
+    raid5
+}
+
+/// The array failed as if members had failed. By then the survivors knew that the one that was
+/// missing is out, so bringing it back did not help.
+#[test]
+fn what_a_replay_may_have_no_room_for_is_refused_before_anything_is_written() {
+    let (mut refused, mut given_up) = (0, 0);
+    for seed in 0..16 {
+        let mut raid5 = with_a_full_list(seed);
+        let geometry = raid5.world.geometry.clone();
+        let stripe = geometry.stripe_bytes() / geometry.block;
+        for row in 24..geometry.rows {
+            raid5.begin_to_write_blocks(row * stripe, stripe);
+        }
+        raid5.steps(40 + 20 * seed).power_cut();
+        raid5.world.doubt_torn_blocks();
+        raid5.world.drives[2].hidden = true;
+        if raid5.world.assemble(false).is_ok() {
+            continue;
+        }
+        refused += 1;
+        let refusal = raid5.refused(false);
+        assert!(matches!(refusal, StartError::ListFull { .. }), "{refusal}");
+        if seed % 2 == 0 {
+            raid5.world.drives[2].hidden = false;
+            raid5.start().rest().verify();
+            continue;
+        }
+        let launched = raid5.world.launch_as(true);
+        assert!(launched.is_ok());
+        raid5.wait("the array serves", |world| world.machines().started);
+        let told = |line: &String| line.contains("GivenUp");
+        given_up += u32::from(raid5.world.story.iter().any(told));
+        raid5.rest().verify();
+        raid5.stop().start().verify();
+        assert_eq!(raid5.state(), ArrayState::Degraded);
+    }
+    assert!(refused > 6 && given_up > 0, "{refused} {given_up}");
+}
