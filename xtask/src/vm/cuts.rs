@@ -12,7 +12,6 @@
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
 use super::prepare::{self, Rig};
-use crate::host;
 use crate::outcome::Outcome;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -232,10 +231,10 @@ fn boot(
     let as_wanted = if cut { End::Cut } else { End::Off };
     heard.died = end == End::Died && heard.wrong.is_none() && heard.checked == check;
     if end != as_wanted || heard.checked != check {
-        let tail = host::tail(&fs::read_to_string(&path).unwrap_or_default(), 40);
-        heard.wrong.get_or_insert(format!(
-            "the guest ended ({end:?}); its last words:\n{tail}"
-        ));
+        let words = guest::last_words(lane.name, &path);
+        heard
+            .wrong
+            .get_or_insert(format!("the guest ended ({end:?}); {words}"));
     }
     Ok(heard)
 }

@@ -4,7 +4,9 @@
 //! A killed emulator loses nothing that it gave to the host's page cache. A drive that *loses its
 //! cache* lies under a copy-on-write overlay made anew for each boot: where a block of an overlay
 //! lies is kept in the emulator's memory until the guest flushes, so a kill undoes every block
-//! written for the first time since the boot and not flushed.
+//! written for the first time since the boot and not flushed. Such drives are SCSI disks, because
+//! the emulator's NVMe controller says that it knows FUA and does not heed it: a power cut takes
+//! what was written with it. Its SCSI disks heed it (`dpofua`).
 //!
 //! Invariant: drive `i` is node `d{i}`, device `nv{i}` and serial number `SN{i}` for as long as the
 //! guest lives, whatever name the guest's kernel gives it.
@@ -13,7 +15,7 @@ use super::prepare;
 use super::qmp::Qmp;
 use crate::host;
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -125,30 +127,45 @@ impl Drives {
     /// The emulator's options for all drives.
     pub(crate) fn options(&self) -> Vec<String> {
         let mut options = Vec::new();
+        if self.loses_cache {
+            options.push("-device virtio-scsi-pci,id=scsi".to_owned());
+        }
         for i in 0..self.count {
-            let block = self.block_bytes;
             let (driver, file) = if self.loses_cache {
                 ("qcow2", self.overlay(i))
             } else {
+                options.push(format!(
+                    "-device pcie-root-port,id=rp{i},chassis={i},slot={i}"
+                ));
                 ("raw", self.file(i))
             };
             let file = file.display();
             options.push(format!(
-                "-device pcie-root-port,id=rp{i},chassis={i},slot={i}"
-            ));
-            options.push(format!(
                 "-blockdev driver={driver},node-name=d{i},discard=unmap,\
                  file.driver=file,file.filename={file},file.aio=threads"
             ));
-            if self.absent.contains(&i) {
-                continue;
+            if !self.absent.contains(&i) {
+                // As JSON it would have to survive a shell's quoting.
+                options.push(format!("-device {}", words(&self.device(i))));
             }
-            options.push(format!(
-                "-device nvme,bus=rp{i},serial=SN{i},drive=d{i},id=nv{i},\
-                 logical_block_size={block},physical_block_size={block}"
-            ));
         }
         options
+    }
+
+    /// A drive as a device of the emulator.
+    fn device(&self, index: usize) -> Value {
+        let mut device = json!({
+            "driver": "nvme", "bus": format!("rp{index}"), "id": format!("nv{index}"),
+            "drive": format!("d{index}"), "serial": format!("SN{index}"),
+            "logical_block_size": self.block_bytes, "physical_block_size": self.block_bytes,
+        });
+        if self.loses_cache {
+            device["driver"] = json!("scsi-hd");
+            device["bus"] = json!("scsi.0");
+            device["scsi-id"] = json!(index);
+            device["dpofua"] = json!(true);
+        }
+        device
     }
 
     /// Pulls a drive; returns when the guest has let go of it.
@@ -160,12 +177,7 @@ impl Drives {
 
     /// Plugs a drive that was pulled.
     pub(crate) fn plug(&self, qmp: &mut Qmp, index: usize) -> Result<()> {
-        let device = json!({
-            "driver": "nvme", "id": format!("nv{index}"), "bus": format!("rp{index}"),
-            "drive": format!("d{index}"), "serial": format!("SN{index}"),
-            "logical_block_size": self.block_bytes, "physical_block_size": self.block_bytes,
-        });
-        qmp.call("device_add", device).map(drop)
+        qmp.call("device_add", self.device(index)).map(drop)
     }
 
     /// Puts an empty drive in place of one that was pulled, and plugs it.
@@ -175,6 +187,25 @@ impl Drives {
         }
         self.empty(index)?;
         self.plug(qmp, index)
+    }
+}
+
+/// The properties of a device as the emulator's command line wants them, its driver first.
+fn words(device: &Value) -> String {
+    let properties = device.as_object().expect("a device is an object");
+    let driver = properties.get("driver").into_iter();
+    let others = properties.iter().filter(|(key, _)| *key != "driver");
+    let words = driver
+        .map(plain)
+        .chain(others.map(|(key, value)| format!("{key}={}", plain(value))));
+    words.collect::<Vec<_>>().join(",")
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Bool(on) => if *on { "on" } else { "off" }.to_owned(),
+        Value::String(word) => word.clone(),
+        other => other.to_string(),
     }
 }
 

@@ -71,6 +71,15 @@ pub(crate) fn command(
         socket(&share).display()
     ));
     options.push(format!("-pidfile {}", share.join("pid").display()));
+    if script.is_some() {
+        // A kernel has one console of a kind, and virtme-ng's is the serial one.
+        let console = console(spec.name);
+        options.push(format!(
+            "-chardev file,id=kernel,path={} -device virtio-serial-pci \
+             -device virtconsole,chardev=kernel",
+            console.display()
+        ));
+    }
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = host::mortal();
     if script.is_none() {
@@ -95,9 +104,25 @@ pub(crate) fn command(
         .env("PATH", format!("{}:{path}", rig.bin.display()))
         .current_dir(&share);
     if let Some(script) = script {
-        command.args(["--", script]);
+        command.args(["--append", "console=hvc0 loglevel=5", "--", script]);
     }
     command
+}
+
+/// Where the kernel of a guest that runs a script leaves its warnings and its last words.
+fn console(name: &str) -> PathBuf {
+    share(name).join("console")
+}
+
+/// The ends of what a guest's script and its kernel have said.
+pub(crate) fn last_words(name: &str, log: &Path) -> String {
+    let tail = |path: &Path| host::tail(&fs::read_to_string(path).unwrap_or_default(), 40);
+    format!(
+        "log {}, its end:\n{}\n--- the kernel's last words:\n{}",
+        log.display(),
+        tail(log),
+        tail(&console(name))
+    )
 }
 
 /// A Unix socket's path may have 107 bytes; a deep checkout has more, so it goes to /tmp.

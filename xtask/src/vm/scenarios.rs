@@ -7,7 +7,6 @@
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
 use super::prepare::{self, Rig};
-use crate::host;
 use crate::outcome::Outcome;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,7 +237,7 @@ fn run_boot(
         boot.name,
         start.elapsed().as_secs_f64()
     );
-    heard.close(end, &log_path);
+    heard.close(end, boot.name, &log_path);
     Ok(heard.outcome)
 }
 
@@ -273,7 +272,7 @@ impl Heard {
 
     /// Settles what was never spoken of. A cut of the power is the last word of the scenario that
     /// asks for it, and its success.
-    fn close(&mut self, end: End, log: &std::path::Path) {
+    fn close(&mut self, end: End, name: &str, log: &std::path::Path) {
         if end == End::Cut && self.open.remove("power-cut") {
             self.outcome.counts.passed += 1;
             println!("           ok power-cut");
@@ -287,8 +286,7 @@ impl Heard {
         }
         if silent {
             // A scenario that failed has shown its own logs; this one never came so far.
-            let text = std::fs::read_to_string(log).unwrap_or_default();
-            let note = format!("log {}, its end:\n{}", log.display(), host::tail(&text, 40));
+            let note = guest::last_words(name, log);
             self.outcome.notes.push(note);
         }
     }
