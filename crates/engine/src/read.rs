@@ -2,7 +2,8 @@
 //! medium failed.
 //!
 //! Invariants:
-//! * Only the bytes asked for are read, from as few members as the code needs.
+//! * Only the bytes asked for are read, from as few members as the code needs, and none twice for
+//!   one request.
 //! * Nothing is computed from parity that is not trusted.
 //! * Only an operation that holds its range alone writes back.
 //! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
@@ -12,10 +13,19 @@ use crate::buffers::{Buf, Slice};
 use crate::geometry::StripPart;
 use crate::plan::{Columns, WritePlan};
 use crate::shard::Shard;
-use crate::stripe::{Planned, StripeOp, Work, WorkKind, available};
+use crate::stripe::{Planned, ReadPiece, StripeOp, Work, WorkKind, available};
+use smallvec::SmallVec;
+
+/// What answers each piece of a read, and where that lies.
+type ReadAnswers = SmallVec<[(usize, Slice, StripPart); 1]>;
 
 impl Shard {
-    pub(crate) fn plan_read(&self, op: &StripeOp, column: usize, lost: Columns) -> Option<Planned> {
+    pub(crate) fn plan_read(
+        &self,
+        op: &StripeOp,
+        pieces: &[ReadPiece],
+        lost: Columns,
+    ) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
         if matches!(op.work.kind, WorkKind::Read { settle: true, .. }) {
             let copies = available(self.geometry.width, lost);
@@ -23,27 +33,32 @@ impl Shard {
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Vec::new()));
         }
         let trusted = self.trusted(op.stripe);
-        let mut wanted: Vec<usize> = (0..self.geometry.width)
-            .filter(|&c| op.heal.has(c) && c != column)
-            .collect();
-        wanted.insert(0, column);
-        let direct = !lost.has(column) && wanted.len() == 1;
-        if direct {
-            return Some((WritePlan::Full, vec![(column, lo, hi)], Vec::new()));
-        }
-        if !trusted {
-            return None;
-        }
-        let decoder = self
-            .code
-            .decoder(&available(self.geometry.width, lost), &wanted)
-            .ok()?;
-        let reads = decoder.sources().iter().map(|&c| (c, lo, hi)).collect();
-        Some((
-            WritePlan::Decode,
-            reads,
-            vec![(hi - lo) as usize; wanted.len()],
-        ))
+        let wanted = self.to_decode(op, pieces, lost);
+        let there = |piece: &&ReadPiece| !wanted.contains(&piece.column);
+        let mut reads: Vec<usize> = pieces.iter().filter(there).map(|p| p.column).collect();
+        let plan = match wanted.is_empty() {
+            true => WritePlan::Full,
+            false if !trusted => return None,
+            false => {
+                let available = available(self.geometry.width, lost);
+                let decoder = self.code.decoder(&available, &wanted).ok()?;
+                reads.extend(decoder.sources());
+                reads.sort_unstable();
+                reads.dedup();
+                WritePlan::Decode
+            }
+        };
+        let reads = reads.into_iter().map(|c| (c, lo, hi)).collect();
+        Some((plan, reads, vec![(hi - lo) as usize; wanted.len()]))
+    }
+
+    /// The columns that a read computes: those asked for that cannot be read, and those that are
+    /// to be rewritten.
+    fn to_decode(&self, op: &StripeOp, pieces: &[ReadPiece], lost: Columns) -> Vec<usize> {
+        let asked = |c: usize| pieces.iter().any(|piece| piece.column == c);
+        (0..self.geometry.width)
+            .filter(|&c| op.heal.has(c) || (asked(c) && lost.has(c)))
+            .collect()
     }
 
     /// Computes the `wanted` columns from those read; they become the operation's content.
@@ -102,22 +117,25 @@ impl Shard {
         let lost = op.lost;
         let WorkKind::Read {
             request,
-            part,
-            column,
+            ref pieces,
             ..
         } = op.work.kind
         else {
             unreachable!("only for reads")
         };
-        let heal: Vec<usize> = (0..self.geometry.width)
-            .filter(|&c| op.heal.has(c) && c != column)
-            .collect();
+        let pieces = pieces.clone();
         if op.plan == WritePlan::Decode {
-            let mut wanted = heal;
-            wanted.insert(0, column);
+            let wanted = self.to_decode(&op, &pieces, lost);
             self.decode_into(&mut op, lost, &wanted);
         }
-        let slice = op.columns[column].clone().expect("read or decoded");
+        let answers: ReadAnswers = pieces
+            .iter()
+            .map(|piece| {
+                let slice = op.columns[piece.column].clone();
+                let slice = slice.expect("read or decoded");
+                (piece.part, slice, op.place(piece.column))
+            })
+            .collect();
         let healed: Vec<(usize, Slice)> = (0..self.geometry.width)
             .filter(|&c| op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
@@ -130,7 +148,7 @@ impl Shard {
         if !exclusive && !found.is_empty() {
             let bad = std::mem::take(&mut self.ops[key].bad);
             self.retire(key);
-            let work = Work::read(request, part, column, lo, hi, bad).healing(found);
+            let work = Work::read(request, pieces, lo, hi, bad).healing(found);
             return self.enqueue(stripe, work);
         }
         self.ops[key].answered = true;
@@ -140,12 +158,8 @@ impl Shard {
                 self.write_column(key, column, lo, slice, false);
             }
         }
-        let place = StripPart {
-            stripe,
-            column,
-            lo,
-            hi,
-        };
-        self.finish_read(request, part, slice, &place);
+        for (part, slice, place) in answers {
+            self.finish_read(request, part, slice, &place);
+        }
     }
 }

@@ -107,15 +107,12 @@ impl Shard {
     fn read_alone(&mut self, key: usize) {
         let op = self.retire(key);
         let WorkKind::Read {
-            request,
-            part,
-            column,
-            ..
+            request, pieces, ..
         } = op.work.kind
         else {
             unreachable!("only reads share")
         };
-        let work = Work::read(request, part, column, op.work.lo, op.work.hi, op.bad);
+        let work = Work::read(request, pieces, op.work.lo, op.work.hi, op.bad);
         self.enqueue(op.stripe, work.healing(op.heal));
     }
 

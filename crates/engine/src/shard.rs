@@ -32,7 +32,7 @@ use crate::plan::Columns;
 use crate::regions::Gate;
 use crate::steps::StepRun;
 use crate::streams::Streams;
-use crate::stripe::{StripeOp, Work, WritePiece};
+use crate::stripe::{Bad, ReadPiece, ReadPieces, StripeOp, Work, WritePiece};
 use crate::units::*;
 use crate::unreadable::Lost;
 
@@ -136,6 +136,15 @@ pub(crate) struct DirectRead {
     pub(crate) source: usize,
     pub(crate) device: DeviceId,
     pub(crate) offset: u64,
+}
+
+impl DirectRead {
+    /// The same as work for an operation, which does without these.
+    fn computed(&self, avoid: Vec<Bad>) -> Work {
+        let (part, column) = (self.part, self.column);
+        let pieces = ReadPieces::from_slice(&[ReadPiece { part, column }]);
+        Work::read(self.request, pieces, self.lo, self.hi, avoid)
+    }
 }
 
 /// Who waits for buffers, in order.
@@ -324,40 +333,64 @@ impl Shard {
         let unit = self.geometry.strip;
         let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), pieces.len());
-        for (part, piece) in pieces.into_iter().enumerate() {
-            let gate = &self.gates[self.region(piece.stripe).0 as usize];
-            let (bytes, unwritten) = ((piece.hi - piece.lo) as usize, gate.unwritten());
+        let mut first = 0;
+        for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
+            self.read_row(request, first, row);
+            first += row.len();
+        }
+    }
+
+    /// Reads the pieces of a request that lie in one stripe, the first of which is its piece
+    /// `first`.
+    fn read_row(&mut self, request: usize, first: usize, row: &[Piece]) {
+        let stripe = row[0].stripe;
+        let gate = &self.gates[self.region(stripe).0 as usize];
+        let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
+        let settles = self.geometry.mirrored() && !trusted;
+        // The first of several that no member can give: computing it reads what is beside it.
+        let alone = row.len() == 1 || unwritten || settles;
+        let mut others = row.iter().enumerate().filter(|_| !alone);
+        let mut computed = others
+            .find(|&(at, piece)| {
+                !self.place_lost(piece) && self.direct(request, first + at, piece).is_none()
+            })
+            .map(|(_, piece)| (piece, ReadPieces::new()));
+        for (at, piece) in row.iter().enumerate() {
+            let (part, lo, hi) = (first + at, piece.lo, piece.hi);
+            let column = piece.column;
+            let own = || ReadPieces::from_slice(&[ReadPiece { part, column }]);
             if unwritten {
-                let zeros = Slice::new(self.zeros.clone(), 0, bytes);
+                let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
                 self.finish_part(request, Some((part, zeros)), Ok(()));
-                continue;
-            }
-            let place = StripPart {
-                stripe: piece.stripe,
-                column: piece.column,
-                lo: piece.lo,
-                hi: piece.hi,
-            };
-            if self.touches_lost(&place) {
+            } else if self.place_lost(piece) {
                 self.finish_part(request, None, Err(RequestError::Unreadable));
-                continue;
-            }
-            if self.geometry.mirrored()
-                && !self.gates[self.region(piece.stripe).0 as usize].trusted()
+            } else if settles {
+                let work = Work::read(request, own(), lo, hi, Vec::new());
+                self.enqueue(stripe, work.settling());
+            } else if let Some((_, pieces)) = computed
+                .as_mut()
+                .filter(|(of, _)| (of.lo, of.hi) == (lo, hi))
             {
-                let (column, lo, hi) = (piece.column, piece.lo, piece.hi);
-                let work = Work::read(request, part, column, lo, hi, Vec::new());
-                self.enqueue(piece.stripe, work.settling());
-                continue;
-            }
-            match self.direct(request, part, &piece) {
-                Some(read) => self.start_read(read),
-                None => self.enqueue(
-                    piece.stripe,
-                    Work::read(request, part, piece.column, piece.lo, piece.hi, Vec::new()),
-                ),
+                pieces.push(ReadPiece { part, column });
+            } else if let Some(read) = self.direct(request, part, piece) {
+                self.start_read(read);
+            } else {
+                self.enqueue(stripe, Work::read(request, own(), lo, hi, Vec::new()));
             }
         }
+        if let Some((piece, pieces)) = computed {
+            let work = Work::read(request, pieces, piece.lo, piece.hi, Vec::new());
+            self.enqueue(stripe, work);
+        }
+    }
+
+    fn place_lost(&self, piece: &Piece) -> bool {
+        self.touches_lost(&StripPart {
+            stripe: piece.stripe,
+            column: piece.column,
+            lo: piece.lo,
+            hi: piece.hi,
+        })
     }
 
     /// The member that can answer this piece alone, if any.
@@ -597,8 +630,7 @@ impl Shard {
                     media.add(read.source);
                 }
                 let bad = vec![(read.source, read.device)];
-                let work = Work::read(read.request, read.part, read.column, read.lo, read.hi, bad);
-                self.enqueue(read.stripe, work.healing(media));
+                self.enqueue(read.stripe, read.computed(bad).healing(media));
             }
         }
     }
@@ -723,17 +755,7 @@ impl Shard {
                         .is_none_or(|d| d.device != read.device)
                 {
                     self.starved.pop_front();
-                    let DirectRead {
-                        request,
-                        part,
-                        stripe,
-                        column,
-                        lo,
-                        hi,
-                        ..
-                    } = read;
-                    let work = Work::read(request, part, column, lo, hi, Vec::new());
-                    self.enqueue(stripe, work);
+                    self.enqueue(read.stripe, read.computed(Vec::new()));
                     return true;
                 }
                 let (len, keep) = (

@@ -26,6 +26,7 @@ use crate::salvage::Salvage;
 use crate::scrub::Found;
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
+use smallvec::SmallVec;
 
 /// What waits for its turn on a stripe.
 pub(crate) struct Work {
@@ -35,11 +36,12 @@ pub(crate) struct Work {
 }
 
 pub(crate) enum WorkKind {
-    /// Compute a piece that its member cannot give.
+    /// Compute a piece that its member cannot give, and answer those beside it from what that
+    /// takes.
     Read {
         request: usize,
-        part: usize,
-        column: usize,
+        /// All of the same bytes `lo..hi`, each of another column.
+        pieces: ReadPieces,
         avoid: Vec<Bad>,
         heal: Columns,
         /// Copies may differ: what is answered is made durable on all of them first.
@@ -82,14 +84,24 @@ impl WritePiece {
     }
 }
 
+/// A part of a read request within one strip.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadPiece {
+    /// Which of the request's.
+    pub(crate) part: usize,
+    pub(crate) column: usize,
+}
+
+/// Mostly one.
+pub(crate) type ReadPieces = SmallVec<[ReadPiece; 1]>;
+
 /// A column that a device could not give.
 pub(crate) type Bad = (usize, DeviceId);
 
 impl Work {
     pub(crate) fn read(
         request: usize,
-        part: usize,
-        column: usize,
+        pieces: ReadPieces,
         lo: u64,
         hi: u64,
         avoid: Vec<Bad>,
@@ -100,8 +112,7 @@ impl Work {
             hi,
             kind: WorkKind::Read {
                 request,
-                part,
-                column,
+                pieces,
                 avoid,
                 heal,
                 settle: false,
@@ -368,6 +379,16 @@ impl StripeOp {
         !avoided.is_empty()
     }
 
+    /// Its bytes of this column.
+    pub(crate) fn place(&self, column: usize) -> StripPart {
+        StripPart {
+            stripe: self.stripe,
+            column,
+            lo: self.work.lo,
+            hi: self.work.hi,
+        }
+    }
+
     pub(crate) fn drop_buffers(&mut self) {
         self.bufs.clear();
         self.puts.clear();
@@ -416,10 +437,16 @@ impl Shard {
     pub(crate) fn pass_over(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.skipped = true;
-        if let WorkKind::Read { request, part, .. } = op.work.kind {
+        if let WorkKind::Read {
+            request, pieces, ..
+        } = &op.work.kind
+        {
             op.answered = true;
+            let (request, pieces) = (*request, pieces.clone());
             let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
-            self.finish_part(request, Some((part, zeros)), Ok(()));
+            for piece in pieces {
+                self.finish_part(request, Some((piece.part, zeros.clone())), Ok(()));
+            }
         }
         self.finish_op(key, None);
     }
@@ -483,7 +510,7 @@ impl Shard {
         let (lost, stripe) = (self.lost(op), op.stripe);
         let planned = match &op.work.kind {
             WorkKind::Write { pieces, .. } => self.plan_write(op, pieces, lost),
-            WorkKind::Read { column, .. } => self.plan_read(op, *column, lost),
+            WorkKind::Read { pieces, .. } => self.plan_read(op, pieces, lost),
             WorkKind::Zero { .. } => Some((WritePlan::Full, Vec::new(), Vec::new())),
             WorkKind::Step { kind, .. } => self.plan_step(op, *kind, lost),
         };
@@ -885,22 +912,19 @@ impl Shard {
             }
             WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
             WorkKind::Read {
-                request,
-                part,
-                column,
-                ..
+                request, pieces, ..
             } => {
                 if let (Some(slice), Ok(())) = (op.settled.take(), result) {
-                    let place = StripPart {
-                        stripe: op.stripe,
-                        column: *column,
-                        lo: op.work.lo,
-                        hi: op.work.hi,
-                    };
-                    self.finish_read(*request, *part, slice, &place);
+                    for piece in pieces {
+                        let place = op.place(piece.column);
+                        self.finish_read(*request, piece.part, slice.clone(), &place);
+                    }
                 } else if !op.answered {
                     // One that could be computed was answered before its repair was written.
-                    self.finish_part(*request, None, result.and(Err(RequestError::Unreadable)));
+                    let result = result.and(Err(RequestError::Unreadable));
+                    for _ in pieces {
+                        self.finish_part(*request, None, result);
+                    }
                 }
             }
             WorkKind::Step { step, kind, .. } => {

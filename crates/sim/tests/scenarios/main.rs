@@ -14,6 +14,7 @@ use strake_engine::units::{RegionNo, Row, Slot};
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::{RegionState, SelectError, WriteHole};
 use strake_sim::scenario::Scenario;
+use strake_sim::workload::AskKind;
 
 #[test]
 fn degraded_write_survives_the_loss_of_power_after_a_clean_region() {
@@ -572,6 +573,30 @@ fn a_stream_waits_for_nothing_where_nothing_is_under_way() {
     // Every request is answered although no other comes.
     raid5.stream(1, 1).rest().verify();
     raid5.stream(1, 2).rest().verify();
+}
+
+#[test]
+fn a_degraded_read_of_whole_stripes_reads_no_strip_twice() {
+    for (level, members, lost) in [("5", 4, 1), ("6", 6, 1), ("6", 6, 2), ("70", 10, 3)] {
+        let mut array = Scenario::new(level, members).small_blocks().start();
+        array.write_all().rest();
+        (0..lost).for_each(|slot| drop(array.lose(slot)));
+        // Every loss is noticed, and every region called clean.
+        array.write_all().rest().steps(20_000);
+        let geometry = array.world.geometry.clone();
+        let stripe = geometry.stripe_bytes() / geometry.block;
+        let (total, k) = (array.world.oracle.blocks(), geometry.k as u64);
+        let before = accepted(&array);
+        for first in (0..total).step_by(stripe as usize) {
+            array.ask(AskKind::Read, first, stripe);
+        }
+        assert_eq!(accepted(&array) - before, total / stripe * k, "{level}");
+        // Longer than a stripe and not along its borders: the oracle judges the answers.
+        for first in (0..total - 2 * stripe).step_by(stripe as usize - 1) {
+            array.ask(AskKind::Read, first, 2 * stripe);
+        }
+        array.verify();
+    }
 }
 
 #[test]
