@@ -65,11 +65,6 @@ pub(crate) trait Isa: Copy {
     fn store(self, vector: Self::Vector, to: &mut [u8]);
     /// `a ^ b`.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// `a ^ b ^ c`.
-    #[inline(always)]
-    fn xor3(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
-        self.xor(self.xor(a, b), c)
-    }
     /// `a | b`.
     fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Whether all bytes are zero.
@@ -233,19 +228,6 @@ fn xor_all<I: Isa, const N: usize>(
     a
 }
 
-#[inline(always)]
-fn xor3_all<I: Isa, const N: usize>(
-    isa: I,
-    mut a: [I::Vector; N],
-    b: [I::Vector; N],
-    c: [I::Vector; N],
-) -> [I::Vector; N] {
-    for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
-        *a = isa.xor3(*a, b, c);
-    }
-    a
-}
-
 /// What is done at one span: a loop over the sources.
 trait Step<I: Isa> {
     fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S);
@@ -261,12 +243,10 @@ impl<I: Isa> Step<I> for Ones<'_> {
     #[inline(always)]
     fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
         let mut sum = [isa.zero(); N];
-        let (pairs, last) = self.sources.as_chunks::<2>();
-        for [a, b] in pairs {
-            sum = xor3_all(isa, sum, span.load(isa, a), span.load(isa, b));
-        }
-        if let [last] = last {
-            sum = xor_all(isa, sum, span.load(isa, last));
+        // From the last to the first, one by one: upwards or in pairs, second-level reads were half
+        // as fast on a Zen 5, which takes the way from source to source for a stream.
+        for source in self.sources.iter().rev() {
+            sum = xor_all(isa, sum, span.load(isa, source));
         }
         target.put(isa, span, self.row, sum);
     }

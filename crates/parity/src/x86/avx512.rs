@@ -28,9 +28,6 @@ ops!(Avx512Gfni, "avx512-gfni", "avx512f,avx512bw,gfni");
 const DOUBLE: i64 = gf::affine(2).cast_signed();
 const QUADRUPLE: i64 = gf::affine(4).cast_signed();
 
-/// The truth table of `a ^ b ^ c`: 1 where an odd number of inputs is.
-const XOR3: i32 = 0b1001_0110;
-
 impl Isa for Avx512Gfni {
     type Vector = __m512i;
     type Split = __m512i;
@@ -63,12 +60,6 @@ impl Isa for Avx512Gfni {
     fn xor(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: the token proves AVX-512 and GFNI.
         unsafe { _mm512_xor_si512(a, b) }
-    }
-
-    #[inline(always)]
-    fn xor3(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
-        // SAFETY: the token proves AVX-512 and GFNI.
-        unsafe { _mm512_ternarylogic_epi64::<XOR3>(a, b, c) }
     }
 
     #[inline(always)]

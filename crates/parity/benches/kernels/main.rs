@@ -1,0 +1,442 @@
+//! GB/s of data in for every kernel that this CPU has, each beside its ceilings, a plain read and a
+//! memcpy of the same buffers, and beside ISA-L, where this machine has it.
+//!
+//! `cargo bench -p strake-parity` measures; with `-- --smoke` everything runs once on tiny buffers.
+//! `-- --kernel NAME` keeps to one kernel, `-- --only TEXT` to rows whose name contains TEXT,
+//! `-- --json` ends with one line of JSON.
+//! Every benchmark is a test: all outputs are hashed, the hash of each row is the same for all that
+//! compute it, and in smoke size one that stands below. There is no absolute threshold on speed.
+//!
+//! "Data in" is the bytes of the k columns read when generating, checking or reconstructing, and of
+//! the one changed column (old XOR new) when updating all parities.
+//! Columns begin at page boundaries, as an engine's buffers do. The read ceiling is a loop that
+//! XORs words, with the vectors every CPU of the target has. Absent: threads (one core is
+//! measured), statistics beyond the best of several rounds, non-temporal stores.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "a table on standard output is the product"
+)]
+
+mod buffers;
+mod isal;
+mod table;
+
+use buffers::{PAGE, Pages, fill, hash, strips, strips_mut};
+use isal::{Isal, Own, Tables};
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Duration;
+use strake_parity::{Code, dispatch};
+use table::{Ceilings, Row, Size, Table, ceilings, rate};
+
+/// Bytes of each column in smoke size: two pages and a bit, to take the ends of loops along.
+const SMOKE_STRIP: usize = 2 * PAGE + 100;
+
+/// Bytes of all data columns together for the row that measures memory: well above any cache.
+const DRAM_BYTES: usize = 512 << 20;
+
+/// Bytes per column handed over at once when measuring memory, as an engine hands over strips.
+const DRAM_STRIP: usize = 64 << 10;
+
+/// k, m, name, and for the smoke size the hashes of what generate and reconstruct put out.
+const CODES: &[(usize, usize, &str, u64, u64)] = &[
+    (
+        8,
+        1,
+        "xor 8+1",
+        0x968c_fb24_64f2_9237,
+        0x3548_bde5_bd7c_f5a8,
+    ),
+    (
+        8,
+        2,
+        "p+q 8+2",
+        0xae48_46b8_964f_a6d4,
+        0x4765_d61f_83b0_64d5,
+    ),
+    (
+        8,
+        3,
+        "p+q+r 8+3",
+        0xb3ff_27a1_1e39_f949,
+        0x70ac_91ea_eb15_ca90,
+    ),
+    (
+        20,
+        4,
+        "cauchy 20+4",
+        0x4aef_572a_3d34_ae1c,
+        0x59f6_66bf_092f_d982,
+    ),
+];
+
+struct Options {
+    smoke: bool,
+    json: bool,
+    kernel: Option<String>,
+    only: Option<String>,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        smoke: false,
+        json: false,
+        kernel: None,
+        only: None,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            arguments
+                .next()
+                .ok_or_else(|| format!("{argument} needs a value"))
+        };
+        match argument.as_str() {
+            "--smoke" => options.smoke = true,
+            "--json" => options.json = true,
+            "--kernel" => options.kernel = Some(value()?),
+            "--only" => options.only = Some(value()?),
+            // What cargo adds by itself.
+            "--bench" => {}
+            _ => return Err(format!("unknown argument {argument}")),
+        }
+    }
+    Ok(options)
+}
+
+/// Who computes.
+#[derive(Clone, Copy)]
+enum Contender<'a> {
+    /// ISA-L with its own functions for this code.
+    IsalOwn(&'a Isal, Own),
+    /// ISA-L with its functions for any matrix.
+    IsalMatrix(&'a Isal),
+    Kernel(&'static str),
+}
+
+impl Contender<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Contender::IsalOwn(_, Own::Xor) => "isal xor",
+            Contender::IsalOwn(_, Own::PQ) => "isal pq",
+            Contender::IsalMatrix(_) => "isal matrix",
+            Contender::Kernel(name) => name,
+        }
+    }
+}
+
+/// Which functions of ISA-L do an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Theirs {
+    Own,
+    Matrix,
+    Both,
+}
+
+/// Buffers cut into stripes.
+type Inputs<'a> = Vec<Vec<&'a [u8]>>;
+type Outputs<'a> = Vec<Vec<&'a mut [u8]>>;
+
+/// What to measure, and with what.
+struct Plan<'a> {
+    options: &'a Options,
+    isal: Option<Isal>,
+    kernels: Vec<&'static str>,
+    /// Per row of the table; `None` runs everything once.
+    budget: Option<Duration>,
+}
+
+/// A code with buffers of one size.
+struct Arena<'a> {
+    plan: &'a Plan<'a>,
+    code: &'a Code,
+    name: &'static str,
+    size: Size,
+    ceilings: Ceilings,
+}
+
+impl Arena<'_> {
+    /// Lets each contender run once from outputs that hold zeros, which must give the same hash for
+    /// all, and measures it. Returns the hash.
+    fn contest(
+        &self,
+        table: &mut Table,
+        operation: &str,
+        (bytes, theirs): (usize, Theirs),
+        outputs: &mut Outputs<'_>,
+        mut work: impl FnMut(Contender<'_>, &mut Outputs<'_>),
+    ) -> u64 {
+        let text = format!("{} {operation} {}", self.name, self.size.name);
+        let only = self.plan.options.only.as_ref();
+        let measured = only.is_none_or(|only| text.contains(only.as_str()));
+        let mut hashes = None;
+        for contender in self.contenders(theirs) {
+            if let Contender::Kernel(name) = contender {
+                dispatch::select(name).expect("an available kernel can be selected");
+            }
+            outputs.iter_mut().flatten().for_each(|slice| slice.fill(0));
+            work(contender, outputs);
+            let found = hash(outputs.iter().flatten().map(|slice| &**slice));
+            let name = contender.name();
+            assert_eq!(
+                *hashes.get_or_insert(found),
+                found,
+                "{name} differs: {text}"
+            );
+            if let (true, Some(budget)) = (measured, self.plan.budget) {
+                table.add(Row {
+                    code: self.name,
+                    operation: operation.to_owned(),
+                    strip: self.size.name,
+                    kernel: name,
+                    isal: !matches!(contender, Contender::Kernel(_)),
+                    rate: rate(bytes, budget, || work(contender, outputs)),
+                    ceilings: self.ceilings,
+                });
+            }
+        }
+        hashes.expect("there is at least one kernel")
+    }
+
+    /// ISA-L first, so that the kernels can stand beside it.
+    fn contenders(&self, theirs: Theirs) -> Vec<Contender<'_>> {
+        let mut all = Vec::new();
+        if let Some(isal) = &self.plan.isal {
+            let whole = self.size.strip_bytes.is_multiple_of(Own::GRAIN);
+            let own = Own::of(self.code).filter(|_| whole && theirs != Theirs::Matrix);
+            all.extend(own.map(|own| Contender::IsalOwn(isal, own)));
+            all.extend((theirs != Theirs::Own).then_some(Contender::IsalMatrix(isal)));
+        }
+        all.extend(
+            self.plan
+                .kernels
+                .iter()
+                .map(|&name| Contender::Kernel(name)),
+        );
+        all
+    }
+
+    /// Generates, checks and updates parity, with everything there is; returns the hash of it.
+    fn parity(&self, table: &mut Table, data: &[Pages], parity: &mut [Pages]) -> u64 {
+        let (code, size) = (self.code, self.size);
+        let (k, m) = (code.k(), code.m());
+        let matrix = (0..m).flat_map(|row| (0..k).map(move |c| code.coefficient(row, c)));
+        let isal = self.plan.isal.as_ref();
+        let tables = isal.map(|isal| isal.tables(k, matrix.collect()));
+        let sources = strips(data, size.strip_bytes);
+        let bytes = k * size.column_bytes;
+        let mut targets = strips_mut(parity, size.strip_bytes);
+        let rows: Vec<usize> = (0..m).collect();
+        let column = k / 2;
+        self.contest(
+            table,
+            "update",
+            (size.column_bytes, Theirs::Matrix),
+            &mut targets,
+            |who, targets| {
+                for (data, parity) in sources.iter().zip(targets) {
+                    let delta = black_box(data[column]);
+                    match who {
+                        Contender::Kernel(_) => code.update_rows(&rows, column, delta, parity),
+                        Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
+                            isal.update(of(&tables), column, delta, parity);
+                        }
+                    }
+                }
+            },
+        );
+        let generated = self.contest(
+            table,
+            "generate",
+            (bytes, Theirs::Both),
+            &mut targets,
+            |who, targets| {
+                for (data, parity) in sources.iter().zip(targets) {
+                    let data = black_box(data);
+                    match who {
+                        Contender::Kernel(_) => code.generate(data, parity),
+                        Contender::IsalOwn(isal, own) => isal.generate_own(own, data, parity),
+                        Contender::IsalMatrix(isal) => isal.encode(of(&tables), data, parity),
+                    }
+                }
+            },
+        );
+        self.check(table, &sources, &strips(parity, size.strip_bytes));
+        generated
+    }
+
+    fn check(&self, table: &mut Table, sources: &Inputs<'_>, stored: &Inputs<'_>) {
+        let bytes = self.code.k() * self.size.column_bytes;
+        self.contest(
+            table,
+            "check",
+            (bytes, Theirs::Own),
+            &mut Vec::new(),
+            |who, _| {
+                for (data, parity) in sources.iter().zip(stored) {
+                    let data = black_box(data);
+                    match who {
+                        Contender::Kernel(_) => assert!(self.code.check(data, parity)),
+                        Contender::IsalOwn(isal, own) => assert!(isal.check_own(own, data, parity)),
+                        Contender::IsalMatrix(_) => unreachable!("it has no check for any matrix"),
+                    }
+                }
+            },
+        );
+    }
+
+    /// Computes the first `lost` columns from those left; returns the hash of them.
+    fn rebuild(&self, table: &mut Table, columns: &[&Pages], lost: usize) -> u64 {
+        let (code, size) = (self.code, self.size);
+        let left: Vec<usize> = (lost..code.k() + code.m()).collect();
+        let wanted: Vec<usize> = (0..lost).collect();
+        let decoder = code.decoder(&left, &wanted);
+        let decoder = decoder.expect("no more is lost than m");
+        let count = decoder.sources().len();
+        let coefficients = (0..lost).flat_map(|output| (0..count).map(move |n| (output, n)));
+        let matrix = coefficients.map(|(output, n)| decoder.coefficient(output, n));
+        let isal = self.plan.isal.as_ref();
+        let tables = isal.map(|isal| isal.tables(count, matrix.collect()));
+        let of_stripe = |at: usize| {
+            let sources = decoder.sources().iter();
+            sources
+                .map(|&source| &columns[source].get()[at..][..size.strip_bytes])
+                .collect()
+        };
+        let stripes = (0..size.column_bytes).step_by(size.strip_bytes);
+        let inputs: Inputs<'_> = stripes.map(of_stripe).collect();
+        let mut rebuilt: Vec<Pages> = (0..lost).map(|_| Pages::new(size.column_bytes)).collect();
+        let mut targets = strips_mut(&mut rebuilt, size.strip_bytes);
+        let bytes = code.k() * size.column_bytes;
+        let operation = format!("rebuild {lost}");
+        let found = self.contest(
+            table,
+            &operation,
+            (bytes, Theirs::Matrix),
+            &mut targets,
+            |who, targets| {
+                for (inputs, outputs) in inputs.iter().zip(targets) {
+                    let inputs = black_box(inputs);
+                    match who {
+                        Contender::Kernel(_) => decoder.decode(inputs, outputs),
+                        Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
+                            isal.encode(of(&tables), inputs, outputs);
+                        }
+                    }
+                }
+            },
+        );
+        // The last contender's are there still, and all had the same.
+        for (column, rebuilt) in columns.iter().zip(&rebuilt) {
+            assert!(rebuilt.get() == column.get(), "{operation}");
+        }
+        found
+    }
+}
+
+/// The tables that there are where a contender is ISA-L.
+fn of(tables: &Option<Tables>) -> &Tables {
+    tables.as_ref().expect("made where the library is")
+}
+
+impl Plan<'_> {
+    /// Everything for one code at one size. Returns the hashes of what was generated, and of the
+    /// most columns that were rebuilt.
+    fn measure(
+        &self,
+        table: &mut Table,
+        code: &Code,
+        name: &'static str,
+        size: Size,
+    ) -> (u64, u64) {
+        let mut data: Vec<Pages> = (0..code.k())
+            .map(|_| Pages::new(size.column_bytes))
+            .collect();
+        for (seed, column) in data.iter_mut().enumerate() {
+            fill(column.get_mut(), 0x9e37_79b9 * (seed as u64 + 1));
+        }
+        let arena = Arena {
+            plan: self,
+            code,
+            name,
+            size,
+            ceilings: ceilings(&data, size, self.budget),
+        };
+        let mut parity: Vec<Pages> = (0..code.m())
+            .map(|_| Pages::new(size.column_bytes))
+            .collect();
+        let generated = arena.parity(table, &data, &mut parity);
+        let columns: Vec<&Pages> = data.iter().chain(&parity).collect();
+        let most = code.m().min(code.k());
+        let rebuilt = (1..=most).map(|lost| arena.rebuild(table, &columns, lost));
+        (generated, rebuilt.last().expect("a code has parity"))
+    }
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("kernels: {error}; known are --smoke, --json, --kernel NAME and --only TEXT");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut kernels = dispatch::available();
+    if let Some(name) = &options.kernel {
+        kernels.retain(|kernel| kernel == name);
+        if kernels.is_empty() {
+            eprintln!("kernels: this CPU has no kernel {name}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let isal = Isal::load();
+    if isal.is_none() {
+        println!("no ISA-L here (Debian: libisal2): our kernels alone");
+    }
+    let budget = (!options.smoke).then_some(Duration::from_millis(120));
+    let plan = Plan {
+        options: &options,
+        isal,
+        kernels,
+        budget,
+    };
+    let mut table = Table::default();
+    let mut wrong = 0;
+    for &(k, m, name, generated, rebuilt) in CODES {
+        let code = Code::new(k, m).expect("the benchmark's codes exist");
+        let whole = |name, strip_bytes| Size {
+            name,
+            column_bytes: strip_bytes,
+            strip_bytes,
+        };
+        if options.smoke {
+            let found = plan.measure(&mut table, &code, name, whole("smoke", SMOKE_STRIP));
+            let right = found == (generated, rebuilt);
+            wrong += u32::from(!right);
+            let verdict = if right { "ok" } else { "WRONG" };
+            println!(
+                "{name:<11} generated {:#018x} rebuilt {:#018x} {verdict}",
+                found.0, found.1
+            );
+            continue;
+        }
+        let column_bytes = DRAM_BYTES / k / DRAM_STRIP * DRAM_STRIP;
+        let dram = Size {
+            name: "DRAM",
+            column_bytes,
+            strip_bytes: DRAM_STRIP,
+        };
+        for size in [whole("4K", 4 << 10), whole("64K", 64 << 10), dram] {
+            plan.measure(&mut table, &code, name, size);
+        }
+    }
+    if options.json {
+        println!("{}", table.json());
+    }
+    if wrong > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
