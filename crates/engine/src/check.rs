@@ -31,7 +31,7 @@ impl Shard {
     ) -> Option<Planned> {
         let strip = self.geometry.strip;
         let width = self.geometry.width;
-        let trusted = self.trusted(op.stripe);
+        let trusted = self.trusted(op.stripe, lost);
         if kind == StepKind::Rebuild {
             let wanted: Vec<usize> = self
                 .unbuilt(op.stripe)

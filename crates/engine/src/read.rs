@@ -32,7 +32,7 @@ impl Shard {
             let reads: Vec<_> = copies.into_iter().map(|c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Vec::new()));
         }
-        let trusted = self.trusted(op.stripe);
+        let trusted = self.trusted(op.stripe, lost);
         let wanted = self.to_decode(op, pieces, lost);
         let there = |piece: &&ReadPiece| !wanted.contains(&piece.column);
         let mut reads: Vec<usize> = pieces.iter().filter(there).map(|p| p.column).collect();

@@ -162,7 +162,7 @@ impl Shard {
             .for_each(|c| gone.add(c));
         let data_gone = (0..self.geometry.k).any(|c| gone.has(c));
         let enough = gone.count() <= self.geometry.m;
-        if enough && (self.trusted(op.stripe) || !data_gone) {
+        if enough && (!data_gone || self.trusted(op.stripe, gone)) {
             self.salvaging(key).restored = bad;
             return self.rewrite(key, bad, gone, false);
         }
@@ -220,12 +220,13 @@ impl Shard {
     fn may_give_up(&self, key: usize, bad: Columns, gone: Columns) -> bool {
         let op = &self.ops[key];
         let reads = matches!(op.work.kind, WorkKind::Read { .. });
-        let missing = |c: &usize| gone.has(*c) && !bad.has(*c);
+        let away = Columns(gone.0 & !bad.0);
+        let missing = |c: &usize| away.has(*c);
         let data_missing = (0..self.geometry.k).any(|c| missing(&c));
         // A member that is there and did not answer may do so later; with parity that is not
         // trusted, one that is away is the only one who knows.
         let hung = op.bad.iter().any(|&(_, device)| self.in_view(device));
-        let unknown = !self.trusted(op.stripe) && data_missing;
+        let unknown = data_missing && !self.trusted(op.stripe, away);
         let beyond = (0..self.geometry.width).filter(missing).count() > self.geometry.m;
         !(reads || hung || unknown || beyond)
     }
@@ -239,7 +240,7 @@ impl Shard {
         let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
         let columns: Vec<usize> = (0..self.geometry.width).filter(|&c| bad.has(c)).collect();
         let data_gone = (0..self.geometry.k).any(|c| gone.has(c));
-        let free = match self.trusted(op.stripe) || !data_gone {
+        let free = match !data_gone || self.trusted(op.stripe, gone) {
             true => gone.count().saturating_sub(self.geometry.m),
             false => columns.len(),
         };

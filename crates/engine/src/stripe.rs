@@ -452,17 +452,19 @@ impl Shard {
     }
 
     /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
-    pub(crate) fn trusted(&self, stripe: StripeNo) -> bool {
+    /// `gone`: columns that the operation cannot read, beside those that no member holds.
+    pub(crate) fn trusted(&self, stripe: StripeNo, gone: Columns) -> bool {
         self.gates[self.region(stripe).0 as usize].trusted()
             || canary::hit(Canary::ParityTrustedInNeedSync)
             || self.geometry.mirrored()
-            || self.accepted(stripe)
+            || self.accepted(stripe, gone)
     }
 
     /// Data columns are lost, and what they held is by an administrator's word what parity makes of
-    /// it. That word is about who was missing then, not about who was lost since.
-    fn accepted(&self, stripe: StripeNo) -> bool {
-        let lost = |c: &usize| self.source(stripe, *c).is_none();
+    /// it. That word is about who was missing then, not about who was lost since or does not
+    /// answer.
+    fn accepted(&self, stripe: StripeNo, gone: Columns) -> bool {
+        let lost = |c: &usize| gone.has(*c) || self.source(stripe, *c).is_none();
         let said = |c: usize| self.view.forced.contains(&self.geometry.slot(stripe, c));
         let mut columns = (0..self.geometry.k).filter(lost).peekable();
         if canary::hit(Canary::ForceForEver) && !self.view.forced.is_empty() {

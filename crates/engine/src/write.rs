@@ -31,7 +31,7 @@ impl Shard {
             return None;
         }
         let coverage = coverage(k, pieces);
-        let trusted = self.trusted(op.stripe);
+        let trusted = self.trusted(op.stripe, lost);
         let geometry = &self.geometry;
         let mut parity = Columns::default();
         for c in (k..geometry.width).filter(|&c| self.has_target(op.stripe, c)) {
