@@ -94,6 +94,16 @@ impl World {
         })
     }
 
+    /// A read of a mirror is under way here. If it began before the resync had passed, it makes the
+    /// copies agree when its turn comes, whichever lies by then.
+    fn is_settled(&self, stripe: StripeNo) -> bool {
+        let mut asks = self.asks.values();
+        self.geometry.mirrored()
+            && asks.any(|asked| {
+                asked.ask.kind == AskKind::Read && self.stripes_of(&asked.ask).contains(&stripe.0)
+            })
+    }
+
     /// Every member is in sync and well, and nothing is about to change that.
     fn all_well(&mut self) -> bool {
         if self.geometry.m == 0 || !self.commands.is_empty() {
@@ -221,7 +231,7 @@ impl World {
         };
         let old = self.drives[drive].ssd.bytes()[offset as usize..][..truth.len()].to_vec();
         // Only a request's own write: none of a job, and no other is under way there.
-        let fair = self.fair(stripe, 1) && self.at_once(stripe);
+        let fair = self.fair(stripe, 1) && self.at_once(stripe) && !self.is_settled(stripe);
         if old == truth || !fair || !self.all_well() {
             return;
         }
