@@ -81,11 +81,13 @@ pub enum Canary {
     ForceBelievesStale,
     /// A start by force believes parity also for members that are lost later.
     ForceForEver,
+    /// A member that is one too many is written down as out, and the array goes on.
+    GoesOnBeyond,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 32] = [
+    pub const ALL: [Canary; 33] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -118,6 +120,7 @@ impl Canary {
         Canary::ZerosBeyond,
         Canary::ForceBelievesStale,
         Canary::ForceForEver,
+        Canary::GoesOnBeyond,
     ];
 
     /// Its name on the simulator's command line.
@@ -155,6 +158,7 @@ impl Canary {
             Canary::ZerosBeyond => "zeros-beyond",
             Canary::ForceBelievesStale => "force-believes-stale",
             Canary::ForceForEver => "force-for-ever",
+            Canary::GoesOnBeyond => "goes-on-beyond",
         }
     }
 }

@@ -47,6 +47,8 @@ pub enum Disaster {
     Sectors,
     /// Superblocks, maps or lists of too many members are destroyed.
     Metadata,
+    /// Log areas are destroyed.
+    Logs,
     /// Two parts of the array are started apart.
     Parted,
     /// It was writing without a log, the power goes, and with it members.
@@ -54,7 +56,7 @@ pub enum Disaster {
 }
 
 impl Disaster {
-    const ALL: [Disaster; 9] = [
+    const ALL: [Disaster; 10] = [
         Disaster::AtOnce,
         Disaster::OneByOne,
         Disaster::WithPower,
@@ -62,10 +64,11 @@ impl Disaster {
         Disaster::Replaying,
         Disaster::Sectors,
         Disaster::Metadata,
+        Disaster::Logs,
         Disaster::Parted,
         Disaster::Unlogged,
     ];
-    const WEIGHTS: [u32; 9] = [3, 3, 3, 3, 4, 3, 2, 3, 4];
+    const WEIGHTS: [u32; 10] = [3, 3, 3, 3, 4, 3, 2, 2, 3, 4];
 
     /// What a seed ends with, if it goes beyond the tolerance.
     pub(crate) fn draw(seed: u64) -> Option<Disaster> {
@@ -140,6 +143,7 @@ impl World {
             }
             Disaster::Sectors => self.spoil_beyond(group),
             Disaster::Metadata => self.destroy_metadata(group),
+            Disaster::Logs => self.destroy_logs(),
             Disaster::Parted => self.part(without),
             Disaster::Unlogged => self.lose_unlogged(),
             _ => self.lose_too_many(disaster, group, without),
@@ -475,7 +479,7 @@ impl World {
     }
 
     /// Drives with a member that the newest table of all, there or gone, does not call live.
-    fn not_live(&mut self) -> Vec<usize> {
+    pub(crate) fn not_live(&mut self) -> Vec<usize> {
         let gone: Vec<bool> = self.drives.iter().map(|d| d.ssd.faults.gone).collect();
         self.drives
             .iter_mut()

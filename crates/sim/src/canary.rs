@@ -62,7 +62,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 48] = [
+    pub const ALL: [(Canary, u64); 49] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -114,6 +114,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ZerosBeyond), 2000),
         (Canary::Inside(engine::Canary::ForceBelievesStale), 2000),
         (Canary::Inside(engine::Canary::ForceForEver), 20000),
+        (Canary::Inside(engine::Canary::GoesOnBeyond), 300),
     ];
 
     /// Its name on the command line.

@@ -17,6 +17,7 @@ use strake_format::{Layout, RegionState, SUPERBLOCK_BYTES, SelectError, region_m
 use crate::beyond::{Demand, is_too_little};
 use crate::faults::FaultSet;
 use crate::life::Parting;
+use crate::prng;
 use crate::workload::AskKind;
 use crate::world::{Going, World};
 
@@ -25,7 +26,14 @@ impl World {
     pub(crate) fn come_back(&mut self, victims: &[usize]) -> Going<Parting> {
         // The writes that were cut off may be lost where a member comes back stale.
         self.doubt_torn_blocks();
-        let survivors = !self.present().is_empty();
+        // Somebody who was in service to the end: others alone could not tell that there was more.
+        let out = self.not_live();
+        let survives = |index: &usize| !out.contains(index);
+        let survivors = self
+            .present()
+            .iter()
+            .map(|(index, _)| *index)
+            .any(|i| survives(&i));
         if survivors && self.chance.faults.percent(60) {
             let some: Vec<usize> = victims.to_vec();
             for index in some {
@@ -192,7 +200,55 @@ impl World {
         if self.chance.faults.percent(50) {
             self.read_everything()?;
         }
-        self.stop()
+        if self.chance.faults.percent(50) {
+            return self.stop();
+        }
+        // The replay, or the resync, meets them.
+        self.work()?;
+        self.fall(true)?;
+        self.doubt_torn_blocks();
+        self.start_again()
+    }
+
+    /// Log areas are destroyed: of all members after a clean stop, else of as many as may be lost.
+    /// Nothing is missed.
+    pub(crate) fn destroy_logs(&mut self) -> Going<Parting> {
+        self.stats.beyond_logs += 1;
+        let crashed = self.chance.faults.percent(50);
+        if crashed {
+            self.fall(true)?;
+            self.doubt_torn_blocks();
+        } else {
+            self.wait("requests are answered", |world| {
+                world.asks_left == 0 && world.asks.is_empty()
+            })?;
+            self.stop()?;
+        }
+        let (drives, _) = self.condition_on_media();
+        let (width, m) = (self.geometry.width, self.geometry.m);
+        let layout = self.superblock.layout;
+        for group in drives.chunks(width) {
+            let mut there: Vec<usize> = group.iter().flatten().copied().collect();
+            self.chance.faults.shuffle(&mut there);
+            let whole = there
+                .iter()
+                .all(|&i| self.drives[i].ssd.faults.latent.is_empty());
+            let most = match (crashed, whole) {
+                (true, true) => (there.len() + m).saturating_sub(width),
+                (true, false) => 0,
+                (false, _) => there.len(),
+            };
+            for &index in &there[..most] {
+                let garbage = self.chance.faults.percent(50);
+                let mut bytes = vec![0; layout.log_bytes as usize];
+                if garbage {
+                    prng::fill(self.chance.faults.bits(), &mut bytes);
+                }
+                self.note(format!("drive {index}: its log is destroyed"));
+                self.drives[index].ssd.rot(layout.log_offset, &bytes);
+            }
+        }
+        self.start_again()
     }
 
     /// Superblocks of too many members, or a page of the map or the list of unreadable blocks on

@@ -101,6 +101,8 @@ pub struct Stats {
     pub beyond_sectors: u64,
     /// Arrays the metadata of which was destroyed on too many members.
     pub beyond_metadata: u64,
+    /// Arrays the log areas of which were destroyed.
+    pub beyond_logs: u64,
     /// Arrays of which two parts were started apart.
     pub beyond_parted: u64,
     /// Arrays that lost the power and members while they wrote without a log.
@@ -171,6 +173,7 @@ impl Stats {
             (&mut self.beyond_replaying, other.beyond_replaying),
             (&mut self.beyond_sectors, other.beyond_sectors),
             (&mut self.beyond_metadata, other.beyond_metadata),
+            (&mut self.beyond_logs, other.beyond_logs),
             (&mut self.beyond_parted, other.beyond_parted),
             (&mut self.beyond_unlogged, other.beyond_unlogged),
             (&mut self.beyond_after_force, other.beyond_after_force),
