@@ -171,8 +171,12 @@ impl Array {
 
     /// Nothing newer than what is durable is wanted: stages that waited for this go on.
     fn durable_now(&mut self) {
+        let everywhere = self.persist.applied.iter();
+        let everywhere = everywhere.copied().min().unwrap_or(u64::MAX) >= self.view.version;
         match self.stage {
-            Stage::Starting if self.map.quiet() && self.unreadable.quiet() => {
+            // Not before every shard works by the newest view and knows what was told before it:
+            // requests come to shards from elsewhere, and do not wait for what is on its way.
+            Stage::Starting if everywhere && self.map.quiet() && self.unreadable.quiet() => {
                 if self.map.tell() && self.logging() {
                     self.sb.covered = true;
                     self.touch();
@@ -186,7 +190,7 @@ impl Array {
                 });
             }
             // Not before every shard is quiet.
-            Stage::Closing if self.persist.applied.iter().all(|&v| v >= self.view.version) => {
+            Stage::Closing if everywhere => {
                 self.stage = Stage::Stopped;
                 self.event(EventKind::Stopped);
                 if let Some(id) = self.stop.take() {

@@ -18,7 +18,8 @@
 //! * Nothing goes on before the version that it waits for is durable on every live member, and who
 //!   did not take that version is durably out; nor before the map says that members which are away
 //!   lack what is given up (`behind`).
-//! * Shards know of a change only when it is durable.
+//! * Shards know of a change only when it is durable; and of what a replay lists before anything is
+//!   served.
 //! * A version never overwrites a member's newest: each member remembers which of its two places
 //!   holds that.
 //!
@@ -327,6 +328,8 @@ impl Array {
             self.unreadable.told = Arc::new(flight.lost);
             let told = self.unreadable.told();
             self.tell_all(&ToShard::Unreadable(told));
+            // Before it serves, the array must hear that shards know of it: they answer a view.
+            self.persist.view_due |= matches!(self.stage, Stage::Recovering | Stage::Starting);
         }
         for until in flight.waiting {
             match until {
