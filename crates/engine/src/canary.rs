@@ -83,11 +83,13 @@ pub enum Canary {
     ForceForEver,
     /// A member that is one too many is written down as out, and the array goes on.
     GoesOnBeyond,
+    /// A partial syndrome lies on the member of a column that only a part of the run writes.
+    SyndromeBesideUntouched,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 33] = [
+    pub const ALL: [Canary; 34] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -121,6 +123,7 @@ impl Canary {
         Canary::ForceBelievesStale,
         Canary::ForceForEver,
         Canary::GoesOnBeyond,
+        Canary::SyndromeBesideUntouched,
     ];
 
     /// Its name on the simulator's command line.
@@ -159,6 +162,7 @@ impl Canary {
             Canary::ForceBelievesStale => "force-believes-stale",
             Canary::ForceForEver => "force-for-ever",
             Canary::GoesOnBeyond => "goes-on-beyond",
+            Canary::SyndromeBesideUntouched => "syndrome-beside-untouched",
         }
     }
 }

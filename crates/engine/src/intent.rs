@@ -159,9 +159,11 @@ impl Shard {
             .collect();
         let lo = op.work.lo;
         // What one part writes may be what another leaves alone.
-        let written = parts
-            .iter()
-            .fold(u64::MAX, |all, part| all & part.written.0);
+        let columns = parts.iter().map(|part| part.written.0);
+        let written = match canary::hit(Canary::SyndromeBesideUntouched) {
+            true => columns.fold(0, |any, part| any | part),
+            false => columns.fold(u64::MAX, |all, part| all & part),
+        };
         let holders = self.holders(stripe, Columns(written));
         for &(member, parity) in &holders {
             let mut records = Records::new();

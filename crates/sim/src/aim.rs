@@ -12,7 +12,7 @@
 use strake_engine::geometry::Geometry;
 use strake_engine::units::{Slot, StripeNo};
 use strake_format::log::scan;
-use strake_format::{LogRecord, Superblock};
+use strake_format::{LogPayload, LogRecord, Superblock, checksum};
 
 use crate::plan::Focus;
 use crate::ssd::{Ssd, written};
@@ -20,6 +20,8 @@ use crate::world::{Drive, World};
 
 /// So many of the newest operations in the logs are aimed at.
 const NEWEST: usize = 4;
+/// And so many where very many are at work at a time.
+const NEWEST_DEEP: usize = 48;
 
 impl World {
     /// Is now the moment to cut a replay off? One of so many events of it is its last; with the
@@ -32,12 +34,36 @@ impl World {
         self.chance.faults.one_in(if in_place { 4 } else { 300 })
     }
 
+    /// Does the crash come now? It is `due` by the plan, or not; a focus waits for its moment.
+    pub(crate) fn strikes(&mut self, due: bool) -> bool {
+        match self.plan.focus {
+            Focus::Wide | Focus::Replay => due,
+            Focus::Ring => due && self.strikes_log(),
+            Focus::Deep => due && self.writes_in_place() && self.strikes_half(),
+            Focus::Return => due || self.is_whole_again() && self.chance.faults.one_in(4),
+        }
+    }
+
+    /// With the focus on depth a crash hits writes that are half in place, most often such as only
+    /// few could tell of after the loss of one member more.
+    fn strikes_half(&mut self) -> bool {
+        if !self.chance.faults.one_in(10) {
+            return false;
+        }
+        let records = self.newest_records();
+        let (_, aside) = self.half_in_place(&records);
+        !aside.is_empty() || self.chance.faults.one_in(20)
+    }
+
+    /// The user has asked all that it wanted to, and every member is in sync, durably.
+    fn is_whole_again(&mut self) -> bool {
+        let over = self.asks_left == 0 && self.asks.is_empty() && self.machines().started;
+        over && self.situation().slots.iter().all(|slot| slot.intact)
+    }
+
     /// With the focus on rings a crash waits until it hits records that are being written over,
     /// most often two batches of them on one member; what is at its end is cut off all the same.
-    pub(crate) fn strikes_log(&mut self) -> bool {
-        if self.plan.focus != Focus::Ring {
-            return true;
-        }
+    fn strikes_log(&mut self) -> bool {
         let most = self
             .drives
             .iter()
@@ -72,11 +98,20 @@ impl World {
     }
 
     /// With the focus on rings members are not equally fast, so that the oldest operation keeps the
-    /// records of many others from being retired.
+    /// records of many others from being retired; with that on depth, so that records wait for one
+    /// member and not for another.
     pub(crate) fn slow_some(&mut self) {
-        if self.plan.focus == Focus::Ring {
-            self.slow_down(&[1, 5, 30]);
+        match self.plan.focus {
+            Focus::Ring => self.slow_down(&[1, 5, 30]),
+            Focus::Deep => self.slow_down(&[3, 8, 30]),
+            _ => {}
         }
+    }
+
+    /// With the focus on depth most lives begin with a look at everything: the user is about to write
+    /// over what the last one left.
+    pub(crate) fn reads_first(&mut self) -> bool {
+        self.plan.focus == Focus::Deep && self.chance.faults.percent(75)
     }
 
     /// Some member has a write of data or parity in flight.
@@ -98,19 +133,28 @@ impl World {
         if self.plan.focus == Focus::Wide {
             return order;
         }
-        let mut records = self.newest_records();
-        if records.is_empty() {
+        let records = self.newest_records();
+        let mut about: Vec<&LogRecord> = records.iter().map(|(_, record)| record).collect();
+        if self.plan.focus == Focus::Deep {
+            let (halved, aside) = self.half_in_place(&records);
+            let best = [aside, halved].into_iter().find(|some| !some.is_empty());
+            about = best.unwrap_or(about);
+        }
+        if about.is_empty() {
             return order;
         }
-        let record = self.chance.faults.index(records.len());
-        let (_, record) = records.swap_remove(record);
-        let holders: Vec<usize> = (self.newest_records().into_iter())
-            .filter(|(_, other)| other.operation == record.operation)
-            .map(|(slot, _)| slot)
-            .collect();
+        let record = about[self.chance.faults.index(about.len())];
+        let of_it = records.iter().filter(|(_, other)| same(record, other));
+        let holders: Vec<usize> = of_it.clone().map(|(slot, _)| *slot).collect();
+        if self.plan.focus == Focus::Deep && self.chance.faults.percent(40) {
+            let of_syndrome = of_it.filter(|(_, other)| holds_syndrome(other));
+            let holders: Vec<usize> = of_syndrome.map(|(slot, _)| *slot).collect();
+            order.sort_by_key(|slot| !holders.contains(slot));
+            return order;
+        }
         // Either who was written and who knows of it, or who was left alone: what is computed for
         // those is only as good as the record.
-        let written = columns(&self.geometry, &record);
+        let written = columns(&self.geometry, record);
         let aims_at_written = self.chance.faults.percent(60);
         order.sort_by_key(|slot| match aims_at_written {
             true => !(written.contains(slot) || holders.contains(slot)),
@@ -133,12 +177,87 @@ impl World {
         let mut operations: Vec<u64> = records.iter().map(|(_, r)| r.operation).collect();
         operations.sort_unstable();
         operations.dedup();
+        let newest = match self.plan.focus {
+            Focus::Deep => NEWEST_DEEP,
+            _ => NEWEST,
+        };
         let least = operations
-            .get(operations.len().saturating_sub(NEWEST))
+            .get(operations.len().saturating_sub(newest))
             .copied();
         records.retain(|(_, record)| Some(record.operation) >= least);
         records
     }
+
+    /// Those of the records whose write is in place in some columns and not in others; and those of
+    /// them that belong to a write of different columns along its run, the partial syndrome of which
+    /// lies beside data.
+    fn half_in_place<'a>(
+        &self,
+        records: &'a [(usize, LogRecord)],
+    ) -> (Vec<&'a LogRecord>, Vec<&'a LogRecord>) {
+        let mut drives = vec![None; self.geometry.slots()];
+        for (index, superblock) in self.present() {
+            if let Some(slot) = superblock.slot_of(superblock.member) {
+                drives[slot.index()] = Some(index);
+            }
+        }
+        let halved = |record: &&LogRecord| {
+            let columns = columns_with_sums(&self.geometry, record);
+            let blocks = record.checksums.len() / columns.len();
+            if blocks == 0 {
+                return false;
+            }
+            let is_new = |(&column, sums): (&usize, &[u32])| {
+                let slot = self.geometry.slot(StripeNo(record.stripe), column);
+                let content = self.content_of(drives[slot.index()]?, record)?;
+                let blocks = content.chunks(content.len() / blocks);
+                Some(blocks.map(checksum::crc32c).eq(sums.iter().copied()))
+            };
+            let mut new = columns
+                .iter()
+                .zip(record.checksums.chunks(blocks))
+                .filter_map(is_new);
+            let first = new.next();
+            new.any(|other| Some(other) != first)
+        };
+        let halved: Vec<&LogRecord> = records.iter().map(|(_, r)| r).filter(halved).collect();
+        let aside = |record: &&LogRecord| {
+            let stripe = StripeNo(record.stripe);
+            let mut others = records.iter().filter(|(_, other)| same(record, other));
+            let parts = others.clone().any(|(_, other)| other.start != record.start);
+            let is_data = |slot: usize| {
+                let column = self.geometry.column(stripe, Slot(slot as u8));
+                column.is_some_and(|column| column < self.geometry.k)
+            };
+            parts && others.any(|(slot, other)| holds_syndrome(other) && is_data(*slot))
+        };
+        let aside = halved.iter().copied().filter(aside).collect();
+        (halved, aside)
+    }
+
+    /// What a drive holds where a record's write goes.
+    fn content_of(&self, drive: usize, record: &LogRecord) -> Option<&[u8]> {
+        let (_, row) = self.geometry.row(StripeNo(record.stripe));
+        let strip = self.superblock.layout.data_offset + row.0 * self.geometry.strip;
+        let offset = strip + u64::from(record.start);
+        self.drives[drive].ssd.peek(offset, record.len as usize)
+    }
+}
+
+/// Do they tell of one write?
+fn same(a: &LogRecord, b: &LogRecord) -> bool {
+    (a.operation, a.stripe) == (b.operation, b.stripe)
+}
+
+fn holds_syndrome(record: &LogRecord) -> bool {
+    matches!(record.payload, LogPayload::PartialSyndrome { .. })
+}
+
+/// The columns that a record has checksums of, in their order.
+fn columns_with_sums(geometry: &Geometry, record: &LogRecord) -> Vec<usize> {
+    let width = geometry.k + geometry.m;
+    let changed = |column: &usize| *column >= geometry.k || record.written & (1 << column) != 0;
+    (0..width).filter(changed).collect()
 }
 
 /// The slots that a record's write changes, parities left out.

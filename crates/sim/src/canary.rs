@@ -62,7 +62,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 49] = [
+    pub const ALL: [(Canary, u64); 51] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -115,6 +115,11 @@ impl Canary {
         (Canary::Inside(engine::Canary::ForceBelievesStale), 2000),
         (Canary::Inside(engine::Canary::ForceForEver), 20000),
         (Canary::Inside(engine::Canary::GoesOnBeyond), 300),
+        (Canary::Inside(engine::Canary::JoinsWithoutBase), 10000),
+        (
+            Canary::Inside(engine::Canary::SyndromeBesideUntouched),
+            12000,
+        ),
     ];
 
     /// Its name on the command line.

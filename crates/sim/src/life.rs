@@ -216,7 +216,8 @@ impl World {
         let mut threshold = None;
         self.slow_some();
         let total = life.asks;
-        self.asks_left = total;
+        let mut held = if self.reads_first() { total } else { 0 };
+        self.asks_left = total - held;
         let born = self.stats.events;
         let mut counted = 0;
         let mut asks_then = u64::MAX;
@@ -231,7 +232,10 @@ impl World {
             if threshold.is_none() && self.machines().started {
                 threshold = self.settle_threshold();
             }
-            let asked = total - self.asks_left;
+            if held > 0 && self.machines().started {
+                self.look_first(std::mem::take(&mut held))?;
+            }
+            let asked = total - held - self.asks_left;
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
             }
@@ -251,8 +255,7 @@ impl World {
             }
             let true_now = self.silent.lies.is_empty();
             let due = true_now && (fallen || passed(life.end_at));
-            let due = due && self.strikes_log();
-            if let Some(kind) = crash.filter(|_| due) {
+            if let Some(kind) = crash.filter(|_| self.strikes(due)) {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {
                     return self.crash(kind == FaultKind::PowerCut);
@@ -262,7 +265,8 @@ impl World {
                 return self.crash(power);
             }
             self.note_threshold(threshold);
-            let over = self.asks_left == 0 && self.asks.is_empty() && actions.peek().is_none();
+            let over =
+                self.asks_left + held == 0 && self.asks.is_empty() && actions.peek().is_none();
             counted += u64::from(over);
             // Jobs get some time of their own, up to the moment that was drawn for the end.
             if over && (here.events >= life.end_at.events || counted > 3000) {
@@ -283,6 +287,13 @@ impl World {
             }
         }
         self.end_in_peace(crash, threshold)
+    }
+
+    /// Everything is read before the user makes these requests.
+    fn look_first(&mut self, asks: u64) -> Going {
+        self.read_everything()?;
+        self.asks_left = asks;
+        self.pump()
     }
 
     /// The process ends in the middle of a replay: with the power, or only the process.

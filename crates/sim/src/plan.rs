@@ -98,17 +98,30 @@ pub enum Focus {
     Replay,
     /// Log areas so small that records are written over all the time.
     Ring,
+    /// Many requests under way at a time, for parts of the same few stripes.
+    Deep,
+    /// Members that were away and come in sync again, with hardly a write since.
+    Return,
 }
+
+const FOCI: [Focus; 5] = [
+    Focus::Wide,
+    Focus::Replay,
+    Focus::Ring,
+    Focus::Deep,
+    Focus::Return,
+];
+const FOCUS_WEIGHTS: [u32; 5] = [16, 3, 3, 2, 1];
 
 impl Focus {
     /// Draws it, and the shape; only parity levels have a log.
     fn draw(seed: u64, level: Option<usize>, rng: &mut Prng) -> (Focus, Shape) {
         let mut own = Prng::new(seed, Purpose::Focus);
-        let focus = [Focus::Wide, Focus::Replay, Focus::Ring][own.weighted(&[16, 3, 3])];
+        let focus = FOCI[own.weighted(&FOCUS_WEIGHTS)];
         let weights = match focus {
             Focus::Wide => LEVEL_WEIGHTS,
             Focus::Replay => LOG_WEIGHTS,
-            Focus::Ring => RING_WEIGHTS,
+            Focus::Ring | Focus::Deep | Focus::Return => RING_WEIGHTS,
         };
         let drawn = rng.weighted(&weights);
         let shape = Shape::draw(level.unwrap_or(drawn), rng);
@@ -310,14 +323,20 @@ impl Plan {
             log_shards: 3,
             region_bytes: u64::from(strip) * rng.range(2, 9),
         };
-        if focus == Focus::Ring {
-            (tiny.log_bytes, tiny.log_shards) = (8192, 1);
+        match focus {
+            Focus::Ring => (tiny.log_bytes, tiny.log_shards) = (8192, 1),
+            Focus::Deep => tiny.log_shards = rng.pick(&[1, 1, 3]),
+            _ => {}
         }
         let spares = rng.pick(&[0, 0, 1, 2]);
         let members = usize::from(shape.members);
         let mut block = rng.pick(&[512, 4096]);
         if focus == Focus::Ring && rng.percent(50) {
             block = 4096;
+        }
+        // Where a strip has many blocks, requests have many parts of it to choose among.
+        if focus == Focus::Deep && rng.percent(75) {
+            block = 512;
         }
         let mut devices = draw_devices(members, spares + 6, &mut rng);
         let log_bytes = shape.log_bytes(strip, block, &tiny);
@@ -367,15 +386,19 @@ impl Plan {
     fn aim(&mut self) {
         let mut rng = Prng::new(self.seed ^ 1, Purpose::Focus);
         self.write_hole = WriteHole::Closed;
-        if self.focus == Focus::Ring {
-            self.shards = 1;
-        }
-        let lives = rng.range(3, 8);
-        let most = match self.focus {
-            Focus::Ring => 80,
-            _ => 40,
+        self.shards = self.shards.min(self.tiny.log_shards);
+        let lives = match self.focus {
+            Focus::Deep => rng.range(2, 3),
+            _ => rng.range(3, 8),
         };
-        self.lives = (0..lives).map(|_| aimed_life(most, &mut rng)).collect();
+        let focus = self.focus;
+        let life = |_| match focus {
+            Focus::Deep => deep_life(&mut rng),
+            Focus::Return => returning_life(&mut rng),
+            Focus::Ring => aimed_life(80, &mut rng),
+            Focus::Wide | Focus::Replay => aimed_life(40, &mut rng),
+        };
+        self.lives = (0..lives).map(life).collect();
     }
 
     /// Leaves out what the variation leaves out.
@@ -491,6 +514,57 @@ fn aimed_life(most: u64, rng: &mut Prng) -> Life {
         read_errors_in_resync: 0,
         missing_percent: rng.pick(&[50, 100]),
         return_percent: rng.pick(&[50, 100]),
+    }
+}
+
+/// A life that is cut off with many requests under way; in half of them members leave meanwhile.
+fn deep_life(rng: &mut Prng) -> Life {
+    const TROUBLES: [Action; 5] = [
+        Action::Lose,
+        Action::WriteError,
+        Action::Stall,
+        Action::Return,
+        Action::Replace,
+    ];
+    let mut life = aimed_life(120, rng);
+    life.missing_percent = 100;
+    life.asks += 48;
+    life.end_at.asks += rng.below(48);
+    if rng.percent(50) {
+        let trouble = |rng: &mut Prng| {
+            let at = Moment {
+                asks: rng.below(life.asks + 1),
+                events: rng.below(200),
+            };
+            (at, TROUBLES[rng.weighted(&[4, 1, 1, 2, 1])])
+        };
+        life.actions = (0..rng.range(1, 3)).map(|_| trouble(rng)).collect();
+        life.actions.sort_by_key(|&(at, _)| at);
+        life.end_after_loss = rng.percent(50).then(|| moments_after(rng));
+    }
+    life
+}
+
+/// A life in which a member leaves, misses a write or two, and is offered again as soon as it is
+/// out; it ends when that member is in sync, or when nothing comes of it.
+fn returning_life(rng: &mut Prng) -> Life {
+    let (before, missed) = (rng.range(1, 6), rng.range(1, 2));
+    let asks = before + missed;
+    let lost_at = Moment {
+        asks: before,
+        events: rng.range(20, 80),
+    };
+    let offered_at = |n: u64| Moment {
+        asks,
+        events: 20 + 10 * n,
+    };
+    let mut actions = vec![(lost_at, Action::Lose)];
+    actions.extend((0..20).map(|n| (offered_at(n), Action::Return)));
+    Life {
+        actions,
+        end_at: Moment { asks, events: 2000 },
+        asks,
+        ..aimed_life(asks, rng)
     }
 }
 

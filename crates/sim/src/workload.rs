@@ -112,6 +112,8 @@ impl Swarm {
             Focus::Wide => {}
             Focus::Replay => swarm.broaden(),
             Focus::Ring => swarm.heat(rng, shape),
+            Focus::Deep => swarm.crowd(rng, shape),
+            Focus::Return => swarm.linger(rng, shape),
         }
         swarm
     }
@@ -132,6 +134,26 @@ impl Swarm {
         self.span = (shape.stripe * rng.range(1, 4)).min(shape.total);
         self.overlapping = true;
         (self.depth, self.pause_ns) = (rng.pick(&[8, 16]), 0);
+    }
+
+    /// Very many small writes at a time of parts of a few stripes, so that they wait for each other
+    /// and become one operation, and operations wait for the log.
+    fn crowd(&mut self, rng: &mut Prng, shape: &Shape) {
+        self.kinds = [1, 30, 1, 0, 0];
+        self.sizes = [4, 6, 2, 1, 0];
+        self.places = [1, 0, 0, 0];
+        self.span = (shape.stripe * rng.pick(&[2, 4, 8, 16])).min(shape.total);
+        self.overlapping = true;
+        (self.depth, self.pause_ns) = (rng.pick(&[48, 96, 192]), 0);
+    }
+
+    /// A few writes of one stripe or two, each of them over before the next.
+    fn linger(&mut self, rng: &mut Prng, shape: &Shape) {
+        self.kinds = [0, 20, 1, 0, 0];
+        self.sizes = [2, 2, 2, 0, 0];
+        self.places = [1, 0, 0, 0];
+        self.span = (shape.stripe * rng.range(1, 2)).min(shape.total);
+        (self.depth, self.pause_ns) = (1, 5_000_000);
     }
 
     /// Draws a request; `cursor` is where a sequential stream stands.
