@@ -16,6 +16,7 @@
 //!   its members at once, and any one operation fits into an empty ring: the oldest operation
 //!   never waits for a younger one, so none waits for ever.
 //! * What publishes has places of its own: it never waits for the ring.
+//! * An operation that ends because the array has failed may be half in place: it is not retired.
 //!
 //! Deliberately absent: which records a write needs (`intent`), and what recovery makes of them
 //! (`recover`).
@@ -388,7 +389,8 @@ impl Shard {
         self.logs.lanes.entry(member.device).or_insert_with(new);
     }
 
-    /// Members that left take their lanes with them; what waited there is told so.
+    /// Members that left take their lanes with them; what waited there is told so. An array that has
+    /// failed logs nothing more on any: who brings its members back wants all that their logs hold.
     pub(crate) fn drop_lanes(&mut self) {
         let view = &self.view;
         let gone: Vec<DeviceId> = self
@@ -396,7 +398,7 @@ impl Shard {
             .lanes
             .keys()
             .copied()
-            .filter(|&d| !view.has(d))
+            .filter(|&d| view.failed || !view.has(d))
             .collect();
         for device in gone {
             let lane = self.logs.lanes.remove(&device).expect("it is one of them");

@@ -104,7 +104,8 @@ impl Shard {
             lock.active.retain(|held| held.op != op);
         }
         self.ready.push_back(done.stripe);
-        if let Some(operation) = done.operation {
+        // What ends because the array has failed may be half in place: its records still count.
+        if let Some(operation) = done.operation.filter(|_| !self.view.failed) {
             self.logs.over(operation);
         }
         self.drained(op);

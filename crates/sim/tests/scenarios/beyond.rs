@@ -52,6 +52,33 @@ fn an_array_started_by_force_and_stopped_cleanly_starts_by_itself() {
     }
 }
 
+/// Writes that ended with an error because the array had failed were called retired: shards went on
+/// with their logs. When the members were back nothing was replayed, and what a write had left half
+/// in place was what the missing member was computed from.
+#[test]
+fn what_was_half_in_place_when_the_array_failed_is_replayed_when_its_members_are_back() {
+    let mut failed = 0;
+    for seed in 0..120 {
+        let (level, members) = [("5", 4), ("50", 6)][seed as usize % 2];
+        let draft = Scenario::new(level, members).small_blocks();
+        let mut array = draft.seed(seed).start();
+        array.write_all().rest().lose(0).steps(1000);
+        let blocks = array.world.oracle.blocks();
+        for n in 0..200 {
+            array.begin_to_write_blocks((n * 37 + seed) % (blocks - 3), 3);
+        }
+        array.slow(1).steps(600 + 10 * seed);
+        let away = array.drive(2);
+        array.world.demand = Demand::NothingWrong;
+        array.lose(2).steps(2000);
+        failed += u32::from(array.state() == ArrayState::Failed);
+        array.kill().bring_back(away);
+        array.world.demand = Demand::All;
+        array.start().verify();
+    }
+    assert!(failed > 60, "{failed}");
+}
+
 #[test]
 fn force_is_no_word_about_what_is_lost_later() {
     let mut refused = 0;
