@@ -217,7 +217,7 @@ fn newest_pages(
                 let ours = version.array == sb.array
                     && version.member == f.superblock.member
                     && version.page == page
-                    && version.states.len() >= states;
+                    && version.states.len() == states;
                 ours.then_some(version)
             });
             let newest = versions.max_by_key(|v| v.sequence).cloned();
@@ -435,7 +435,16 @@ impl Array {
         }
         let whole = slots.iter().all(|slot| slot.current.is_some());
         let resync = unclean && !covered;
-        let mut map = Map::new(&geometry, &pages, resync, whole, options.clean_after_ms);
+        let page_regions = sb.layout.page_regions;
+        let clean_after_ms = options.clean_after_ms;
+        let mut map = Map::new(
+            &geometry,
+            page_regions,
+            &pages,
+            resync,
+            whole,
+            clean_after_ms,
+        );
         for page in &pages {
             map.set_lagging(page.page, lacking(page, &slots, &found));
         }

@@ -51,6 +51,8 @@ pub struct Tiny {
     pub log_shards: u16,
     /// Bytes of a region on each member.
     pub region_bytes: u64,
+    /// Regions that a page of the map covers; as many as fit if not given.
+    pub page_regions: Option<u16>,
 }
 
 /// State of the regions of a new array.
@@ -418,6 +420,7 @@ fn layout(
         ),
         log_bytes,
         region_bytes: tiny.map(|t| t.region_bytes),
+        page_regions: tiny.and_then(|t| t.page_regions),
         tiny: tiny.is_some(),
     })
 }

@@ -14,7 +14,7 @@
 //! * A page is written to alternating places, a whole version at a time on all live members; every
 //!   member in sync has the version before whole by then.
 
-use strake_format::region_map::{PAGE_BYTES, REGIONS_PER_PAGE, place};
+use strake_format::region_map::{PAGE_BYTES, place};
 use strake_format::*;
 
 use crate::array::{Array, Purpose, Stage};
@@ -110,6 +110,8 @@ struct Page {
 pub(crate) struct Map {
     pub(crate) regions: Vec<Region>,
     pages: Vec<Page>,
+    /// Regions that a page covers.
+    page_regions: usize,
     clean_after_ms: u64,
     sweep: Option<Time>,
     /// Flushes left before the array may stop, once they were asked for.
@@ -128,6 +130,7 @@ impl Map {
     /// neither Clean nor Unwritten is behind.
     pub(crate) fn new(
         geometry: &Geometry,
+        page_regions: u16,
         pages: &[MapPage],
         resync: bool,
         whole: bool,
@@ -174,6 +177,7 @@ impl Map {
             flagged,
             untold,
             pages,
+            page_regions: usize::from(page_regions),
             clean_after_ms,
             sweep: None,
             stop_flush: None,
@@ -184,6 +188,11 @@ impl Map {
     /// Members that lack the newest version of a page.
     pub(crate) fn set_lagging(&mut self, page: u32, devices: Vec<DeviceId>) {
         self.pages[page as usize].lagging = devices;
+    }
+
+    /// The page that covers a region.
+    fn page_of(&self, region: RegionNo) -> usize {
+        region.0 as usize / self.page_regions
     }
 
     fn region(&mut self, region: RegionNo) -> &mut Region {
@@ -210,7 +219,7 @@ impl Map {
 
     /// Nothing is behind any more; the pages that say otherwise are to be written.
     pub(crate) fn clear_behind(&mut self) {
-        let regions = self.regions.chunks_mut(REGIONS_PER_PAGE);
+        let regions = self.regions.chunks_mut(self.page_regions);
         for (page, regions) in self.pages.iter_mut().zip(regions) {
             for region in regions.iter_mut() {
                 page.dirty |= std::mem::take(&mut region.behind);
@@ -385,7 +394,7 @@ impl Array {
             return;
         }
         self.map.mark_behind(region);
-        let at = region.0 as usize / REGIONS_PER_PAGE;
+        let at = self.map.page_of(region);
         self.map.pages[at].dirty = true;
         self.write_page(at as u32);
     }
@@ -393,7 +402,7 @@ impl Array {
     /// Puts a new state of the region into its page and writes it.
     fn write_state(&mut self, region: RegionNo, state: RegionState) {
         self.map.region(region).disk = state;
-        let at = region.0 as usize / REGIONS_PER_PAGE;
+        let at = self.map.page_of(region);
         let page = &mut self.map.pages[at];
         page.next.push(region);
         page.dirty = true;
@@ -429,13 +438,14 @@ impl Array {
             page.waiting = std::mem::take(&mut page.next);
         }
         let sequence = page.sequence;
-        let first = at as usize * REGIONS_PER_PAGE;
+        let page_regions = self.map.page_regions;
+        let first = at as usize * page_regions;
         let states: Vec<RegionState> = self
             .map
             .regions
             .iter()
             .skip(first)
-            .take(REGIONS_PER_PAGE)
+            .take(page_regions)
             .map(|r| r.disk)
             .collect();
         let shown = self.map.regions.iter().skip(first).zip(&states);

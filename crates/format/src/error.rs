@@ -194,6 +194,12 @@ pub enum LayoutError {
         /// The size found.
         bytes: u32,
     },
+    /// A page of the region map covers no region, or more than fit.
+    #[error("{regions} regions in a page of the region map")]
+    PageRegions {
+        /// The number found.
+        regions: u16,
+    },
     /// The data is empty or not made of whole strips.
     #[error("{bytes} bytes of data are not one or more whole strips")]
     DataBytes {

@@ -48,6 +48,8 @@ pub struct Layout {
     pub map_offset: u64,
     /// Pages of the region map; every page has two places.
     pub map_pages: u32,
+    /// Regions that one page covers: as many as fit in the product.
+    pub page_regions: u16,
     /// Size of one of the two places of the list of unreadable blocks, which lie between the A and
     /// the B places of the map.
     pub unreadable_bytes: u32,
@@ -79,6 +81,8 @@ pub struct LayoutParams {
     /// Data that one region covers; None: a power of two, at least 1 MiB and a strip, with at most
     /// 16384 regions.
     pub region_bytes: Option<u64>,
+    /// Regions that one page of the map covers; None: as many as fit.
+    pub page_regions: Option<u16>,
     /// For the simulator: permits a log and an alignment below the product's least, leaves no room
     /// to grow, and has a short list of unreadable blocks.
     pub tiny: bool,
@@ -94,9 +98,17 @@ pub(crate) fn check_strip(bytes: u32) -> Result<(), LayoutError> {
     }
 }
 
+/// Whether so many regions fit into a page.
+fn check_page(regions: u16) -> Result<(), LayoutError> {
+    match (1..=REGIONS_PER_PAGE).contains(&usize::from(regions)) {
+        true => Ok(()),
+        false => Err(LayoutError::PageRegions { regions }),
+    }
+}
+
 /// Map pages for so many regions. The caller has bounded them by [`REGIONS_MAX`].
-fn pages_for(regions: u64) -> u32 {
-    u32::try_from(regions.div_ceil(REGIONS_PER_PAGE as u64)).expect("regions are bounded")
+fn pages_for(regions: u64, page_regions: u16) -> u32 {
+    u32::try_from(regions.div_ceil(u64::from(page_regions))).expect("regions are bounded")
 }
 
 /// Regions of so many bytes in so much data.
@@ -127,7 +139,8 @@ impl Layout {
         // The map is sized for all of the smallest member first: what data it leaves never needs
         // more.
         let region_bytes = p.region_bytes.unwrap_or_else(|| choose_region(p));
-        let pages_most = pages_for(count_regions(p.usable_bytes, region_bytes)?);
+        let page_regions = p.page_regions.unwrap_or(REGIONS_PER_PAGE as u16);
+        let pages_most = pages_for(count_regions(p.usable_bytes, region_bytes)?, page_regions);
         let map_offset = if p.tiny {
             FIRST_SUPERBLOCK + BLOCK_BYTES
         } else {
@@ -155,7 +168,8 @@ impl Layout {
         let layout = Layout {
             device_bytes: p.device_bytes,
             map_offset,
-            map_pages: pages_for(count_regions(data_bytes, region_bytes)?),
+            map_pages: pages_for(count_regions(data_bytes, region_bytes)?, page_regions),
+            page_regions,
             unreadable_bytes,
             log_offset,
             log_bytes: p.log_bytes,
@@ -193,9 +207,10 @@ impl Layout {
 
     /// Regions that page `page` of the map covers.
     pub fn regions_in_page(&self, page: u32) -> usize {
-        let before = u64::from(page) * REGIONS_PER_PAGE as u64;
+        let page_regions = u64::from(self.page_regions);
+        let before = u64::from(page) * page_regions;
         let left = u64::from(self.regions()).saturating_sub(before);
-        left.min(REGIONS_PER_PAGE as u64) as usize
+        left.min(page_regions) as usize
     }
 
     /// Whether the places are ordered, disjoint, aligned and inside the device.
@@ -236,7 +251,9 @@ impl Layout {
                 bytes: self.region_bytes,
             });
         }
-        let needed = pages_for(count_regions(self.data_bytes, self.region_bytes)?);
+        check_page(self.page_regions)?;
+        let regions = count_regions(self.data_bytes, self.region_bytes)?;
+        let needed = pages_for(regions, self.page_regions);
         if self.map_pages != needed {
             return Err(LayoutError::MapPages {
                 found: self.map_pages,
@@ -286,6 +303,7 @@ fn check_params(p: &LayoutParams) -> Result<(), LayoutError> {
     {
         return Err(LayoutError::Region { bytes });
     }
+    check_page(p.page_regions.unwrap_or(1))?;
     if p.usable_bytes > p.device_bytes {
         let (usable_bytes, device_bytes) = (p.usable_bytes, p.device_bytes);
         return Err(LayoutError::Usable {
@@ -320,6 +338,7 @@ mod tests {
             align_bytes: 1 << 20,
             log_bytes: 64 << 20,
             region_bytes: None,
+            page_regions: None,
             tiny: false,
         }
     }
@@ -398,6 +417,27 @@ mod tests {
             (layout.regions_in_page(0), layout.regions_in_page(1)),
             (23, 0)
         );
+        let short = Layout::plan(&LayoutParams {
+            page_regions: Some(10),
+            ..tiny
+        });
+        let short = short.expect("plan");
+        assert_eq!((short.map_pages, short.regions_in_page(2)), (3, 1));
+        assert_eq!(short.log_offset, layout.log_offset + 6 * 4096);
+    }
+
+    #[test]
+    fn a_page_covers_one_region_at_least_and_no_more_than_fit() {
+        for regions in [0, 3993] {
+            let page = LayoutParams {
+                page_regions: Some(regions),
+                ..product(1 << 30)
+            };
+            assert_eq!(
+                Layout::plan(&page),
+                Err(LayoutError::PageRegions { regions })
+            );
+        }
     }
 
     #[test]

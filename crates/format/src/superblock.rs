@@ -269,8 +269,10 @@ struct RawSuperblock {
     /// A log replayed that does not tell all, or parity distrusted although it does: 1 not all, 2
     /// all writes under way are in the log.
     covered: u8,
+    /// A state taken for that of other regions.
+    page_regions: U16,
     /// Room to grow; zero.
-    reserved_head: [u8; 6],
+    reserved_head: [u8; 4],
     /// A list of unreadable blocks looked for, or written, over what lies beside it.
     unreadable_bytes: U32,
     name: [u8; ArrayName::BYTES_MAX],
@@ -302,6 +304,7 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, array) == 40);
     assert!(std::mem::offset_of!(RawSuperblock, device_bytes) == 96);
     assert!(std::mem::offset_of!(RawSuperblock, level) == 168);
+    assert!(std::mem::offset_of!(RawSuperblock, page_regions) == 182);
     assert!(std::mem::offset_of!(RawSuperblock, unreadable_bytes) == 188);
     assert!(std::mem::offset_of!(RawSuperblock, name) == 192);
     assert!(std::mem::offset_of!(RawSuperblock, spares) == 224);
@@ -667,6 +670,7 @@ impl RawSuperblock {
         self.device_bytes = layout.device_bytes.into();
         self.map_offset = layout.map_offset.into();
         self.map_pages = layout.map_pages.into();
+        self.page_regions = layout.page_regions.into();
         self.unreadable_bytes = layout.unreadable_bytes.into();
         self.log_offset = layout.log_offset.into();
         self.log_bytes = layout.log_bytes.into();
@@ -681,6 +685,7 @@ impl RawSuperblock {
             device_bytes: self.device_bytes.get(),
             map_offset: self.map_offset.get(),
             map_pages: self.map_pages.get(),
+            page_regions: self.page_regions.get(),
             unreadable_bytes: self.unreadable_bytes.get(),
             log_offset: self.log_offset.get(),
             log_bytes: self.log_bytes.get(),

@@ -322,6 +322,7 @@ impl Plan {
             log_bytes: rng.pick(&[8192, 65536, 131_072]),
             log_shards: 3,
             region_bytes: u64::from(strip) * rng.range(2, 9),
+            page_regions: None,
         };
         match focus {
             Focus::Ring => (tiny.log_bytes, tiny.log_shards) = (8192, 1),

@@ -50,6 +50,7 @@ impl Shape {
             log_bytes: rng.pick(&[128 << 10, 512 << 10]),
             log_shards: 4,
             region_bytes: rng.pick(&[64 << 10, 256 << 10]),
+            page_regions: rng.pick(&[None, Some(16)]),
         });
         let data_bytes = rng.range(24, 64) * (128 << 10);
         let beside = if tiny.is_some() { 1 << 20 } else { 6 << 20 };

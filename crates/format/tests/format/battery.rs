@@ -89,7 +89,7 @@ proptest! {
         (device_bytes, spare_bytes) in (any::<u64>(), any::<u64>()),
         (strip, align, shrink) in (0..22u32, 0..64u32, 0..64u32),
         (log_bytes, region_bytes) in (any::<u64>(), any::<Option<u64>>()),
-        tiny in any::<bool>(),
+        (page_regions, tiny) in (any::<Option<u16>>(), any::<bool>()),
     ) {
         let device_bytes = device_bytes >> shrink;
         let strip_bytes = 1 << strip;
@@ -100,6 +100,7 @@ proptest! {
             align_bytes: 1 << align,
             log_bytes: (log_bytes >> 40) << 12,
             region_bytes: region_bytes.map(|bytes| (bytes >> 20) << strip),
+            page_regions,
             tiny,
         };
         if let Ok(layout) = Layout::plan(&params) {

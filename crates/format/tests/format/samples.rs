@@ -23,6 +23,7 @@ pub(crate) fn layout(strip_bytes: u32, device_bytes: u64) -> Layout {
         align_bytes: 1 << 20,
         log_bytes: 1 << 20,
         region_bytes: Some(u64::from(strip_bytes)),
+        page_regions: None,
         tiny: true,
     };
     Layout::plan(&params).expect("a layout")
@@ -37,6 +38,7 @@ pub(crate) fn wide_layout() -> Layout {
         align_bytes: 1 << 20,
         log_bytes: 1 << 20,
         region_bytes: Some(8192),
+        page_regions: None,
         tiny: false,
     };
     Layout::plan(&params).expect("a layout")

@@ -215,15 +215,19 @@ pub(crate) fn stopped(
 fn unwritten(sb: &Superblock, map: &[Option<MapPage>]) -> u64 {
     let geometry = Geometry::of(sb);
     (0..geometry.regions())
-        .filter(|&r| region_in(map, r) == Some(RegionState::Unwritten))
+        .filter(|&r| region_in(sb, map, r) == Some(RegionState::Unwritten))
         .map(|r| geometry.region_bytes(strake_engine::units::RegionNo(r)))
         .map(|range| range.end - range.start)
         .sum()
 }
 
 /// State of a region in a member's map.
-pub(crate) fn region_in(map: &[Option<MapPage>], region: u32) -> Option<RegionState> {
-    let per_page = region_map::REGIONS_PER_PAGE;
+pub(crate) fn region_in(
+    sb: &Superblock,
+    map: &[Option<MapPage>],
+    region: u32,
+) -> Option<RegionState> {
+    let per_page = usize::from(sb.layout.page_regions);
     let page = map.get(region as usize / per_page)?.as_ref()?;
     page.states.get(region as usize % per_page).copied()
 }

@@ -626,7 +626,7 @@ pub(crate) fn destroy_found(found: &FoundArray) -> Result<String, Failure> {
 pub(crate) fn explain_offline(found: &FoundArray, lba: u64) -> Result<ExplainJson, Failure> {
     let members = found.stopped_json().members;
     let image = &found.authority().image;
-    let state = |_, region| view::region_in(&image.map, region);
+    let state = |_, region| view::region_in(&image.superblock, &image.map, region);
     let lost = image.lost_bytes().unwrap_or_default();
     view::explain(&image.superblock, &members, lba, &lost, state)
 }
