@@ -1,13 +1,14 @@
 //! Which faults are fair: what the level must survive at this stage of the project.
 //!
 //! Rules:
-//! * In every group at most m members are lost, being rebuilt, or unreadable in the same stripe;
+//! * In every group at most m members are lost, being rebuilt, damaged in their metadata (see
+//!   `metadata`), or unreadable in the same stripe;
 //!   unless blocks may be lost ([`Rules::lose_blocks`]): then unreadable sectors do not count, and
 //!   the oracle is told which blocks may answer an error.
 //! * Where the stripe log does not tell of every write under way ([`Rules::write_hole_closed`]), an
-//!   unclean stop of a parity level must not coincide with a loss: neither may the array be degraded
-//!   when it comes (unless nothing is being written), nor may a member be lost until the resync
-//!   after it is done. Regions that wait for a resync have no redundancy in any case.
+//!   unclean stop of a parity level must not coincide with a loss: neither may the array be
+//!   degraded when it comes (unless nothing is being written), nor may a member be lost until the
+//!   resync after it is done. Regions that wait for a resync have no redundancy in any case.
 //! * Mirrors may be cut off while degraded. Whether they may lose a member while they resync is the
 //!   plan's choice; if they may, readers settle nothing meanwhile.
 //!
@@ -34,6 +35,8 @@ pub struct Condition {
     pub intact: bool,
     /// Rows in which it has unreadable sectors.
     pub spoiled_rows: Vec<u64>,
+    /// Something of its metadata is damaged: as far as what else may be lost goes, it is lost.
+    pub damaged: bool,
 }
 
 /// The array as far as faults go.
@@ -77,7 +80,7 @@ impl Atlas {
         let (mut lost, mut spoiled) = (1, Vec::new());
         let mut spoiled_members = 0;
         for condition in others.map(|other| &situation.slots[other]) {
-            if !condition.intact {
+            if !condition.intact || condition.damaged {
                 lost += 1;
             } else if !condition.spoiled_rows.is_empty() {
                 spoiled_members += 1;
@@ -127,22 +130,22 @@ impl Atlas {
         }
         let others = || self.group(slot).filter(|&other| other != slot);
         let lost = others()
-            .filter(|&other| !situation.slots[other].intact)
+            .map(|other| &situation.slots[other])
+            .filter(|other| !other.intact || other.damaged)
             .count();
         rows.iter().all(|row| {
             let spoiled = others()
                 .map(|other| &situation.slots[other])
-                .filter(|c| c.intact && c.spoiled_rows.contains(row));
+                .filter(|c| c.intact && !c.damaged && c.spoiled_rows.contains(row));
             1 + lost + spoiled.count() <= self.tolerated
         })
     }
 
     /// May the process die now, by a power cut or a kill?
     pub fn may_crash(&self, situation: &Situation) -> bool {
-        let whole = situation
-            .slots
-            .iter()
-            .all(|c| c.intact && (self.rules.lose_blocks || c.spoiled_rows.is_empty()));
+        let readable = |c: &Condition| self.rules.lose_blocks || c.spoiled_rows.is_empty();
+        let whole = |c: &Condition| c.intact && !c.damaged && readable(c);
+        let whole = situation.slots.iter().all(whole);
         let open = situation.resyncing || (situation.writing && !self.rules.write_hole_closed);
         !self.has_parity() || whole || !open
     }
@@ -172,7 +175,7 @@ mod tests {
     fn whole(slots: usize) -> Situation {
         let intact = Condition {
             intact: true,
-            spoiled_rows: Vec::new(),
+            ..Condition::default()
         };
         Situation {
             slots: vec![intact; slots],
@@ -209,6 +212,28 @@ mod tests {
         assert!(!atlas.may_spoil(&situation, 0, &[7]));
         assert!(atlas.may_spoil(&situation, 0, &[8]));
         assert!(!atlas.may_lose(&situation, 0));
+    }
+
+    #[test]
+    fn a_member_with_damaged_metadata_counts_as_lost_to_the_others() {
+        let rules = Rules {
+            lose_blocks: true,
+            ..RULES
+        };
+        let mut atlas = Atlas {
+            width: 4,
+            tolerated: 1,
+            mirrored: false,
+            rules,
+        };
+        let mut situation = whole(4);
+        situation.slots[2].damaged = true;
+        assert!(!atlas.may_lose(&situation, 0) && atlas.may_lose(&situation, 2));
+        assert!(atlas.may_crash(&whole(4)) && !atlas.may_crash(&situation));
+        atlas.rules.write_hole_closed = true;
+        assert!(atlas.may_crash(&situation));
+        atlas.rules.lose_blocks = false;
+        assert!(!atlas.may_spoil(&situation, 0, &[3]) && atlas.may_spoil(&situation, 2, &[3]));
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl World {
         without: FaultSet,
     ) -> Going<Parting> {
         self.silent.armed = None;
+        self.metadata.spare();
         let group = self.chance.faults.index(self.geometry.groups as usize);
         self.note(format!("beyond the tolerance: {disaster:?}, group {group}"));
         self.begin(&quiet_life(), parting, without)?;

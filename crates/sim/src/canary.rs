@@ -50,6 +50,8 @@ pub enum Canary {
     CacheHidden,
     /// The older version of each region map page is shown to the engine.
     OldMapShown,
+    /// Region map pages are shown to the engine whatever their checksums say.
+    DamagedMapShown,
     /// Some reads return another strip.
     Misread,
     /// Planted inside the engine.
@@ -77,6 +79,7 @@ impl Canary {
         (Canary::ZeroingSkipped, 10),
         (Canary::CacheHidden, 40),
         (Canary::OldMapShown, 100),
+        (Canary::DamagedMapShown, 3000),
         (Canary::Misread, 15),
         (Canary::Inside(engine::Canary::NoStripeOrder), 20),
         (Canary::Inside(engine::Canary::DirtyAfterWrite), 1500),
@@ -139,6 +142,7 @@ impl Canary {
             Canary::ZeroingSkipped => "zeroing-skipped",
             Canary::CacheHidden => "cache-hidden",
             Canary::OldMapShown => "old-map-shown",
+            Canary::DamagedMapShown => "damaged-map-shown",
             Canary::Misread => "misread",
             Canary::ListDropped => "list-dropped",
             Canary::OldListShown => "old-list-shown",

@@ -16,8 +16,8 @@ use strake_format::log::Scan;
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::unreadable;
 use strake_format::{
-    ArrayName, ArrayUuid, CopyStatus, Layout, LogBatch, MapPage, MemberUuid, RegionState, Role,
-    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, UnreadableList, copy_to_replace,
+    ArrayName, ArrayUuid, CopyStatus, Layout, LogBatch, MapError, MapPage, MemberUuid, RegionState,
+    Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, UnreadableList, copy_to_replace,
     select_copy,
 };
 
@@ -111,6 +111,9 @@ pub fn make(plan: &Plan) -> Made {
             drive.ssd.poke(layout.data_offset, &zeros);
         }
     }
+    for drive in &mut drives {
+        drive.ssd.data = layout.data_offset..layout.data_offset + layout.data_bytes;
+    }
     let content = if plan.init == Init::Sync {
         Version::UNDEFINED
     } else {
@@ -192,26 +195,52 @@ fn log(ssd: &Ssd, superblock: &Superblock, base: u64) -> Vec<LogBatch> {
     gather.finish()
 }
 
-/// The newest valid version of each page of a member's region map (`older`: the one before it).
-pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, older: bool) -> Vec<Option<MapPage>> {
+/// How the pages of a region map are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// The newest version that is whole.
+    Right,
+    /// The one before it.
+    Older,
+    /// The newest, its checksum notwithstanding.
+    Damaged,
+}
+
+/// A page of the map, whatever its checksum says.
+fn believe_damaged(bytes: &[u8], offset: u64) -> Result<MapPage, MapError> {
+    match MapPage::decode(bytes, offset) {
+        Err(MapError::Damaged { computed, .. }) => {
+            let mut bytes = bytes.to_vec();
+            bytes[12..16].copy_from_slice(&computed.to_le_bytes());
+            MapPage::decode(&bytes, offset)
+        }
+        decoded => decoded,
+    }
+}
+
+/// The newest valid version of each page of a member's region map, or what a bug takes for it.
+pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, how: Reading) -> Vec<Option<MapPage>> {
     let layout = &superblock.layout;
     let read = |page: u32, sequence: u64| {
         let offset = region_map::place(layout, page, sequence);
         let bytes = ssd.peek(offset, PAGE_BYTES).unwrap_or(&[]);
-        let decoded = MapPage::decode(bytes, offset)?;
+        let decoded = match how {
+            Reading::Damaged => believe_damaged(bytes, offset)?,
+            _ => MapPage::decode(bytes, offset)?,
+        };
         let own = decoded.array == superblock.array
             && decoded.member == superblock.member
             && decoded.page == page;
         if own {
             Ok(decoded)
         } else {
-            Err(strake_format::MapError::NotMap)
+            Err(MapError::NotMap)
         }
     };
     let pages = (0..layout.map_pages).map(|page| {
         let (even, odd) = (read(page, 0), read(page, 1));
         match (even, odd) {
-            (Ok(even), Ok(odd)) if older => Some(if even.sequence < odd.sequence {
+            (Ok(even), Ok(odd)) if how == Reading::Older => Some(if even.sequence < odd.sequence {
                 even
             } else {
                 odd
@@ -255,9 +284,13 @@ impl World {
         let mut found = Vec::new();
         for (index, superblock) in present {
             let device = self.open(index);
-            let older = canary == Some(Canary::OldMapShown);
+            let how = match canary {
+                Some(Canary::OldMapShown) => Reading::Older,
+                Some(Canary::DamagedMapShown) => Reading::Damaged,
+                _ => Reading::Right,
+            };
             let drive = &self.drives[index];
-            let map = map(&drive.ssd, &superblock, older);
+            let map = map(&drive.ssd, &superblock, how);
             let (_, copies) = drive.carried().expect("it is present by its superblock");
             let mut unreadable = lists(&drive.ssd, &superblock);
             if canary == Some(Canary::OldListShown) {
@@ -300,7 +333,7 @@ impl World {
             .drives
             .iter()
             .any(|drive| !drive.ssd.faults.latent.is_empty())
-            || (0..self.drives.len()).any(|index| self.is_rotten(index))
+            || (0..self.drives.len()).any(|index| self.is_damaged(index))
         {
             self.doubt_torn_blocks();
         }
@@ -319,6 +352,7 @@ impl World {
 
     /// The same, by force or not.
     pub fn launch_as(&mut self, force: bool) -> Going {
+        self.look_at_damage();
         let array = match self.assemble(force) {
             Ok(array) => array,
             Err(error) => return self.failure(format!("the array does not start: {error}")),

@@ -68,6 +68,7 @@ impl World {
         if !without.has(FaultKind::Latent) && !spared && self.chance.faults.percent(20) {
             self.spoil_metadata();
         }
+        self.arm_start(without);
         self.launch()
     }
 
@@ -398,6 +399,7 @@ impl World {
             .for_each(|block| self.oracle.doubt(block));
         self.torn_blocks.extend(self.oracle.in_flight(now));
         self.oracle.crash(power);
+        let mut torn_inside = Vec::new();
         for drive in &mut self.drives {
             let report = if power {
                 drive.ssd.power_cut(&mut self.chance.fate)
@@ -406,7 +408,9 @@ impl World {
             };
             self.stats.torn_writes += report.torn;
             self.stats.lost_writes += report.lost;
+            torn_inside.push(report.torn_inside);
         }
+        self.count_torn(&torn_inside);
         let covered = self.covered_on_media() && !self.geometry.mirrored();
         let calm = !situation.resyncing && (covered || !situation.writing);
         self.forget_process();
@@ -492,6 +496,14 @@ impl World {
             }
             Action::MisdirectWrite => {
                 self.arm(Misfortune::Misdirected);
+                Ok(())
+            }
+            Action::LoseMetadata => {
+                self.arm_metadata(Misfortune::Lost, true);
+                Ok(())
+            }
+            Action::MisdirectMetadata => {
+                self.arm_metadata(Misfortune::Misdirected, true);
                 Ok(())
             }
             Action::Slow => {
@@ -744,6 +756,7 @@ impl World {
             })
             .collect();
         let index = self.choose(&free)?;
+        self.metadata.forget(index);
         self.drives[index].ssd.faults = Overlay::default();
         self.drives[index].doomed = false;
         self.drives[index].pulled = false;
@@ -825,8 +838,8 @@ fn kind_of(action: Action) -> FaultKind {
         Action::Slow => FaultKind::Slow,
         Action::Return => FaultKind::StaleReturn,
         Action::Rot => FaultKind::Rot,
-        Action::LoseWrite => FaultKind::LostWrite,
-        Action::MisdirectWrite => FaultKind::Misdirected,
+        Action::LoseWrite | Action::LoseMetadata => FaultKind::LostWrite,
+        Action::MisdirectWrite | Action::MisdirectMetadata => FaultKind::Misdirected,
         _ => FaultKind::Command,
     }
 }

@@ -121,18 +121,16 @@ impl World {
         let layout = &self.superblock.layout;
         let row = |block: &u64| {
             let data = (block * drive.ssd.block).checked_sub(layout.data_offset);
-            // Metadata counts as a row of its own.
-            data.map_or(u64::MAX, |offset| offset / self.geometry.strip)
+            let data = data.filter(|offset| *offset < layout.data_bytes);
+            data.map(|offset| offset / self.geometry.strip)
         };
-        let mut spoiled_rows: Vec<u64> = faults.latent.iter().map(row).collect();
-        if look.in_sync.is_some_and(|index| self.is_rotten(index)) {
-            spoiled_rows.push(u64::MAX);
-        }
+        let mut spoiled_rows: Vec<u64> = faults.latent.iter().filter_map(row).collect();
         spoiled_rows.sort_unstable();
         spoiled_rows.dedup();
         Condition {
             intact: fine && !drive.doomed,
             spoiled_rows,
+            damaged: look.in_sync.is_some_and(|index| self.is_damaged(index)),
         }
     }
 
@@ -164,12 +162,14 @@ impl World {
     /// The region map of some member in sync says that parity is not to be trusted somewhere.
     pub(crate) fn untrusted_on_media(&self) -> bool {
         let members = self.condition_on_media().0.into_iter().flatten();
-        members.into_iter().any(|index| {
+        // What is damaged may be an older version that is whole.
+        let sound = members.filter(|&index| !self.is_damaged(index));
+        sound.into_iter().any(|index| {
             let ssd = &self.drives[index].ssd;
             let Some(sb) = self.drives[index].superblock(self.array) else {
                 return false;
             };
-            let pages = crate::launch::map(ssd, &sb, false);
+            let pages = crate::launch::map(ssd, &sb, crate::launch::Reading::Right);
             let states = pages.iter().flatten().flat_map(|page| &page.states);
             states.into_iter().any(|s| *s == RegionState::NeedSync)
         })

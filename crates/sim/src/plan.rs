@@ -164,6 +164,10 @@ pub enum Action {
     LoseWrite,
     /// A write of a member lands elsewhere on it.
     MisdirectWrite,
+    /// A write of a member's metadata is reported done and never happens.
+    LoseMetadata,
+    /// A write of a member's metadata lands elsewhere on it.
+    MisdirectMetadata,
     /// Command: fail a member.
     Fail,
     /// Command: remove what is not in service.
@@ -186,7 +190,7 @@ pub enum Action {
     Set,
 }
 
-const ACTIONS: [Action; 19] = [
+const ACTIONS: [Action; 21] = [
     Action::Lose,
     Action::LoseTarget,
     Action::WriteError,
@@ -196,6 +200,8 @@ const ACTIONS: [Action; 19] = [
     Action::Rot,
     Action::LoseWrite,
     Action::MisdirectWrite,
+    Action::LoseMetadata,
+    Action::MisdirectMetadata,
     Action::Fail,
     Action::Remove,
     Action::Add,
@@ -207,7 +213,9 @@ const ACTIONS: [Action; 19] = [
     Action::StopScrub,
     Action::Set,
 ];
-const ACTION_WEIGHTS: [u32; 19] = [10, 3, 4, 4, 10, 2, 3, 3, 3, 5, 6, 9, 12, 4, 2, 4, 4, 1, 2];
+const ACTION_WEIGHTS: [u32; 21] = [
+    10, 3, 4, 4, 10, 2, 3, 3, 3, 5, 5, 5, 6, 9, 12, 4, 2, 4, 4, 1, 2,
+];
 
 /// When something happens in a life: so many requests submitted, and so many events after that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -322,7 +330,7 @@ impl Plan {
             log_bytes: rng.pick(&[8192, 65536, 131_072]),
             log_shards: 3,
             region_bytes: u64::from(strip) * rng.range(2, 9),
-            page_regions: None,
+            page_regions: draw_page_regions(seed),
         };
         match focus {
             Focus::Ring => (tiny.log_bytes, tiny.log_shards) = (8192, 1),
@@ -341,9 +349,8 @@ impl Plan {
         }
         let mut devices = draw_devices(members, spares + 6, &mut rng);
         let log_bytes = shape.log_bytes(strip, block, &tiny);
-        devices
-            .iter_mut()
-            .for_each(|device| device.bytes += log_bytes);
+        let room = log_bytes + map_bytes(&tiny, LARGEST_BYTES + log_bytes);
+        devices.iter_mut().for_each(|device| device.bytes += room);
         let low_ns = rng.pick(&[1_000, 20_000]);
         let mut plan = Plan {
             seed,
@@ -415,6 +422,22 @@ impl Plan {
         }
     }
 }
+
+/// Room for the pages of a map of so many bytes, but the first.
+fn map_bytes(tiny: &Tiny, bytes: u64) -> u64 {
+    let pages = |regions: u16| bytes / (tiny.region_bytes * u64::from(regions));
+    tiny.page_regions
+        .map_or(0, |regions| 2 * 4096 * pages(regions) * 5 / 4)
+}
+
+/// A third of the arrays have region maps of several pages.
+fn draw_page_regions(seed: u64) -> Option<u16> {
+    let mut rng = Prng::new(seed ^ 2, Purpose::Focus);
+    rng.one_in(3).then(|| rng.pick(&[4, 8, 16]))
+}
+
+/// The largest device, without what its log takes.
+const LARGEST_BYTES: u64 = 88 * 4096;
 
 /// Members of different sizes, and others that are large enough for each of them.
 fn draw_devices(members: usize, others: usize, rng: &mut Prng) -> Vec<Device> {

@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+use crate::tally::Tally;
+
 /// What happened, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
@@ -69,18 +71,15 @@ pub struct Stats {
     pub io_errors: u64,
     /// Pieces of strips that rotted.
     pub rot: u64,
-    /// Copies of superblocks that rotted.
-    pub rot_superblocks: u64,
-    /// Pages of region maps that rotted.
-    pub rot_map_pages: u64,
-    /// Lists of unreadable blocks that rotted.
-    pub rot_lists: u64,
-    /// Blocks of stripe logs that rotted.
-    pub rot_log_blocks: u64,
-    /// Writes that were reported done and never happened.
+    /// Writes of data that were reported done and never happened.
     pub silently_lost: u64,
-    /// Writes that landed elsewhere.
+    /// Writes of data that landed elsewhere.
     pub misdirected: u64,
+    /// Writes of metadata that landed in data.
+    pub misdirected_into_data: u64,
+    /// Faults in metadata, by what they hit.
+    #[serde(flatten)]
+    pub metadata: Tally,
     /// Arrays in which all of that was found and made true again.
     pub cures: u64,
     /// Writes torn by a power cut or a kill.
@@ -157,12 +156,9 @@ impl Stats {
             (&mut self.unreadable_answers, other.unreadable_answers),
             (&mut self.io_errors, other.io_errors),
             (&mut self.rot, other.rot),
-            (&mut self.rot_superblocks, other.rot_superblocks),
-            (&mut self.rot_map_pages, other.rot_map_pages),
-            (&mut self.rot_lists, other.rot_lists),
-            (&mut self.rot_log_blocks, other.rot_log_blocks),
             (&mut self.silently_lost, other.silently_lost),
             (&mut self.misdirected, other.misdirected),
+            (&mut self.misdirected_into_data, other.misdirected_into_data),
             (&mut self.cures, other.cures),
             (&mut self.torn_writes, other.torn_writes),
             (&mut self.lost_writes, other.lost_writes),
@@ -187,6 +183,7 @@ impl Stats {
         for (sum, more) in pairs {
             *sum += more;
         }
+        self.metadata.add(&other.metadata);
     }
 }
 

@@ -19,7 +19,10 @@ use strake_engine::units::{CommandId, Slot, StripeNo};
 use strake_format::WriteHole;
 
 use crate::launch;
+use crate::misled::Armed;
 use crate::plan::{Focus, LEVELS, Plan};
+use crate::silent::Misfortune;
+use crate::tally::Area;
 use crate::workload::{Ask, AskKind};
 use crate::world::{Going, World};
 
@@ -271,6 +274,23 @@ impl Scenario {
         self.world.note_lost_blocks();
         self
     }
+    /// The write of such metadata to a drive that comes after `skip` others goes wrong.
+    pub fn mislead(
+        &mut self,
+        drive: usize,
+        area: Area,
+        misfortune: Misfortune,
+        skip: u64,
+    ) -> &mut Self {
+        self.world.metadata.armed = Some(Armed {
+            misfortune,
+            area,
+            drive: Some(drive),
+            skip,
+            into_data: false,
+        });
+        self
+    }
     /// Makes one request and waits for its answer.
     pub fn ask(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
         let ask = Ask {
@@ -440,6 +460,14 @@ impl Draft {
     /// Blocks so small that a superblock can be torn.
     pub fn small_blocks(mut self) -> Draft {
         self.0.block = 512;
+        self
+    }
+    /// Pages of the region map that cover only so many regions.
+    pub fn pages_of(mut self, regions: u16) -> Draft {
+        if self.0.tiny.page_regions.replace(regions).is_none() {
+            let devices = self.0.devices.iter_mut();
+            devices.for_each(|device| device.bytes += 256 << 10);
+        }
         self
     }
     /// Messages, commands among them, that take up to this long.

@@ -105,12 +105,14 @@ impl World {
     }
 
     /// Every member is in sync and well, and nothing is about to change that.
-    fn all_well(&mut self) -> bool {
+    pub(crate) fn all_well(&mut self) -> bool {
         if self.geometry.m == 0 || !self.commands.is_empty() {
             return false;
         }
         let situation = self.situation();
-        let well = |slot: &crate::atlas::Condition| slot.intact && slot.spoiled_rows.is_empty();
+        let well = |slot: &crate::atlas::Condition| {
+            slot.intact && !slot.damaged && slot.spoiled_rows.is_empty()
+        };
         let incoming = self.looks().iter().any(|look| look.incoming.is_some());
         !situation.resyncing && !incoming && situation.slots.iter().all(well)
     }
@@ -202,7 +204,7 @@ impl World {
         });
     }
 
-    fn lies(&mut self, lie: Lie) {
+    pub(crate) fn lies(&mut self, lie: Lie) {
         self.silent.lies.push(lie);
         self.scrub_must_agree = false;
     }
@@ -266,7 +268,13 @@ impl World {
     }
 
     /// Where a misdirected write lands: the row before or behind, or any other of the same member.
-    fn victim(&mut self, drive: usize, strip_at: u64, from: u64, data: &[u8]) -> Option<Lie> {
+    pub(crate) fn victim(
+        &mut self,
+        drive: usize,
+        strip_at: u64,
+        from: u64,
+        data: &[u8],
+    ) -> Option<Lie> {
         let layout = self.superblock.layout;
         let strip = self.geometry.strip;
         let row = (strip_at - layout.data_offset) / strip;
@@ -404,6 +412,7 @@ impl World {
     /// Everything that lies is found and made true again: see the module.
     pub fn cure(&mut self) -> Going {
         self.silent.armed = None;
+        self.spare_data();
         if self.silent.lies.is_empty() {
             return Ok(());
         }

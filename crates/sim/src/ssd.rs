@@ -4,7 +4,8 @@
 //! * A read sees every completed write. A completed write is durable at once without a volatile
 //!   cache, with FUA, or after a flush that was issued after it completed.
 //! * At a power cut every write in the cache or in flight survives, is lost, or is torn at a
-//!   logical block, each independently of the others.
+//!   logical block, each independently of the others; one of metadata may be torn at any byte, too:
+//!   its checksums promise more than drives do.
 //! * An I/O takes effect when it completes (or lands late, when it timed out): what is in flight
 //!   together happens in any order.
 //!
@@ -95,6 +96,8 @@ pub struct Ssd {
     pub faults: Overlay,
     /// Logical block, bytes.
     pub block: u64,
+    /// What holds data: elsewhere all is metadata.
+    pub data: std::ops::Range<u64>,
     current: Vec<u8>,
     /// What survives a power cut, where there is a volatile cache.
     durable: Option<Vec<u8>>,
@@ -109,12 +112,15 @@ pub struct Ssd {
 }
 
 /// What a power cut did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CutReport {
     /// Writes of which some blocks survived and some did not.
     pub torn: u64,
     /// Writes lost whole.
     pub lost: u64,
+    /// Where writes of metadata were torn within a logical block, so that neither the old nor the
+    /// new is there.
+    pub torn_inside: Vec<u64>,
 }
 
 impl Ssd {
@@ -126,6 +132,7 @@ impl Ssd {
         Ssd {
             faults: Overlay::default(),
             block,
+            data: 0..bytes as u64,
             current,
             durable,
             cached: Vec::new(),
@@ -482,6 +489,12 @@ impl Ssd {
             match rng.below(3) {
                 0 => report.lost += 1,
                 1 => drop(self.apply(flight, rng)),
+                2 if !self.data.contains(&offset) && rng.percent(50) => {
+                    if self.tear(&flight.kind, rng) {
+                        report.torn += 1;
+                        report.torn_inside.push(offset);
+                    }
+                }
                 _ => {
                     report.torn += u64::from(len > self.block);
                     for block in self.blocks(offset, len) {
@@ -492,6 +505,31 @@ impl Ssd {
                 }
             }
         }
+    }
+
+    /// Only the first bytes of a write land, or only the last; false if nothing did, because
+    /// neither can be told from the whole.
+    fn tear(&mut self, kind: &IoKind, rng: &mut Prng) -> bool {
+        let IoKind::Write { offset, data, fua } = kind else {
+            return false;
+        };
+        let new = data.bytes();
+        let old = self.current[*offset as usize..][..new.len()].to_vec();
+        // Where both are the same, a cut leaves no trace.
+        let differs = |at: &usize| new[*at] != old[*at];
+        let first = (0..new.len()).find(differs);
+        let last = (0..new.len()).rfind(differs);
+        let Some((first, last)) = first.zip(last).filter(|(first, last)| first < last) else {
+            return false;
+        };
+        let cut = rng.range(first as u64 + 1, last as u64) as usize;
+        let torn = match rng.percent(50) {
+            true => [&new[..cut], &old[cut..]],
+            false => [&old[..cut], &new[cut..]],
+        };
+        self.moment += 1;
+        self.write(*offset, &torn.concat(), *fua);
+        true
     }
 
     fn apply_block(&mut self, kind: &IoKind, block: u64, rng: &mut Prng) {

@@ -165,8 +165,8 @@ pub struct World {
     pub refusals: Vec<CommandId>,
     /// What lies on the devices, and nobody was told.
     pub silent: Silent,
-    /// Metadata that rotted.
-    pub rotten: Vec<crate::metadata::Rotten>,
+    /// What of the metadata is damaged, or is to be.
+    pub metadata: crate::metadata::Metadata,
     /// Regions in which requests may be refused, because reads failed while parity was untrue.
     pub excused: Vec<RegionNo>,
     /// Reads of several blocks that were answered an error because of some of them.
@@ -249,7 +249,7 @@ impl World {
             clean: true,
             refusals: Vec::new(),
             silent: Silent::default(),
-            rotten: Vec::new(),
+            metadata: crate::metadata::Metadata::default(),
             excused: Vec::new(),
             refused_reads: Vec::new(),
             torn_blocks: BTreeSet::new(),
@@ -650,6 +650,7 @@ impl World {
         if owner != Owner::Array {
             self.mislead(index, &mut io);
         }
+        self.mislead_metadata(index, &mut io);
         let mut target = index;
         if let Some(mut planted) = self.planted.take() {
             target = planted.strike(self, index, &mut io);

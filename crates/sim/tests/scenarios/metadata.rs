@@ -1,0 +1,162 @@
+//! Writes of metadata that are lost or land elsewhere, and what cuts leave of the others.
+
+use strake_engine::event::{Command, Setting};
+use strake_engine::units::Slot;
+use strake_format::Layout;
+use strake_sim::scenario::Scenario;
+use strake_sim::silent::Misfortune;
+use strake_sim::ssd::written;
+use strake_sim::tally::{Area, Damage};
+use strake_sim::world::{Drive, World};
+
+const LEVELS: [(&str, u8); 6] = [
+    ("1", 3),
+    ("5", 4),
+    ("6", 5),
+    ("10", 4),
+    ("60", 8),
+    ("n+m", 7),
+];
+
+/// Takes away as many other members of the group of `slot` as may be lost while it counts as lost,
+/// too.
+fn hide_others(array: &mut Scenario, slot: u8, drives: &[usize]) {
+    let (width, m) = (array.world.geometry.width, array.world.geometry.m);
+    let first = usize::from(slot) / width * width;
+    let others = (first..first + width).filter(|&other| other != usize::from(slot));
+    for other in others.take(m - 1) {
+        array.world.drives[drives[other]].hidden = true;
+    }
+}
+
+fn all_drives(array: &mut Scenario) -> Vec<usize> {
+    let slots = array.world.geometry.slots() as u8;
+    (0..slots).map(|slot| array.drive(slot)).collect()
+}
+
+/// What a start writes on one member went wrong: the version before is all that it has, or less.
+#[test]
+fn a_start_whose_writes_go_wrong_on_one_member_is_mended_by_the_next() {
+    for area in [Area::Superblock, Area::Map, Area::List] {
+        for (misfortune, kind) in [
+            (Misfortune::Lost, Damage::Lost),
+            (Misfortune::Misdirected, Damage::Misdirected),
+        ] {
+            let mut placed = 0;
+            for seed in 0..18 {
+                let (level, members) = LEVELS[seed as usize % LEVELS.len()];
+                let mut array = Scenario::new(level, members).pages_of(4).seed(seed).start();
+                array.write_all().rest();
+                let drives = all_drives(&mut array);
+                array.begin_to_write(20, 30 * seed).power_cut();
+                // Superblocks are written twice, and every page of the map.
+                let slot = (seed % u64::from(members)) as u8;
+                array.mislead(drives[usize::from(slot)], area, misfortune, seed / 6 % 2);
+                array.start().begin_to_write(20, 20 * seed).power_cut();
+                placed += array.world.stats.metadata.of(kind, area);
+                hide_others(&mut array, slot, &drives);
+                array.start().verify();
+            }
+            assert!(placed >= 10, "{area:?} {misfortune:?}: {placed}");
+        }
+    }
+}
+
+/// The second copy of a superblock that put a member out was lost on another; the next one was
+/// being written when the power failed. That member then knew only of the time before.
+#[test]
+fn a_member_that_knows_of_no_loss_is_told_by_the_others() {
+    let mut old = 0;
+    for seed in 0..40 {
+        let draft = Scenario::new("6", 5).small_blocks().no_caches();
+        let mut raid6 = draft.seed(seed).start();
+        raid6.write_all().rest();
+        let drives = all_drives(&mut raid6);
+        // The second copy of the flight that tells of the failure.
+        raid6.mislead(drives[0], Area::Superblock, Misfortune::Lost, 1);
+        raid6.begin_to_write(20, 0);
+        raid6.world.command(Command::Fail(Slot(3)));
+        let priority = Setting::RebuildPriority(10);
+        raid6.world.command(Command::Set(priority));
+        let lost = |world: &World| world.stats.metadata.of(Damage::Lost, Area::Superblock);
+        while lost(&raid6.world) == 0 {
+            raid6.steps(1);
+        }
+        // Of the next flight the first copy is on its way.
+        let writes = |world: &World| {
+            let [first, last] = Layout::superblock_offsets(world.drives[drives[0]].ssd.len());
+            let mut writes = world.drives[drives[0]].ssd.kinds().filter_map(written);
+            writes.any(|(offset, _)| offset == first || offset == last)
+        };
+        while !writes(&raid6.world) {
+            raid6.steps(1);
+        }
+        raid6.power_cut();
+        let present = raid6.world.present();
+        let epoch = |drive: usize| {
+            present
+                .iter()
+                .find(|(d, _)| *d == drive)
+                .map(|(_, sb)| sb.epoch)
+        };
+        old += u64::from(epoch(drives[0]) < epoch(drives[1]));
+        raid6.start().verify();
+        raid6.add().made_whole().verify();
+    }
+    assert!(old > 5, "{old}");
+}
+
+/// Records of a write lay on one member less than the engine believed.
+#[test]
+fn a_batch_of_the_log_that_one_member_lacks_costs_nothing_while_that_member_may_be_lost() {
+    for (misfortune, kind) in [
+        (Misfortune::Lost, Damage::Lost),
+        (Misfortune::Misdirected, Damage::Misdirected),
+    ] {
+        let mut replayed = 0;
+        for seed in 0..60 {
+            let (level, members) = [("5", 4), ("6", 5), ("7.3", 6), ("n+m", 7)][seed as usize % 4];
+            let mut array = Scenario::new(level, members).seed(seed).start();
+            array.write_all().rest();
+            let drives = all_drives(&mut array);
+            let slot = (seed / 4 % u64::from(members)) as u8;
+            let drive = drives[usize::from(slot)];
+            array.mislead(drive, Area::Log, misfortune, seed % 6);
+            array.begin_to_write(60, 100 + 25 * (seed % 16)).power_cut();
+            if array.world.stats.metadata.of(kind, Area::Log) == 0 {
+                continue;
+            }
+            hide_others(&mut array, slot, &drives);
+            array.start().verify();
+            replayed += u64::from(array.world.stats.log_replays > 0);
+        }
+        assert!(replayed > 15, "{misfortune:?}: {replayed}");
+    }
+}
+
+/// Pages of the map that a cut left half old and half new, on every member at once.
+#[test]
+fn map_pages_torn_within_a_block_on_every_member_are_noticed() {
+    let mut torn = 0;
+    for seed in 0..150 {
+        let (level, members) = [("5", 4), ("1", 2), ("6", 5)][seed as usize % 3];
+        let draft = Scenario::new(level, members).pages_of(4).no_caches();
+        let mut array = draft.seed(seed).start();
+        array.begin_to_overwrite();
+        array.wait("a page is on its way to every member", |world| {
+            let layout = world.superblock.layout;
+            let map = layout.map_offset..layout.log_offset;
+            let members = world.geometry.slots();
+            let drives = world.drives[..members].iter();
+            let writes = |drive: &Drive| {
+                let mut writes = drive.ssd.kinds().filter_map(written);
+                writes.any(|(offset, _)| map.contains(&offset))
+            };
+            drives.map(writes).filter(|on_its_way| *on_its_way).count() > 1
+        });
+        array.power_cut();
+        torn += array.world.stats.metadata.of(Damage::Torn, Area::Map);
+        array.start().rest().verify().begin_to_scrub().rest();
+    }
+    assert!(torn > 15, "{torn}");
+}
