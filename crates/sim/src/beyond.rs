@@ -20,7 +20,7 @@
 use strake_engine::StartError;
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::SelectError;
+use strake_format::{MemberUuid, SelectError, SlotState};
 
 use crate::faults::FaultSet;
 use crate::life::Parting;
@@ -436,6 +436,21 @@ impl World {
         let least = there.len() - (width - self.geometry.m) + 1;
         let count = self.chance.faults.range(least as u64, there.len() as u64);
         there.truncate(count as usize);
+        // Whom only some tables call in sync would do, too.
+        let present = self.present();
+        let in_sync = |member: MemberUuid| {
+            let mut tables = present
+                .iter()
+                .map(|(_, sb)| &sb.slots[group * width..][..width]);
+            tables.any(|rows| {
+                let mut rows = rows.iter();
+                rows.any(|row| row.member == member && row.state == SlotState::InSync)
+            })
+        };
+        let doubtful = present
+            .iter()
+            .filter(|(index, sb)| !drives.contains(&Some(*index)) && in_sync(sb.member));
+        there.extend(doubtful.map(|(index, _)| *index));
         for &drive in &there {
             self.note(format!("drive {drive} is gone"));
             self.drives[drive].ssd.faults.gone = true;
