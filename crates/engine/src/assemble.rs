@@ -339,8 +339,8 @@ fn undecided_most(geometry: &Geometry, pieces: &[Piece], slots: &[SlotUse]) -> u
     pieces.iter().map(of_piece).sum()
 }
 
-/// The log batches of the members that serve slots, with these. What `returned` had to say before it
-/// was out is settled without it.
+/// The log batches of the members that serve slots, with these. What `returned` had to say before
+/// it was out is settled without it.
 fn believed_logs<'a>(
     sb: &Superblock,
     slots: &[SlotUse],

@@ -190,8 +190,8 @@ pub struct View {
     pub failed: bool,
     /// The array is stopping: what waits for a region, and what comes now, is answered so.
     pub stopping: bool,
-    /// What the members of these slots hold is what parity makes of it, also where writes were under
-    /// way when the array stopped: an administrator said so.
+    /// What the members of these slots hold is what parity makes of it, also where writes were
+    /// under way when the array stopped: an administrator said so.
     pub forced: Vec<Slot>,
     /// Writes go to the stripe log before anything of them goes in place.
     pub logging: bool,

@@ -368,8 +368,8 @@ impl Shard {
         !self.out.is_empty()
     }
 
-    /// A commit is under way, and enough is going on that the next one grows meanwhile. It waits for
-    /// no more than as many members as may be lost: one that hangs holds up only what needs it.
+    /// A commit is under way, and enough is going on that the next one grows meanwhile. It waits
+    /// for no more than as many members as may be lost: one that hangs holds up only what needs it.
     fn gathers(&self) -> bool {
         let busy = self.ops.len() > COMMIT_BUSY;
         busy && self.logs.flights > self.geometry.m * self.geometry.groups as usize
@@ -389,8 +389,9 @@ impl Shard {
         self.logs.lanes.entry(member.device).or_insert_with(new);
     }
 
-    /// Members that left take their lanes with them; what waited there is told so. An array that has
-    /// failed logs nothing more on any: who brings its members back wants all that their logs hold.
+    /// Members that left take their lanes with them; what waited there is told so. An array that
+    /// has failed logs nothing more on any: who brings its members back wants all that their logs
+    /// hold.
     pub(crate) fn drop_lanes(&mut self) {
         let view = &self.view;
         let gone: Vec<DeviceId> = self
@@ -460,8 +461,8 @@ impl Shard {
         let Some(buf) = self.logs.buffers.pop() else {
             return false;
         };
-        // Half of the ring at most: any one operation fits into that (see `divide`), and more of them
-        // never reach beyond the lane.
+        // Half of the ring at most: any one operation fits into that (see `divide`), and more of
+        // them never reach beyond the lane.
         let ring = plan.lane_bytes - 2 * self.logs.lanes[&device].granule;
         let most = (buf.len() as u64).min(ring / 2);
         let mut count = self.gather(device, most);
@@ -484,8 +485,8 @@ impl Shard {
         }
     }
 
-    /// How many of the operations that wait, oldest first, make a batch of at most `most` bytes; one
-    /// at least.
+    /// How many of the operations that wait, oldest first, make a batch of at most `most` bytes;
+    /// one at least.
     fn gather(&self, device: DeviceId, most: u64) -> usize {
         let lane = &self.logs.lanes[&device];
         let granule = lane.granule as u32;
@@ -497,8 +498,8 @@ impl Shard {
         lane.waiting.iter().take_while(fits).count().max(1)
     }
 
-    /// Writes a batch of the first `count` operations that wait to bytes `start` and on of the lane,
-    /// over the batches at `over`.
+    /// Writes a batch of the first `count` operations that wait to bytes `start` and on of the
+    /// lane, over the batches at `over`.
     fn begin_batch(
         &mut self,
         device: DeviceId,

@@ -30,8 +30,8 @@ use crate::stripe::{Bad, Phase, Work, WorkKind};
 use crate::units::*;
 
 /// Salvages of one operation: sectors that fail again as soon as they were written end it. Every
-/// member that leaves or falls silent meanwhile takes a round or two, too, and no write may fail for
-/// that.
+/// member that leaves or falls silent meanwhile takes a round or two, too, and no write may fail
+/// for that.
 const ROUNDS: u32 = 16;
 
 /// How far a salvage has come.

@@ -2,8 +2,9 @@
 //! stripe is written whole.
 //!
 //! A write that continues where one of the latest left off, several times in a row, belongs to a
-//! stream. Work of a stream starts once the stream has left the stripe, or at half of all bytes that are being
-//! written: as long as the other half is on its way its answers bring the next requests.
+//! stream. Work of a stream starts once the stream has left the stripe, or at half of all bytes
+//! that are being written: as long as the other half is on its way its answers bring the next
+//! requests.
 //!
 //! Invariants:
 //! * Nothing waits while nothing is at work: at queue depth 1, or when a stream ends, writes go at

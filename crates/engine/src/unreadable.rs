@@ -173,7 +173,8 @@ impl Array {
         let mut lost = self.unreadable.lost.clone();
         let ranges = parts.iter().map(|part| self.geometry.blocks(part));
         lost.blocks.extend(ranges.clone());
-        // A replay may have what is kept for blocks that leave: without it nothing is served at all.
+        // A replay may have what is kept for blocks that leave: without it nothing is served at
+        // all.
         self.has_room(&lost, matches!(until, Until::Replay))?;
         let mut new = RangeSet::new();
         for range in ranges {

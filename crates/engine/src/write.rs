@@ -199,8 +199,8 @@ impl Shard {
         syndromes
     }
 
-    /// Adds what `bytes` of a data column, from byte `start` of the run, contribute to each of these
-    /// rows.
+    /// Adds what `bytes` of a data column, from byte `start` of the run, contribute to each of
+    /// these rows.
     fn add(&self, rows: &[usize], column: usize, bytes: &[u8], start: usize, sums: &mut [Slice]) {
         let part = start..start + bytes.len();
         let mut outputs: SmallVec<[&mut [u8]; 3]> = sums

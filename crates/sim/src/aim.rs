@@ -108,8 +108,8 @@ impl World {
         }
     }
 
-    /// With the focus on depth most lives begin with a look at everything: the user is about to write
-    /// over what the last one left.
+    /// With the focus on depth most lives begin with a look at everything: the user is about to
+    /// write over what the last one left.
     pub(crate) fn reads_first(&mut self) -> bool {
         self.plan.focus == Focus::Deep && self.chance.faults.percent(75)
     }
@@ -189,8 +189,8 @@ impl World {
     }
 
     /// Those of the records whose write is in place in some columns and not in others; and those of
-    /// them that belong to a write of different columns along its run, the partial syndrome of which
-    /// lies beside data.
+    /// them that belong to a write of different columns along its run, the partial syndrome of
+    /// which lies beside data.
     fn half_in_place<'a>(
         &self,
         records: &'a [(usize, LogRecord)],

@@ -1,7 +1,7 @@
 //! The end of a world: a last life without misfortunes, and everything looked at.
 //!
-//! Invariants: every block is read, redundancy is checked on the media, and the content is read once
-//! more with members missing. Deliberately absent: what a block may be (`oracle`).
+//! Invariants: every block is read, redundancy is checked on the media, and the content is read
+//! once more with members missing. Deliberately absent: what a block may be (`oracle`).
 
 use strake_engine::event::*;
 use strake_engine::units::*;

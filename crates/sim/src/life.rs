@@ -158,7 +158,8 @@ impl World {
                 .and_then(|sb| sb.slots.get(slot))
                 .map(|record| record.member);
             let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
-            // What a spare knows counts, too: a member that it knows to be out does not start alone.
+            // What a spare knows counts, too: a member that it knows to be out does not start
+            // alone.
             let current = present.iter().filter(|(_, sb)| {
                 newest.is_some_and(|n| sb.epoch == n.epoch || calls_live(n, sb.member))
             });

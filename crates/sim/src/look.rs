@@ -82,9 +82,10 @@ impl World {
         }
     }
 
-    /// Leftovers that nobody can tell from members that went on alone: out of the array, with a table
-    /// of their own that never took effect, and none is there that this table calls in sync and that
-    /// never saw it. The array is right to refuse to start beside one; a person takes it away.
+    /// Leftovers that nobody can tell from members that went on alone: out of the array, with a
+    /// table of their own that never took effect, and none is there that this table calls in sync
+    /// and that never saw it. The array is right to refuse to start beside one; a person takes it
+    /// away.
     pub(crate) fn unwitnessed(&self) -> Vec<usize> {
         let present = self.present();
         let newest = present.iter().map(|(_, sb)| sb);
