@@ -238,11 +238,18 @@ impl World {
         let damaged: Vec<(usize, Area)> = (self.metadata.spoiled.iter())
             .map(|spoiled| (spoiled.drive, spoiled.area))
             .collect();
+        let places = unreadable::places(&self.superblock.layout);
         for spoiled in &mut self.metadata.spoiled {
             let here = (spoiled.drive, spoiled.area);
             let same = damaged.iter().filter(|&&place| place == here);
+            // A cut may have torn the other version.
+            let ssd = &self.drives[spoiled.drive].ssd;
+            let torn = places.into_iter().any(|at| {
+                let bytes = &ssd.bytes()[at as usize..][..BLOCK];
+                at != spoiled.offset && UnreadableList::decode(bytes, at).is_err()
+            });
             spoiled.seen = true;
-            spoiled.both = spoiled.area == Area::List && same.count() > 1;
+            spoiled.both = spoiled.area == Area::List && (torn || same.count() > 1);
         }
         self.metadata.expected.clear();
         if !damaged.is_empty() {
