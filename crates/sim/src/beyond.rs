@@ -207,7 +207,7 @@ impl World {
             Disaster::AtOnce => 0,
             _ => self.chance.faults.pick(&[0, 30, 300]),
         };
-        let victims = self.strike_beyond(group, pause)?;
+        let mut victims = self.strike_beyond(group, pause)?;
         self.outage(group)?;
         // If not, a member was whole in time.
         let too_many = self.is_beyond(group);
@@ -218,6 +218,8 @@ impl World {
             self.stop_failed()?;
         }
         if too_many {
+            // A member that was replaced in memory only is still the one in sync.
+            victims.extend(self.victims_at_rest(group));
             self.refuse_too_little()?;
         }
         self.come_back(&victims)
@@ -423,7 +425,8 @@ impl World {
         self.fall(false)
     }
 
-    /// After a power cut: members in sync of a group that are gone with it, too many of them.
+    /// While nothing runs: members in sync of a group, by what is durable, that go as well, so that
+    /// too many are gone.
     fn victims_at_rest(&mut self, group: usize) -> Vec<usize> {
         let width = self.geometry.width;
         let (drives, _) = self.condition_on_media();
@@ -433,7 +436,7 @@ impl World {
             .copied()
             .collect();
         self.chance.faults.shuffle(&mut there);
-        let least = there.len() - (width - self.geometry.m) + 1;
+        let least = (there.len() + 1).saturating_sub(width - self.geometry.m);
         let count = self.chance.faults.range(least as u64, there.len() as u64);
         there.truncate(count as usize);
         // Whom only some tables call in sync would do, too.
