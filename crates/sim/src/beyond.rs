@@ -439,7 +439,18 @@ impl World {
         let least = (there.len() + 1).saturating_sub(width - self.geometry.m);
         let count = self.chance.faults.range(least as u64, there.len() as u64);
         there.truncate(count as usize);
-        // Whom only some tables call in sync would do, too.
+        // These would do, too.
+        there.extend(self.doubtful(group, &drives));
+        for &drive in &there {
+            self.note(format!("drive {drive} is gone"));
+            self.drives[drive].ssd.faults.gone = true;
+        }
+        there
+    }
+
+    /// Members that only some tables call in sync in a slot of the group.
+    pub(crate) fn doubtful(&self, group: usize, agreed: &[Option<usize>]) -> Vec<usize> {
+        let width = self.geometry.width;
         let present = self.present();
         let in_sync = |member: MemberUuid| {
             let mut tables = present
@@ -452,13 +463,8 @@ impl World {
         };
         let doubtful = present
             .iter()
-            .filter(|(index, sb)| !drives.contains(&Some(*index)) && in_sync(sb.member));
-        there.extend(doubtful.map(|(index, _)| *index));
-        for &drive in &there {
-            self.note(format!("drive {drive} is gone"));
-            self.drives[drive].ssd.faults.gone = true;
-        }
-        there
+            .filter(|(index, sb)| !agreed.contains(&Some(*index)) && in_sync(sb.member));
+        doubtful.map(|(index, _)| *index).collect()
     }
 
     /// With these gone the array starts neither by itself nor by force.

@@ -268,13 +268,15 @@ impl World {
         let width = self.geometry.width;
         let layout = self.superblock.layout;
         let what = self.chance.faults.below(3);
-        let victims: Vec<usize> = match what {
-            0 => drives[group * width..(group + 1) * width].to_vec(),
-            _ => drives,
+        let groups = match what {
+            0 => group..group + 1,
+            _ => 0..drives.len() / width,
+        };
+        let mut victims = Vec::new();
+        for group in groups {
+            victims.extend(drives[group * width..(group + 1) * width].iter().flatten());
+            victims.extend(self.doubtful(group, &drives));
         }
-        .into_iter()
-        .flatten()
-        .collect();
         let mut saved = Vec::new();
         for index in victims {
             let ssd = &self.drives[index].ssd;
