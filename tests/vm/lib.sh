@@ -81,10 +81,7 @@ drives() {
     for n in "$@"; do drive "$n"; done
 }
 
-count_drives() {
-    local all=(/sys/class/nvme/nvme*)
-    echo ${#all[@]}
-}
+count_drives() { find /sys/class/nvme -name 'nvme*' 2>/dev/null | wc -l; }
 
 # ---- strake -------------------------------------------------------------------------------------------
 

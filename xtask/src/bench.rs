@@ -1,9 +1,10 @@
-//! `cargo xtask bench [parity|engine|system]`: the benchmarks of the kernels, of the engine, and of
-//! arrays on files; without a name, all of them, one after the other.
+//! `cargo xtask bench [parity|engine|system|vm]`: the benchmarks of the kernels, of the engine, of
+//! arrays on files, and of block devices in the virtual machine; without a name, all of them, one
+//! after the other.
 //!
 //! Which benchmarks a package has is cargo's knowledge, not ours: a new one needs no word here.
 
-use crate::{door, host};
+use crate::{door, host, vm};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 
@@ -54,23 +55,28 @@ impl Bench {
     }
 }
 
-/// The sets that the first argument names, and the arguments for them.
-fn choose(args: &[String]) -> Result<(Vec<Bench>, &[String])> {
+/// The name of the one that needs a kernel of its own.
+const VM: &str = "vm";
+
+/// The sets that the first argument names, whether that of the virtual machine is among them, and
+/// the arguments for them.
+fn choose(args: &[String]) -> Result<(Vec<Bench>, bool, &[String])> {
     match args.split_first() {
+        Some((name, rest)) if name == VM => Ok((Vec::new(), true, rest)),
         Some((name, rest)) if !name.starts_with('-') => {
             let named = BENCHES.iter().find(|bench| bench.name == name);
             let Some(&bench) = named else {
                 let names = BENCHES.map(|bench| bench.name).join(", ");
-                bail!("there is no benchmark {name}: name one of {names}, or none for all");
+                bail!("there is no benchmark {name}: name one of {names}, {VM}, or none for all");
             };
-            Ok((vec![bench], rest))
+            Ok((vec![bench], false, rest))
         }
-        _ => Ok((BENCHES.to_vec(), args)),
+        _ => Ok((BENCHES.to_vec(), true, args)),
     }
 }
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
-    let (benches, args) = choose(args)?;
+    let (benches, with_vm, args) = choose(args)?;
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut all_well = true;
     for bench in benches {
@@ -81,11 +87,13 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         all_well &= host::open(&argv, &[])?;
     }
-    Ok(if all_well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    if !all_well {
+        return Ok(ExitCode::FAILURE);
+    }
+    match with_vm {
+        true => vm::bench::run(&args),
+        false => Ok(ExitCode::SUCCESS),
+    }
 }
 
 #[cfg(test)]
@@ -96,11 +104,14 @@ mod tests {
     fn a_name_chooses_one_and_no_name_all() {
         let args = |words: &[&str]| words.iter().map(|&w| w.to_owned()).collect::<Vec<_>>();
         let smoke = args(&["system", "--smoke"]);
-        let (benches, rest) = choose(&smoke).expect("it exists");
-        assert_eq!((benches, rest), (vec![BENCHES[2]], &smoke[1..]));
+        let chosen = choose(&smoke).expect("it exists");
+        assert_eq!(chosen, (vec![BENCHES[2]], false, &smoke[1..]));
+        let vm = args(&["vm", "--smoke"]);
+        let chosen = choose(&vm).expect("it exists");
+        assert_eq!(chosen, (Vec::new(), true, &vm[1..]));
         let all = args(&["--smoke"]);
-        let (benches, rest) = choose(&all).expect("all exist");
-        assert_eq!((benches.len(), rest), (3, &all[..]));
+        let chosen = choose(&all).expect("all exist");
+        assert_eq!(chosen, (BENCHES.to_vec(), true, &all[..]));
         assert!(choose(&args(&["sytem"])).is_err());
     }
 }

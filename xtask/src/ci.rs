@@ -81,6 +81,7 @@ fn steps(quick: bool) -> Vec<Step> {
         }));
     }
     steps.push(step("fuzz smoke", test::fuzz_smoke));
+    steps.push(step("vm bench smoke", vm::bench::smoke));
     steps.push(step("virtual machine", vm::step));
     steps
 }

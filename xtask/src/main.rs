@@ -53,7 +53,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run the benchmarks `parity`, `engine` or `system`, or all of them; arguments go to each
+    /// Run the benchmarks `parity`, `engine`, `system` or `vm`, or all; arguments go to each
     #[command(disable_help_flag = true)]
     Bench {
         /// A name (or none), then what is passed on as it is (`--smoke` for a short run)

@@ -4,6 +4,7 @@
 //! The guest runs over the host's own file tree, so what was built here runs there. It is emulated
 //! in software: its speed means nothing, its behaviour everything.
 
+pub(crate) mod bench;
 mod cuts;
 mod drives;
 mod guest;

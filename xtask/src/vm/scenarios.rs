@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source.
-pub(crate) const SCRIPTS: [(&str, &str); 4] = [
+pub(crate) const SCRIPTS: [(&str, &str); 5] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
+    ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("cuts.sh", include_str!("../../../tests/vm/cuts.sh")),
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),

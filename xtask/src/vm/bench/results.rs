@@ -1,0 +1,414 @@
+//! What the guest has left in the shared folder, as figures: medians over rounds, ceilings, ratios.
+//!
+//! **Ceilings** are those of `docs/benchmarks.md`: what the raw drives of the same round would make
+//! of the least drive I/O that the request needs. They are worked out here anew because xtask
+//! depends on no crate of the product.
+//!
+//! Invariant: ratios and ceilings are taken within a round, and only then is the median taken.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// What is measured, in the order of the table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Row {
+    pub(super) level: String,
+    /// `optimal`, then `degraded`: the alphabet has it the other way round.
+    pub(super) degraded: bool,
+    /// Place of the load in the order of measurement.
+    order: usize,
+    pub(super) load: String,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// Requests per second.
+    pub(super) iops: f64,
+    /// Bytes per second.
+    pub(super) bytes_per_s: f64,
+    /// Microseconds.
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+}
+
+/// One rebuild.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rebuild {
+    pub(super) bytes_per_s: f64,
+    /// Of the load beside it, microseconds.
+    pub(super) p99: Option<f64>,
+}
+
+/// A subject's rebuilds beside one load.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RebuildRow {
+    pub(super) level: String,
+    order: usize,
+    pub(super) beside: String,
+    pub(super) subject: String,
+}
+
+/// By round.
+type Rounds<T> = BTreeMap<u64, T>;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Results {
+    pub(super) rows: BTreeMap<Row, BTreeMap<String, Rounds<Sample>>>,
+    pub(super) rebuilds: BTreeMap<RebuildRow, Rounds<Rebuild>>,
+}
+
+/// The middle one, or the mean of the two in the middle.
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+impl Results {
+    /// Reads the lists of measurements, and fio's report for each.
+    pub(super) fn read(share: &Path) -> Result<Results> {
+        let list = |name: &str| {
+            let path = share.join(name);
+            fs::read_to_string(&path).with_context(|| path.display().to_string())
+        };
+        let report = |number: &str| -> Result<Sample> {
+            let path = share.join("fio").join(format!("{number}.json"));
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            sample(&text).with_context(|| path.display().to_string())
+        };
+        let mut results = Results::default();
+        for line in list("rows")?.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let &[level, state, load, subject, round, number] = &words[..] else {
+                bail!("not a measurement: {line}");
+            };
+            results.add(level, state, load, subject, round.parse()?, report(number)?);
+        }
+        for line in list("rebuilds")?.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let &[level, subject, beside, round, bytes, nanoseconds, number] = &words[..] else {
+                bail!("not a rebuild: {line}");
+            };
+            let seconds = nanoseconds.parse::<f64>()? / 1e9;
+            let rebuild = Rebuild {
+                bytes_per_s: bytes.parse::<f64>()? / seconds,
+                p99: (number != "0")
+                    .then(|| report(number))
+                    .transpose()?
+                    .map(|s| s.p99),
+            };
+            let row = RebuildRow {
+                level: level.to_owned(),
+                order: results.rebuilds.len(),
+                beside: beside.to_owned(),
+                subject: subject.to_owned(),
+            };
+            let same = |known: &&RebuildRow| {
+                (&known.level, &known.beside, &known.subject)
+                    == (&row.level, &row.beside, &row.subject)
+            };
+            let row = results.rebuilds.keys().find(same).cloned().unwrap_or(row);
+            let rounds = results.rebuilds.entry(row).or_default();
+            rounds.insert(round.parse()?, rebuild);
+        }
+        results.check()?;
+        Ok(results)
+    }
+
+    fn add(&mut self, level: &str, state: &str, load: &str, subject: &str, round: u64, s: Sample) {
+        let known = self.rows.keys().find(|row| row.load == load);
+        let row = Row {
+            level: level.to_owned(),
+            degraded: state == "degraded",
+            order: known.map_or(self.rows.len(), |row| row.order),
+            load: load.to_owned(),
+        };
+        let subjects = self.rows.entry(row).or_default();
+        let rounds = subjects.entry(subject.to_owned()).or_default();
+        rounds.insert(round, s);
+    }
+
+    /// All subjects of a row were measured in the same rounds, the raw drives among them.
+    fn check(&self) -> Result<()> {
+        if self.rows.is_empty() {
+            bail!("nothing was measured");
+        }
+        for (row, subjects) in &self.rows {
+            let Some(raw) = subjects.get("raw") else {
+                bail!("{} was not measured on raw drives", row.load);
+            };
+            let rounds = |of: &Rounds<Sample>| of.keys().copied().collect::<Vec<_>>();
+            for (subject, of) in subjects {
+                if rounds(of) != rounds(raw) {
+                    bail!("{subject} misses rounds of {}", row.load);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        let subjects = self.rows.values().flat_map(BTreeMap::values);
+        subjects.map(BTreeMap::len).max().unwrap_or(0)
+    }
+
+    /// The ceiling of a row in each round, requests per second.
+    pub(super) fn ceilings(&self, row: &Row) -> Rounds<f64> {
+        let need = Need::of(row);
+        let raw = |load: &str| {
+            let same = |of: &&Row| {
+                (&of.level, of.degraded, of.load.as_str()) == (&row.level, row.degraded, load)
+            };
+            let found = self.rows.keys().find(same);
+            found.and_then(|of| self.rows[of].get("raw"))
+        };
+        let (reads, writes) = (
+            raw(&row.load.replace("write", "read")),
+            raw(&row.load.replace("read", "write")),
+        );
+        let rate = |of: Option<&Rounds<Sample>>, round: u64| Some(of?.get(&round)?.iops);
+        let ceiling = |round: u64| {
+            let part = |need: f64, of| match need {
+                0.0 => Some(0.0),
+                _ => Some(need / rate(of, round)?),
+            };
+            Some(1.0 / (part(need.reads, reads)? + part(need.writes, writes)?))
+        };
+        let rounds = self.rows[row]["raw"].keys();
+        rounds.filter_map(|r| Some((*r, ceiling(*r)?))).collect()
+    }
+
+    /// The median of the quotients within rounds.
+    pub(super) fn ratio(&self, row: &Row, subject: &str, of: &str) -> Option<f64> {
+        let subjects = &self.rows[row];
+        let (one, other) = (subjects.get(subject)?, subjects.get(of)?);
+        median(one.iter().map(|(round, s)| s.iops / other[round].iops))
+    }
+
+    /// Strake's rate as a multiple of md's, for each row and each rebuild.
+    pub(super) fn beside_md(&self) -> Vec<Beside> {
+        let rows = self.rows.keys().filter_map(|row| self.row_beside_md(row));
+        let rebuilds = self.rebuilds.keys().filter(|row| row.subject == "strake");
+        rows.chain(rebuilds.filter_map(|row| self.rebuild_beside_md(row)))
+            .collect()
+    }
+
+    fn row_beside_md(&self, row: &Row) -> Option<Beside> {
+        let state = if row.degraded { "degraded" } else { "optimal" };
+        let ratios = PAIRS.iter().filter_map(|&(ours, theirs)| {
+            let plain = !row.load.contains("write");
+            let name = if plain {
+                String::new()
+            } else {
+                format!("{ours} / {theirs}")
+            };
+            Some((name, self.ratio(row, ours, theirs)?))
+        });
+        let ratios: Vec<_> = ratios.collect();
+        (!ratios.is_empty()).then(|| Beside {
+            label: format!("RAID {} {state} {}", row.level, words(&row.load)),
+            ratios,
+        })
+    }
+
+    fn rebuild_beside_md(&self, row: &RebuildRow) -> Option<Beside> {
+        let md = |known: &&RebuildRow| {
+            known.subject == "md" && (&known.level, &known.beside) == (&row.level, &row.beside)
+        };
+        let md = &self.rebuilds[self.rebuilds.keys().find(md)?];
+        let quotient =
+            |(round, r): (&u64, &Rebuild)| md.get(round).map(|md| r.bytes_per_s / md.bytes_per_s);
+        let ratio = median(self.rebuilds[row].iter().filter_map(quotient))?;
+        Some(Beside {
+            label: format!("RAID {} rebuild, {}", row.level, words(&row.beside)),
+            ratios: vec![(String::new(), ratio)],
+        })
+    }
+}
+
+/// One line of what Strake is beside md.
+pub(super) struct Beside {
+    pub(super) label: String,
+    /// Of which to which (nothing where there is but one), and the ratio.
+    pub(super) ratios: Vec<(String, f64)>,
+}
+
+/// What is comparable: without a bitmap md resyncs everything after a crash, with one the regions
+/// that were written, as Strake with the policy `resync` does; its partial parity log closes the
+/// write hole of RAID 5, as Strake does on every level with `closed` (`strake`).
+const PAIRS: [(&str, &str); 4] = [
+    ("strake", "md"),
+    ("strake+resync", "md"),
+    ("strake+resync", "md+bitmap"),
+    ("strake", "md+ppl"),
+];
+
+/// A load's name for people.
+pub(super) fn words(load: &str) -> String {
+    load.replace('-', " ")
+}
+
+/// Drive I/O that one request needs at least, each of the request's size: see `docs/benchmarks.md`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Need {
+    reads: f64,
+    writes: f64,
+}
+
+impl Need {
+    fn of(row: &Row) -> Need {
+        let m = if row.level == "6" { 2.0 } else { 1.0 };
+        let (k, n) = (4.0, 4.0 + m);
+        let (write, random) = (row.load.contains("write"), row.load.contains("random"));
+        // A stripe is 512 KiB: sequential reads of 512K are whole ones.
+        let (reads, writes) = match (write, random, row.degraded) {
+            (false, true, true) => ((n - 1.0) / n + k / n, 0.0),
+            (false, _, _) => (1.0, 0.0),
+            (true, false, lost) => (0.0, (n - f64::from(u8::from(lost))) / k),
+            (true, true, false) => ((1.0 + m).min(k - 1.0), 1.0 + m),
+            (true, true, true) => {
+                let fewer = if m == 1.0 { 0.0 } else { m.min(k - 1.0) };
+                let reads = (k - 1.0) + m * fewer + (k - 1.0) * (1.0 + m);
+                let writes = m + m * m + (k - 1.0) * (1.0 + m);
+                (reads / n, writes / n)
+            }
+        };
+        Need { reads, writes }
+    }
+}
+
+/// The figures in a report of fio, which must tell of requests and of no error.
+fn sample(report: &str) -> Result<Sample> {
+    // Warnings of fio stand before its JSON.
+    let json = report.find("{\n").map_or("", |at| &report[at..]);
+    let report: Value = serde_json::from_str(json).context("not a report of fio")?;
+    let job = &report["jobs"][0];
+    if job["error"].as_i64() != Some(0) {
+        bail!("fio met error {}", job["error"]);
+    }
+    let sum = |key: &str| -> f64 {
+        let of = |side: &str| job[side][key].as_f64().unwrap_or(0.0);
+        of("read") + of("write")
+    };
+    let side = if job["read"]["iops"].as_f64() > Some(0.0) {
+        "read"
+    } else {
+        "write"
+    };
+    let percentile = |name: &str| -> Result<f64> {
+        let ns = job[side]["clat_ns"]["percentile"][name].as_f64();
+        ns.map(|ns| ns / 1000.0).context("no percentiles")
+    };
+    let sample = Sample {
+        iops: sum("iops"),
+        bytes_per_s: sum("bw_bytes"),
+        p50: percentile("50.000000")?,
+        p99: percentile("99.000000")?,
+    };
+    if sample.iops <= 0.0 {
+        bail!("fio had no request answered");
+    }
+    Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample_of(iops: f64) -> Sample {
+        Sample {
+            iops,
+            bytes_per_s: iops * 4096.0,
+            p50: 1.0,
+            p99: 2.0,
+        }
+    }
+
+    fn results(samples: &[(&str, &str, u64, f64)]) -> Results {
+        let mut results = Results::default();
+        for &(load, subject, round, iops) in samples {
+            results.add("5", "optimal", load, subject, round, sample_of(iops));
+        }
+        results
+    }
+
+    #[test]
+    fn a_ceiling_is_taken_from_the_raw_rates_of_its_own_round() {
+        let results = results(&[
+            ("random-read-4K", "raw", 1, 100.0),
+            ("random-write-4K", "raw", 1, 50.0),
+            ("random-read-4K", "raw", 2, 200.0),
+            ("random-write-4K", "raw", 2, 100.0),
+        ]);
+        let row = results.rows.keys().find(|row| row.load.contains("write"));
+        let ceilings = results.ceilings(row.expect("it is there"));
+        // Two reads and two writes: 2/100 + 2/50 of a second.
+        assert!((ceilings[&1] - 100.0 / 6.0).abs() < 1e-9);
+        assert!((ceilings[&2] - 200.0 / 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ratios_are_medians_of_quotients_within_rounds() {
+        let load = "random-read-4K";
+        let results = results(&[
+            (load, "raw", 1, 1.0),
+            (load, "md", 1, 10.0),
+            (load, "strake", 1, 20.0),
+            (load, "md", 2, 100.0),
+            (load, "strake", 2, 300.0),
+            (load, "md", 3, 1.0),
+            (load, "strake", 3, 5.0),
+        ]);
+        assert_eq!(results.beside_md()[0].ratios, [(String::new(), 3.0)]);
+        assert!(results.check().is_err(), "raw misses rounds");
+    }
+
+    #[test]
+    fn a_report_with_an_error_or_without_requests_is_no_measurement() {
+        let report = |error: i64, iops: f64| {
+            format!(
+                r#"note: latency may be high
+{{
+ "jobs": [{{"error": {error}, "read": {{"iops": 0, "bw_bytes": 0}},
+  "write": {{"iops": {iops}, "bw_bytes": 8192,
+   "clat_ns": {{"percentile": {{"50.000000": 1000, "99.000000": 3000}}}}}}}}]}}"#
+            )
+        };
+        let read = sample(&report(0, 2.0)).expect("a good report");
+        assert_eq!((read.iops, read.p50, read.p99), (2.0, 1.0, 3.0));
+        assert!(sample(&report(5, 2.0)).is_err());
+        assert!(sample(&report(0, 0.0)).is_err());
+        assert!(sample("").is_err());
+    }
+
+    #[test]
+    fn needs_are_those_of_the_documentation() {
+        let need = |level: &str, degraded, load: &str| {
+            Need::of(&Row {
+                level: level.to_owned(),
+                degraded,
+                order: 0,
+                load: load.to_owned(),
+            })
+        };
+        let of = |reads, writes| Need { reads, writes };
+        assert_eq!(need("5", false, "random-write-4K"), of(2.0, 2.0));
+        assert_eq!(need("6", false, "random-write-4K-qd1"), of(3.0, 3.0));
+        assert_eq!(need("5", false, "sequential-write-128K"), of(0.0, 1.25));
+        assert_eq!(need("6", true, "sequential-write-512K"), of(0.0, 1.25));
+        assert_eq!(need("5", true, "random-read-4K"), of(1.6, 0.0));
+        assert_eq!(need("5", true, "sequential-read-512K"), of(1.0, 0.0));
+        let lost = need("5", true, "random-write-4K");
+        assert!((lost.reads - 1.8).abs() < 1e-9 && (lost.writes - 1.6).abs() < 1e-9);
+    }
+}
