@@ -16,7 +16,7 @@ use strake_engine::Slice;
 use strake_engine::create::{CreateSpec, Init, plan};
 use strake_engine::event::{ArrayState, Command, NewDevice, Op, RequestError, Setting};
 use strake_engine::units::Slot;
-use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, WriteHole};
+use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, Settings, WriteHole};
 use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, ServeConfig, Serving, serve};
 
 use crate::load::{Job, Limit, Load, Space, Tally};
@@ -145,6 +145,11 @@ impl Subjected {
             self.policy = policy;
         }
         Ok(())
+    }
+
+    /// Sets the latency target of background work; none is 0.
+    pub(crate) fn set_target(&self, us: u32) -> Result<()> {
+        self.command(Command::Set(Setting::LatencyTargetUs(us)))
     }
 
     fn command(&self, command: Command) -> Result<()> {
@@ -317,6 +322,7 @@ fn create(files: &[PathBuf], shape: Shape, member_bytes: u64) -> Result<()> {
         group_size: None,
         block_bytes: Some(4096),
         write_hole: WriteHole::Closed,
+        settings: Settings::default(),
         init: Init::Lazy,
         created_unix_s: 0,
         members: members

@@ -89,6 +89,11 @@ pub(crate) struct RebuildRow {
     /// One member's raw sequential writes.
     pub(crate) one_member_bytes_per_s: f64,
     pub(crate) of_one_member: f64,
+    /// The p99 of the load beside it: without the rebuild, with it, and what it was to be.
+    pub(crate) alone_p99_us: Option<f64>,
+    pub(crate) beside_p99_us: Option<f64>,
+    pub(crate) target_us: Option<f64>,
+    pub(crate) of_target: Option<f64>,
 }
 
 /// The samples of one row, one of each round.
@@ -219,18 +224,7 @@ impl Report {
         self.rows.iter().for_each(Row::print);
         println!("\nrebuild of one member");
         for row in &self.rebuilds {
-            println!(
-                "{:<11} {:<21} {:>6.0} MB/s  ceiling {:>6.0} MB/s: {:>5.1} %   \
-                 one raw member {:>6.0} MB/s: {:>5.1} %   cpu {:>5.0} µs/MiB",
-                row.subject,
-                row.beside,
-                row.bytes_per_s / 1e6,
-                row.ceiling_bytes_per_s / 1e6,
-                row.of_ceiling * 100.0,
-                row.one_member_bytes_per_s / 1e6,
-                row.of_one_member * 100.0,
-                row.cpu_us_per_mib
-            );
+            row.print();
         }
         println!("\nclosed beside resync, requests per second");
         for row in &self.closed {
@@ -246,6 +240,30 @@ impl Report {
                 (row.closed_of_resync - 1.0) * 100.0
             );
         }
+    }
+}
+
+impl RebuildRow {
+    fn print(&self) {
+        print!(
+            "{:<11} {:<28} {:>6.0} MB/s  ceiling {:>6.0} MB/s: {:>5.1} %   \
+             one raw member {:>6.0} MB/s: {:>5.1} %   cpu {:>5.0} µs/MiB",
+            self.subject,
+            self.beside,
+            self.bytes_per_s / 1e6,
+            self.ceiling_bytes_per_s / 1e6,
+            self.of_ceiling * 100.0,
+            self.one_member_bytes_per_s / 1e6,
+            self.of_one_member * 100.0,
+            self.cpu_us_per_mib
+        );
+        if let (Some(alone), Some(beside)) = (self.alone_p99_us, self.beside_p99_us) {
+            print!("   p99 {beside:>6.0} µs, without it {alone:>6.0} µs");
+        }
+        if let (Some(target), Some(share)) = (self.target_us, self.of_target) {
+            print!(", target {target:>6.0} µs: {:>5.1} %", share * 100.0);
+        }
+        println!();
     }
 }
 

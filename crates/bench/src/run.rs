@@ -42,6 +42,10 @@ const POLICIES: [(&str, WriteHole); 2] =
     [("resync", WriteHole::Resync), ("closed", WriteHole::Closed)];
 /// The rate of members' own reads and writes in a rebuild.
 const WHOLE: usize = 1 << 20;
+/// A target is so many times the p99 of the same load on the same array with no rebuild beside it.
+const TARGET_OF_ALONE: f64 = 2.0;
+/// The same in a smoke run, whose rebuilds are to end soon whatever the machine does.
+const TARGET_OF_ALONE_IN_SMOKE: f64 = 1000.0;
 
 /// What one run is made of.
 struct Run<'a> {
@@ -224,18 +228,14 @@ impl Run<'_> {
 
     /// Rebuilds, idle and beside loads; the array misses slot 0 before, and another slot after.
     fn rebuilding(&mut self, raw: &mut Raw, array: &mut Subjected) -> Result<()> {
+        let (read, write) = (Load::new(false, true, 4096), Load::new(true, true, 4096));
+        let closed = Some("closed");
         let foreground = [
-            (Load::new(false, true, 4096), WriteHole::Closed, None),
-            (
-                Load::new(true, true, 4096),
-                WriteHole::Resync,
-                Some("resync"),
-            ),
-            (
-                Load::new(true, true, 4096),
-                WriteHole::Closed,
-                Some("closed"),
-            ),
+            (read, WriteHole::Closed, None, false),
+            (read, WriteHole::Closed, None, true),
+            (write, WriteHole::Resync, Some("resync"), false),
+            (write, WriteHole::Closed, closed, false),
+            (write, WriteHole::Closed, closed, true),
         ];
         let mut idle = Rebuilds::default();
         let mut beside = vec![(Rebuilds::default(), Series::default()); foreground.len()];
@@ -246,14 +246,27 @@ impl Run<'_> {
             let ceiling = self.rebuild_ceiling(raw, shape)?;
             let (rebuilt, _) = array.rebuild(slot, None)?;
             idle.push(rebuilt, ceiling);
-            for ((load, policy, _), (rebuilds, series)) in foreground.iter().zip(&mut beside) {
+            for ((load, policy, _, aims), (rebuilds, series)) in foreground.iter().zip(&mut beside)
+            {
                 slot = (slot + 1) % shape.members();
                 array.set_policy(*policy)?;
                 array.fail(slot)?;
+                let alone = array.run(*load, &self.limit, self.check)?;
+                let alone_us = p99_us(&alone);
+                let target_us = aims.then(|| (alone_us * self.target_of_alone()).ceil());
+                array.set_target(target_us.map_or(0, |us| us as u32))?;
                 let (rebuilt, sample) = array.rebuild(slot, Some((*load, self.check)))?;
                 rebuilds.push(rebuilt, ceiling);
-                series.samples.extend(sample);
+                if let Some(sample) = sample {
+                    rebuilds.beside.push(Beside {
+                        alone_us,
+                        p99_us: p99_us(&sample),
+                        target_us,
+                    });
+                    series.samples.push(sample);
+                }
             }
+            array.set_target(0)?;
             array.verify().context("after rebuilds")?;
             if round + 1 < self.rounds {
                 slot = (slot + 1) % shape.members();
@@ -263,14 +276,23 @@ impl Run<'_> {
         self.report
             .rebuilds
             .push(idle.row(&subject, "idle".to_owned()));
-        for ((load, _, policy), (rebuilds, series)) in foreground.iter().zip(&beside) {
-            let row = series.row((&subject, "rebuilding"), *load, *policy);
+        for ((load, _, policy, aims), (rebuilds, series)) in foreground.iter().zip(&beside) {
+            let state = if *aims { "throttled" } else { "rebuilding" };
+            let row = series.row((&subject, state), *load, *policy);
             self.report.rows.push(row);
-            let what = format!("{} {}", load.name(), policy.unwrap_or_default());
+            let aim = if *aims { "target" } else { "" };
+            let what = [load.name().as_str(), policy.unwrap_or_default(), aim].join(" ");
             let row = rebuilds.row(&subject, what.trim_end().to_owned());
             self.report.rebuilds.push(row);
         }
         Ok(())
+    }
+
+    fn target_of_alone(&self) -> f64 {
+        match self.options.smoke {
+            true => TARGET_OF_ALONE_IN_SMOKE,
+            false => TARGET_OF_ALONE,
+        }
     }
 
     fn rebuild_ceiling(&self, raw: &mut Raw, shape: Shape) -> Result<RebuildCeiling> {
@@ -323,20 +345,39 @@ struct RebuildCeiling {
     one_member: f64,
 }
 
-/// The rebuilds of one kind, one of each round, with their ceilings.
+/// What a load beside a rebuild saw: its p99 without the rebuild and with it, and the target.
+#[derive(Clone, Copy)]
+struct Beside {
+    alone_us: f64,
+    p99_us: f64,
+    target_us: Option<f64>,
+}
+
+fn p99_us(sample: &Sample) -> f64 {
+    sample.latencies_ns.value_at_quantile(0.99) as f64 / 1e3
+}
+
+/// The rebuilds of one kind, one of each round, with their ceilings, and what the loads saw.
 #[derive(Clone, Default)]
-struct Rebuilds(Vec<(Rebuilt, RebuildCeiling)>);
+struct Rebuilds {
+    all: Vec<(Rebuilt, RebuildCeiling)>,
+    beside: Vec<Beside>,
+}
 
 impl Rebuilds {
     fn push(&mut self, rebuilt: Rebuilt, ceiling: RebuildCeiling) {
-        self.0.push((rebuilt, ceiling));
+        self.all.push((rebuilt, ceiling));
     }
 
     fn row(&self, subject: &str, beside: String) -> RebuildRow {
-        let rates = || self.0.iter().map(|(rebuilt, _)| rebuilt.bytes_per_s);
-        let cpu = self.0.iter().map(|(rebuilt, _)| rebuilt.cpu_ns_per_mib);
-        let all = || self.0.iter().map(|(_, ceiling)| ceiling.all);
-        let one = || self.0.iter().map(|(_, ceiling)| ceiling.one_member);
+        let rates = || self.all.iter().map(|(rebuilt, _)| rebuilt.bytes_per_s);
+        let cpu = self.all.iter().map(|(rebuilt, _)| rebuilt.cpu_ns_per_mib);
+        let all = || self.all.iter().map(|(_, ceiling)| ceiling.all);
+        let one = || self.all.iter().map(|(_, ceiling)| ceiling.one_member);
+        let middle = |value: fn(&Beside) -> Option<f64>| {
+            let values: Option<Vec<f64>> = self.beside.iter().map(value).collect();
+            values.filter(|values| !values.is_empty()).map(median)
+        };
         RebuildRow {
             subject: subject.to_owned(),
             beside,
@@ -346,6 +387,10 @@ impl Rebuilds {
             of_ceiling: median(rates().zip(all()).map(|(rate, all)| rate / all)),
             one_member_bytes_per_s: median(one()),
             of_one_member: median(rates().zip(one()).map(|(rate, one)| rate / one)),
+            alone_p99_us: middle(|beside| Some(beside.alone_us)),
+            beside_p99_us: middle(|beside| Some(beside.p99_us)),
+            target_us: middle(|beside| beside.target_us),
+            of_target: middle(|beside| beside.target_us.map(|us| beside.p99_us / us)),
         }
     }
 }

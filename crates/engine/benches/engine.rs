@@ -16,8 +16,8 @@ use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Array, Buf, Pool, Router, Shard, Slice, StartOptions, Target, limits};
 use strake_format::{
-    ArrayUuid, Level, MapPage, MemberUuid, Superblock, UnreadableList, WriteHole, region_map,
-    unreadable,
+    ArrayUuid, Level, MapPage, MemberUuid, Settings, Superblock, UnreadableList, WriteHole,
+    region_map, unreadable,
 };
 
 const MEMBER_BYTES: u64 = 64 << 20;
@@ -55,6 +55,7 @@ impl Rig {
             group_size: group,
             block_bytes: None,
             write_hole,
+            settings: Settings::default(),
             init: Init::Lazy,
             created_unix_s: 0,
             members: (0..members)

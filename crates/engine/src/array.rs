@@ -288,7 +288,11 @@ impl Array {
             FromShard::Settle { op } => self.persist.after.push(After::Settled(from, op)),
             FromShard::NeedRegion { region } => self.region_needed(region),
             FromShard::RegionClosed { region, closed } => self.region_closed(region, from, closed),
-            FromShard::StepDone { step, outcome } => self.step_done(step, outcome),
+            FromShard::StepDone {
+                step,
+                outcome,
+                seen,
+            } => self.step_done(step, outcome, seen.as_deref()),
             FromShard::Drained { log_from } => self.shard_drained(from, log_from),
             FromShard::NumbersShort => self.numbers_short(),
         }

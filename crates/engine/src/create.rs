@@ -28,6 +28,8 @@ pub struct CreateSpec {
     pub block_bytes: Option<u32>,
     /// Write-hole policy.
     pub write_hole: WriteHole,
+    /// What else is set.
+    pub settings: Settings,
     /// What the members hold at first.
     pub init: Init,
     /// Seconds since the Unix epoch.
@@ -263,7 +265,7 @@ fn superblocks(
         slots,
         spares: spec.spares.iter().map(|(_, member)| *member).collect(),
         replacements: Vec::new(),
-        settings: Settings::default(),
+        settings: spec.settings,
     };
     spec.members
         .iter()

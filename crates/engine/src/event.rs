@@ -14,6 +14,7 @@ use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList, W
 use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
 use crate::geometry::StripPart;
+use crate::latency::Latencies;
 use crate::units::*;
 use crate::unreadable::Lost;
 
@@ -322,6 +323,8 @@ pub struct Step {
     pub first: Row,
     /// Row after the last.
     pub end: Row,
+    /// Stripes of the shard at work at once, at most.
+    pub depth: u16,
 }
 
 /// What a step does with each stripe.
@@ -437,6 +440,9 @@ pub enum FromShard {
         step: u64,
         /// What came of it.
         outcome: StepOutcome,
+        /// How long the requests took that were answered since the last step; none if there were
+        /// none.
+        seen: Option<Box<Latencies>>,
     },
 }
 
@@ -607,6 +613,13 @@ pub enum MemberRef {
 pub enum Setting {
     /// 1 (give way to every request) to 100 (as fast as it can).
     RebuildPriority(u8),
+    /// The same for a resync.
+    ResyncPriority(u8),
+    /// The same for a scrub.
+    ScrubPriority(u8),
+    /// Background work gives way where more than one request in a hundred takes longer than this,
+    /// microseconds; 0: it is not looked at.
+    LatencyTargetUs(u32),
     /// Read errors after which a member is failed.
     ReadErrorThreshold(u32),
     /// What protects writes that are cut off.

@@ -6,19 +6,19 @@
 //! * Regions never written are passed over. One that is being written for the first time is waited
 //!   for.
 //!
-//! Steered by priority p in 1..=100: while user requests are served, a step is followed by a pause
-//! of its own length times (100 − p)/p.
+//! How much of the members' time a step takes, and the pause after it, is decided by `pace`.
 
 use strake_format::*;
 
 use crate::array::{Array, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::latency::Latencies;
 use crate::map::Phase;
+use crate::pace::{Pace, Rules};
+use crate::steps::depth_max;
 use crate::units::*;
 
-/// Bytes of each member that a step covers at most.
-const STEP_BYTES: u64 = 4 << 20;
 /// Of a scrub's findings, so many are told as events; all are counted.
 const FINDINGS_TOLD: u64 = 1000;
 /// A rebuild's progress is made durable this many times.
@@ -30,6 +30,7 @@ pub(crate) struct Jobs {
     step: u64,
     running: Option<Running>,
     next_at: Option<Time>,
+    pace: Pace,
     /// The administrator stopped the rebuild.
     pub(crate) paused: bool,
     /// Stripes could not be computed; tried again when the membership changes.
@@ -114,6 +115,11 @@ impl Jobs {
         self.next_at
     }
 
+    /// The settings changed: what was decided by the old ones does not count any more.
+    pub(crate) fn end_pause(&mut self) {
+        self.next_at = None;
+    }
+
     pub(crate) fn busy(&self) -> bool {
         self.running.is_some() || self.checkpoint.is_some()
     }
@@ -128,6 +134,7 @@ impl Array {
         if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() || paused {
             return;
         }
+        self.jobs.pace.refresh(self.now);
         if !(self.drive_resync() || self.drive_rebuild()) {
             self.drive_scrub();
         }
@@ -147,42 +154,70 @@ impl Array {
             outcome,
             started,
         });
+        let depth = self.jobs.pace.depth(self.rules(kind));
         self.tell_all(&ToShard::Step(Step {
             step,
             kind,
             first,
             end,
+            depth,
         }));
+    }
+
+    /// What a job has to keep to.
+    fn rules(&self, kind: StepKind) -> Rules {
+        let settings = &self.sb.settings;
+        let priority = match kind {
+            StepKind::Rebuild => settings.rebuild_priority,
+            StepKind::Resync => settings.resync_priority,
+            StepKind::Scrub(_) => settings.scrub_priority,
+        };
+        let target_us = u64::from(settings.latency_target_us);
+        Rules {
+            priority,
+            target_ns: (target_us > 0).then_some(target_us * 1000),
+            depth_max: depth_max(self.geometry.strip),
+        }
     }
 
     /// The rows of a step that starts at `row` and stays in its region.
     fn step_end(&self, row: Row) -> Row {
-        let rows = (STEP_BYTES / self.geometry.strip).max(1);
+        let rows = (self.jobs.pace.step_bytes() / self.geometry.strip).max(1);
         let region_end = self.geometry.region_rows(self.geometry.region(row)).end;
         Row((row.0 + rows).min(region_end))
     }
 
-    pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome) {
-        let Some(running) = self.jobs.running.as_mut().filter(|r| r.step == step) else {
+    pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome, seen: Option<&Latencies>) {
+        let Some(kind) = self
+            .jobs
+            .running
+            .as_ref()
+            .filter(|r| r.step == step)
+            .map(|r| r.kind)
+        else {
             return;
         };
+        let rules = self.rules(kind);
+        self.jobs
+            .pace
+            .served(self.now, outcome.foreground, seen, rules);
+        let running = self.jobs.running.as_mut().expect("looked at above");
         running.waits -= 1;
         running.outcome.stripes += outcome.stripes;
         running.outcome.inconsistent += outcome.inconsistent;
         running.outcome.located += outcome.located;
         running.outcome.unreadable += outcome.unreadable;
         running.outcome.skipped += outcome.skipped;
-        running.outcome.foreground += outcome.foreground;
         if running.waits > 0 {
             return;
         }
         let done = self.jobs.running.take().expect("it is the one that ended");
-        let priority = u64::from(self.sb.settings.rebuild_priority.clamp(1, 100));
-        if done.outcome.foreground > 0 && priority < 100 {
-            let took = self.now.since(done.started);
-            self.jobs.next_at = Some(Time(self.now.0 + took * (100 - priority) / priority));
-        }
         let bytes = (done.end.0 - done.first.0) * self.geometry.strip;
+        let took_ns = self.now.since(done.started);
+        let pause_ns = self.jobs.pace.stepped(self.now, took_ns, bytes, rules);
+        if pause_ns > 0 {
+            self.jobs.next_at = Some(Time(self.now.0 + pause_ns));
+        }
         match done.kind {
             StepKind::Resync => self.resync_stepped(&done, bytes),
             StepKind::Rebuild => self.rebuild_stepped(&done, bytes),
@@ -672,6 +707,8 @@ impl Array {
             let ns = u128::from(self.now.since(p.started).max(1));
             (u128::from(p.worked) * 1_000_000_000 / ns) as u64
         };
+        let held_back = |kind| self.jobs.pace.held_back(self.now, self.rules(kind));
+        let foreground_p99_ns = self.jobs.pace.p99_ns(self.now);
         let mut jobs = Vec::new();
         let all = written(Row(self.geometry.rows));
         if let Some(job) = &self.jobs.resync {
@@ -683,6 +720,8 @@ impl Array {
                 total_bytes: job.total,
                 rate_bytes_per_s: rate(&job.progress),
                 paused: !job.stuck.is_empty(),
+                held_back: held_back(StepKind::Resync),
+                foreground_p99_ns,
                 inconsistent: job.progress.inconsistent,
                 repaired: job.progress.inconsistent,
             });
@@ -701,6 +740,8 @@ impl Array {
                 total_bytes: lacked(Row(self.geometry.rows)),
                 rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
                 paused: self.jobs.paused || self.jobs.blocked,
+                held_back: held_back(StepKind::Rebuild),
+                foreground_p99_ns,
                 inconsistent: 0,
                 repaired: 0,
             });
@@ -714,6 +755,8 @@ impl Array {
                 total_bytes: all,
                 rate_bytes_per_s: rate(&job.progress),
                 paused: false,
+                held_back: held_back(StepKind::Scrub(job.mode)),
+                foreground_p99_ns,
                 inconsistent: job.progress.inconsistent,
                 repaired: job.repaired(),
             });

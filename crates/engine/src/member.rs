@@ -418,8 +418,17 @@ impl Array {
             Setting::RebuildPriority(p) if !(1..=100).contains(&p) => {
                 return Err(CommandError::OutOfRange);
             }
+            Setting::ResyncPriority(p) | Setting::ScrubPriority(p) if !(1..=100).contains(&p) => {
+                return Err(CommandError::OutOfRange);
+            }
+            Setting::LatencyTargetUs(us) if us > Settings::LATENCY_TARGET_US_MAX => {
+                return Err(CommandError::OutOfRange);
+            }
             Setting::ReadErrorThreshold(0) => return Err(CommandError::OutOfRange),
             Setting::RebuildPriority(p) => self.sb.settings.rebuild_priority = p,
+            Setting::ResyncPriority(p) => self.sb.settings.resync_priority = p,
+            Setting::ScrubPriority(p) => self.sb.settings.scrub_priority = p,
+            Setting::LatencyTargetUs(us) => self.sb.settings.latency_target_us = us,
             Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
             Setting::WriteHole(policy) => {
                 // A log that is too small for the geometry cannot keep what is asked.
@@ -435,6 +444,8 @@ impl Array {
         if before == (self.sb.settings, self.sb.write_hole) {
             return Ok(Changed::No);
         }
+        // A pause was meant by what was set before.
+        self.jobs.end_pause();
         self.touch();
         Ok(Changed::Yes)
     }

@@ -26,6 +26,7 @@ use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
+use crate::latency::Latencies;
 use crate::logs::{Flight, Logs};
 use crate::order::Lock;
 use crate::plan::Columns;
@@ -33,6 +34,7 @@ use crate::regions::Gate;
 use crate::steps::StepRun;
 use crate::streams::Streams;
 use crate::stripe::{Bad, ReadPiece, ReadPieces, StripeOp, Work, WritePiece};
+use crate::turns::Turns;
 use crate::units::*;
 use crate::unreadable::Lost;
 
@@ -57,6 +59,7 @@ pub struct Shard {
     pub(crate) ops: Slab<StripeOp>,
     pub(crate) ios: Slab<IoFor>,
     pub(crate) steps: Vec<StepRun>,
+    pub(crate) turns: Turns,
     /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
     pub(crate) rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
     pub(crate) starved: VecDeque<Starved>,
@@ -64,6 +67,9 @@ pub struct Shard {
     pub(crate) zeros: Buf,
     pub(crate) logs: Logs,
     pub(crate) foreground: u64,
+    /// How long reads and writes took, since it was told last, and when that was.
+    pub(crate) latencies: Latencies,
+    pub(crate) latencies_told: Time,
     /// The view with this version ends the service, and is not in force yet.
     stopping: Option<u64>,
     /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
@@ -71,7 +77,7 @@ pub struct Shard {
     read_pieces_max: usize,
     read_pieces: usize,
     /// Reads that wait for their turn, in order.
-    held: VecDeque<(RequestId, u64, u64)>,
+    held: VecDeque<Held>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -86,9 +92,19 @@ impl std::fmt::Debug for Shard {
     }
 }
 
+/// A read that waits for its turn.
+struct Held {
+    id: RequestId,
+    came: Time,
+    offset: u64,
+    len: u64,
+}
+
 /// A user request at work.
 struct Active {
     id: RequestId,
+    /// When a read or write came, for its latency.
+    came: Option<Time>,
     /// Bytes that it writes, as far as streams are concerned.
     writes: u64,
     /// Pieces not finished.
@@ -224,10 +240,13 @@ impl Shard {
             ops: Slab::new(),
             ios: Slab::new(),
             steps: Vec::new(),
+            turns: Turns::default(),
             rebuilt: Vec::new(),
             starved: VecDeque::new(),
             out: VecDeque::new(),
             foreground: 0,
+            latencies: Latencies::default(),
+            latencies_told: Time(0),
             stopping: None,
             read_pieces_max,
             read_pieces: 0,
@@ -282,6 +301,7 @@ impl Shard {
         let parts = (0..parts).map(|_| None).collect();
         self.requests.insert(Active {
             id,
+            came: None,
             writes: 0,
             remaining,
             error: None,
@@ -303,16 +323,28 @@ impl Shard {
             self.answer(id, Err(RequestError::Invalid));
         } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
             self.read_pieces += count;
-            self.read(id, offset, len);
+            self.read(id, self.now, offset, len);
         } else {
-            self.held.push_back((id, offset, len));
+            let came = self.now;
+            self.held.push_back(Held {
+                id,
+                came,
+                offset,
+                len,
+            });
         }
     }
 
     /// A read was answered: who waited for that starts.
     fn admit_held(&mut self, done: usize) {
         self.read_pieces -= done;
-        while let Some(&(id, offset, len)) = self.held.front() {
+        while let Some(held) = self.held.front() {
+            let Held {
+                id,
+                came,
+                offset,
+                len,
+            } = *held;
             let count = self.piece_count(offset, len);
             if self.read_pieces + count > self.read_pieces_max {
                 return;
@@ -324,15 +356,16 @@ impl Shard {
                     self.answer(id, Err(error));
                     self.read_pieces -= count;
                 }
-                None => self.read(id, offset, len),
+                None => self.read(id, came, offset, len),
             }
         }
     }
 
-    fn read(&mut self, id: RequestId, offset: u64, len: u64) {
+    fn read(&mut self, id: RequestId, came: Time, offset: u64, len: u64) {
         let unit = self.geometry.strip;
         let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), pieces.len());
+        self.requests[request].came = Some(came);
         let mut first = 0;
         for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
             self.read_row(request, first, row);
@@ -455,6 +488,7 @@ impl Shard {
         let (unit, len) = (self.run_bytes(), data.len as u64);
         let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), 0);
+        self.requests[request].came = Some(self.now);
         self.requests[request].writes = len;
         self.streams.begin(&self.geometry, self.count, offset, len);
         for piece in pieces {
@@ -563,6 +597,9 @@ impl Shard {
         }
         let active = self.requests.remove(request);
         self.streams.answered(active.writes);
+        if let Some(came) = active.came {
+            self.latencies.note(self.now.since(came));
+        }
         let pieces = active.parts.len();
         let result = match active.error {
             Some(error) => Err(error),
@@ -722,6 +759,7 @@ impl Shard {
                 self.pump(stripe, false);
             } else if !self.pump_logs()
                 && !self.feed_starved()
+                && !self.give_up_turns()
                 && !self.let_go()
                 && !self.say_stopped()
             {

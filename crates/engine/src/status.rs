@@ -98,6 +98,17 @@ pub struct MemberStatus {
     pub mismatches: u64,
 }
 
+/// What makes a job slower than the members and the processor would let it be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBack {
+    /// Nothing.
+    None,
+    /// It pauses for its priority.
+    Priority,
+    /// It does less than its priority allows, so that requests keep to the latency target.
+    Latency,
+}
+
 /// A job as `show` tells it.
 #[derive(Clone, Copy, Debug)]
 pub struct JobStatus {
@@ -115,6 +126,11 @@ pub struct JobStatus {
     pub rate_bytes_per_s: u64,
     /// It waits for `rebuild start`.
     pub paused: bool,
+    /// What makes it slower than it could be.
+    pub held_back: HeldBack,
+    /// The p99 of reads and writes beside it in the last seconds, nanoseconds; none if there were
+    /// none.
+    pub foreground_p99_ns: Option<u64>,
     /// Stripes found inconsistent so far.
     pub inconsistent: u64,
     /// Those of them that are consistent again.

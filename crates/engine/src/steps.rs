@@ -8,13 +8,24 @@
 use std::collections::BTreeSet;
 
 use crate::event::*;
+use crate::latency::Latencies;
 use crate::shard::Shard;
 use crate::stripe::{StripeOp, Work};
 use crate::units::*;
 
-/// Stripes of one step at work at once. Two saturate a member with strips of 64 KiB and more while
-/// foreground requests still find buffers; more helps small strips.
-const PARALLEL: u64 = 8;
+/// Bytes of a member at work at once for one shard, in full swing; but not fewer stripes than
+/// [`STRIPES_LEAST`], and not more than [`STRIPES_MOST`].
+const BYTES_AT_WORK: u64 = 1 << 20;
+const STRIPES_LEAST: u64 = 8;
+const STRIPES_MOST: u64 = 64;
+/// What was told longer ago than this was not told by the step before: what came since then is not
+/// all beside one that begins now. Longer than any pause.
+const STALE_NS: u64 = 2_000_000_000;
+
+/// Stripes of a shard at work at once, in full swing.
+pub(crate) fn depth_max(strip: u64) -> u16 {
+    (BYTES_AT_WORK / strip).clamp(STRIPES_LEAST, STRIPES_MOST) as u16
+}
 
 pub(crate) struct StepRun {
     step: Step,
@@ -27,6 +38,9 @@ pub(crate) struct StepRun {
 
 impl Shard {
     pub(crate) fn begin_step(&mut self, step: Step) {
+        if self.now.since(self.latencies_told) >= STALE_NS {
+            self.take_latencies();
+        }
         let range = self.geometry.stripes_of_rows(step.first, step.end);
         let (next, end) = (range.start, range.end);
         let run = StepRun {
@@ -41,7 +55,8 @@ impl Shard {
     }
 
     fn feed_step(&mut self, at: usize) {
-        while self.steps[at].at_work < PARALLEL && self.steps[at].next < self.steps[at].end {
+        let depth = u64::from(self.steps[at].step.depth);
+        while self.steps[at].at_work < depth && self.steps[at].next < self.steps[at].end {
             let run = &mut self.steps[at];
             let stripe = StripeNo(run.next);
             run.next += 1;
@@ -65,12 +80,22 @@ impl Shard {
         let run = &self.steps[at];
         if run.at_work == 0 && run.next == run.end {
             let mut run = self.steps.swap_remove(at);
-            run.outcome.foreground = std::mem::take(&mut self.foreground);
+            let (foreground, seen) = self.take_latencies();
+            run.outcome.foreground = foreground;
             self.say(FromShard::StepDone {
                 step: run.step.step,
                 outcome: run.outcome,
+                seen: seen.map(Box::new),
             });
         }
+    }
+
+    /// Requests since this was asked last, and how long those took that were answered.
+    fn take_latencies(&mut self) -> (u64, Option<Latencies>) {
+        self.latencies_told = self.now;
+        let foreground = std::mem::take(&mut self.foreground);
+        let any = self.latencies.count() > 0;
+        (foreground, any.then(|| std::mem::take(&mut self.latencies)))
     }
 
     pub(crate) fn step_stripe_done(&mut self, step: u64, unreadable: bool, op: &StripeOp) {

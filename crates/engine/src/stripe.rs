@@ -208,6 +208,8 @@ pub(crate) enum Phase {
     Gate,
     Buffers,
     Reading,
+    /// Of a rebuild: what lies before it in the step is still being read.
+    Turn,
     /// Records are on their way to the logs.
     Logging,
     Writing,
@@ -633,8 +635,9 @@ impl Shard {
             self.ops[key].pending += 1;
         }
         self.ops[key].reads = reads;
-        if self.ops[key].pending == 0 {
-            self.compute(key);
+        match self.ops[key].pending {
+            0 => self.compute(key),
+            _ => self.enter_turn(key),
         }
     }
 
@@ -672,21 +675,23 @@ impl Shard {
                 self.report(device, error, false, offset);
             }
         }
-        let op = &self.ops[key];
-        if op.pending == 0 {
+        if self.ops[key].pending == 0 {
+            self.leave_turn(key);
+            let op = &self.ops[key];
             if op.read_failed {
                 self.prepare(key)
             } else if self.view.failed {
                 self.finish_op(key, Some(RequestError::Failed))
             } else if op.salvage.is_some() {
                 self.salvage_read(key)
-            } else {
+            } else if !self.awaits_turn(key) {
                 self.compute(key)
             }
+            self.take_turns();
         }
     }
 
-    fn compute(&mut self, key: usize) {
+    pub(crate) fn compute(&mut self, key: usize) {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }

@@ -8,7 +8,7 @@ use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Buf, Geometry, Router, Slice, Target};
 use strake_format::unreadable::UNREADABLE_BYTES;
-use strake_format::{ArrayUuid, Level, MemberUuid, Superblock, WriteHole};
+use strake_format::{ArrayUuid, Level, MemberUuid, Settings, Superblock, WriteHole};
 
 fn info(bytes: u64) -> DeviceInfo {
     DeviceInfo {
@@ -28,6 +28,7 @@ fn spec(level: Level, members: usize, group: Option<u8>) -> CreateSpec {
         group_size: group,
         block_bytes: None,
         write_hole: WriteHole::Resync,
+        settings: Settings::default(),
         init: Init::Lazy,
         created_unix_s: 0,
         members: (0..members)

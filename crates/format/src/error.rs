@@ -304,6 +304,12 @@ pub enum Invalid {
     /// Not 1 to 100.
     #[error("rebuild priority {0}")]
     RebuildPriority(u8),
+    /// Not 1 to 100, of a resync or a scrub.
+    #[error("priority {0} of a job")]
+    JobPriority(u8),
+    /// Longer than a minute.
+    #[error("a latency target of {0} µs")]
+    LatencyTarget(u32),
     /// Zero.
     #[error("a read-error threshold of zero")]
     ReadErrorThreshold,

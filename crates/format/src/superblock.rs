@@ -32,7 +32,9 @@ pub const SPARES_MAX: usize = 16;
 
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
-const VERSION_MINOR: u16 = 0;
+/// The newest that this program knows; 1 brought what steers background work. What a superblock says
+/// is the oldest that knows all of its bytes, so that an older program goes on reading it.
+const VERSION_MINOR: u16 = 1;
 const CHECKSUM_AT: usize = 12;
 /// Features without which a superblock cannot be read rightly; none yet.
 const FEATURES_KNOWN: u64 = 0;
@@ -103,14 +105,52 @@ pub struct Replacement {
 pub struct Settings {
     /// 1 to 100: how much of the members' time a rebuild may take.
     pub rebuild_priority: u8,
+    /// The same for a resync.
+    pub resync_priority: u8,
+    /// The same for a scrub.
+    pub scrub_priority: u8,
+    /// Background work gives way where more than one request in a hundred takes longer than this,
+    /// microseconds; 0: it is not looked at.
+    pub latency_target_us: u32,
     /// A member fails at this read error, counted since the start; at least 1.
     pub read_error_threshold: u32,
+}
+
+/// What a priority is where nobody has said anything else; zero on the member.
+const PRIORITY: u8 = 50;
+
+impl Settings {
+    /// The longest latency target, microseconds: a minute.
+    pub const LATENCY_TARGET_US_MAX: u32 = 60_000_000;
+
+    fn check(&self) -> Result<(), Invalid> {
+        let bad = |priority: &u8| !(1..=100).contains(priority);
+        if bad(&self.rebuild_priority) {
+            return Err(Invalid::RebuildPriority(self.rebuild_priority));
+        }
+        if let Some(&priority) = [self.resync_priority, self.scrub_priority]
+            .iter()
+            .find(|p| bad(p))
+        {
+            return Err(Invalid::JobPriority(priority));
+        }
+        if self.latency_target_us > Self::LATENCY_TARGET_US_MAX {
+            return Err(Invalid::LatencyTarget(self.latency_target_us));
+        }
+        match self.read_error_threshold {
+            0 => Err(Invalid::ReadErrorThreshold),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            rebuild_priority: 50,
+            rebuild_priority: PRIORITY,
+            resync_priority: PRIORITY,
+            scrub_priority: PRIORITY,
+            latency_target_us: 0,
             read_error_threshold: 3,
         }
     }
@@ -290,8 +330,13 @@ struct RawSuperblock {
     log_base: U64,
     /// An array that has to be started by force again after it was stopped cleanly.
     accepted: U64,
+    /// Background work that crowds out requests after a restart: microseconds, 0 for no target.
+    latency_target_us: U32,
+    /// The same for a resync and a scrub that go on; 0 for the default of 50.
+    resync_priority: u8,
+    scrub_priority: u8,
     /// Room to grow; zero.
-    reserved: [u8; 512],
+    reserved: [u8; 506],
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -314,7 +359,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, editions) == 3304);
     assert!(std::mem::offset_of!(RawSuperblock, log_base) == 3560);
     assert!(std::mem::offset_of!(RawSuperblock, accepted) == 3568);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3576);
+    assert!(std::mem::offset_of!(RawSuperblock, latency_target_us) == 3576);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3582);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
@@ -439,14 +485,9 @@ impl Superblock {
         self.layout
             .check(self.strip_bytes)
             .map_err(Invalid::Layout)?;
-        if !(1..=100).contains(&self.settings.rebuild_priority) {
-            return Err(Invalid::RebuildPriority(self.settings.rebuild_priority));
-        }
+        self.settings.check()?;
         if self.members < 64 && self.accepted >> self.members != 0 {
             return Err(Invalid::Accepted(self.accepted));
-        }
-        if self.settings.read_error_threshold == 0 {
-            return Err(Invalid::ReadErrorThreshold);
         }
         if self.editions[0] == 0 {
             return Err(Invalid::Edition);
@@ -521,7 +562,6 @@ impl Superblock {
         raw.put_layout(&self.layout);
         raw.strip_bytes = self.strip_bytes.into();
         raw.block_bytes = self.block_bytes.into();
-        raw.read_error_threshold = self.settings.read_error_threshold.into();
         (raw.level, raw.level_n, raw.level_m) = level_codes(self.level);
         raw.members = self.members;
         raw.group_size = self.group_size;
@@ -540,7 +580,7 @@ impl Superblock {
             Role::Spare => (2, SLOT_NONE),
         };
         raw.spare_count = self.spares.len() as u8;
-        raw.rebuild_priority = self.settings.rebuild_priority;
+        raw.put_settings(&self.settings);
         let name = self.name.as_str().as_bytes();
         raw.name_bytes = name.len() as u8;
         raw.name[..name.len()].copy_from_slice(name);
@@ -661,7 +701,6 @@ impl RawSuperblock {
         raw.magic = MAGIC;
         raw.magic_tail = MAGIC;
         raw.version_major = VERSION_MAJOR.into();
-        raw.version_minor = VERSION_MINOR.into();
         raw
     }
 
@@ -677,6 +716,38 @@ impl RawSuperblock {
         self.data_offset = layout.data_offset.into();
         self.data_bytes = layout.data_bytes.into();
         self.region_bytes = layout.region_bytes.into();
+    }
+
+    /// Writes down the settings. What is as it always was needs no newer program to read it.
+    fn put_settings(&mut self, settings: &Settings) {
+        let sparing = |priority: u8| if priority == PRIORITY { 0 } else { priority };
+        self.rebuild_priority = settings.rebuild_priority;
+        self.read_error_threshold = settings.read_error_threshold.into();
+        self.latency_target_us = settings.latency_target_us.into();
+        self.resync_priority = sparing(settings.resync_priority);
+        self.scrub_priority = sparing(settings.scrub_priority);
+        if self.steers_jobs() {
+            self.version_minor = 1.into();
+        }
+    }
+
+    /// Bytes are in use that version 0 did not know.
+    fn steers_jobs(&self) -> bool {
+        let bytes =
+            self.latency_target_us.get() | u32::from(self.resync_priority | self.scrub_priority);
+        bytes != 0
+    }
+
+    /// The settings.
+    fn settings(&self) -> Settings {
+        let known = |priority: u8| if priority == 0 { PRIORITY } else { priority };
+        Settings {
+            rebuild_priority: self.rebuild_priority,
+            resync_priority: known(self.resync_priority),
+            scrub_priority: known(self.scrub_priority),
+            latency_target_us: self.latency_target_us.get(),
+            read_error_threshold: self.read_error_threshold.get(),
+        }
     }
 
     /// The places.
@@ -755,6 +826,7 @@ impl RawSuperblock {
             .chain(&self.reserved_head)
             .chain(&self.reserved)
             .any(|&byte| byte != 0);
+        let used = used || (self.version_minor.get() == 0 && self.steers_jobs());
         let newer = self.version_minor.get() > VERSION_MINOR;
         if !newer && (used || self.features_compatible.get() != 0) {
             return Err(Invalid::Reserved);
@@ -807,10 +879,7 @@ impl RawSuperblock {
             slots: self.table()?,
             replacements: self.replacement_list(&spares)?,
             spares,
-            settings: Settings {
-                rebuild_priority: self.rebuild_priority,
-                read_error_threshold: self.read_error_threshold.get(),
-            },
+            settings: self.settings(),
         };
         superblock.check()?;
         match copy_at(&superblock.layout, offset) {

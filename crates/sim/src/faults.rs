@@ -22,6 +22,8 @@ pub struct Overlay {
     pub stalls: u32,
     /// Latencies are multiplied by this (0 and 1: as usual).
     pub slowness: u32,
+    /// Each I/O in flight makes one that comes take so much longer: a device with one arm.
+    pub crowding_ns: u64,
 }
 
 impl Overlay {

@@ -90,6 +90,7 @@ pub fn make(plan: &Plan) -> Made {
         group_size: plan.shape.group,
         block_bytes: Some(plan.block),
         write_hole: plan.write_hole,
+        settings: plan.settings,
         init: plan.init,
         created_unix_s: 1_700_000_000,
         members: devices,

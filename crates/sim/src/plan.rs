@@ -8,7 +8,7 @@
 use strake_engine::create::{Init, Tiny};
 use strake_engine::geometry::Geometry;
 use strake_engine::logs::least_bytes;
-use strake_format::{Level, WriteHole};
+use strake_format::{Level, Settings, WriteHole};
 
 use crate::beyond::Disaster;
 use crate::faults::FaultSet;
@@ -274,6 +274,8 @@ pub struct Plan {
     pub tiny: Tiny,
     /// What protects writes that are cut off.
     pub write_hole: WriteHole,
+    /// What steers background work at first.
+    pub settings: Settings,
     /// What the members hold at first.
     pub init: Init,
     /// Members, then spares, then devices that may be added.
@@ -361,6 +363,7 @@ impl Plan {
             tiny,
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync]
                 [rng.weighted(&[14, 3, 3])],
+            settings: draw_settings(seed),
             init: [Init::Lazy, Init::Zeroed, Init::Sync, Init::AssumeClean]
                 [rng.weighted(&[14, 2, 3, 1])],
             devices,
@@ -434,6 +437,28 @@ fn map_bytes(tiny: &Tiny, bytes: u64) -> u64 {
 fn draw_page_regions(seed: u64) -> Option<u16> {
     let mut rng = Prng::new(seed ^ 2, Purpose::Focus);
     rng.one_in(3).then(|| rng.pick(&[4, 8, 16]))
+}
+
+/// Half of the arrays do background work as it is by default. Draws of its own, so that what else
+/// a seed stands for does not depend on it.
+fn draw_settings(seed: u64) -> Settings {
+    let mut rng = Prng::new(seed ^ 3, Purpose::Focus);
+    let priority = |rng: &mut Prng| rng.pick(&[1, 10, 50, 99, 100]);
+    match rng.percent(50) {
+        true => Settings::default(),
+        false => Settings {
+            rebuild_priority: priority(&mut rng),
+            resync_priority: priority(&mut rng),
+            scrub_priority: priority(&mut rng),
+            latency_target_us: draw_target_us(&mut rng),
+            ..Settings::default()
+        },
+    }
+}
+
+/// None, or one that is missed always, sometimes or never.
+pub(crate) fn draw_target_us(rng: &mut Prng) -> u32 {
+    rng.pick(&[0, 1, 100, 500, 5_000, 60_000_000])
 }
 
 /// The largest device, without what its log takes.

@@ -16,7 +16,7 @@ use strake_engine::StartError;
 use strake_engine::create::Init;
 use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
 use strake_engine::units::{CommandId, Slot, StripeNo};
-use strake_format::WriteHole;
+use strake_format::{Settings, WriteHole};
 
 use crate::launch;
 use crate::misled::Armed;
@@ -61,6 +61,7 @@ impl Scenario {
         plan.init = Init::Lazy;
         plan.spares = 0;
         plan.block = 4096;
+        plan.settings = Settings::default();
         plan.read_error_threshold = None;
         plan.pulled_percent = 0;
         plan.lose_in_resync = false;
@@ -170,6 +171,12 @@ impl Scenario {
     pub fn slow(&mut self, slot: u8) -> &mut Self {
         let drive = self.drive(slot);
         self.world.drives[drive].ssd.faults.slowness = 30;
+        self
+    }
+    /// Every device takes so much longer for each I/O that it has in flight.
+    pub fn crowd(&mut self, ns: u64) -> &mut Self {
+        let drives = self.world.drives.iter_mut();
+        drives.for_each(|drive| drive.ssd.faults.crowding_ns = ns);
         self
     }
     /// A drive that vanished is there again (at the next start).
@@ -473,6 +480,23 @@ impl Draft {
     /// Messages, commands among them, that take up to this long.
     pub fn message_ns(mut self, most: u64) -> Draft {
         self.0.message_ns = most;
+        self
+    }
+    /// Devices so large that a rebuild takes thousands of stripes.
+    pub fn large(mut self) -> Draft {
+        self.0.tiny.region_bytes = u64::from(self.0.strip) * 256;
+        let devices = self.0.devices.iter_mut();
+        devices.for_each(|device| device.bytes += 2048 * 4096);
+        self
+    }
+    /// With this many shards.
+    pub fn shards(mut self, shards: u16) -> Draft {
+        self.0.shards = shards;
+        self
+    }
+    /// With these settings.
+    pub fn settings(mut self, settings: Settings) -> Draft {
+        self.0.settings = settings;
         self
     }
     /// Devices without volatile caches.

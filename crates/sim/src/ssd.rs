@@ -232,9 +232,10 @@ impl Ssd {
         self.next_op += 1;
         let slow = u64::from(self.faults.slowness.max(1));
         let mut done_ns = rng.range(latencies.low_ns, latencies.high_ns) * slow;
-        if rng.one_in(50) {
+        if rng.one_in(50) && self.faults.crowding_ns == 0 {
             done_ns *= 10;
         }
+        done_ns += self.faults.crowding_ns * self.flights.len() as u64;
         let fate = self.fate(&io.kind);
         let mut late_ns = None;
         if fate == Fate::TimesOut {

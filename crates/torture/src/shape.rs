@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use strake_engine::create::{CreateSpec, Init, Tiny, plan};
-use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, WriteHole};
+use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, Settings, WriteHole};
 use strake_runtime::{Device, OpenMode};
 use strake_sim::prng::Prng;
 
@@ -122,6 +122,7 @@ impl Shape {
             group_size: self.group,
             block_bytes: Some(block),
             write_hole: self.write_hole,
+            settings: Settings::default(),
             init: Init::Lazy,
             created_unix_s: 0,
             members,

@@ -261,11 +261,49 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 1), (32, 8), (4000, 1), (187, 5)] {
+    for (at, byte) in [(10, 2), (32, 8), (4000, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
     assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+}
+
+#[test]
+fn what_steers_background_work_is_kept_and_costs_nothing_where_it_is_not_used() {
+    let mut superblock = superblock(Level::Raid5, 3, 3, 0);
+    assert_eq!(superblock.encode(4096)[10..12], [0, 0], "as it always was");
+    superblock.settings = Settings {
+        resync_priority: 1,
+        scrub_priority: 100,
+        latency_target_us: 2000,
+        ..superblock.settings
+    };
+    let mut bytes = superblock.encode(4096);
+    assert_eq!(bytes[10..12], [1, 0]);
+    assert_eq!(bytes[3576..3582], [0xd0, 0x07, 0, 0, 1, 100]);
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+    // A program that knew nothing of them never wrote them.
+    bytes[10] = 0;
+    reseal(&mut bytes[..]);
+    let refused = Superblock::decode(&bytes[..], 4096);
+    assert_eq!(refused, Err(SuperblockError::Invalid(Invalid::Reserved)));
+}
+
+#[test]
+fn a_priority_or_a_target_out_of_range_is_named() {
+    let mut bytes = superblock(Level::Raid5, 3, 3, 0).encode(4096);
+    bytes[10] = 1;
+    let mut with = |at: usize, byte: u8| {
+        let before = std::mem::replace(&mut bytes[at], byte);
+        reseal(&mut bytes[..]);
+        let refused = Superblock::decode(&bytes[..], 4096).expect_err("out of range");
+        bytes[at] = before;
+        refused
+    };
+    let invalid = SuperblockError::Invalid;
+    assert_eq!(with(3580, 101), invalid(Invalid::JobPriority(101)));
+    assert_eq!(with(3581, 200), invalid(Invalid::JobPriority(200)));
+    assert_eq!(with(3579, 4), invalid(Invalid::LatencyTarget(4 << 24)));
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn rich() -> Superblock {
     rich.settings = Settings {
         rebuild_priority: 77,
         read_error_threshold: 12,
+        ..Settings::default()
     };
     rich
 }

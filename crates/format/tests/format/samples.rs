@@ -123,6 +123,8 @@ prop_compose! {
         spare_count in 0..=16u8,
         me in any::<proptest::sample::Index>(),
         (priority, threshold) in (1..=100u8, 1..=u32::MAX),
+        (resync_priority, scrub_priority) in (1..=100u8, 1..=100u8),
+        latency_target_us in 0..=Settings::LATENCY_TARGET_US_MAX,
     ) -> Superblock {
         let strip_bytes = 1 << strip;
         let role_at = me.index(usize::from(members + spare_count));
@@ -171,7 +173,13 @@ prop_compose! {
             slots,
             replacements,
             spares: (0..spare_count).map(|i| spare(usize::from(members + i))).collect(),
-            settings: Settings { rebuild_priority: priority, read_error_threshold: threshold },
+            settings: Settings {
+                rebuild_priority: priority,
+                resync_priority,
+                scrub_priority,
+                latency_target_us,
+                read_error_threshold: threshold,
+            },
             ..superblock(level, members, group_size, 0)
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use strake_engine::create::{CreateSpec, Init, plan};
 use strake_engine::event::{ArrayState, MemberState, NewDevice, Status};
-use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, WriteHole};
+use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, Settings, WriteHole};
 use strake_runtime::*;
 
 /// How to make and serve an array.
@@ -82,6 +82,7 @@ impl Rig {
             group_size: spec.group_size,
             block_bytes: Some(4096),
             write_hole: WriteHole::Closed,
+            settings: Settings::default(),
             init: Init::Lazy,
             created_unix_s: 0,
             members: all[..spec.members].to_vec(),

@@ -2,12 +2,14 @@
 //!
 //! Here members come and go; `beyond` is about more that is lost than the level survives, `media`
 //! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
-//! writes, `metadata` about writes that tell of the others and go wrong.
+//! writes, `metadata` about writes that tell of the others and go wrong, `pace` about background
+//! work beside a load.
 
 mod beyond;
 mod log;
 mod media;
 mod metadata;
+mod pace;
 
 use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind};

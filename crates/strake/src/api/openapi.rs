@@ -15,8 +15,8 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
-         group_size:integer? block_bytes:integer device:string? write_hole:string epoch:integer \
-         unwritten_bytes:integer unreadable_bytes:integer unreadable:Range[] members:Member[] \
+         group_size:integer? block_bytes:integer device:string? write_hole:string \
+         latency_target_us:integer epoch:integer unwritten_bytes:integer unreadable_bytes:integer unreadable:Range[] members:Member[] \
          spares:Member[] jobs:Job[] last_scrub:Scrub?",
     ),
     (
@@ -33,20 +33,20 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Job",
         "kind:string slot:integer? partial:boolean done_bytes:integer total_bytes:integer \
-         rate_bytes_per_s:integer eta_s:integer? paused:boolean inconsistent_stripes:integer \
-         repaired_stripes:integer",
+         rate_bytes_per_s:integer eta_s:integer? paused:boolean held_back_by:string \
+         foreground_p99_us:integer? inconsistent_stripes:integer repaired_stripes:integer",
     ),
     (
         "CreateRequest",
         "name:string level:string strip_bytes:integer? group_size:integer? write_hole:string? \
-         init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
+         latency_target_us:integer? init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
          force:boolean? dry_run:boolean?",
     ),
     (
         "Created",
         "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? block_bytes:integer \
-         device:string? write_hole:string epoch:integer unwritten_bytes:integer \
+         device:string? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
          jobs:Job[] last_scrub:Scrub?",
     ),
@@ -62,7 +62,8 @@ const SHAPES: &[(&str, &str)] = &[
     ("JobRequest", "action:string repair:boolean?"),
     (
         "Settings",
-        "rebuild_priority:integer? read_error_threshold:integer? write_hole:string?",
+        "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? \
+         latency_target_us:integer? read_error_threshold:integer? write_hole:string?",
     ),
     ("Outcome", "array:string changed:boolean what:string"),
     (
@@ -278,6 +279,8 @@ mod tests {
             rate_bytes_per_s: 0,
             eta_s: None,
             paused: false,
+            held_back_by: String::new(),
+            foreground_p99_us: None,
             inconsistent_stripes: 0,
             repaired_stripes: 0,
         };

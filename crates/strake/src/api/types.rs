@@ -20,6 +20,9 @@ pub(crate) struct ArrayJson {
     pub(crate) block_bytes: u32,
     pub(crate) device: Option<String>,
     pub(crate) write_hole: String,
+    /// What background work gives way to; 0 for none.
+    #[serde(default)]
+    pub(crate) latency_target_us: u32,
     pub(crate) epoch: u64,
     pub(crate) unwritten_bytes: u64,
     /// Bytes whose content is lost: they answer an error until they are written.
@@ -80,6 +83,12 @@ pub(crate) struct JobJson {
     pub(crate) rate_bytes_per_s: u64,
     pub(crate) eta_s: Option<u64>,
     pub(crate) paused: bool,
+    /// `none`, `priority` or `latency`: what makes it slower than it could be.
+    #[serde(default)]
+    pub(crate) held_back_by: String,
+    /// The p99 of reads and writes beside it in the last seconds.
+    #[serde(default)]
+    pub(crate) foreground_p99_us: Option<u64>,
     pub(crate) inconsistent_stripes: u64,
     pub(crate) repaired_stripes: u64,
 }
@@ -96,6 +105,8 @@ pub(crate) struct CreateRequest {
     pub(crate) group_size: Option<u8>,
     #[serde(default)]
     pub(crate) write_hole: Option<String>,
+    #[serde(default)]
+    pub(crate) latency_target_us: Option<u32>,
     #[serde(default)]
     pub(crate) init: Option<String>,
     #[serde(default)]
@@ -160,6 +171,13 @@ pub(crate) struct JobRequest {
 pub(crate) struct SettingsJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rebuild_priority: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resync_priority: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scrub_priority: Option<u8>,
+    /// 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) latency_target_us: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_error_threshold: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

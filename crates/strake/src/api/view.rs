@@ -19,6 +19,9 @@ use crate::errors::{Code, Failure};
 pub(crate) fn settings(sb: &Superblock) -> SettingsJson {
     SettingsJson {
         rebuild_priority: Some(sb.settings.rebuild_priority),
+        resync_priority: Some(sb.settings.resync_priority),
+        scrub_priority: Some(sb.settings.scrub_priority),
+        latency_target_us: Some(sb.settings.latency_target_us),
         read_error_threshold: Some(sb.settings.read_error_threshold),
         write_hole: Some(sb.write_hole.to_string()),
     }
@@ -62,6 +65,15 @@ pub(crate) fn job_kind(kind: JobKind) -> &'static str {
         JobKind::Rebuild => "rebuild",
         JobKind::Resync => "resync",
         JobKind::Scrub => "scrub",
+    }
+}
+
+/// One word for what makes a job slower than it could be.
+fn held_back(by: HeldBack) -> &'static str {
+    match by {
+        HeldBack::None => "none",
+        HeldBack::Priority => "priority",
+        HeldBack::Latency => "latency",
     }
 }
 
@@ -139,6 +151,8 @@ fn job(job: &JobStatus) -> JobJson {
         rate_bytes_per_s: job.rate_bytes_per_s,
         eta_s: (!job.paused && job.rate_bytes_per_s > 0).then(|| left / job.rate_bytes_per_s),
         paused: job.paused,
+        held_back_by: held_back(job.held_back).to_owned(),
+        foreground_p99_us: job.foreground_p99_ns.map(|ns| ns / 1000),
         inconsistent_stripes: job.inconsistent,
         repaired_stripes: job.repaired,
     }
@@ -157,6 +171,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         block_bytes: sb.block_bytes,
         device: None,
         write_hole: sb.write_hole.to_string(),
+        latency_target_us: sb.settings.latency_target_us,
         epoch: sb.epoch.0,
         unwritten_bytes: 0,
         unreadable_bytes: 0,

@@ -60,7 +60,12 @@ pub(crate) enum Command {
     Rebuild(JobArgs),
     /// Start or stop the check of parity, which changes nothing unless it is to repair
     Scrub(ScrubArgs),
-    /// Change settings: rebuild_priority=1..100, read_error_threshold=1.., write_hole=closed...
+    /// Change settings: rebuild_priority=1..100, latency_target=2ms, write_hole=closed...
+    ///
+    /// rebuild_priority, resync_priority, scrub_priority: 1 (almost nothing beside requests) to 100;
+    /// latency_target: background work gives way where more than one request in a hundred takes
+    /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
+    /// or resync.
     Set {
         name: String,
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -104,6 +109,10 @@ pub(crate) struct CreateArgs {
     /// closed (the default), degraded or resync: what protects writes that are cut off
     #[arg(long)]
     pub(crate) write_hole: Option<String>,
+    /// Background work gives way where more than one request in a hundred takes longer: 2ms, off
+    /// (the default)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) latency_target: Option<String>,
     /// auto, trim, lazy, zero, sync or assume-clean
     #[arg(long)]
     pub(crate) init: Option<String>,

@@ -162,12 +162,22 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         .map(size::parse)
         .transpose()?
         .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+    let latency_target = args.latency_target.as_deref().map(|text| {
+        let wrong = || {
+            Failure::new(
+                Code::SettingInvalid,
+                format!("'{text}' is no latency target"),
+            )
+        };
+        size::micros(text).ok_or_else(wrong)
+    });
     let request = CreateRequest {
         name: args.name,
         level: args.level,
         strip_bytes,
         group_size: args.group_size,
         write_hole: args.write_hole,
+        latency_target_us: latency_target.transpose()?,
         init: args.init,
         block_bytes,
         devices: absolutes(&args.devices),
@@ -472,13 +482,25 @@ fn wait_for(context: &Context, client: &Client, name: &str, kind: &str) -> Resul
     Ok(())
 }
 
+/// As people say it, with a unit in the value; and as JSON has it.
+const LATENCY_TARGET: &str = "latency_target";
+const LATENCY_TARGET_US: &str = "latency_target_us";
+
 fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
     let wrong = || Failure::new(Code::SettingInvalid, format!("'{text}' is no setting"));
     let (key, value) = text.split_once('=').ok_or_else(wrong)?;
     match key {
-        "rebuild_priority" => {
+        "rebuild_priority" | "resync_priority" | "scrub_priority" => {
             let priority = value.parse().ok().filter(|p| (1..=100).contains(p));
-            into.rebuild_priority = Some(priority.ok_or_else(wrong)?);
+            let place = match key {
+                "rebuild_priority" => &mut into.rebuild_priority,
+                "resync_priority" => &mut into.resync_priority,
+                _ => &mut into.scrub_priority,
+            };
+            *place = Some(priority.ok_or_else(wrong)?);
+        }
+        LATENCY_TARGET | LATENCY_TARGET_US => {
+            into.latency_target_us = Some(size::micros(value).ok_or_else(wrong)?);
         }
         "read_error_threshold" => {
             let threshold = value.parse().ok().filter(|t| *t > 0);
@@ -520,16 +542,32 @@ fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
     let Some(key) = key else {
         context.say(&settings, |_| {
             let map = all.as_object().into_iter().flatten();
-            map.map(|(key, value)| format!("{key}={value}\n")).collect()
+            map.map(|(key, value)| setting(key, value)).collect()
         });
         return Ok(DONE);
     };
+    let key = match key {
+        LATENCY_TARGET => LATENCY_TARGET_US,
+        key => key,
+    };
     let value = all.get(key).ok_or_else(|| {
         Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
-            .cure("ask for rebuild_priority, read_error_threshold or write_hole")
+            .cure("strake get NAME tells all of them")
     })?;
-    context.say(&serde_json::json!({ key: value }), |_| format!("{value}\n"));
+    context.say(&serde_json::json!({ key: value }), |_| {
+        let line = setting(key, value);
+        line.split_once('=')
+            .map_or_else(String::new, |(_, value)| value.to_owned())
+    });
     Ok(DONE)
+}
+
+/// A setting as `set` takes it.
+fn setting(key: &str, value: &serde_json::Value) -> String {
+    match (key, value.as_u64()) {
+        (LATENCY_TARGET_US, Some(us)) => format!("{LATENCY_TARGET}={}\n", size::latency_target(us)),
+        _ => format!("{key}={value}\n"),
+    }
 }
 
 fn events(context: &Context, follow: bool) -> Ended {
@@ -604,6 +642,20 @@ mod tests {
         let mut into = SettingsJson::default();
         parse_setting("rebuild_priority=100", &mut into).expect("a setting");
         parse_setting("read_error_threshold=7", &mut into).expect("a setting");
+        parse_setting("scrub_priority=1", &mut into).expect("a setting");
+        assert_eq!((into.scrub_priority, into.resync_priority), (Some(1), None));
+        for (text, us) in [
+            ("off", 0),
+            ("0", 0),
+            ("750", 750),
+            ("500us", 500),
+            ("1.5ms", 1500),
+        ] {
+            parse_setting(&format!("latency_target={text}"), &mut into).expect("a setting");
+            assert_eq!(into.latency_target_us, Some(us));
+        }
+        let told = setting("latency_target_us", &serde_json::json!(1500));
+        assert_eq!(told, "latency_target=1500us\n");
         parse_setting("write_hole=degraded", &mut into).expect("a setting");
         assert_eq!(into.write_hole.as_deref(), Some("degraded"));
         assert_eq!(
@@ -616,6 +668,11 @@ mod tests {
             "rebuild_priority",
             "rebuild_priority=0",
             "rebuild_priority=101",
+            "resync_priority=0",
+            "latency_target=",
+            "latency_target=61s",
+            "latency_target=-1ms",
+            "latency_target=1h",
             "write_hole=open",
         ] {
             let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);

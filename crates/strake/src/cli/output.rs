@@ -118,8 +118,16 @@ fn job_long(job: &JobJson) -> String {
     let eta = job
         .eta_s
         .map_or_else(String::new, |s| format!(", {} left", size::seconds(s)));
+    let p99 = job
+        .foreground_p99_us
+        .map_or_else(String::new, |us| format!(", requests' p99 {us} us"));
+    let held = match job.held_back_by.as_str() {
+        "priority" => ", held back by its priority",
+        "latency" => ", held back by the latency target",
+        _ => "",
+    };
     format!(
-        "{}{slot}: {} of {}, {}{eta}",
+        "{}{slot}: {} of {}, {}{eta}{held}{p99}",
         job_short(job),
         size::bytes(job.done_bytes),
         size::bytes(job.total_bytes),
@@ -153,7 +161,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n  \
-         write hole  {}\n  uuid        {}, epoch {}\n",
+         write hole  {}\n  latency     target {}\n  uuid        {}, epoch {}\n",
         a.name,
         a.state,
         a.level,
@@ -164,6 +172,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         size::bytes(a.unwritten_bytes),
         or_dash(a.device.as_ref()),
         a.write_hole,
+        size::latency_target(u64::from(a.latency_target_us)),
         a.uuid,
         a.epoch,
     );

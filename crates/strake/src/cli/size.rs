@@ -3,6 +3,8 @@
 //! Invariant: `parse` takes every spelling that `bytes` prints. K, M, G, T (and KiB …) are powers
 //! of 1024, as mdadm and zpool have them; kB, MB, GB, TB are powers of 1000.
 
+use strake_format::Settings;
+
 use crate::errors::{Code, Failure};
 
 /// Parses a size in bytes.
@@ -48,6 +50,34 @@ pub(crate) fn bytes(n: u64) -> String {
         format!("{} {}", n / one, UNITS[unit])
     } else {
         format!("{:.1} {}", n as f64 / one as f64, UNITS[unit])
+    }
+}
+
+/// Parses a latency target: `off`, microseconds, or a number with `us`, `ms` or `s`; to a minute.
+pub(crate) fn micros(text: &str) -> Option<u32> {
+    if text == "off" {
+        return Some(0);
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let factor = match unit {
+        "" | "us" | "µs" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        _ => return None,
+    };
+    let us = number.parse::<f64>().ok()? * factor;
+    let fits = us.fract() == 0.0 && us <= f64::from(Settings::LATENCY_TARGET_US_MAX);
+    fits.then_some(us as u32)
+}
+
+/// Prints a latency target as `micros` takes it.
+pub(crate) fn latency_target(us: u64) -> String {
+    match us {
+        0 => "off".to_owned(),
+        us if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        us if us.is_multiple_of(1000) => format!("{}ms", us / 1000),
+        us => format!("{us}us"),
     }
 }
 

@@ -512,6 +512,15 @@ impl Service {
         if let Some(priority) = wanted.rebuild_priority {
             changed |= running.command(Command::Set(Setting::RebuildPriority(priority)))?;
         }
+        if let Some(priority) = wanted.resync_priority {
+            changed |= running.command(Command::Set(Setting::ResyncPriority(priority)))?;
+        }
+        if let Some(priority) = wanted.scrub_priority {
+            changed |= running.command(Command::Set(Setting::ScrubPriority(priority)))?;
+        }
+        if let Some(us) = wanted.latency_target_us {
+            changed |= running.command(Command::Set(Setting::LatencyTargetUs(us)))?;
+        }
         if let Some(threshold) = wanted.read_error_threshold {
             changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;
         }

@@ -213,6 +213,7 @@ impl Play {
             strip_bytes: None,
             group_size: plan.group_size,
             write_hole: None,
+            latency_target_us: None,
             init: None,
             block_bytes: Some(BLOCK as u32),
             devices: members.to_vec(),

@@ -158,6 +158,10 @@ fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
         group_size: request.group_size,
         block_bytes: request.block_bytes,
         write_hole: parse_write_hole(request.write_hole.as_deref())?,
+        settings: Settings {
+            latency_target_us: latency_target(request.latency_target_us)?,
+            ..Settings::default()
+        },
         init,
         created_unix_s: created.map_or(0, |d| d.as_secs()),
         members: Vec::new(),
@@ -165,6 +169,17 @@ fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
         tiny: None,
     };
     Ok((spec, prepare))
+}
+
+/// The latency target that is asked for, in microseconds; none is 0.
+fn latency_target(us: Option<u32>) -> Result<u32, Failure> {
+    match us.unwrap_or(0) {
+        us if us > Settings::LATENCY_TARGET_US_MAX => {
+            let found = format!("a latency target of {us} µs");
+            Err(Failure::new(Code::SettingInvalid, found))
+        }
+        us => Ok(us),
+    }
 }
 
 fn open(paths: &[PathBuf], dry_run: bool) -> Result<Vec<Device>, Failure> {

@@ -317,6 +317,8 @@ fn things_that_are_not_there_are_named() {
         .refused(3, "device-not-found");
     rig.run(&["set", "a", "rebuild_priority=0"])
         .refused(2, "setting-invalid");
+    rig.run(&["set", "a", "latency_target=61s"])
+        .refused(2, "setting-invalid");
     rig.run(&["set", "a", "speed=9"])
         .refused(2, "setting-invalid");
     rig.run(&["get", "a", "speed"])

@@ -350,16 +350,25 @@ fn settings_are_kept_over_a_restart() {
         "rebuild_priority=77",
         "read_error_threshold=5",
         "write_hole=degraded",
+        "resync_priority=3",
+        "scrub_priority=99",
+        "latency_target=2ms",
     ])
     .ok();
     let settings = rig.run(&["get", "data"]).ok().json();
     assert_eq!(settings["rebuild_priority"], 77);
+    assert_eq!(settings["resync_priority"], 3);
+    assert_eq!(settings["scrub_priority"], 99);
+    let shown = rig.run(&["show", "data"]).ok().json();
+    assert_eq!(shown["latency_target_us"], 2000);
     rig.stop_daemon();
     let offline = rig
         .run(&["get", "data", "read_error_threshold"])
         .ok()
         .json();
     assert_eq!(offline["read_error_threshold"], 5);
+    let offline = rig.run(&["get", "data", "latency_target"]).ok().json();
+    assert_eq!(offline["latency_target_us"], 2000);
     let offline = rig.run(&["get", "data", "write_hole"]).ok().json();
     assert_eq!(offline["write_hole"], "degraded");
     rig.start_daemon();

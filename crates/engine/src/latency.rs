@@ -1,0 +1,153 @@
+//! How long requests take: a histogram with buckets that grow with what they hold.
+//!
+//! Invariants:
+//! * Noting a request costs a few instructions and no memory.
+//! * What is read from it errs to the slow side, by an eighth at most: a target that is met here is
+//!   met.
+//!
+//! Deliberately absent: time. Who keeps one decides which moment it is about.
+
+/// Buckets: one for each of the first 8 units, then 8 for each doubling up to a minute.
+const BUCKETS: usize = 192;
+/// A unit is 1024 ns.
+const UNIT_BITS: u32 = 10;
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Latencies {
+    counts: [u32; BUCKETS],
+    total: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies {
+            counts: [0; BUCKETS],
+            total: 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for Latencies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} requests, p99 {:?} ns", self.total, self.p99_ns())
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    let units = ns >> UNIT_BITS;
+    if units < 8 {
+        return units as usize;
+    }
+    let exponent = units.ilog2();
+    let within = (units >> (exponent - 3)) & 7;
+    ((exponent as usize - 2) * 8 + within as usize).min(BUCKETS - 1)
+}
+
+/// The first nanosecond that lies beyond a bucket.
+fn beyond(bucket: usize) -> u64 {
+    if bucket < 8 {
+        return (bucket as u64 + 1) << UNIT_BITS;
+    }
+    let (exponent, within) = (bucket / 8 + 2, bucket % 8);
+    (8 + within as u64 + 1) << (exponent - 3) << UNIT_BITS
+}
+
+impl Latencies {
+    /// One more request, which took so long.
+    pub fn note(&mut self, ns: u64) {
+        let count = &mut self.counts[bucket(ns)];
+        *count = count.saturating_add(1);
+        self.total += 1;
+    }
+
+    /// Requests.
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
+    /// Takes in those of another.
+    pub fn add(&mut self, other: &Latencies) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.total += other.total;
+    }
+
+    /// Requests that may have taken so long or longer.
+    pub fn late(&self, ns: u64) -> u64 {
+        self.counts[bucket(ns)..]
+            .iter()
+            .map(|&n| u64::from(n))
+            .sum()
+    }
+
+    /// Ninety-nine of a hundred took less; none if there was no request.
+    pub fn p99_ns(&self) -> Option<u64> {
+        let mut slower = self.total / 100;
+        let last = self.counts.iter().enumerate().rev().find(|&(_, &count)| {
+            let here = slower < u64::from(count);
+            slower = slower.saturating_sub(u64::from(count));
+            here
+        });
+        last.map(|(bucket, _)| beyond(bucket))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_one_another_and_are_an_eighth_wide_at_most() {
+        let mut before = 0;
+        for bucket_no in 0..BUCKETS {
+            let end = beyond(bucket_no);
+            assert_eq!(bucket(before), bucket_no);
+            assert_eq!(bucket(end - 1), bucket_no);
+            let width = end - before;
+            assert!(
+                before < 8 << UNIT_BITS || width * 8 <= before,
+                "{bucket_no}"
+            );
+            before = end;
+        }
+        assert!(before > 60_000_000_000, "a minute fits");
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn ninety_nine_of_a_hundred_are_quicker_than_the_p99() {
+        let mut seen = Latencies::default();
+        assert_eq!(seen.p99_ns(), None);
+        (0..99).for_each(|_| seen.note(100_000));
+        seen.note(5_000_000);
+        let p99 = seen.p99_ns().expect("there are requests");
+        assert!((100_000..=112_500).contains(&p99), "{p99}");
+        seen.note(5_000_000);
+        let p99 = seen.p99_ns().expect("there are requests");
+        assert!((5_000_000..=5_700_000).contains(&p99), "{p99}");
+    }
+
+    #[test]
+    fn no_late_request_is_overlooked() {
+        let mut seen = Latencies::default();
+        for us in 1..=1000 {
+            seen.note(us * 1000);
+        }
+        for target_us in [10, 100, 500, 999] {
+            let (late, truly) = (seen.late(target_us * 1000), 1000 - target_us);
+            assert!(late >= truly, "{target_us}: {late}");
+            assert!(late <= truly + target_us / 8 + 2, "{target_us}: {late}");
+        }
+    }
+
+    #[test]
+    fn two_together_are_what_both_saw() {
+        let (mut one, mut other) = (Latencies::default(), Latencies::default());
+        one.note(1_000);
+        other.note(2_000_000);
+        one.add(&other);
+        assert_eq!((one.count(), one.late(1_000_000)), (2, 1));
+    }
+}
