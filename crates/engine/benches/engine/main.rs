@@ -1,15 +1,18 @@
 //! The engine over members that answer at once: what one core makes of requests when drives cost
 //! nothing.
 //!
-//! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy), or for
-//! requests per second the same number of requests answered by the router alone. `--smoke` runs
-//! small, over members that keep what is written, reads everything back and compares; `--closed`
-//! shows only what the stripe log costs.
+//! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy). For one
+//! request it shows nanoseconds, instructions where the machine counts them, and allocations.
+//! `--smoke` runs small, over members that keep what is written, reads everything back and compares;
+//! `--closed` shows only what the stripe log costs; `--only TEXT` leaves loads out.
 //!
 //! Deliberately absent: thresholds. These are figures.
 
+mod meter;
+
 use std::sync::Arc;
-use std::time::Instant;
+
+use meter::{Cost, Meter};
 
 use strake_engine::create::{CreateSpec, Init, plan};
 use strake_engine::event::*;
@@ -31,10 +34,11 @@ struct Rig {
     shard: Shard,
     router: Router,
     disks: Vec<Vec<u8>>,
-    /// Data writes are kept (otherwise only metadata is).
+    /// Writes to logs and data are kept (otherwise only superblocks and tables are).
     keep: bool,
-    data_offset: u64,
+    kept_below: u64,
     replies: Vec<Reply>,
+    pieces: Vec<(Target, Request)>,
     next: u64,
 }
 
@@ -91,7 +95,8 @@ impl Rig {
         let setup = array.setup();
         let geometry = Arc::clone(&setup.geometry);
         let pool = Pool::new(&limits::stock(&geometry, 64 << 20));
-        let data_offset = plan.superblocks[0].layout.data_offset;
+        let layout = &plan.superblocks[0].layout;
+        let kept_below = layout.log_offset.min(layout.data_offset);
         let shard = Shard::new(ShardNo(0), 1, setup, pool);
         let router = Router::new(geometry, 1, 0);
         array.start(Time(0));
@@ -102,8 +107,9 @@ impl Rig {
             router,
             disks,
             keep,
-            data_offset,
+            kept_below,
             replies,
+            pieces: Vec::new(),
             next: 0,
         };
         rig.rest();
@@ -112,8 +118,8 @@ impl Rig {
 
     fn io(&mut self, io: MemberIo) -> Completion {
         let disk = &mut self.disks[io.device.0 as usize];
-        let data_offset = self.data_offset;
-        let kept = |offset: u64| self.keep || offset < data_offset;
+        let kept_below = self.kept_below;
+        let kept = |offset: u64| self.keep || offset < kept_below;
         let buf = match io.kind {
             IoKind::Read {
                 offset,
@@ -186,13 +192,13 @@ impl Rig {
 
     fn submit(&mut self, op: Op) {
         self.next += 1;
-        let mut pieces = Vec::new();
         let request = Request {
             id: RequestId(self.next),
             op,
         };
-        self.replies.extend(self.router.route(request, &mut pieces));
-        for (target, piece) in pieces {
+        self.replies
+            .extend(self.router.route(request, &mut self.pieces));
+        for (target, piece) in self.pieces.drain(..) {
             match target {
                 Target::Shard(_) => self.shard.submit(Time(0), piece),
                 Target::Array => self.array.submit(Time(0), piece),
@@ -314,55 +320,58 @@ const LOADS: &[Load] = &[
     },
 ];
 
-fn measure(rig: &mut Rig, load: Load, total: u64) -> f64 {
+/// Carries out a load of `total` bytes.
+fn measure(rig: &mut Rig, load: Load, total: u64, meter: &mut Meter) -> Cost {
     let payload = Buf::from_bytes(&vec![0xa5; load.bytes as usize]);
     let mut sequence = Sequence(load.bytes);
     let slots = rig.size() / load.bytes;
-    let begun = Instant::now();
-    let (mut done, mut at) = (0, 0);
-    while done < total {
-        for _ in 0..load.depth {
-            let slot = if load.random {
-                sequence.next() % slots
-            } else {
-                at % slots
-            };
-            at += 1;
-            let offset = slot * load.bytes;
-            rig.submit(if load.write {
-                let data = Slice::new(payload.clone(), 0, load.bytes as usize);
-                Op::Write {
-                    offset,
-                    data,
-                    fua: false,
-                }
-            } else {
-                Op::Read {
-                    offset,
-                    len: load.bytes,
-                }
-            });
-            done += load.bytes;
+    let mut at = 0;
+    let requests = total / load.bytes;
+    meter.of(requests, || {
+        while at < requests {
+            for _ in 0..load.depth {
+                let slot = if load.random {
+                    sequence.next() % slots
+                } else {
+                    at % slots
+                };
+                at += 1;
+                let offset = slot * load.bytes;
+                rig.submit(if load.write {
+                    let data = Slice::new(payload.clone(), 0, load.bytes as usize);
+                    Op::Write {
+                        offset,
+                        data,
+                        fua: false,
+                    }
+                } else {
+                    Op::Read {
+                        offset,
+                        len: load.bytes,
+                    }
+                });
+            }
+            rig.rest();
+            let failed = rig.replies.drain(..).filter(|r| r.result.is_err()).count();
+            assert_eq!(failed, 0, "{}: requests failed", load.name);
         }
-        rig.rest();
-        let failed = rig.replies.drain(..).filter(|r| r.result.is_err()).count();
-        assert_eq!(failed, 0, "{}: requests failed", load.name);
-    }
-    done as f64 / begun.elapsed().as_secs_f64()
+    })
 }
 
-fn memcpy_ceiling(bytes: usize) -> f64 {
+/// Nanoseconds of a copy of so many bytes.
+fn memcpy_ceiling(bytes: usize, meter: &mut Meter) -> f64 {
     let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
-    let rounds = (256 << 20) / bytes;
-    let begun = Instant::now();
-    for _ in 0..rounds {
-        to.copy_from_slice(std::hint::black_box(&from));
-        std::hint::black_box(&mut to);
-    }
-    (rounds * bytes) as f64 / begun.elapsed().as_secs_f64()
+    let rounds = ((256 << 20) / bytes) as u64;
+    let cost = meter.of(rounds, || {
+        for _ in 0..rounds {
+            to.copy_from_slice(std::hint::black_box(&from));
+            std::hint::black_box(&mut to);
+        }
+    });
+    cost.ns
 }
 
-fn figures() {
+fn figures(only: &str, meter: &mut Meter) {
     let shapes = [
         ("5 of 5", Level::Raid5, 5, None),
         ("6 of 8", Level::Raid6, 8, None),
@@ -371,14 +380,14 @@ fn figures() {
         ("10 of 4", Level::Raid10, 4, None),
     ];
     println!(
-        "{:<10} {:<26} {:>10} {:>12} {:>14}",
-        "array", "load", "MiB/s", "requests/s", "of memcpy"
+        "{:<10} {:<26} {:>10} {:>12} {:>10} {:>12} {:>10}",
+        "array", "load", "MiB/s", "ns", "of memcpy", "instructions", "allocs"
     );
     for (name, level, members, group) in shapes {
         let shape = (level, members, group);
         let mut rig = Rig::new(shape, 64 << 10, false, WriteHole::Resync);
         let mut lost = 0;
-        for &load in LOADS {
+        for &load in LOADS.iter().filter(|load| load.name.contains(only)) {
             while lost < load.lost {
                 rig.fail(lost);
                 lost += 1;
@@ -388,21 +397,26 @@ fn figures() {
             } else {
                 512 << 20
             };
-            let rate = measure(&mut rig, load, total);
-            let ceiling = memcpy_ceiling(load.bytes as usize);
+            // Regions become Dirty, and what is recycled comes to rest.
+            let some = rig.size().min(total / 4);
+            measure(&mut rig, load, some, meter);
+            let cost = measure(&mut rig, load, total, meter);
+            let ceiling = memcpy_ceiling(load.bytes as usize, meter);
             println!(
-                "{name:<10} {:<26} {:>10.0} {:>12.0} {:>13.1}%",
+                "{name:<10} {:<26} {:>10.0} {:>12.0} {:>9.1}% {:>12} {:>10.2}",
                 load.name,
-                rate / 1048576.0,
-                rate / load.bytes as f64,
-                100.0 * rate / ceiling
+                load.bytes as f64 / 1048576.0 / (cost.ns * 1e-9),
+                cost.ns,
+                100.0 * ceiling / cost.ns,
+                cost.instructions(),
+                cost.allocations
             );
         }
     }
 }
 
 /// What the stripe log costs: the policies `closed` and `resync` side by side, round by round.
-fn cost_of_closed() {
+fn cost_of_closed(only: &str, meter: &mut Meter) {
     const ROUNDS: usize = 7;
     let load = |name, bytes, random, depth| Load {
         name,
@@ -417,33 +431,47 @@ fn cost_of_closed() {
         ("6 of 8", (Level::Raid6, 8, None), 384 << 10),
     ];
     println!(
-        "\n{:<10} {:<26} {:>12} {:>12} {:>14}",
-        "array", "load", "resync r/s", "closed r/s", "closed costs"
+        "\n{:<10} {:<22} {:<8} {:>10} {:>12} {:>10} {:>14}",
+        "array", "load", "policy", "ns", "instructions", "allocs", "costs"
     );
     for (name, shape, stripe) in shapes {
         let loads = [
             load("random write 4K", 4096, true, 64),
+            load("random write 64K", 65536, true, 64),
             load("full-stripe write", stripe, false, 8),
         ];
-        for load in loads {
+        for load in loads.into_iter().filter(|load| load.name.contains(only)) {
             let policies = [WriteHole::Resync, WriteHole::Closed];
             let mut rigs = policies.map(|policy| Rig::new(shape, 64 << 10, false, policy));
             let total = if load.random { 128 << 20 } else { 1 << 30 };
-            let mut rates = [Vec::new(), Vec::new()];
+            for rig in &mut rigs {
+                let all = rig.size();
+                measure(rig, load, all, meter);
+            }
+            let mut costs = [Vec::new(), Vec::new()];
             for _ in 0..ROUNDS {
-                for (rig, rates) in rigs.iter_mut().zip(&mut rates) {
-                    rates.push(measure(rig, load, total) / load.bytes as f64);
+                for (rig, costs) in rigs.iter_mut().zip(&mut costs) {
+                    costs.push(measure(rig, load, total, meter));
                 }
             }
-            let [resync, closed] = rates.map(|mut all| {
-                all.sort_by(f64::total_cmp);
-                all[ROUNDS / 2]
+            let median = costs.map(|mut all| {
+                all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+                all.swap_remove(ROUNDS / 2)
             });
-            println!(
-                "{name:<10} {:<26} {resync:>12.0} {closed:>12.0} {:>13.1}%",
-                load.name,
-                100.0 * (1.0 - closed / resync)
-            );
+            for (policy, cost) in policies.into_iter().zip(&median) {
+                let more = match policy {
+                    WriteHole::Closed => format!("{:+.0} ns", cost.ns - median[0].ns),
+                    _ => String::new(),
+                };
+                println!(
+                    "{name:<10} {:<22} {:<8} {:>10.0} {:>12} {:>10.2} {more:>14}",
+                    load.name,
+                    policy.to_string(),
+                    cost.ns,
+                    cost.instructions(),
+                    cost.allocations,
+                );
+            }
         }
     }
 }
@@ -519,8 +547,14 @@ fn main() {
     if asked("--smoke") {
         return smoke();
     }
+    let only = std::env::args().skip_while(|arg| arg != "--only").nth(1);
+    let only = only.unwrap_or_default();
+    let mut meter = Meter::new();
     if !asked("--closed") {
-        figures();
+        figures(&only, &mut meter);
     }
-    cost_of_closed();
+    cost_of_closed(&only, &mut meter);
+    if let Some(why) = meter.without_instructions() {
+        println!("\nSKIPPED: instructions are not counted here: {why}");
+    }
 }
