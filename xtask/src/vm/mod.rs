@@ -6,6 +6,7 @@
 
 pub(crate) mod bench;
 mod cuts;
+mod debian;
 mod drives;
 mod guest;
 mod prepare;
@@ -18,7 +19,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use drives::Drives;
 use guest::Spec;
-use prepare::Rig;
+use prepare::{Rig, Series};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -30,7 +31,7 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Download and install what a boot needs, and stop there
+    /// Download and install what boots need, and stop there
     Prepare,
     /// Show the scenarios
     List,
@@ -48,6 +49,9 @@ enum Command {
 
 #[derive(Args)]
 struct RunOptions {
+    /// Which series of kernels
+    #[arg(long, value_enum, default_value = "6.12")]
+    kernel: Series,
     /// How many NVMe drives
     #[arg(long, default_value_t = 6)]
     drives: usize,
@@ -68,6 +72,7 @@ struct RunOptions {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match &options.command {
         None => boot(&RunOptions {
+            kernel: Series::Stable,
             drives: 6,
             size_mib: 1024,
             block_bytes: 512,
@@ -76,8 +81,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }),
         Some(Command::Run(options)) => boot(options),
         Some(Command::Prepare) => {
-            let rig = prepare::prepare()?;
-            println!("ready: Linux {}", rig.version);
+            for series in [Series::Stable, Series::New] {
+                println!("ready: Linux {}", prepare::prepare(series)?.version);
+            }
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::List) => {
@@ -101,7 +107,7 @@ fn test(names: &[String], binary: Option<PathBuf>) -> Result<ExitCode> {
     if !binary.is_file() {
         bail!("{} does not exist; build it", binary.display());
     }
-    let outcome = everything(&prepare::prepare()?, names, &binary)?;
+    let outcome = everything(&prepare::prepare(Series::Stable)?, names, &binary)?;
     for line in outcome.notes.iter().flat_map(|note| note.lines()) {
         println!("  {line}");
     }
@@ -162,7 +168,7 @@ pub(crate) fn step() -> Result<Outcome> {
     if !binary.is_file() {
         return Ok(skip("no release build of strake".to_owned()));
     }
-    match prepare::prepare() {
+    match prepare::prepare(Series::Stable) {
         Ok(rig) => everything(&rig, &[], &binary),
         Err(error) => Ok(skip(format!("{error:#}"))),
     }
@@ -170,7 +176,7 @@ pub(crate) fn step() -> Result<Outcome> {
 
 /// A guest for a person: its terminal is ours.
 fn boot(options: &RunOptions) -> Result<ExitCode> {
-    let rig = prepare::prepare()?;
+    let rig = prepare::prepare(options.kernel)?;
     let drives = Drives::make("run", options.drives, options.size_mib, options.block_bytes)?;
     let share = guest::fill_share("run", &host::strake_binary())?;
     let spec = Spec {

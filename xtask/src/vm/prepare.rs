@@ -1,20 +1,39 @@
 //! What a boot needs, brought under `target/vm` once: a kernel with its modules, and virtme-ng.
 //!
-//! The kernel is a Debian package, downloaded and unpacked, never installed: the newest 6.12 that
-//! the machine's own package sources offer, or the one that an earlier run left here. Everything is
-//! found again by looking at the folder, so a run that was interrupted half way is simply
-//! continued.
+//! A kernel is the newest of its series on offer (`debian`), or the one that an earlier run left
+//! here. Everything is found again by looking at the folder, so a run that was interrupted half way
+//! is simply continued.
 //!
 //! The one thing outside the folder is a link `/lib/modules/VERSION`: the guest and depmod look
 //! there.
 
+use super::debian;
 use crate::{host, need};
 use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The series that the scenarios are written for: it has ublk with user recovery.
-const SERIES: &str = "6.12";
+/// A series of kernels that scenarios are written for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Series {
+    /// ublk with user recovery and user copy
+    #[value(name = "6.12")]
+    Stable,
+    /// ublk with automatic buffer registration and batches
+    #[value(name = "7")]
+    New,
+}
+
+impl Series {
+    /// The first numbers of its versions.
+    fn numbers(self) -> &'static str {
+        match self {
+            Series::Stable => "6.12",
+            Series::New => "7",
+        }
+    }
+}
 
 /// A kernel and a way to boot it.
 pub(crate) struct Rig {
@@ -31,7 +50,7 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 /// Makes sure that everything is there. Says on standard output what takes long.
-pub(crate) fn prepare() -> Result<Rig> {
+pub(crate) fn prepare(series: Series) -> Result<Rig> {
     if !need::is_root() {
         bail!("the virtual machine needs root: it links a folder into /lib/modules");
     }
@@ -39,17 +58,21 @@ pub(crate) fn prepare() -> Result<Rig> {
         need::install(true).map_err(|why| anyhow!("{why}"))?;
     }
     fs::create_dir_all(folder())?;
-    let kernel = kernel()?;
+    let kernel = kernel(series)?;
     let version = module_version(&kernel)?;
     link_modules(&kernel, &version)?;
-    let vmlinuz = kernel.join("boot").join(format!("vmlinuz-{version}"));
-    if !vmlinuz.is_file() {
-        bail!(
-            "{} does not exist; remove {} and try again",
-            vmlinuz.display(),
-            kernel.display()
-        );
-    }
+    // Newer packages keep the image beside the modules.
+    let beside = modules(&kernel)?.join(&version).join("vmlinuz");
+    let vmlinuz = [
+        kernel.join("boot").join(format!("vmlinuz-{version}")),
+        beside,
+    ]
+    .into_iter()
+    .find(|path| path.is_file())
+    .with_context(|| {
+        let kernel = kernel.display();
+        format!("{kernel} holds no kernel image; remove it and try again")
+    })?;
     Ok(Rig {
         vmlinuz,
         version,
@@ -58,82 +81,26 @@ pub(crate) fn prepare() -> Result<Rig> {
 }
 
 /// The unpacked kernel: one that is here, else the newest on offer.
-fn kernel() -> Result<PathBuf> {
+fn kernel(series: Series) -> Result<PathBuf> {
     let kernels = folder().join("kernel");
     fs::create_dir_all(&kernels)?;
+    let start = format!("{}.", series.numbers());
     let mut here: Vec<String> = fs::read_dir(&kernels)?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.starts_with(SERIES))
+        .filter(|name| name.starts_with(&start))
         .collect();
-    here.sort_by_key(|name| numbers(name));
+    here.sort_by_key(|name| debian::numbers(name));
     if let Some(newest) = here.last() {
         return Ok(kernels.join(newest));
     }
-    let downloads = folder().join("deb");
-    let package = match download(&downloads) {
-        Ok(package) => package,
-        // Old package lists name files that are gone from the archive.
-        Err(_) => {
-            need::update().map_err(|why| anyhow!("{why}"))?;
-            download(&downloads)?
-        }
-    };
-    let version = package.trim_start_matches("linux-image-").to_owned();
     // Unpacked beside its place and moved there whole: a half unpacked kernel is never taken for
     // one.
     let half = folder().join("kernel-half");
-    let _ = fs::remove_dir_all(&half);
-    let (from, to) = (downloads.display(), half.display());
-    let unpack = format!("dpkg -x '{from}'/*.deb '{to}' && rm -r '{from}'");
-    let unpacked = host::logged("vm-unpack", 300, &["sh", "-c", &unpack])?;
-    if !unpacked.ok {
-        bail!("unpacking {package} failed:\n{}", unpacked.tail(10));
-    }
+    let own = series == Series::Stable;
+    let version = debian::kernel(series.numbers(), own, &folder(), &half)?;
     let place = kernels.join(&version);
     fs::rename(&half, &place).with_context(|| place.display().to_string())?;
     Ok(place)
-}
-
-/// Downloads the newest kernel package into an emptied folder and returns its name.
-fn download(to: &Path) -> Result<String> {
-    let package = newest_on_offer()?;
-    println!("downloading {package}");
-    let _ = fs::remove_dir_all(to);
-    fs::create_dir_all(to)?;
-    // apt's sandbox user may not write here; that is a warning, not a failure.
-    let get = format!("cd '{}' && apt-get download -q {package}", to.display());
-    let got = host::logged("vm-download", 900, &["sh", "-c", &get])?;
-    if !got.ok {
-        bail!("download of {package} failed:\n{}", got.tail(10));
-    }
-    Ok(package)
-}
-
-/// The newest kernel package of the series for ordinary machines, by its name.
-fn newest_on_offer() -> Result<String> {
-    let pattern = format!(
-        "^linux-image-{}\\.[0-9].*-amd64$",
-        SERIES.replace('.', "\\.")
-    );
-    let listed = host::output(&["apt-cache", "search", "--names-only", &pattern])?;
-    let names = listed.lines().filter_map(|line| line.split(' ').next());
-    newest(names).map(str::to_owned).with_context(|| {
-        format!("no linux-image-{SERIES}*-amd64 in the package sources; add a suite that has it")
-    })
-}
-
-/// The newest of the names that are neither a cloud nor a real-time build.
-fn newest<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    names
-        .filter(|name| !name.contains("-cloud-") && !name.contains("-rt-"))
-        .max_by_key(|n| numbers(n))
-}
-
-/// The numbers in a name, so that 6.12.100 comes after 6.12.9.
-fn numbers(name: &str) -> Vec<u64> {
-    name.split(|c: char| !c.is_ascii_digit())
-        .filter_map(|part| part.parse().ok())
-        .collect()
 }
 
 /// Where the modules of an unpacked kernel lie; newer Debian unpacks under /usr.
@@ -226,25 +193,4 @@ fn virtme() -> Result<PathBuf> {
 fn works(bin: &Path) -> bool {
     let vng = bin.join("vng").display().to_string();
     host::output(&[&vng, "--version"]).is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_kernel_is_found_by_number_and_special_builds_are_left() {
-        let names = [
-            "linux-image-6.12.9+deb12-amd64",
-            "linux-image-6.12.117+deb12-amd64",
-            "linux-image-6.12.118+deb12-cloud-amd64",
-            "linux-image-6.12.118+deb12-rt-amd64",
-            "linux-image-6.12.100+deb12-amd64",
-        ];
-        assert_eq!(
-            newest(names.into_iter()),
-            Some("linux-image-6.12.117+deb12-amd64")
-        );
-        assert_eq!(newest(std::iter::empty()), None);
-    }
 }

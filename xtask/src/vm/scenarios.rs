@@ -6,7 +6,7 @@
 
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
-use super::prepare::{self, Rig};
+use super::prepare::{self, Rig, Series};
 use crate::outcome::Outcome;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,7 @@ pub(crate) struct Scenario {
 pub(crate) struct Boot {
     name: &'static str,
     script: &'static str,
+    kernel: Series,
     /// Boots of one set see the same drives, one after the other.
     set: &'static str,
     drives: usize,
@@ -58,6 +59,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
     Boot {
         name: "life",
         script: "life.sh",
+        kernel: Series::Stable,
         set: "life",
         drives: 6,
         size_mib: 512,
@@ -86,6 +88,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
     Boot {
         name: "again",
         script: "life.sh",
+        kernel: Series::Stable,
         set: "life",
         drives: 6,
         size_mib: 512,
@@ -103,6 +106,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
     Boot {
         name: "after-cut",
         script: "life.sh",
+        kernel: Series::Stable,
         set: "life",
         drives: 6,
         size_mib: 512,
@@ -117,6 +121,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
     Boot {
         name: "losses",
         script: "losses.sh",
+        kernel: Series::Stable,
         set: "losses",
         drives: 10,
         size_mib: 128,
@@ -165,7 +170,8 @@ fn wanted(asked: &[String]) -> Result<BTreeSet<&'static str>> {
     Ok(wanted)
 }
 
-/// Runs scenarios, each boot once, and prints each result as it comes.
+/// Runs scenarios, each boot once, and prints each result as it comes. `rig` is that of the stable
+/// kernel; where another cannot be had, its scenarios are skipped, each counted.
 pub(crate) fn run(rig: &Rig, asked: &[String], binary: &std::path::Path) -> Result<Outcome> {
     let wanted = wanted(asked)?;
     let mut total = Outcome::default();
@@ -180,6 +186,19 @@ pub(crate) fn run(rig: &Rig, asked: &[String], binary: &std::path::Path) -> Resu
         if names.is_empty() {
             continue;
         }
+        let other = match boot.kernel {
+            Series::Stable => None,
+            series => match prepare::prepare(series) {
+                Ok(rig) => Some(rig),
+                Err(why) => {
+                    total.counts.skipped += names.len() as u64;
+                    let names = names.join(", ");
+                    total.notes.push(format!("SKIPPED: {names}: {why:#}"));
+                    continue;
+                }
+            },
+        };
+        let rig = other.as_ref().unwrap_or(rig);
         if !sets.contains_key(boot.set) {
             // The drives of the set before are done with: give their memory back first.
             sets.clear();

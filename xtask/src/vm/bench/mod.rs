@@ -14,7 +14,7 @@ mod table;
 
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
-use super::prepare::{self, Rig};
+use super::prepare::{self, Rig, Series};
 use crate::host;
 use crate::outcome::Outcome;
 use anyhow::{Context, Result, bail};
@@ -57,6 +57,9 @@ struct Options {
     /// The binary to measure, instead of the release build
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// Which series of kernels
+    #[arg(long, value_enum, default_value = "6.12")]
+    kernel: Series,
 }
 
 /// As the guest's script knows them.
@@ -157,7 +160,7 @@ pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
     if !binary.is_file() {
         bail!("{} does not exist; build it", binary.display());
     }
-    let rig = prepare::prepare()?;
+    let rig = prepare::prepare(options.kernel)?;
     let results = measure(&rig, &options, &binary)?;
     let about = table::About {
         kernel: &rig.version,
@@ -178,7 +181,7 @@ pub(crate) fn smoke() -> Result<Outcome> {
     if !binary.is_file() {
         return Ok(Outcome::skipped("no release build of strake"));
     }
-    let rig = match prepare::prepare() {
+    let rig = match prepare::prepare(Series::Stable) {
         Ok(rig) => rig,
         Err(error) => return Ok(Outcome::skipped(format!("{error:#}"))),
     };
