@@ -119,6 +119,7 @@ scenario_copy_mode() {
     local dev
     export STRAKE_UBLK_MODE=copy
     with_file
+    same "$(show data .export.mode)" copy "the mode that show tells"
     dev=$(device data)
     load_start "$MNT/load" 32m
     daemon_kill

@@ -32,7 +32,7 @@ mod watch;
 
 pub use control::EventRecord;
 pub use device::{Device, DeviceError, MemberImage, OpenMode};
-pub use export::{Export, ExportKind};
+pub use export::{Export, ExportKind, UblkExport};
 pub use local::LocalClient;
 pub use mail::Answer;
 pub use raw::RawMembers;

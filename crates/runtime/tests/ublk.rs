@@ -85,9 +85,7 @@ fn blkdiscard(serving: &Serving, args: &[&str]) {
 }
 
 fn queue(serving: &Serving, name: &str) -> u64 {
-    let Export::Ublk { id } = serving.export() else {
-        panic!("no ublk")
-    };
+    let id = serving.export().ublk().expect("a block device");
     let path = format!("/sys/block/ublkb{id}/queue/{name}");
     std::fs::read_to_string(&path)
         .expect("sysfs")

@@ -28,14 +28,26 @@ pub enum ExportKind {
     None,
 }
 
+/// A block device of the kernel's ublk driver, as it was set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UblkExport {
+    /// N of /dev/ublkbN.
+    pub id: u32,
+    /// How data travels, in words: `user-copy`, `copy`.
+    pub mode: &'static str,
+    /// Queues.
+    pub queues: u16,
+    /// Requests that each queue has in flight at most.
+    pub depth: u16,
+    /// What the kernel's driver can do, by the header's names in lower case.
+    pub kernel_features: Vec<&'static str>,
+}
+
 /// What serves the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Export {
     /// A block device.
-    Ublk {
-        /// N of /dev/ublkbN.
-        id: u32,
-    },
+    Ublk(UblkExport),
     /// An NBD URI, `nbd+unix:///?socket=…`.
     Nbd {
         /// The socket.
@@ -49,9 +61,17 @@ impl Export {
     /// `/dev/ublkbN`, an NBD URI that libnbd's tools accept, or nothing.
     pub fn device(&self) -> Option<String> {
         match self {
-            Export::Ublk { id } => Some(format!("/dev/ublkb{id}")),
+            Export::Ublk(ublk) => Some(format!("/dev/ublkb{}", ublk.id)),
             Export::Nbd { socket } => Some(format!("nbd+unix:///?socket={}", socket.display())),
             Export::None => None,
+        }
+    }
+
+    /// N of /dev/ublkbN.
+    pub fn ublk(&self) -> Option<u32> {
+        match self {
+            Export::Ublk(ublk) => Some(ublk.id),
+            Export::Nbd { .. } | Export::None => None,
         }
     }
 }
@@ -143,7 +163,7 @@ impl Running {
     /// What it is to the outside.
     pub(crate) fn export(&self) -> Export {
         match self {
-            Running::Ublk(device) => Export::Ublk { id: device.id() },
+            Running::Ublk(device) => Export::Ublk(device.export()),
             Running::Nbd(server) => Export::Nbd {
                 socket: server.socket().to_owned(),
             },

@@ -15,9 +15,14 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
-         group_size:integer? block_bytes:integer device:string? write_hole:string \
-         latency_target_us:integer epoch:integer unwritten_bytes:integer unreadable_bytes:integer unreadable:Range[] members:Member[] \
+         group_size:integer? block_bytes:integer device:string? export:Export? \
+         write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
+         unreadable_bytes:integer unreadable:Range[] members:Member[] \
          spares:Member[] jobs:Job[] last_scrub:Scrub?",
+    ),
+    (
+        "Export",
+        "kind:string mode:string? queues:integer? depth:integer? kernel_features:string[]?",
     ),
     (
         "Scrub",
@@ -46,7 +51,8 @@ const SHAPES: &[(&str, &str)] = &[
         "Created",
         "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? block_bytes:integer \
-         device:string? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
+         device:string? export:Export? write_hole:string latency_target_us:integer \
+         epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
          jobs:Job[] last_scrub:Scrub?",
     ),
@@ -284,14 +290,23 @@ mod tests {
             inconsistent_stripes: 0,
             repaired_stripes: 0,
         };
-        let sent = serde_json::to_value(array).expect("json");
-        let keys: Vec<&String> = sent.as_object().expect("object").keys().collect();
+        let export = crate::api::types::ExportJson {
+            kind: String::new(),
+            mode: None,
+            queues: None,
+            depth: None,
+            kernel_features: None,
+        };
         let document = document();
-        let schema = &document["components"]["schemas"]["Job"]["properties"];
-        let mut shape: Vec<&String> = schema.as_object().expect("object").keys().collect();
-        shape.sort();
-        let mut keys = keys;
-        keys.sort();
-        assert_eq!(keys, shape);
+        let job = serde_json::to_value(array).expect("json");
+        let export = serde_json::to_value(export).expect("json");
+        for (name, sent) in [("Job", job), ("Export", export)] {
+            let mut keys: Vec<&String> = sent.as_object().expect("object").keys().collect();
+            let schema = &document["components"]["schemas"][name]["properties"];
+            let mut shape: Vec<&String> = schema.as_object().expect("object").keys().collect();
+            shape.sort();
+            keys.sort();
+            assert_eq!(keys, shape, "{name}");
+        }
     }
 }

@@ -19,6 +19,9 @@ pub(crate) struct ArrayJson {
     pub(crate) group_size: Option<u8>,
     pub(crate) block_bytes: u32,
     pub(crate) device: Option<String>,
+    /// What serves it; `null` while it is stopped.
+    #[serde(default)]
+    pub(crate) export: Option<ExportJson>,
     pub(crate) write_hole: String,
     /// What background work gives way to; 0 for none.
     #[serde(default)]
@@ -34,6 +37,21 @@ pub(crate) struct ArrayJson {
     pub(crate) jobs: Vec<JobJson>,
     /// What the last scrub that ended since start found.
     pub(crate) last_scrub: Option<ScrubJson>,
+}
+
+/// What serves the block device, and how.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ExportJson {
+    /// `ublk`, `nbd` or `none`.
+    pub(crate) kind: String,
+    /// Of ublk: how data travels, `user-copy` or `copy`.
+    pub(crate) mode: Option<String>,
+    /// Of ublk.
+    pub(crate) queues: Option<u16>,
+    /// Of ublk: requests that each queue has in flight at most.
+    pub(crate) depth: Option<u16>,
+    /// Of ublk: what the kernel's driver can do.
+    pub(crate) kernel_features: Option<Vec<String>>,
 }
 
 /// What a scrub found.

@@ -10,7 +10,7 @@ use strake_engine::Geometry;
 use strake_engine::event::*;
 use strake_engine::units::DeviceId;
 use strake_format::*;
-use strake_runtime::MemberImage;
+use strake_runtime::{Export, MemberImage};
 
 use crate::api::types::*;
 use crate::errors::{Code, Failure};
@@ -98,7 +98,7 @@ fn uuid_text(member: MemberUuid) -> Option<String> {
 /// A running array.
 pub(crate) fn running(
     status: &Status,
-    device: Option<String>,
+    export: &Export,
     path: impl Fn(DeviceId) -> Option<PathBuf>,
 ) -> ArrayJson {
     let sb = &status.superblock;
@@ -115,7 +115,8 @@ pub(crate) fn running(
     ArrayJson {
         state: array_state(status.state).to_owned(),
         size_bytes: status.size_bytes,
-        device,
+        device: export.device(),
+        export: Some(self::export(export)),
         unwritten_bytes: status.unwritten_bytes,
         unreadable_bytes: status.unreadable.iter().map(|r| r.end - r.start).sum(),
         unreadable: status.unreadable.iter().map(range).collect(),
@@ -130,6 +131,28 @@ pub(crate) fn running(
             unreadable_stripes: scrubbed.unreadable,
         }),
         ..blank(sb)
+    }
+}
+
+/// What serves the block device, and how.
+fn export(export: &Export) -> ExportJson {
+    let kind = |kind: &str| ExportJson {
+        kind: kind.to_owned(),
+        mode: None,
+        queues: None,
+        depth: None,
+        kernel_features: None,
+    };
+    match export {
+        Export::Nbd { .. } => kind("nbd"),
+        Export::None => kind("none"),
+        Export::Ublk(ublk) => ExportJson {
+            mode: Some(ublk.mode.to_owned()),
+            queues: Some(ublk.queues),
+            depth: Some(ublk.depth),
+            kernel_features: Some(ublk.kernel_features.iter().map(|&f| f.to_owned()).collect()),
+            ..kind("ublk")
+        },
     }
 }
 
@@ -170,6 +193,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         group_size: group_size(sb),
         block_bytes: sb.block_bytes,
         device: None,
+        export: None,
         write_hole: sb.write_hole.to_string(),
         latency_target_us: sb.settings.latency_target_us,
         epoch: sb.epoch.0,

@@ -153,6 +153,20 @@ fn unreadable(a: &ArrayJson) -> String {
     )
 }
 
+/// What serves it, and how.
+fn export(e: &ExportJson) -> String {
+    let mut words = vec![e.kind.clone()];
+    words.extend(e.mode.clone());
+    if let (Some(queues), Some(depth)) = (e.queues, e.depth) {
+        words.push(format!("queues {queues} of {depth} requests"));
+    }
+    let mut text = format!("  export      {}\n", words.join(", "));
+    if let Some(features) = &e.kernel_features {
+        text.push_str(&format!("  ublk has    {}\n", features.join(" ")));
+    }
+    text
+}
+
 /// One array, with its members and jobs.
 pub(crate) fn array(a: &ArrayJson) -> String {
     let groups = a
@@ -160,7 +174,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         .map_or_else(String::new, |g| format!(" in groups of {g}"));
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  \
-         size        {} ({} never written)\n  device      {}\n  \
+         size        {} ({} never written)\n  device      {}\n{}  \
          write hole  {}\n  latency     target {}\n  uuid        {}, epoch {}\n",
         a.name,
         a.state,
@@ -171,6 +185,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         size::bytes(a.size_bytes),
         size::bytes(a.unwritten_bytes),
         or_dash(a.device.as_ref()),
+        a.export.as_ref().map_or_else(String::new, export),
         a.write_hole,
         size::latency_target(u64::from(a.latency_target_us)),
         a.uuid,

@@ -155,10 +155,7 @@ pub(crate) fn start(
         client_stock: Vec::new(),
     })?;
     let export = serving.export();
-    let ublk = match export {
-        Export::Ublk { id } => Some(id),
-        _ => None,
-    };
+    let ublk = export.ublk();
     let record = ArrayRecord {
         name: name.to_string(),
         export: word,
@@ -214,11 +211,7 @@ impl Running {
     }
     /// As `show` tells it.
     pub(crate) fn json(&self) -> Result<ArrayJson, Failure> {
-        self.with(|s| {
-            Ok(view::running(&s.status(), self.export.device(), |id| {
-                s.path(id)
-            }))
-        })
+        self.with(|s| Ok(view::running(&s.status(), &self.export, |id| s.path(id))))
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
@@ -298,9 +291,7 @@ impl Running {
     /// What keeps the block device busy.
     fn user(&self) -> Option<String> {
         use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-        let Export::Ublk { id } = self.export else {
-            return None;
-        };
+        let id = self.export.ublk()?;
         let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
         if let Some(point) = sysfs::mounted(rdev) {
             return Some(format!("/dev/ublkb{id} is mounted on {point}"));
@@ -347,7 +338,7 @@ impl Running {
         let Some(serving) = serving else {
             return Ok(());
         };
-        if let Export::Ublk { id } = self.export {
+        if let Some(id) = self.export.ublk() {
             let link = link_of(&self.name);
             let ours = PathBuf::from(format!("/dev/ublkb{id}"));
             if std::fs::read_link(&link).is_ok_and(|target| target == ours) {

@@ -67,6 +67,7 @@ fn an_array_is_served_read_back_and_found_again_by_the_next_daemon() {
     assert_eq!(made["state"], "optimal");
     let socket = rig.nbd("data").display().to_string();
     assert_eq!(made["device"], format!("nbd+unix:///?socket={socket}"));
+    assert_eq!(made["export"]["kind"], "nbd");
     let write = ["write -P 0x5a 1M 3M", "write -P 0xa5 4096 4096", "flush"];
     if rig.qemu_io("data", &write).is_none() {
         return;

@@ -51,6 +51,39 @@ pub(super) const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 /// Data goes through pread and pwrite on /dev/ublkcN.
 pub(super) const F_USER_COPY: u64 = 1 << 7;
 
+/// The driver's features, by the header's names in lower case; the place is the bit.
+const FEATURES: [&str; 20] = [
+    "support_zero_copy",
+    "uring_cmd_comp_in_task",
+    "need_get_data",
+    "user_recovery",
+    "user_recovery_reissue",
+    "unprivileged_dev",
+    "cmd_ioctl_encode",
+    "user_copy",
+    "zoned",
+    "user_recovery_fail_io",
+    "update_size",
+    "auto_buf_reg",
+    "quiesce",
+    "per_io_daemon",
+    "buf_reg_off_daemon",
+    "batch_io",
+    "integrity",
+    "safe_stop_dev",
+    "no_auto_part_scan",
+    "shmem_zc",
+];
+
+/// The names of the features in `flags`; bits that are newer than this list are left out.
+pub(super) fn feature_names(flags: u64) -> Vec<&'static str> {
+    (0..)
+        .zip(FEATURES)
+        .filter(|(bit, _)| flags & (1 << bit) != 0)
+        .map(|(_, name)| name)
+        .collect()
+}
+
 /// The server of the device is gone (or none was ever there).
 pub(super) const STATE_QUIESCED: u16 = 2;
 
@@ -240,6 +273,14 @@ mod tests {
             tag: 0x0123_4567_89ab_cdef,
         };
         assert_eq!(DeviceInfo::from_bytes(&info.bytes()), info);
+    }
+
+    #[test]
+    fn features_are_named_by_their_bits() {
+        let flags = F_USER_COPY | F_USER_RECOVERY | F_CMD_IOCTL_ENCODE | 1 << 63;
+        let names = ["user_recovery", "cmd_ioctl_encode", "user_copy"];
+        assert_eq!(feature_names(flags), names);
+        assert_eq!(feature_names(1 << 19), ["shmem_zc"]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use strake_engine::units::ShardNo;
 
-use super::Target;
+use super::{Target, UblkExport};
 use crate::ServeError;
 use crate::mail::Mail;
 pub(crate) use queue::{Event, Mode, Queue, QueueMemory, QueueStart, Stock};
@@ -217,13 +217,7 @@ impl Driver {
         let left = recover.and_then(|id| Some((id, self.info(id).ok()?)));
         if let Some((id, info)) = left {
             match self.recover(target, id, info)? {
-                Some(ends) => {
-                    return Ok(Device {
-                        driver: self,
-                        id,
-                        ends: Mutex::new(ends),
-                    });
-                }
+                Some(ends) => return Ok(Device::new(self, &info, ends)),
                 None => tracing::warn!(id, "the ublk device left behind is not this array's"),
             }
         }
@@ -265,11 +259,7 @@ impl Driver {
             Ok(ends)
         });
         match set_up {
-            Ok(ends) => Ok(Device {
-                driver: self,
-                id,
-                ends: Mutex::new(ends),
-            }),
+            Ok(ends) => Ok(Device::new(self, &info, ends)),
             Err(error) => {
                 let _ = self.command(Command::StopDev, id, 0);
                 let _ = self.command(Command::DelDev, id, 0);
@@ -447,14 +437,32 @@ fn open_char(id: u32) -> io::Result<File> {
 pub(crate) struct Device {
     driver: Driver,
     id: u32,
+    queues: u16,
+    depth: u16,
     /// Behind a lock only so that a served array can be shared between threads.
     ends: Mutex<Vec<Receiver<()>>>,
 }
 
 impl Device {
-    /// N of /dev/ublkbN.
-    pub(crate) fn id(&self) -> u32 {
-        self.id
+    fn new(driver: Driver, info: &DeviceInfo, ends: Vec<Receiver<()>>) -> Device {
+        Device {
+            driver,
+            id: info.id,
+            queues: info.queues,
+            depth: info.depth,
+            ends: Mutex::new(ends),
+        }
+    }
+
+    /// What it is to the outside.
+    pub(crate) fn export(&self) -> UblkExport {
+        UblkExport {
+            id: self.id,
+            mode: self.driver.mode.word(),
+            queues: self.queues,
+            depth: self.depth,
+            kernel_features: abi::feature_names(self.driver.features),
+        }
     }
 
     /// Removes the device: requests in flight are answered first.

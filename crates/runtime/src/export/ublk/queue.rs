@@ -39,6 +39,16 @@ pub(crate) enum Mode {
     Copy,
 }
 
+impl Mode {
+    /// As `STRAKE_UBLK_MODE` and `strake show` call it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Mode::UserCopy => "user-copy",
+            Mode::Copy => "copy",
+        }
+    }
+}
+
 /// Request memory of the queues of one shard.
 #[derive(Debug)]
 pub(crate) struct QueueMemory(Pool);
