@@ -180,9 +180,12 @@ impl Array {
         }
     }
 
-    /// The rows of a step that starts at `row` and stays in its region.
-    fn step_end(&self, row: Row) -> Row {
-        let rows = (self.jobs.pace.step_bytes() / self.geometry.strip).max(1);
+    /// The rows of a step that starts at `row` and stays in its region: as many as the pace says,
+    /// and not fewer than keep all the stripes busy that may be at work at once.
+    fn step_end(&self, kind: StepKind, row: Row) -> Row {
+        let depth = u64::from(self.jobs.pace.depth(self.rules(kind)));
+        let at_once = (depth * u64::from(self.shards)).div_ceil(self.geometry.groups);
+        let rows = (self.jobs.pace.step_bytes() / self.geometry.strip).max(at_once);
         let region_end = self.geometry.region_rows(self.geometry.region(row)).end;
         Row((row.0 + rows).min(region_end))
     }
@@ -280,7 +283,7 @@ impl Array {
         }
         let skips = canary::hit(Canary::ResyncSkipsRows) && job.at.0 + 1 < rows.end;
         let first = Row(job.at.0 + u64::from(skips));
-        let end = self.step_end(first);
+        let end = self.step_end(StepKind::Resync, first);
         self.step(StepKind::Resync, first, end);
         true
     }
@@ -388,7 +391,7 @@ impl Array {
             }
             return true;
         }
-        let end = self.step_end(row);
+        let end = self.step_end(StepKind::Rebuild, row);
         self.step(StepKind::Rebuild, row, end);
         true
     }
@@ -615,8 +618,9 @@ impl Array {
             });
             return;
         }
-        let end = self.step_end(row);
-        self.step(StepKind::Scrub(scrub.mode), row, end);
+        let kind = StepKind::Scrub(scrub.mode);
+        let end = self.step_end(kind, row);
+        self.step(kind, row, end);
     }
 
     /// One more finding of the scrub at work: told, unless there are too many of them.
