@@ -1,5 +1,5 @@
-//! The order in which a rebuild writes its target: stripes of a step are read several at a time, and
-//! written one after the other.
+//! The order in which a rebuild writes its target: stripes of a step are read several at a time,
+//! and written one after the other.
 //!
 //! A drive that is written from its first strip to its last, each strip whole and a multiple of its
 //! write granularity, has nothing to read back or to move.

@@ -32,8 +32,8 @@ pub const SPARES_MAX: usize = 16;
 
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
-/// The newest that this program knows; 1 brought what steers background work. What a superblock says
-/// is the oldest that knows all of its bytes, so that an older program goes on reading it.
+/// The newest that this program knows; 1 brought what steers background work. What a superblock
+/// says is the oldest that knows all of its bytes, so that an older program goes on reading it.
 const VERSION_MINOR: u16 = 1;
 const CHECKSUM_AT: usize = 12;
 /// Features without which a superblock cannot be read rightly; none yet.

@@ -3,7 +3,7 @@
 //!
 //! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy). For one
 //! request it shows nanoseconds, instructions where the machine counts them, and allocations.
-//! `--smoke` runs small, over members that keep what is written, reads everything back and compares;
+//! `--smoke` runs small, over members that keep what is written, reads all back and compares;
 //! `--closed` shows only what the stripe log costs; `--only TEXT` leaves loads out.
 //!
 //! Deliberately absent: thresholds. These are figures.

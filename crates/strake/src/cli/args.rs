@@ -62,7 +62,8 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     /// Change settings: rebuild_priority=1..100, latency_target=2ms, write_hole=closed...
     ///
-    /// rebuild_priority, resync_priority, scrub_priority: 1 (almost nothing beside requests) to 100;
+    /// rebuild_priority, resync_priority, scrub_priority: 1 (almost nothing beside requests) to
+    /// 100;
     /// latency_target: background work gives way where more than one request in a hundred takes
     /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
     /// or resync.
