@@ -9,6 +9,7 @@
 //! first failure, and the cuts that it did not come to count as failed. Deliberately absent:
 //! drives that fail (the simulator has those).
 
+use super::budget::Budget;
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
 use super::prepare::{self, Rig};
@@ -86,10 +87,10 @@ fn lost(kind: Kind, round: usize) -> Vec<usize> {
 }
 
 /// Runs lanes side by side.
-pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path) -> Result<Outcome> {
+pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path, budget: Budget) -> Result<Outcome> {
     let mut total = Outcome::default();
     let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
-        let run = |lane: &Lane| run_lane(rig, lane, binary);
+        let run = |lane: &Lane| run_lane(rig, lane, binary, budget);
         let threads: Vec<_> = lanes
             .iter()
             .map(|lane| scope.spawn(move || run(lane)))
@@ -109,19 +110,19 @@ pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path) -> Result<Outcome> 
 
 /// A lane, once more from its beginning if the guest's kernel ended by itself: that says nothing of
 /// the arrays, and nothing could be verified after it. A second time is a failure.
-fn run_lane(rig: &Rig, lane: &Lane, binary: &Path) -> Result<Outcome> {
-    let (outcome, died) = series(rig, lane, binary)?;
+fn run_lane(rig: &Rig, lane: &Lane, binary: &Path, budget: Budget) -> Result<Outcome> {
+    let (outcome, died) = series(rig, lane, binary, budget)?;
     if !died {
         return Ok(outcome);
     }
     println!("  {}: once more from the beginning", lane.name);
-    let (mut again, _) = series(rig, lane, binary)?;
+    let (mut again, _) = series(rig, lane, binary, budget)?;
     again.notes.extend(outcome.notes);
     Ok(again)
 }
 
 /// The cuts of a lane on new drives, and whether the guest's kernel put an end to them.
-fn series(rig: &Rig, lane: &Lane, binary: &Path) -> Result<(Outcome, bool)> {
+fn series(rig: &Rig, lane: &Lane, binary: &Path, budget: Budget) -> Result<(Outcome, bool)> {
     let mut died = false;
     let mut drives = Drives::make(lane.name, 9, 192, 512)?;
     if lane.loses_cache {
@@ -132,6 +133,13 @@ fn series(rig: &Rig, lane: &Lane, binary: &Path) -> Result<(Outcome, bool)> {
     let kinds = kinds();
     let mut outcome = Outcome::default();
     for round in 0..=kinds.len() {
+        if let Some(why) = budget.used_up() {
+            // The last cut is not checked any more: it is among those left out.
+            let left = kinds.len() as u64 - outcome.counts.passed;
+            let what = format!("{left} cuts of {}", lane.name);
+            Budget::leave_out(&mut outcome, left, &what, &why);
+            break;
+        }
         let was = round.checked_sub(1).map(|last| kinds[last]);
         let next = kinds.get(round).copied();
         let absent = was.map_or_else(Vec::new, |kind| lost(kind, round));

@@ -5,6 +5,7 @@
 //! in software: its speed means nothing, its behaviour everything.
 
 pub(crate) mod bench;
+mod budget;
 mod cuts;
 mod debian;
 mod drives;
@@ -16,12 +17,14 @@ mod scenarios;
 use crate::host;
 use crate::outcome::{Counts, Outcome};
 use anyhow::{Result, bail};
+use budget::Budget;
 use clap::{Args, Subcommand};
 use drives::Drives;
 use guest::Spec;
 use prepare::{Rig, Series};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -107,7 +110,12 @@ fn test(names: &[String], binary: Option<PathBuf>) -> Result<ExitCode> {
     if !binary.is_file() {
         bail!("{} does not exist; build it", binary.display());
     }
-    let outcome = everything(&prepare::prepare(Series::Stable)?, names, &binary)?;
+    let outcome = everything(
+        &prepare::prepare(Series::Stable)?,
+        names,
+        &binary,
+        Budget::unlimited(),
+    )?;
     for line in outcome.notes.iter().flat_map(|note| note.lines()) {
         println!("  {line}");
     }
@@ -125,18 +133,18 @@ fn test(names: &[String], binary: Option<PathBuf>) -> Result<ExitCode> {
 }
 
 /// Scenarios and series of cuts: those named, all where none is.
-fn everything(rig: &Rig, names: &[String], binary: &Path) -> Result<Outcome> {
+fn everything(rig: &Rig, names: &[String], binary: &Path, budget: Budget) -> Result<Outcome> {
     let is_lane = |name: &String| cuts::LANES.iter().any(|lane| lane.name == name);
     let (lanes, others): (Vec<String>, Vec<String>) = names.iter().cloned().partition(is_lane);
     let mut total = Outcome::default();
     if names.is_empty() || !others.is_empty() {
-        total = scenarios::run(rig, &others, binary)?;
+        total = scenarios::run(rig, &others, binary, budget)?;
     }
     let wanted: Vec<&cuts::Lane> = cuts::LANES
         .iter()
         .filter(|lane| names.is_empty() || lanes.iter().any(|name| name == lane.name))
         .collect();
-    let cuts = cuts::run(rig, &wanted, binary)?;
+    let cuts = cuts::run(rig, &wanted, binary, budget)?;
     total.counts += cuts.counts;
     total.notes.extend(cuts.notes);
     Ok(total)
@@ -149,6 +157,10 @@ fn build() -> Result<PathBuf> {
     }
     Ok(host::strake_binary())
 }
+
+/// What the boots may take in the whole run: half again of what they take on the machines that this
+/// was written for.
+const TIME: Duration = Duration::from_secs(42 * 60);
 
 /// All scenarios, as a step of the whole run. What the rig lacks skips them, each counted.
 pub(crate) fn step() -> Result<Outcome> {
@@ -169,7 +181,7 @@ pub(crate) fn step() -> Result<Outcome> {
         return Ok(skip("no release build of strake".to_owned()));
     }
     match prepare::prepare(Series::Stable) {
-        Ok(rig) => everything(&rig, &[], &binary),
+        Ok(rig) => everything(&rig, &[], &binary, Budget::of(TIME)),
         Err(error) => Ok(skip(format!("{error:#}"))),
     }
 }

@@ -4,6 +4,7 @@
 //! wiped drives and can run alone; only those that span two boots need an earlier one, and say so
 //! here.
 
+use super::budget::Budget;
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
 use super::prepare::{self, Rig, Series};
@@ -43,6 +44,7 @@ pub(crate) struct Boot {
     drives: usize,
     size_mib: u64,
     block_bytes: u64,
+    /// A guest that lives longer hangs, also on a slow machine.
     limit_s: u64,
     pub(crate) scenarios: &'static [Scenario],
 }
@@ -64,7 +66,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        limit_s: 900,
+        limit_s: 1800,
         scenarios: &[
             scenario(
                 "filesystems",
@@ -93,7 +95,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        limit_s: 480,
+        limit_s: 900,
         scenarios: &[
             Scenario {
                 name: "fresh-boot",
@@ -111,7 +113,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        limit_s: 480,
+        limit_s: 900,
         scenarios: &[Scenario {
             name: "after-cut",
             about: "what was synced before the cut is there, with a drive pulled too",
@@ -126,7 +128,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 10,
         size_mib: 128,
         block_bytes: 4096,
-        limit_s: 1200,
+        limit_s: 1800,
         scenarios: &[
             scenario(
                 "raid6-two",
@@ -172,7 +174,12 @@ fn wanted(asked: &[String]) -> Result<BTreeSet<&'static str>> {
 
 /// Runs scenarios, each boot once, and prints each result as it comes. `rig` is that of the stable
 /// kernel; where another cannot be had, its scenarios are skipped, each counted.
-pub(crate) fn run(rig: &Rig, asked: &[String], binary: &std::path::Path) -> Result<Outcome> {
+pub(crate) fn run(
+    rig: &Rig,
+    asked: &[String],
+    binary: &std::path::Path,
+    budget: Budget,
+) -> Result<Outcome> {
     let wanted = wanted(asked)?;
     let mut total = Outcome::default();
     let mut sets: BTreeMap<&str, Drives> = BTreeMap::new();
@@ -184,6 +191,10 @@ pub(crate) fn run(rig: &Rig, asked: &[String], binary: &std::path::Path) -> Resu
             .filter(|name| wanted.contains(name))
             .collect();
         if names.is_empty() {
+            continue;
+        }
+        if let Some(why) = budget.used_up() {
+            Budget::leave_out(&mut total, names.len() as u64, &names.join(", "), &why);
             continue;
         }
         let other = match boot.kernel {
