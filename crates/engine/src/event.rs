@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList, WriteHole};
 
 use crate::behind::RegionSet;
@@ -161,11 +160,8 @@ pub struct Reply {
     /// Which request.
     pub id: RequestId,
     /// For a read, slices that in order make up the range asked for; empty for everything else.
-    pub result: Result<Slices, RequestError>,
+    pub result: Result<Vec<Slice>, RequestError>,
 }
-
-/// Content in parts; mostly one.
-pub type Slices = SmallVec<[Slice; 1]>;
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,12 +202,6 @@ pub struct View {
 }
 
 impl View {
-    /// Every slot has a member in sync, and none is being rebuilt.
-    pub(crate) fn whole(&self) -> bool {
-        let whole = |slot: &SlotView| slot.current.is_some() && slot.incoming.is_none();
-        self.slots.iter().all(whole)
-    }
-
     /// The device serves a slot.
     pub fn has(&self, device: DeviceId) -> bool {
         self.slots.iter().any(|slot| {

@@ -114,11 +114,7 @@ impl Geometry {
     }
     /// Group and row of a stripe.
     pub fn row(&self, stripe: StripeNo) -> (u64, Row) {
-        match self.groups {
-            // Asked many times for each request, and a division takes a while.
-            1 => (0, Row(stripe.0)),
-            groups => (stripe.0 % groups, Row(stripe.0 / groups)),
-        }
+        (stripe.0 % self.groups, Row(stripe.0 / self.groups))
     }
     /// The stripe of a group in a row.
     pub fn stripe(&self, group: u64, row: Row) -> StripeNo {
@@ -139,10 +135,7 @@ impl Geometry {
             } else {
                 column - self.k
             };
-            match p + after_p {
-                beyond if beyond >= n => beyond - n,
-                within => within,
-            }
+            (p + after_p) % n
         } else {
             column
         };

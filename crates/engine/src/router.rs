@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use slab::Slab;
-use smallvec::SmallVec;
 
+use crate::buffers::Slice;
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::units::*;
@@ -38,7 +38,7 @@ pub struct Router {
 struct Split {
     id: RequestId,
     /// Answers of the pieces, in the order of the pieces.
-    parts: SmallVec<[Option<Slices>; 1]>,
+    parts: Vec<Option<Vec<Slice>>>,
     left: usize,
     error: Option<RequestError>,
 }
@@ -84,30 +84,33 @@ impl Router {
                 result: Err(RequestError::Invalid),
             });
         }
+        let ops = match range {
+            None => vec![(Target::Shard(ShardNo(0)), op)],
+            Some((offset, len)) => self.split(&op, offset, len),
+        };
+        let parts = (0..ops.len()).map(|_| None).collect();
+        let left = ops.len();
         let key = self.requests.insert(Split {
             id,
-            parts: SmallVec::new(),
-            left: 0,
+            parts,
+            left,
             error: None,
-        });
-        let base = (u64::from(self.queue) << 48) | ((key as u64) << PIECE_BITS);
-        let mut left = 0;
-        let mut push = |target, op| {
-            let id = RequestId(base | left as u64);
-            pieces.push((target, Request { id, op }));
-            left += 1;
-        };
-        match range {
-            None => push(Target::Shard(ShardNo(0)), op),
-            Some((offset, len)) => self.split(&op, offset, len, push),
+        }) as u64;
+        let base = (u64::from(self.queue) << 48) | (key << PIECE_BITS);
+        for (at, (target, op)) in ops.into_iter().enumerate() {
+            pieces.push((
+                target,
+                Request {
+                    id: RequestId(base | at as u64),
+                    op,
+                },
+            ));
         }
-        let split = &mut self.requests[key];
-        split.parts.resize_with(left, || None);
-        split.left = left;
         None
     }
 
-    fn split(&self, op: &Op, offset: u64, len: u64, mut push: impl FnMut(Target, Op)) {
+    fn split(&self, op: &Op, offset: u64, len: u64) -> Vec<(Target, Op)> {
+        let mut out = Vec::new();
         let (mut at, end) = (offset, offset + len);
         let forgets = matches!(op, Op::Discard { .. } | Op::WriteZeroes { .. });
         while at < end {
@@ -136,9 +139,10 @@ impl Router {
                 },
                 Op::Flush => Op::Flush,
             };
-            push(target, part);
+            out.push((target, part));
             at = to;
         }
+        out
     }
 
     /// Who gets what starts at `at`, and up to where.
@@ -187,11 +191,10 @@ impl Router {
         if split.left > 0 {
             return None;
         }
-        let mut split = self.requests.remove(key);
-        let result = match (split.error, split.parts.as_mut_slice()) {
-            (Some(error), _) => Err(error),
-            (None, [only]) => Ok(only.take().unwrap_or_default()),
-            (None, _) => Ok(split.parts.into_iter().flatten().flatten().collect()),
+        let split = self.requests.remove(key);
+        let result = match split.error {
+            Some(error) => Err(error),
+            None => Ok(split.parts.into_iter().flatten().flatten().collect()),
         };
         Some(Reply {
             id: split.id,

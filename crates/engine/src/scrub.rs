@@ -21,9 +21,8 @@ use crate::buffers::Buf;
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::plan::Columns;
-use crate::plan::available;
 use crate::shard::Shard;
-use crate::stripe::StripeOp;
+use crate::stripe::{StripeOp, available};
 
 /// A piece of a stripe in which strips do not agree.
 #[derive(Clone, Copy, Debug)]

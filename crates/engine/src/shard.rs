@@ -19,7 +19,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use slab::Slab;
-use smallvec::SmallVec;
 use strake_parity::Code;
 
 use crate::array::ShardSetup;
@@ -34,11 +33,10 @@ use crate::plan::Columns;
 use crate::regions::Gate;
 use crate::steps::StepRun;
 use crate::streams::Streams;
-use crate::stripe::{Scrap, StripeOp};
+use crate::stripe::{Bad, ReadPiece, ReadPieces, StripeOp, Work, WritePiece};
 use crate::turns::Turns;
 use crate::units::*;
 use crate::unreadable::Lost;
-use crate::work::{Bad, ReadPiece, ReadPieces, Work, WritePiece};
 
 /// The data machine of one thread.
 pub struct Shard {
@@ -48,16 +46,10 @@ pub struct Shard {
     pub(crate) code: Code,
     pub(crate) pool: Pool,
     pub(crate) view: Arc<View>,
-    /// Every slot has a member in sync, and none is being rebuilt: the case of every request of an
-    /// array in order, for which nothing need be looked up.
-    pub(crate) whole: bool,
     pub(crate) gates: Vec<Gate>,
     /// Blocks that answer an error.
     pub(crate) unreadable: Arc<Lost>,
     pub(crate) locks: BTreeMap<StripeNo, Lock>,
-    /// Memory of locks and operations that are over, for the next.
-    pub(crate) old_locks: Vec<Lock>,
-    pub(crate) scraps: Vec<Scrap>,
     /// Stripes whose queue may have something to start.
     pub(crate) ready: VecDeque<StripeNo>,
     pub(crate) streams: Streams,
@@ -119,7 +111,7 @@ struct Active {
     remaining: usize,
     error: Option<RequestError>,
     /// For reads, the pieces in order.
-    parts: SmallVec<[Option<Slice>; 1]>,
+    parts: Vec<Option<Slice>>,
     /// For flushes, devices whose flush failed: answered when the view has none of them.
     awaits: Vec<DeviceId>,
 }
@@ -187,9 +179,6 @@ struct Piece {
     at: usize,
 }
 
-/// Mostly one.
-type Pieces = SmallVec<[Piece; 1]>;
-
 /// The parts of a request, none of which crosses a multiple of `unit` within its strip.
 fn pieces(
     geometry: &Geometry,
@@ -240,13 +229,10 @@ impl Shard {
             logs,
             geometry,
             pool,
-            whole: setup.view.whole(),
             view: setup.view,
             gates: setup.regions.into_iter().map(Gate::new).collect(),
             unreadable: setup.lost,
             locks: BTreeMap::new(),
-            old_locks: Vec::new(),
-            scraps: Vec::new(),
             ready: VecDeque::new(),
             streams: Streams::default(),
             now: Time(0),
@@ -275,7 +261,7 @@ impl Shard {
         if let Some(error) = self.closed() {
             let write = matches!(request.op, Op::Write { .. });
             return match write && canary::hit(Canary::FailedAcknowledges) {
-                true => self.answer(request.id, Ok(Slices::new())),
+                true => self.answer(request.id, Ok(Vec::new())),
                 false => self.answer(request.id, Err(error)),
             };
         }
@@ -307,7 +293,7 @@ impl Shard {
         }
     }
 
-    fn answer(&mut self, id: RequestId, result: Result<Slices, RequestError>) {
+    fn answer(&mut self, id: RequestId, result: Result<Vec<Slice>, RequestError>) {
         self.out.push_back(ShardOutput::Reply(Reply { id, result }));
     }
 
@@ -377,7 +363,7 @@ impl Shard {
 
     fn read(&mut self, id: RequestId, came: Time, offset: u64, len: u64) {
         let unit = self.geometry.strip;
-        let pieces: Pieces = pieces(&self.geometry, offset, len, unit).collect();
+        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), pieces.len());
         self.requests[request].came = Some(came);
         let mut first = 0;
@@ -500,7 +486,7 @@ impl Shard {
 
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
         let (unit, len) = (self.run_bytes(), data.len as u64);
-        let pieces: Pieces = pieces(&self.geometry, offset, len, unit).collect();
+        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), 0);
         self.requests[request].came = Some(self.now);
         self.requests[request].writes = len;
@@ -722,7 +708,7 @@ impl Shard {
 
     fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
-        (self.whole, self.view) = (view.whole(), view);
+        self.view = view;
         self.forget_rebuilt();
         // The last view is in force when nothing is under way any more: repairs of reads that were
         // answered, too. Then devices may be closed.
@@ -864,9 +850,6 @@ impl Shard {
 
     /// The incoming member of a column, and whether its strip of this stripe is valid.
     pub(crate) fn incoming(&self, stripe: StripeNo, column: usize) -> Option<(DeviceView, bool)> {
-        if self.whole {
-            return None;
-        }
         let incoming = self.slot_view(stripe, column).incoming.as_ref()?;
         let row = self.geometry.row(stripe).1;
         let target = incoming.target;
