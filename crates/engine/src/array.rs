@@ -26,10 +26,8 @@ use crate::event::*;
 use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
-use crate::meters::HedgeRules;
 use crate::persist::{After, Persist};
 use crate::replay::{Replay, ReplayIo};
-use crate::slow::Watch;
 use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
 
@@ -52,8 +50,6 @@ pub struct ShardSetup {
     pub log_offset: u64,
     /// Its size, bytes.
     pub log_bytes: u64,
-    /// When reads are late, and members slow.
-    pub hedging: HedgeRules,
 }
 
 /// A device that the array uses.
@@ -69,7 +65,6 @@ pub(crate) struct Member {
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
     pub(crate) mismatches: u64,
-    pub(crate) watch: Watch,
 }
 
 /// What fills a slot.
@@ -177,7 +172,6 @@ pub struct Array {
     pub(crate) forced: Vec<Slot>,
     pub(crate) cover: Cover,
     pub(crate) replay: Option<Replay>,
-    pub(crate) hedging: HedgeRules,
 }
 
 impl Array {
@@ -191,7 +185,6 @@ impl Array {
             array: self.sb.array,
             log_offset: self.sb.layout.log_offset,
             log_bytes: self.sb.layout.log_bytes,
-            hedging: self.hedging,
         }
     }
 
@@ -302,7 +295,6 @@ impl Array {
             } => self.step_done(step, outcome, seen.as_deref()),
             FromShard::Drained { log_from } => self.shard_drained(from, log_from),
             FromShard::NumbersShort => self.numbers_short(),
-            FromShard::Latencies(report) => self.latencies_told(from, report),
         }
         self.settle();
     }
@@ -489,7 +481,6 @@ impl Array {
             forced: self.forced.clone(),
             logging: self.logging(),
             log_from: self.cover.log_from,
-            hedging: self.sb.settings.hedged_reads,
         }
     }
 
@@ -561,7 +552,6 @@ impl Array {
             read_errors: read_errors.unwrap_or(0),
             write_errors: write_errors.unwrap_or(0),
             mismatches: mismatches.unwrap_or(0),
-            latency: found.map(|m| m.watch.status()).unwrap_or_default(),
         }
     }
 }

@@ -85,15 +85,11 @@ pub enum Canary {
     GoesOnBeyond,
     /// A partial syndrome lies on the member of a column that only a part of the run writes.
     SyndromeBesideUntouched,
-    /// A read that is late is asked of the others at once, whatever is being written there.
-    HedgeOutOfOrder,
-    /// What comes in after the others have answered is an answer, too.
-    LateReadAnswers,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 36] = [
+    pub const ALL: [Canary; 34] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -128,8 +124,6 @@ impl Canary {
         Canary::ForceForEver,
         Canary::GoesOnBeyond,
         Canary::SyndromeBesideUntouched,
-        Canary::HedgeOutOfOrder,
-        Canary::LateReadAnswers,
     ];
 
     /// Its name on the simulator's command line.
@@ -169,8 +163,6 @@ impl Canary {
             Canary::ForceForEver => "force-for-ever",
             Canary::GoesOnBeyond => "goes-on-beyond",
             Canary::SyndromeBesideUntouched => "syndrome-beside-untouched",
-            Canary::HedgeOutOfOrder => "hedge-out-of-order",
-            Canary::LateReadAnswers => "late-read-answers",
         }
     }
 }

@@ -199,8 +199,6 @@ pub struct View {
     /// Numbers of logged operations begin here; a shard that sees a higher one than before answers
     /// with [`FromShard::Drained`].
     pub log_from: u64,
-    /// Reads that their member does not answer in time are asked of the others, too.
-    pub hedging: bool,
 }
 
 impl View {
@@ -436,8 +434,6 @@ pub enum FromShard {
     },
     /// The numbers for operations of this base run short.
     NumbersShort,
-    /// How long members take, as this shard sees them.
-    Latencies(Vec<(DeviceId, Box<crate::meters::Latencies>)>),
     /// A step is finished.
     StepDone {
         /// Which.
@@ -628,8 +624,6 @@ pub enum Setting {
     ReadErrorThreshold(u32),
     /// What protects writes that are cut off.
     WriteHole(WriteHole),
-    /// Reads that their member does not answer in time are asked of the others, too.
-    HedgedReads(bool),
 }
 
 /// Why a command was refused or failed.
@@ -848,26 +842,6 @@ pub enum EventKind {
     Removed {
         /// The slot, if it had one.
         slot: Option<Slot>,
-    },
-    /// A member has been far slower than the others for a while.
-    MemberSlow {
-        /// Its slot.
-        slot: Slot,
-        /// The device.
-        device: DeviceId,
-        /// It is about its writes, not its reads.
-        write: bool,
-        /// 95 of 100 take less on it, nanoseconds.
-        usual_ns: u64,
-        /// The same of the others (their median), nanoseconds.
-        peers_ns: u64,
-    },
-    /// It has been as quick as the others for a while.
-    MemberNoLongerSlow {
-        /// Its slot.
-        slot: Slot,
-        /// The device.
-        device: DeviceId,
     },
     /// A job started, or went on after a restart.
     JobStarted {

@@ -20,29 +20,6 @@ use smallvec::SmallVec;
 type ReadAnswers = SmallVec<[(usize, Slice, StripPart); 1]>;
 
 impl Shard {
-    /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
-    /// there.
-    pub(crate) fn pass_over(&mut self, key: usize) {
-        let op = &mut self.ops[key];
-        op.skipped = true;
-        if let WorkKind::Read {
-            request,
-            pieces,
-            race,
-            ..
-        } = &op.work.kind
-        {
-            op.answered = true;
-            let (request, pieces, race) = (*request, pieces.clone(), *race);
-            let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
-            let claims = self.claims(race);
-            for piece in pieces.into_iter().filter(|_| claims) {
-                self.finish_part(request, Some((piece.part, zeros.clone())), Ok(()));
-            }
-        }
-        self.finish_op(key, None);
-    }
-
     pub(crate) fn plan_read(
         &self,
         op: &StripeOp,
@@ -54,9 +31,6 @@ impl Shard {
             let copies = available(self.geometry.width, lost);
             let reads: Vec<_> = copies.into_iter().map(|c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Vec::new()));
-        }
-        if op.work.race().is_some_and(|side| side.hedge) && !self.parity_answers(op.stripe) {
-            return None;
         }
         let trusted = self.trusted(op.stripe, lost);
         let wanted = self.to_decode(op, pieces, lost);
@@ -144,7 +118,6 @@ impl Shard {
         let WorkKind::Read {
             request,
             ref pieces,
-            race,
             ..
         } = op.work.kind
         else {
@@ -176,7 +149,7 @@ impl Shard {
             let bad = std::mem::take(&mut self.ops[key].bad);
             self.retire(key);
             let work = Work::read(request, pieces, lo, hi, bad).healing(found);
-            return self.enqueue(stripe, work.racing(race));
+            return self.enqueue(stripe, work);
         }
         self.ops[key].answered = true;
         if exclusive {
@@ -185,8 +158,7 @@ impl Shard {
                 self.write_column(key, column, lo, slice, false);
             }
         }
-        let claims = self.claims(race);
-        for (part, slice, place) in answers.into_iter().filter(|_| claims) {
+        for (part, slice, place) in answers {
             self.finish_read(request, part, slice, &place);
         }
     }

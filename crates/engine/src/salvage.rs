@@ -107,16 +107,13 @@ impl Shard {
     fn read_alone(&mut self, key: usize) {
         let op = self.retire(key);
         let WorkKind::Read {
-            request,
-            pieces,
-            race,
-            ..
+            request, pieces, ..
         } = op.work.kind
         else {
             unreachable!("only reads share")
         };
         let work = Work::read(request, pieces, op.work.lo, op.work.hi, op.bad);
-        self.enqueue(op.stripe, work.healing(op.heal).racing(race));
+        self.enqueue(op.stripe, work.healing(op.heal));
     }
 
     fn salvaging(&mut self, key: usize) -> &mut Salvage {

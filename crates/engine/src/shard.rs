@@ -26,10 +26,8 @@ use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
-use crate::hedge::{Hedges, NEVER, Racing};
 use crate::latency::Latencies;
 use crate::logs::{Flight, Logs};
-use crate::meters::{Measured, Meters};
 use crate::order::Lock;
 use crate::plan::Columns;
 use crate::regions::Gate;
@@ -59,7 +57,7 @@ pub struct Shard {
     pub(crate) now: Time,
     requests: Slab<Active>,
     pub(crate) ops: Slab<StripeOp>,
-    pub(crate) ios: Slab<InFlight>,
+    pub(crate) ios: Slab<IoFor>,
     pub(crate) steps: Vec<StepRun>,
     pub(crate) turns: Turns,
     /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
@@ -68,8 +66,6 @@ pub struct Shard {
     pub(crate) out: VecDeque<ShardOutput>,
     pub(crate) zeros: Buf,
     pub(crate) logs: Logs,
-    pub(crate) meters: Meters,
-    pub(crate) hedges: Hedges,
     pub(crate) foreground: u64,
     /// How long reads and writes took, since it was told last, and when that was.
     pub(crate) latencies: Latencies,
@@ -120,14 +116,6 @@ struct Active {
     awaits: Vec<DeviceId>,
 }
 
-/// A member I/O in flight.
-pub(crate) struct InFlight {
-    pub(crate) what: IoFor,
-    device: DeviceId,
-    measured: Measured,
-    begun: Time,
-}
-
 /// What a member I/O was for.
 pub(crate) enum IoFor {
     /// A healthy read.
@@ -164,17 +152,11 @@ pub(crate) struct DirectRead {
     pub(crate) source: usize,
     pub(crate) device: DeviceId,
     pub(crate) offset: u64,
-    /// When it is late, or to be looked at again.
-    pub(crate) late_at: Time,
-    /// It was late and the budget used up.
-    pub(crate) refused: bool,
-    /// It was late, and is asked of the others, too.
-    pub(crate) racing: Option<Racing>,
 }
 
 impl DirectRead {
     /// The same as work for an operation, which does without these.
-    pub(crate) fn computed(&self, avoid: Vec<Bad>) -> Work {
+    fn computed(&self, avoid: Vec<Bad>) -> Work {
         let (part, column) = (self.part, self.column);
         let pieces = ReadPieces::from_slice(&[ReadPiece { part, column }]);
         Work::read(self.request, pieces, self.lo, self.hi, avoid)
@@ -229,7 +211,6 @@ impl Shard {
     /// the memory of requests.
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
         let logs = Logs::new(&setup, count);
-        let meters = Meters::new(setup.hedging, &setup.view);
         let geometry = setup.geometry;
         let code = if geometry.mirrored() {
             Code::mirror(geometry.width)
@@ -246,8 +227,6 @@ impl Shard {
             code: code.expect("the superblock's geometry has a code"),
             zeros: Buf::zeroed(geometry.strip as usize),
             logs,
-            meters,
-            hedges: Hedges::default(),
             geometry,
             pool,
             view: setup.view,
@@ -356,17 +335,8 @@ impl Shard {
         }
     }
 
-    /// One piece more may hold a buffer.
-    pub(crate) fn room_for_piece(&self) -> bool {
-        self.read_pieces < self.read_pieces_max
-    }
-
-    pub(crate) fn hold_piece(&mut self) {
-        self.read_pieces += 1;
-    }
-
-    /// Pieces of reads hold no buffers any more: who waited for that starts.
-    pub(crate) fn admit_held(&mut self, done: usize) {
+    /// A read was answered: who waited for that starts.
+    fn admit_held(&mut self, done: usize) {
         self.read_pieces -= done;
         while let Some(held) = self.held.front() {
             let Held {
@@ -483,9 +453,6 @@ impl Shard {
                 source,
                 device: device.device,
                 offset,
-                late_at: NEVER,
-                refused: false,
-                racing: None,
             })
         })
     }
@@ -504,8 +471,7 @@ impl Shard {
         }
     }
 
-    fn issue_read(&mut self, mut read: DirectRead, buf: Buf) {
-        read.late_at = self.direct_begins(read.device);
+    fn issue_read(&mut self, read: DirectRead, buf: Buf) {
         let len = (read.hi - read.lo) as usize;
         let region = self.region(read.stripe);
         self.gates[region.0 as usize].users += 1;
@@ -653,12 +619,7 @@ impl Shard {
     pub fn complete(&mut self, now: Time, completion: Completion) {
         self.now = now;
         let Completion { io, result, buf } = completion;
-        let flight = self.ios.remove(io.0 as usize);
-        if result.is_ok() {
-            let (what, device) = (flight.measured, flight.device);
-            self.meters.note(what, device, flight.begun, now);
-        }
-        match flight.what {
+        match self.ios.remove(io.0 as usize) {
             IoFor::Read(read) => self.read_done(read, result, buf),
             IoFor::Flush { request, device } => {
                 if let Err(error) = result {
@@ -687,12 +648,8 @@ impl Shard {
 
     fn read_done(&mut self, read: DirectRead, result: Result<(), IoError>, buf: Option<Buf>) {
         self.leave_region(self.region(read.stripe), false);
-        self.direct_ends();
         match (result, buf) {
             (Ok(()), Some(buf)) => {
-                if !self.claims(read.racing) {
-                    return self.side_ends(read.racing, None);
-                }
                 let slice = Slice::new(buf, 0, (read.hi - read.lo) as usize);
                 let place = StripPart {
                     stripe: read.stripe,
@@ -701,7 +658,6 @@ impl Shard {
                     hi: read.hi,
                 };
                 self.finish_read(read.request, read.part, slice, &place);
-                self.side_ends(read.racing, None);
             }
             (result, _) => {
                 let error = result.err().unwrap_or(IoError::TimedOut);
@@ -710,12 +666,8 @@ impl Shard {
                 if error == IoError::Media {
                     media.add(read.source);
                 }
-                if media.is_empty() && self.outrun(read.racing) {
-                    return self.side_ends(read.racing, None);
-                }
                 let bad = vec![(read.source, read.device)];
-                let work = read.computed(bad).healing(media);
-                self.enqueue(read.stripe, work.racing(read.racing));
+                self.enqueue(read.stripe, read.computed(bad).healing(media));
             }
         }
     }
@@ -757,7 +709,6 @@ impl Shard {
     fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
         self.view = view;
-        self.meters.follow(&self.view);
         self.forget_rebuilt();
         // The last view is in force when nothing is under way any more: repairs of reads that were
         // answered, too. Then devices may be closed.
@@ -880,18 +831,7 @@ impl Shard {
     // ---- places ------------------------------------------------------------------------------
 
     pub(crate) fn io(&mut self, device: DeviceId, what: IoFor, kind: IoKind) {
-        let measured = match &kind {
-            IoKind::Read { .. } => Measured::Read,
-            IoKind::Write { .. } => Measured::Write,
-            _ => Measured::Nothing,
-        };
-        let flight = InFlight {
-            what,
-            device,
-            measured,
-            begun: self.now,
-        };
-        let io = IoId(self.ios.insert(flight) as u64);
+        let io = IoId(self.ios.insert(what) as u64);
         self.out
             .push_back(ShardOutput::Io(MemberIo { io, device, kind }));
     }

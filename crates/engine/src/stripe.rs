@@ -20,7 +20,6 @@ use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::StripPart;
-use crate::hedge::Racing;
 use crate::intent::NewContent;
 use crate::plan::{Columns, WritePlan};
 use crate::salvage::Salvage;
@@ -47,8 +46,6 @@ pub(crate) enum WorkKind {
         heal: Columns,
         /// Copies may differ: what is answered is made durable on all of them first.
         settle: bool,
-        /// The piece is asked for twice.
-        race: Option<Racing>,
     },
     Write {
         pieces: Vec<WritePiece>,
@@ -119,7 +116,6 @@ impl Work {
                 avoid,
                 heal,
                 settle: false,
-                race: None,
             },
         }
     }
@@ -407,9 +403,6 @@ impl Shard {
         if let Some(error) = self.closed() {
             return self.finish_op(key, Some(error));
         }
-        if self.is_outrun(key) {
-            return self.finish_op(key, None);
-        }
         let op = &self.ops[key];
         let gated = matches!(op.work.kind, WorkKind::Write { .. } | WorkKind::Zero { .. });
         let region = self.region(op.stripe);
@@ -439,6 +432,25 @@ impl Shard {
         self.gates[region.0 as usize].users += 1;
         self.ops[key].entered = true;
         self.prepare(key);
+    }
+
+    /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
+    /// there.
+    pub(crate) fn pass_over(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.skipped = true;
+        if let WorkKind::Read {
+            request, pieces, ..
+        } = &op.work.kind
+        {
+            op.answered = true;
+            let (request, pieces) = (*request, pieces.clone());
+            let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
+            for piece in pieces {
+                self.finish_part(request, Some((piece.part, zeros.clone())), Ok(()));
+            }
+        }
+        self.finish_op(key, None);
     }
 
     /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
@@ -544,10 +556,7 @@ impl Shard {
     fn no_plan(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.drop_buffers();
-        if self.is_hedge(key) {
-            return self.finish_op(key, Some(RequestError::Unreadable));
-        }
-        if self.ops[key].forget_avoided() {
+        if op.forget_avoided() {
             return self.prepare(key);
         }
         if !self.parks(key) {
@@ -910,24 +919,20 @@ impl Shard {
             }
             WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
             WorkKind::Read {
-                request,
-                pieces,
-                race,
-                ..
+                request, pieces, ..
             } => {
                 if let (Some(slice), Ok(())) = (op.settled.take(), result) {
                     for piece in pieces {
                         let place = op.place(piece.column);
                         self.finish_read(*request, piece.part, slice.clone(), &place);
                     }
-                } else if !op.answered && race.is_none() {
+                } else if !op.answered {
                     // One that could be computed was answered before its repair was written.
                     let result = result.and(Err(RequestError::Unreadable));
                     for _ in pieces {
                         self.finish_part(*request, None, result);
                     }
                 }
-                self.side_ends(*race, error);
             }
             WorkKind::Step { step, kind, .. } => {
                 // Resync and scrub leave the strips of incoming members as they are.

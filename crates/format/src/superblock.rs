@@ -114,8 +114,6 @@ pub struct Settings {
     pub latency_target_us: u32,
     /// A member fails at this read error, counted since the start; at least 1.
     pub read_error_threshold: u32,
-    /// Reads that their member does not answer in time are asked of the others, too.
-    pub hedged_reads: bool,
 }
 
 /// What a priority is where nobody has said anything else; zero on the member.
@@ -154,7 +152,6 @@ impl Default for Settings {
             scrub_priority: PRIORITY,
             latency_target_us: 0,
             read_error_threshold: 3,
-            hedged_reads: true,
         }
     }
 }
@@ -339,10 +336,7 @@ struct RawSuperblock {
     resync_priority: u8,
     scrub_priority: u8,
     /// Room to grow; zero.
-    reserved: [u8; 505],
-    /// An array that its administrator told not to do so loads its members with hedged reads: 0
-    /// on, 1 off.
-    unhedged: u8,
+    reserved: [u8; 506],
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -367,7 +361,6 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, accepted) == 3568);
     assert!(std::mem::offset_of!(RawSuperblock, latency_target_us) == 3576);
     assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3582);
-    assert!(std::mem::offset_of!(RawSuperblock, unhedged) == 4087);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
@@ -569,7 +562,6 @@ impl Superblock {
         raw.put_layout(&self.layout);
         raw.strip_bytes = self.strip_bytes.into();
         raw.block_bytes = self.block_bytes.into();
-        raw.unhedged = u8::from(!self.settings.hedged_reads);
         (raw.level, raw.level_n, raw.level_m) = level_codes(self.level);
         raw.members = self.members;
         raw.group_size = self.group_size;
@@ -747,20 +739,15 @@ impl RawSuperblock {
     }
 
     /// The settings.
-    fn settings(&self) -> Result<Settings, Invalid> {
+    fn settings(&self) -> Settings {
         let known = |priority: u8| if priority == 0 { PRIORITY } else { priority };
-        Ok(Settings {
+        Settings {
             rebuild_priority: self.rebuild_priority,
             resync_priority: known(self.resync_priority),
             scrub_priority: known(self.scrub_priority),
             latency_target_us: self.latency_target_us.get(),
             read_error_threshold: self.read_error_threshold.get(),
-            hedged_reads: match self.unhedged {
-                0 => true,
-                1 => false,
-                code => return Err(Invalid::HedgedReadsCode(code)),
-            },
-        })
+        }
     }
 
     /// The places.
@@ -892,7 +879,7 @@ impl RawSuperblock {
             slots: self.table()?,
             replacements: self.replacement_list(&spares)?,
             spares,
-            settings: self.settings()?,
+            settings: self.settings(),
         };
         superblock.check()?;
         match copy_at(&superblock.layout, offset) {

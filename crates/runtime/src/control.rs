@@ -140,8 +140,6 @@ impl Control {
             | EventKind::SpareUsed { device, .. }
             | EventKind::Returned { device, .. }
             | EventKind::Rebuilt { device, .. }
-            | EventKind::MemberSlow { device, .. }
-            | EventKind::MemberNoLongerSlow { device, .. }
             | EventKind::SpareAdded { device } => Some(device),
             _ => None,
         };

@@ -342,7 +342,6 @@ impl World {
             shards: self.plan.shards,
             force,
             clean_after_ms: self.plan.clean_after_ms,
-            hedging: self.plan.hedging,
         };
         Array::assemble(found, &options)
     }
@@ -396,7 +395,6 @@ impl World {
             started: false,
             stopped: false,
             tick_at: None,
-            shard_ticks: vec![None; usize::from(self.plan.shards)],
             array_ios: 0,
         });
         let regions = self.geometry.regions();

@@ -20,7 +20,6 @@ pub mod canary;
 pub mod checkers;
 pub mod clock;
 pub mod comeback;
-pub mod dawdle;
 pub mod faults;
 pub mod finale;
 pub mod launch;

@@ -217,7 +217,6 @@ impl World {
     fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
         let mut threshold = None;
         self.slow_some();
-        self.begin_to_dawdle(without);
         let total = life.asks;
         let mut held = if self.reads_first() { total } else { 0 };
         self.asks_left = total - held;
@@ -241,7 +240,6 @@ impl World {
             let asked = total - held - self.asks_left;
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
-                self.dawdle(without);
             }
             let here = Moment {
                 asks: asked,

@@ -29,8 +29,6 @@ pub enum Purpose {
     Canary = 7,
     /// What a seed is after.
     Focus = 8,
-    /// When devices dawdle, and what the engine makes of it.
-    Dawdle = 9,
     /// What goes beyond the tolerance.
     Beyond = 16,
 }

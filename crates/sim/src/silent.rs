@@ -18,7 +18,6 @@
 use std::collections::BTreeSet;
 
 use strake_engine::event::{Command, EventKind, IoKind, JobKind, MemberIo, ScrubMode};
-use strake_engine::geometry::Place;
 use strake_engine::units::{Row, StripeNo};
 use strake_format::RegionState;
 
@@ -302,41 +301,20 @@ impl World {
 
     /// What the user read may lie where a strip does: the truth is put in its place before it is
     /// judged.
-    pub(crate) fn excuse_lies(&mut self, first: u64, bytes: &mut [u8]) {
-        if self.silent.lies.is_empty() {
-            return;
-        }
-        let slots: Vec<Option<usize>> = self.looks().iter().map(|look| look.in_sync).collect();
+    pub(crate) fn excuse_lies(&self, first: u64, bytes: &mut [u8]) {
         let (block, strip) = (self.geometry.block, self.geometry.strip);
         for (index, bytes) in (first..).zip(bytes.chunks_mut(block as usize)) {
             let place = self.geometry.locate(index * block);
-            let from = |lie: &Lie| (lie.offset - self.superblock.layout.data_offset) % strip;
-            let covers = |lie: &&Lie| {
-                let at = place.offset.wrapping_sub(from(lie));
-                lie.stripe == place.stripe && at < lie.truth.len() as u64
-            };
-            let own = |lie: &&Lie| self.geometry.mirrored() || lie.column == place.column;
-            let mut lies = self.silent.lies.iter().filter(covers).peekable();
-            let beside = lies.peek().is_some();
-            if let Some(lie) = lies.find(own) {
-                let at = (place.offset - from(lie)) as usize;
-                bytes.copy_from_slice(&lie.truth[at..at + block as usize]);
-            } else if let Some(own) = self.on_medium(&place, &slots).filter(|_| beside) {
-                // Perhaps a late read was answered from a strip that lies. What its own member
-                // holds is the truth: nothing else in this stripe changes.
-                bytes.copy_from_slice(&own[..block as usize]);
+            for lie in self.silent.lies.iter().filter(|l| l.stripe == place.stripe) {
+                let from = (lie.offset - self.superblock.layout.data_offset) % strip;
+                let copy = self.geometry.mirrored() || lie.column == place.column;
+                let within = place.offset >= from;
+                let at = place.offset.wrapping_sub(from) as usize;
+                if copy && within && at < lie.truth.len() {
+                    bytes.copy_from_slice(&lie.truth[at..at + block as usize]);
+                }
             }
         }
-    }
-
-    /// What the member of a place holds from there on, if it is in sync.
-    fn on_medium(&self, place: &Place, slots: &[Option<usize>]) -> Option<&[u8]> {
-        let slot = self.geometry.slot(place.stripe, place.column);
-        let drive = slots[usize::from(slot.0)]?;
-        let row = self.geometry.row(place.stripe).1;
-        let offset = self.geometry.row_offset(row) + place.offset;
-        let at = self.superblock.layout.data_offset + offset;
-        Some(&self.drives[drive].ssd.bytes()[at as usize..])
     }
 
     /// A scrub told something.

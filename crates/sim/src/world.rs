@@ -49,8 +49,6 @@ pub enum Happening {
     Answer(u16, Reply),
     /// The array's deadline.
     Tick,
-    /// A shard's deadline.
-    ShardTick(u16),
     /// The user may go on.
     Wake,
     /// The user lets go of what it read, which may have held so many buffers.
@@ -92,8 +90,6 @@ pub struct Machines {
     pub stopped: bool,
     /// When the next tick is on the queue.
     pub tick_at: Option<Time>,
-    /// The same of each shard.
-    pub shard_ticks: Vec<Option<Time>>,
     /// I/Os of the array in flight.
     pub array_ios: usize,
 }
@@ -110,8 +106,6 @@ pub struct Chances {
     pub fate: Prng,
     /// Identities.
     pub identity: Prng,
-    /// Devices that dawdle.
-    pub dawdle: Prng,
 }
 
 /// See the module.
@@ -219,7 +213,6 @@ impl World {
             faults: Prng::new(seed, Purpose::Faults),
             fate: Prng::new(seed, Purpose::Fate),
             identity: made.identity,
-            dawdle: Prng::new(seed ^ 1, Purpose::Dawdle),
         };
         let mut workload = chance.workload;
         let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
@@ -392,7 +385,6 @@ impl World {
                 }
                 self.poll_array()?;
             }
-            Happening::ShardTick(shard) => self.shard_tick(shard)?,
             Happening::Wake => {}
             Happening::Drop(slices, held) => {
                 drop(slices);
@@ -448,9 +440,7 @@ impl World {
 
     /// Polls every shard: buffers were dropped.
     pub fn poll_shards(&mut self) -> Going {
-        let now = self.clock.now();
         for shard in 0..self.plan.shards {
-            self.machines().shards[usize::from(shard)].tick(now);
             self.poll_shard(shard)?;
         }
         Ok(())
@@ -459,7 +449,6 @@ impl World {
     pub(crate) fn poll_shard(&mut self, shard: u16) -> Going {
         for _ in 0..100_000 {
             let Some(output) = self.machines().shards[usize::from(shard)].poll() else {
-                self.arm_shard_tick(shard);
                 return Ok(());
             };
             match output {
@@ -626,7 +615,6 @@ impl World {
                 }
             }
             EventKind::Repaired { .. } => self.stats.repairs += 1,
-            EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
             EventKind::Started { unclean: true } if self.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");
             }

@@ -95,8 +95,7 @@ catalogue! {
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
         "rebuild_priority, resync_priority and scrub_priority take 1 to 100, latency_target off or \
-         a time to 60s like 500us or 2ms, read_error_threshold 1 or more, write_hole closed, degraded or \
-         resync, hedged_reads on or off";
+         a time to 60s like 500us or 2ms, read_error_threshold 1 or more, write_hole closed, degraded or resync";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
     /// Not there.

@@ -135,7 +135,7 @@ fn an_array_started_by_force_and_killed_while_it_writes_has_to_be_forced_again()
         let Some(mut raid6) = cut_off("6", 5, seed) else {
             continue;
         };
-        raid6.start_by_force().begin_to_write(20, 100 + seed).kill();
+        raid6.start_by_force().begin_to_write(20, 60 + seed).kill();
         refused += 1;
         assert_eq!(raid6.refused(false), StartError::DirtyDegraded);
         raid6.start_by_force().rest().verify();

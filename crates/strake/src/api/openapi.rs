@@ -33,13 +33,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Member",
         "slot:integer? device:string? uuid:string? state:string read_errors:integer \
-         write_errors:integer mismatches:integer slow:boolean read_latency:Latency? \
-         write_latency:Latency? hedged_reads:HedgedReads",
-    ),
-    ("Latency", "p50_us:integer p99_us:integer p999_us:integer"),
-    (
-        "HedgedReads",
-        "issued:integer won:integer lost:integer refused:integer",
+         write_errors:integer mismatches:integer",
     ),
     (
         "Job",
@@ -75,8 +69,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Settings",
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? \
-         latency_target_us:integer? read_error_threshold:integer? write_hole:string? \
-         hedged_reads:string?",
+         latency_target_us:integer? read_error_threshold:integer? write_hole:string?",
     ),
     ("Outcome", "array:string changed:boolean what:string"),
     (

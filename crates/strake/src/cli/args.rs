@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// 100;
     /// latency_target: background work gives way where more than one request in a hundred takes
     /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
-    /// or resync; hedged_reads: on or off.
+    /// or resync.
     Set {
         name: String,
         #[arg(required = true, value_name = "KEY=VALUE")]

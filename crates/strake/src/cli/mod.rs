@@ -20,7 +20,6 @@ use serde::Serialize;
 use strake_format::{ArrayUuid, WriteHole};
 
 use crate::api::types::*;
-use crate::api::view;
 use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::output::Bar;
@@ -511,10 +510,6 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
             let policy: WriteHole = value.parse().map_err(|_| wrong())?;
             into.write_hole = Some(policy.to_string());
         }
-        "hedged_reads" => {
-            view::parse_on_off(value).ok_or_else(wrong)?;
-            into.hedged_reads = Some(value.to_owned());
-        }
         _ => return Err(wrong()),
     }
     Ok(())
@@ -663,8 +658,6 @@ mod tests {
         assert_eq!(told, "latency_target=1500us\n");
         parse_setting("write_hole=degraded", &mut into).expect("a setting");
         assert_eq!(into.write_hole.as_deref(), Some("degraded"));
-        parse_setting("hedged_reads=off", &mut into).expect("a setting");
-        assert_eq!(into.hedged_reads.as_deref(), Some("off"));
         assert_eq!(
             (into.rebuild_priority, into.read_error_threshold),
             (Some(100), Some(7))
@@ -681,7 +674,6 @@ mod tests {
             "latency_target=-1ms",
             "latency_target=1h",
             "write_hole=open",
-            "hedged_reads=perhaps",
         ] {
             let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);
             assert_eq!(parsed, Err(Code::SettingInvalid), "{wrong}");

@@ -528,15 +528,6 @@ impl Service {
             let policy = crate::drives::make::parse_write_hole(Some(policy))?;
             changed |= running.command(Command::Set(Setting::WriteHole(policy)))?;
         }
-        if let Some(word) = &wanted.hedged_reads {
-            let on = view::parse_on_off(word).ok_or_else(|| {
-                Failure::new(
-                    Code::SettingInvalid,
-                    format!("'hedged_reads={word}' is no setting"),
-                )
-            })?;
-            changed |= running.command(Command::Set(Setting::HedgedReads(on)))?;
-        }
         Ok(outcome(name, changed, "set"))
     }
 }
