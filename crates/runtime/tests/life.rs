@@ -399,3 +399,45 @@ fn load_goes_on_without_an_error_while_a_member_goes_and_its_spare_comes() {
     assert_eq!(serving.counters().errors, 0);
     serving.stop().expect("stops");
 }
+
+/// CPU time of the threads with this name so far, and how many there are.
+fn cpu_of(name: &str) -> (Duration, usize) {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
+    let nanoseconds: Vec<u64> = tasks
+        .filter_map(|task| {
+            let task = task.ok()?.path();
+            let comm = std::fs::read_to_string(task.join("comm")).ok()?;
+            let spent = std::fs::read_to_string(task.join("schedstat")).ok()?;
+            let spent = spent.split(' ').next()?.parse().ok()?;
+            comm.starts_with(name).then_some(spent)
+        })
+        .collect();
+    let sum = nanoseconds.iter().sum();
+    (Duration::from_nanos(sum), nanoseconds.len())
+}
+
+#[test]
+fn an_idle_array_burns_no_cpu() {
+    let rig = Rig::create(Spec {
+        name: "idle",
+        shards: 2,
+        ..Spec::new(Level::Raid5, 3)
+    });
+    let (serving, _events) = rig.serve();
+    let mut client = rig.client();
+    fill(&mut client, rig.size, 1);
+    // Its regions become Clean, and then there is nothing left to do.
+    wait_for(&serving, "quiet", |_| {
+        serving.region_of(0) == RegionState::Clean
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let (before, threads) = cpu_of("strake-idle-");
+    assert_eq!(threads, 2, "both shards are measured");
+    assert!(before > Duration::ZERO, "they have worked");
+    std::thread::sleep(Duration::from_secs(5));
+    let spent = cpu_of("strake-idle-").0 - before;
+    // A thousandth of a CPU.
+    assert!(spent < Duration::from_millis(5), "{spent:?} in 5 s");
+    drop(client);
+    serving.stop().expect("stops");
+}
