@@ -55,10 +55,9 @@ xfs_line() { printf 'sunit=%-6d swidth=%d' $((STRIP / 4096)) $((WIDTH / 4096)); 
 # An array with xfs on it and a file whose digest is known.
 with_file() {
     local dev
-    [ -e "$RUN/daemon.pid" ] || daemon_start
+    daemon_start
     create data 5 "$@" -- 0 1 2 3 4
     dev=$(device data)
-    ${CHECK_MODE:-true}
     user mkfs.xfs -q -f "$dev"
     mount_fs "$dev"
     verified "$MNT/known" 48m 7 --fsync_on_close=1
@@ -133,56 +132,6 @@ scenario_copy_mode() {
     known_is_there
     umount_fs
     user xfs_repair -n "$dev"
-}
-
-# The mode of kernels from 6.16 on, in which members fill the pages of healthy reads by themselves.
-with_auto_buffer() {
-    same "$(show data .export.mode)" auto-buffer "the mode that show tells"
-}
-
-reads_in_place() {
-    local count
-    count=$(metric data strake_member_reads_in_place_total)
-    say "reads in place: $count of $(metric data strake_member_reads_total)"
-    [ "$count" -gt "$1" ] || fail "only $count reads in place"
-}
-
-scenario_auto_hot_unplug() {
-    CHECK_MODE=with_auto_buffer
-    scenario_hot_unplug
-    reads_in_place 1000
-}
-
-scenario_auto_daemon_kill() {
-    CHECK_MODE=with_auto_buffer
-    scenario_daemon_kill
-    reads_in_place 1000
-}
-
-# A device that a daemon made in one mode is served by the next one in that mode.
-scenario_auto_upgrade() {
-    local dev
-    STRAKE_UBLK_MODE=user-copy daemon_start
-    with_file
-    dev=$(device data)
-    same "$(show data .export.mode)" user-copy "the mode that was asked for"
-    load_start "$MNT/load" 32m
-    daemon_kill
-    sleep 1
-    daemon_start
-    wait_state data optimal 60
-    same "$(device data)" "$dev" "the device after a kill"
-    same "$(show data .export.mode)" user-copy "the mode of the device taken over"
-    load_stop
-    umount_fs
-    strake stop --all
-    strake start data
-    wait_for 60 "the device" device data
-    with_auto_buffer
-    mount_fs "$(device data)"
-    known_is_there
-    umount_fs
-    user xfs_repair -n "$(device data)"
 }
 
 scenario_clean_stop() {

@@ -96,19 +96,6 @@ impl Buf {
         }))
     }
 
-    /// A buffer of no bytes: stands in slices whose bytes are elsewhere.
-    pub(crate) fn nowhere() -> Buf {
-        let memory = Memory {
-            pages: Box::default(),
-            index: None,
-        };
-        Buf(Arc::new(Lease {
-            memory: Some(memory),
-            home: None,
-            orphan: AtomicBool::new(false),
-        }))
-    }
-
     /// As [`Buf::zeroed`], filled from `content`.
     pub fn from_bytes(content: &[u8]) -> Buf {
         let mut buf = Buf::zeroed(content.len());
@@ -169,10 +156,9 @@ impl Buf {
         self.memory().pages.len() * PAGE
     }
 
-    /// True only of the buffer that stands for bytes which are elsewhere: any other has at least
-    /// one page.
+    /// Never true: a buffer has at least one page.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        false
     }
 
     /// Index of this buffer among [`Pool::addresses`], if it came from a pool.
@@ -205,23 +191,7 @@ impl Slice {
         assert!(start + len <= buf.len(), "a slice lies within its buffer");
         Slice { buf, start, len }
     }
-    /// So many bytes that are in their requester's place already; `nowhere` is an empty buffer.
-    pub(crate) fn placed(nowhere: Buf, len: usize) -> Slice {
-        assert!(nowhere.is_empty(), "its bytes are elsewhere");
-        Slice {
-            buf: nowhere,
-            start: 0,
-            len,
-        }
-    }
-    /// The bytes are in their requester's place, not here.
-    pub fn in_place(&self) -> bool {
-        self.buf.is_empty()
-    }
     /// The bytes.
-    ///
-    /// # Panics
-    /// If they are in place elsewhere.
     pub fn bytes(&self) -> &[u8] {
         &self.buf.bytes()[self.start..self.start + self.len]
     }

@@ -56,8 +56,6 @@ pub enum Canary {
     IntentOnOneMember,
     /// A record counts as retired before what it tells of is durable in place.
     RetiredBeforeFlush,
-    /// A read in its user's place that failed counts as done.
-    InPlaceUnread,
     /// Blocks of a write half of which is in place are computed from whatever lies there.
     MixtureReturned,
     /// A recovery writes in place before its records are on every live member.
@@ -151,7 +149,6 @@ impl Canary {
             Canary::NoFlushAfterLog => "no-flush-after-log",
             Canary::IntentOnOneMember => "intent-on-one-member",
             Canary::RetiredBeforeFlush => "retired-before-flush",
-            Canary::InPlaceUnread => "in-place-unread",
             Canary::MixtureReturned => "mixture-returned",
             Canary::ReplayedTooEarly => "replayed-too-early",
             Canary::LogWrittenOver => "log-written-over",

@@ -65,8 +65,6 @@ pub struct Shard {
     pub(crate) starved: VecDeque<Starved>,
     pub(crate) out: VecDeque<ShardOutput>,
     pub(crate) zeros: Buf,
-    /// Stands for bytes that are in their requester's place.
-    nowhere: Buf,
     pub(crate) logs: Logs,
     pub(crate) foreground: u64,
     /// How long reads and writes took, since it was told last, and when that was.
@@ -79,7 +77,7 @@ pub struct Shard {
     read_pieces_max: usize,
     read_pieces: usize,
     /// Reads that wait for their turn, in order.
-    held: VecDeque<UserRead>,
+    held: VecDeque<Held>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -94,15 +92,12 @@ impl std::fmt::Debug for Shard {
     }
 }
 
-/// A read as a user asks for it.
-#[derive(Clone, Copy)]
-struct UserRead {
+/// A read that waits for its turn.
+struct Held {
     id: RequestId,
     came: Time,
     offset: u64,
     len: u64,
-    /// It has a place for its data, and this byte of it is the first.
-    place: Option<u64>,
 }
 
 /// A user request at work.
@@ -157,8 +152,6 @@ pub(crate) struct DirectRead {
     pub(crate) source: usize,
     pub(crate) device: DeviceId,
     pub(crate) offset: u64,
-    /// Where it goes in the place that its request has, if it has one.
-    pub(crate) place: Option<u64>,
 }
 
 impl DirectRead {
@@ -233,7 +226,6 @@ impl Shard {
             count,
             code: code.expect("the superblock's geometry has a code"),
             zeros: Buf::zeroed(geometry.strip as usize),
-            nowhere: Buf::nowhere(),
             logs,
             geometry,
             pool,
@@ -276,24 +268,7 @@ impl Shard {
         let id = request.id;
         match request.op {
             Op::Read { offset, len } if self.geometry.valid(offset, len) => {
-                let place = None;
-                self.admit_read(UserRead {
-                    id,
-                    came: self.now,
-                    offset,
-                    len,
-                    place,
-                });
-            }
-            Op::ReadInPlace { offset, len, at } if self.geometry.valid(offset, len) => {
-                let place = Some(at);
-                self.admit_read(UserRead {
-                    id,
-                    came: self.now,
-                    offset,
-                    len,
-                    place,
-                });
+                self.admit_read(id, offset, len)
             }
             Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
                 self.write(id, offset, &data, fua);
@@ -342,23 +317,35 @@ impl Shard {
 
     /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
     /// wait for the rest would wait for each other.
-    fn admit_read(&mut self, read: UserRead) {
-        let count = self.piece_count(read.offset, read.len);
+    fn admit_read(&mut self, id: RequestId, offset: u64, len: u64) {
+        let count = self.piece_count(offset, len);
         if count > self.read_pieces_max {
-            self.answer(read.id, Err(RequestError::Invalid));
+            self.answer(id, Err(RequestError::Invalid));
         } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
             self.read_pieces += count;
-            self.read(read);
+            self.read(id, self.now, offset, len);
         } else {
-            self.held.push_back(read);
+            let came = self.now;
+            self.held.push_back(Held {
+                id,
+                came,
+                offset,
+                len,
+            });
         }
     }
 
     /// A read was answered: who waited for that starts.
     fn admit_held(&mut self, done: usize) {
         self.read_pieces -= done;
-        while let Some(&read) = self.held.front() {
-            let count = self.piece_count(read.offset, read.len);
+        while let Some(held) = self.held.front() {
+            let Held {
+                id,
+                came,
+                offset,
+                len,
+            } = *held;
+            let count = self.piece_count(offset, len);
             if self.read_pieces + count > self.read_pieces_max {
                 return;
             }
@@ -366,29 +353,29 @@ impl Shard {
             self.read_pieces += count;
             match self.closed() {
                 Some(error) => {
-                    self.answer(read.id, Err(error));
+                    self.answer(id, Err(error));
                     self.read_pieces -= count;
                 }
-                None => self.read(read),
+                None => self.read(id, came, offset, len),
             }
         }
     }
 
-    fn read(&mut self, read: UserRead) {
+    fn read(&mut self, id: RequestId, came: Time, offset: u64, len: u64) {
         let unit = self.geometry.strip;
-        let pieces: Vec<Piece> = pieces(&self.geometry, read.offset, read.len, unit).collect();
-        let request = self.begin(read.id, pieces.len(), pieces.len());
-        self.requests[request].came = Some(read.came);
+        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
+        let request = self.begin(id, pieces.len(), pieces.len());
+        self.requests[request].came = Some(came);
         let mut first = 0;
         for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
-            self.read_row(request, first, row, read.place);
+            self.read_row(request, first, row);
             first += row.len();
         }
     }
 
     /// Reads the pieces of a request that lie in one stripe, the first of which is its piece
     /// `first`.
-    fn read_row(&mut self, request: usize, first: usize, row: &[Piece], place: Option<u64>) {
+    fn read_row(&mut self, request: usize, first: usize, row: &[Piece]) {
         let stripe = row[0].stripe;
         let gate = &self.gates[self.region(stripe).0 as usize];
         let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
@@ -419,8 +406,7 @@ impl Shard {
             {
                 pieces.push(ReadPiece { part, column });
             } else if let Some(read) = self.direct(request, part, piece) {
-                let place = place.map(|first| first + piece.at as u64);
-                self.start_read(DirectRead { place, ..read });
+                self.start_read(read);
             } else {
                 self.enqueue(stripe, Work::read(request, own(), lo, hi, Vec::new()));
             }
@@ -467,15 +453,11 @@ impl Shard {
                 source,
                 device: device.device,
                 offset,
-                place: None,
             })
         })
     }
 
     fn start_read(&mut self, read: DirectRead) {
-        if let Some(at) = read.place {
-            return self.issue_in_place(read, at);
-        }
         let len = (read.hi - read.lo) as usize;
         let keep = crate::limits::widest(&self.geometry);
         match self
@@ -487,18 +469,6 @@ impl Shard {
             Some(buf) => self.issue_read(read, buf),
             None => self.starved.push_back(Starved::Read(read)),
         }
-    }
-
-    fn issue_in_place(&mut self, read: DirectRead, at: u64) {
-        let region = self.region(read.stripe);
-        self.gates[region.0 as usize].users += 1;
-        let kind = IoKind::ReadInPlace {
-            offset: read.offset,
-            len: (read.hi - read.lo) as usize,
-            request: self.requests[read.request].id,
-            at,
-        };
-        self.io(read.device, IoFor::Read(read), kind);
     }
 
     fn issue_read(&mut self, read: DirectRead, buf: Buf) {
@@ -678,40 +648,28 @@ impl Shard {
 
     fn read_done(&mut self, read: DirectRead, result: Result<(), IoError>, buf: Option<Buf>) {
         self.leave_region(self.region(read.stripe), false);
-        let len = (read.hi - read.lo) as usize;
-        let blind = read.place.is_some() && canary::hit(Canary::InPlaceUnread);
-        let slice = match (result, buf, read.place) {
-            (Ok(()), Some(buf), _) => Some(Slice::new(buf, 0, len)),
-            (Ok(()), None, Some(_)) => Some(Slice::placed(self.nowhere.clone(), len)),
-            _ if blind => Some(Slice::placed(self.nowhere.clone(), len)),
-            _ => None,
-        };
-        if let Some(slice) = slice {
-            let place = StripPart {
-                stripe: read.stripe,
-                column: read.column,
-                lo: read.lo,
-                hi: read.hi,
-            };
-            return self.finish_read(read.request, read.part, slice, &place);
+        match (result, buf) {
+            (Ok(()), Some(buf)) => {
+                let slice = Slice::new(buf, 0, (read.hi - read.lo) as usize);
+                let place = StripPart {
+                    stripe: read.stripe,
+                    column: read.column,
+                    lo: read.lo,
+                    hi: read.hi,
+                };
+                self.finish_read(read.request, read.part, slice, &place);
+            }
+            (result, _) => {
+                let error = result.err().unwrap_or(IoError::TimedOut);
+                self.report(read.device, error, false, read.offset);
+                let mut media = Columns::default();
+                if error == IoError::Media {
+                    media.add(read.source);
+                }
+                let bad = vec![(read.source, read.device)];
+                self.enqueue(read.stripe, read.computed(bad).healing(media));
+            }
         }
-        let error = result.err().unwrap_or(IoError::TimedOut);
-        if read.place.is_some() && !matches!(error, IoError::TimedOut | IoError::Gone) {
-            // Perhaps the place is to blame, which its user chose; the member is asked once more
-            // for a buffer of ours.
-            let again = DirectRead {
-                place: None,
-                ..read
-            };
-            return self.starved.push_back(Starved::Read(again));
-        }
-        self.report(read.device, error, false, read.offset);
-        let mut media = Columns::default();
-        if error == IoError::Media {
-            media.add(read.source);
-        }
-        let bad = vec![(read.source, read.device)];
-        self.enqueue(read.stripe, read.computed(bad).healing(media));
     }
 
     pub(crate) fn report(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {

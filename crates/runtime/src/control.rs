@@ -96,8 +96,6 @@ impl Control {
             }
             Mail::ToShard(_)
             | Mail::Piece(_)
-            | Mail::InPlace(..)
-            | Mail::InPlaceDone(_)
             | Mail::PieceReply(_)
             | Mail::Submit(..)
             | Mail::Release(_)

@@ -461,18 +461,12 @@ impl ThreadStart {
         // SAFETY: the pools live in the worker, in fields that are dropped after the ring; memory
         // of theirs that is elsewhere still (answers on their way) stays where it is until it is
         // dropped there, and the kernel pins the pages of a registration by itself.
-        let pages = self.queue_stock.as_ref().map_or(0, |stock| stock.pages);
-        let registered = unsafe { ring.register_buffers(listed.addresses(), pages) };
+        let registered = unsafe { ring.register_buffers(listed.addresses()) };
         let listed = if registered {
             listed
         } else {
             Registered::default()
         };
-        let pages_at = listed.addresses().len() as u16;
-        // SAFETY: it names no memory. Places for requests' pages are needed all the same.
-        if !registered && pages > 0 && !unsafe { ring.register_buffers(&[], pages) } {
-            return Err(io::Error::from(io::ErrorKind::OutOfMemory));
-        }
         let count = peers.count();
         Ok(Worker {
             index,
@@ -487,7 +481,6 @@ impl ThreadStart {
             devices: Arc::clone(&self.devices),
             tallies: Arc::clone(&self.tallies),
             queue_memory,
-            pages_at,
             _client_memory: client_memory,
             work: Default::default(),
         })

@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 53] = [
+    pub const ALL: [(Canary, u64); 52] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -106,7 +106,6 @@ impl Canary {
         (Canary::Inside(engine::Canary::NoFlushAfterLog), 6000),
         (Canary::Inside(engine::Canary::IntentOnOneMember), 500),
         (Canary::Inside(engine::Canary::RetiredBeforeFlush), 500),
-        (Canary::Inside(engine::Canary::InPlaceUnread), 100),
         (Canary::Inside(engine::Canary::MixtureReturned), 4000),
         (Canary::Inside(engine::Canary::RegionNotRetired), 30000),
         (Canary::Inside(engine::Canary::CoveredWithoutFlush), 12000),
@@ -217,7 +216,7 @@ impl Planted {
                     swallow(io);
                 }
             }
-            IoKind::Read { offset, .. } | IoKind::ReadInPlace { offset, .. } => {
+            IoKind::Read { offset, .. } => {
                 let offset = *offset;
                 self.strike_read(world, drive, offset, io);
             }
@@ -244,12 +243,9 @@ impl Planted {
             return;
         }
         let strip = world.geometry.strip;
-        let (IoKind::Read { offset, len, .. } | IoKind::ReadInPlace { offset, len, .. }) =
-            &mut io.kind
-        else {
-            return;
-        };
-        if *offset + strip + *len as u64 <= layout.data_offset + layout.data_bytes {
+        if let IoKind::Read { offset, len, .. } = &mut io.kind
+            && *offset + strip + *len as u64 <= layout.data_offset + layout.data_bytes
+        {
             *offset += strip;
         }
     }

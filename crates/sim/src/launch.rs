@@ -5,7 +5,6 @@
 //! Deliberately absent: which devices are there at a start (`life`).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strake_engine::create::{self, CreateSpec, Init};
@@ -396,7 +395,6 @@ impl World {
             started: false,
             stopped: false,
             tick_at: None,
-            in_place: BTreeMap::new(),
             array_ios: 0,
         });
         let regions = self.geometry.regions();

@@ -21,8 +21,6 @@ pub struct Asked {
     pub(crate) ask: Ask,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) moment: oracle::Moment,
-    /// Where members put what a read in place asks for.
-    pub(crate) place: Vec<u8>,
 }
 
 impl World {
@@ -81,14 +79,7 @@ impl World {
         self.reading += self.buffers_of(&ask);
         let id = RequestId(self.next_request);
         self.next_request += 1;
-        let (mut op, ticket, moment) = self.announce(&ask);
-        let mut place = Vec::new();
-        // Every third read has a place for what it asks for, filled with what nobody wrote.
-        if let (Op::Read { offset, len }, 0) = (&op, id.0 % 3) {
-            place = vec![0xdb; *len as usize];
-            let (offset, len, at) = (*offset, *len, 0);
-            op = Op::ReadInPlace { offset, len, at };
-        }
+        let (op, ticket, moment) = self.announce(&ask);
         self.trace([1, id.0, ask.first, ask.count], || {
             format!("request {} {ask:?}", id.0)
         });
@@ -99,7 +90,6 @@ impl World {
                 ask,
                 ticket,
                 moment,
-                place,
             },
         );
         if self
@@ -294,13 +284,9 @@ impl World {
     fn read_answered(&mut self, asked: &Asked, slices: Vec<Slice>) -> Going {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        for slice in &slices {
-            let at = bytes.len();
-            match slice.in_place() {
-                true => bytes.extend_from_slice(&asked.place[at..at + slice.len]),
-                false => bytes.extend_from_slice(slice.bytes()),
-            }
-        }
+        slices
+            .iter()
+            .for_each(|slice| bytes.extend_from_slice(slice.bytes()));
         let expected = asked.ask.count * self.geometry.block;
         if bytes.len() as u64 != expected {
             let text = format!("{:?} was answered with {} bytes", asked.ask, bytes.len());

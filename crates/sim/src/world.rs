@@ -8,7 +8,6 @@
 //! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use strake_engine::event::*;
@@ -93,8 +92,6 @@ pub struct Machines {
     pub tick_at: Option<Time>,
     /// I/Os of the array in flight.
     pub array_ios: usize,
-    /// Reads in place in flight, by shard and number: whose place, and which bytes of it.
-    pub in_place: BTreeMap<(u16, u64), (RequestId, Range<usize>)>,
 }
 
 /// The streams of chance.
@@ -435,28 +432,10 @@ impl World {
                 self.poll_array()
             }
             Owner::Shard(shard) => {
-                let completion = self.filled(shard, completion);
                 self.machines().shards[usize::from(shard)].complete(now, completion);
                 self.poll_shard(shard)
             }
         }
-    }
-
-    /// Puts what a read in place has brought into the place of its request, if it was one.
-    fn filled(&mut self, shard: u16, mut completion: Completion) -> Completion {
-        let key = (shard, completion.io.0);
-        let Some((piece, bytes)) = self.machines().in_place.remove(&key) else {
-            return completion;
-        };
-        let queue = usize::from(Router::queue_of(piece));
-        let request = self.machines().routers[queue].request_of(piece);
-        let buf = completion.buf.take();
-        let asked = request.and_then(|request| self.asks.get_mut(&request));
-        if let (Some(buf), Some(asked)) = (buf, asked) {
-            let len = bytes.len();
-            asked.place[bytes].copy_from_slice(&buf.bytes()[..len]);
-        }
-        completion
     }
 
     /// Polls every shard: buffers were dropped.
@@ -660,17 +639,6 @@ impl World {
                 io.device
             ));
         }
-        if let (
-            IoKind::ReadInPlace {
-                request, at, len, ..
-            },
-            Owner::Shard(shard),
-        ) = (&io.kind, owner)
-        {
-            let from = *at as usize;
-            let place = (*request, from..from + len);
-            self.machines().in_place.insert((shard, io.io.0), place);
-        }
         self.trace([12, index as u64, io.io.0, 0], || {
             format!(
                 "{owner:?}: {:?} {:?} {}",
@@ -729,7 +697,6 @@ fn check_io(ssd: &Ssd, io: &MemberIo) -> Result<(), String> {
             }
             (*offset, *len as u64)
         }
-        IoKind::ReadInPlace { offset, len, .. } => (*offset, *len as u64),
         IoKind::Flush => return Ok(()),
         kind => ssd::written(kind).expect("a write"),
     };
@@ -751,9 +718,6 @@ fn micros(at: Time) -> String {
 pub fn io_text(kind: &IoKind) -> String {
     match kind {
         IoKind::Read { offset, len, .. } => format!("read {offset:#x}+{len:#x}"),
-        IoKind::ReadInPlace {
-            offset, len, at, ..
-        } => format!("read {offset:#x}+{len:#x} in place at {at:#x}"),
         IoKind::Write { offset, data, fua } => {
             let fua = if *fua { " fua" } else { "" };
             format!("write {offset:#x}+{:#x}{fua}", data.len)
@@ -767,7 +731,6 @@ pub fn io_text(kind: &IoKind) -> String {
 fn op_text(request: &Request) -> String {
     let text = match &request.op {
         Op::Read { offset, len } => format!("read {offset:#x}+{len:#x}"),
-        Op::ReadInPlace { offset, len, .. } => format!("read {offset:#x}+{len:#x} in place"),
         Op::Write { offset, data, fua } => format!("write {offset:#x}+{:#x} {fua}", data.len),
         Op::Flush => "flush".to_owned(),
         Op::Discard { offset, len } => format!("discard {offset:#x}+{len:#x}"),

@@ -57,7 +57,7 @@ const fn scenario(name: &'static str, about: &'static str) -> Scenario {
     }
 }
 
-pub(crate) const BOOTS: [Boot; 5] = [
+pub(crate) const BOOTS: [Boot; 4] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -119,30 +119,6 @@ pub(crate) const BOOTS: [Boot; 5] = [
             about: "what was synced before the cut is there, with a drive pulled too",
             after: Some("power-cut"),
         }],
-    },
-    Boot {
-        name: "newer",
-        script: "life.sh",
-        kernel: Series::New,
-        set: "newer",
-        drives: 6,
-        size_mib: 512,
-        block_bytes: 512,
-        limit_s: 900,
-        scenarios: &[
-            scenario(
-                "auto-hot-unplug",
-                "a newer kernel, reads in place: a drive is pulled under fio",
-            ),
-            scenario(
-                "auto-daemon-kill",
-                "the same: SIGKILL under a mounted filesystem",
-            ),
-            scenario(
-                "auto-upgrade",
-                "a device of the older mode is taken over in that mode",
-            ),
-        ],
     },
     Boot {
         name: "losses",

@@ -33,7 +33,7 @@ pub enum ExportKind {
 pub struct UblkExport {
     /// N of /dev/ublkbN.
     pub id: u32,
-    /// How data travels, in words: `auto-buffer`, `user-copy`, `copy`.
+    /// How data travels, in words: `user-copy`, `copy`.
     pub mode: &'static str,
     /// Queues.
     pub queues: u16,

@@ -5,16 +5,13 @@
 //! gone) → fetch → END_USER_RECOVERY; requests that were in flight come again. Order of a stop:
 //! STOP_DEV (which waits for requests in flight) → queues closed → DEL_DEV.
 //!
-//! Modes, by what the driver has, best first: *auto-buffer* (6.16), where members fill the pages
-//! of a healthy read by themselves and everything else goes as in *user copy* (6.5), where data
-//! goes through pread and pwrite on /dev/ublkcN; else *copy*, where the driver copies to and from
-//! an address given with each fetch. `STRAKE_UBLK_MODE=copy|user-copy|auto-buffer` overrides the
-//! choice. A device left behind is taken over in the mode that it has, but that copy and the
-//! others do not mix: their memory differs.
+//! Modes, by what the driver has: *user copy* (6.5), where data goes through pread and pwrite on
+//! /dev/ublkcN, else *copy*, where the driver copies to and from an address given with each fetch.
+//! `STRAKE_UBLK_MODE=copy|user-copy` overrides the choice.
 //!
 //! Invariants: one queue is served by one thread; control commands run on the caller's thread,
 //! never on a shard's (START_DEV reads the partition table through the shards). Deliberately
-//! absent: batches, unprivileged devices, and drivers before 6.4.
+//! absent: zero copy, batches, unprivileged devices, and drivers before 6.4.
 
 mod abi;
 mod queue;
@@ -105,7 +102,20 @@ impl Driver {
         };
         driver.features = driver.ask_features()?;
         let wanted = std::env::var("STRAKE_UBLK_MODE").ok();
-        driver.mode = choose(driver.features, wanted.as_deref())?;
+        let user_copy = driver.features & abi::F_USER_COPY != 0;
+        driver.mode = match wanted.as_deref() {
+            Some("copy") => Mode::Copy,
+            Some("user-copy") if !user_copy => {
+                return Err("the driver has no user copy (6.5)".into());
+            }
+            None | Some("user-copy") if user_copy => Mode::UserCopy,
+            None => Mode::Copy,
+            Some(other) => {
+                return Err(format!(
+                    "STRAKE_UBLK_MODE is copy or user-copy, not {other}"
+                ));
+            }
+        };
         Ok(driver)
     }
 
@@ -127,18 +137,8 @@ impl Driver {
     /// What each queue's memory is made of.
     pub(crate) fn stock(&self) -> Stock {
         match self.mode {
-            Mode::UserCopy | Mode::AutoBuffer => Stock {
-                buffers: vec![(4096, 128), (65536, 32), (MAX_IO_USER_COPY as usize, 12)],
-                // Also where another mode was asked for: a device left behind may want them.
-                pages: match self.features & abi::F_AUTO_BUF_REG {
-                    0 => 0,
-                    _ => DEPTH_USER_COPY,
-                },
-            },
-            Mode::Copy => Stock {
-                buffers: vec![(MAX_IO_COPY as usize, usize::from(DEPTH_COPY) + 16)],
-                pages: 0,
-            },
+            Mode::UserCopy => vec![(4096, 128), (65536, 32), (MAX_IO_USER_COPY as usize, 12)],
+            Mode::Copy => vec![(MAX_IO_COPY as usize, usize::from(DEPTH_COPY) + 16)],
         }
     }
 
@@ -226,21 +226,25 @@ impl Driver {
 
     fn create(mut self, target: &Target, wanted: Option<u32>) -> Result<Device, ServeError> {
         let recovery = abi::F_USER_RECOVERY | abi::F_USER_RECOVERY_REISSUE;
-        let (depth, max_io_bytes, data) = match self.mode {
-            Mode::Copy => (DEPTH_COPY, MAX_IO_COPY, 0),
-            Mode::UserCopy => (DEPTH_USER_COPY, MAX_IO_USER_COPY, abi::F_USER_COPY),
-            Mode::AutoBuffer => (
-                DEPTH_USER_COPY,
-                MAX_IO_USER_COPY,
-                abi::F_USER_COPY | abi::F_AUTO_BUF_REG,
-            ),
+        let copy = if self.mode == Mode::UserCopy {
+            abi::F_USER_COPY
+        } else {
+            0
         };
         let info = DeviceInfo {
             queues: target.peers.count(),
-            depth,
-            max_io_bytes,
+            depth: if self.mode == Mode::UserCopy {
+                DEPTH_USER_COPY
+            } else {
+                DEPTH_COPY
+            },
+            max_io_bytes: if self.mode == Mode::UserCopy {
+                MAX_IO_USER_COPY
+            } else {
+                MAX_IO_COPY
+            },
             server_pid: std::process::id() as i32,
-            flags: abi::F_CMD_IOCTL_ENCODE | data | (recovery & self.features),
+            flags: abi::F_CMD_IOCTL_ENCODE | copy | (recovery & self.features),
             tag: target.tag,
             ..DeviceInfo::default()
         };
@@ -301,8 +305,12 @@ impl Driver {
         if Params::sectors_of(&params) * SECTOR != target.geometry.size() {
             return Ok(None);
         }
-        let mode = mode_of(info.flags);
-        if (mode == Mode::Copy) != (self.mode == Mode::Copy) {
+        let mode = if info.flags & abi::F_USER_COPY != 0 {
+            Mode::UserCopy
+        } else {
+            Mode::Copy
+        };
+        if mode != self.mode {
             // The shards' memory was made for the other mode.
             tracing::warn!(
                 ?mode,
@@ -310,7 +318,6 @@ impl Driver {
             );
             return Ok(None);
         }
-        self.mode = mode;
         let since = Instant::now();
         loop {
             match self.command(Command::StartUserRecovery, id, 0) {
@@ -336,39 +343,6 @@ impl Driver {
             .map_err(|e| ServeError::io("end the recovery of the ublk device", e))?;
         Ok(Some(ends))
     }
-}
-
-/// The mode of a device with these flags.
-fn mode_of(flags: u64) -> Mode {
-    match (flags & abi::F_USER_COPY, flags & abi::F_AUTO_BUF_REG) {
-        (0, _) => Mode::Copy,
-        (_, 0) => Mode::UserCopy,
-        _ => Mode::AutoBuffer,
-    }
-}
-
-/// The best mode that the driver's features allow, or the one asked for.
-fn choose(features: u64, wanted: Option<&str>) -> Result<Mode, String> {
-    let has = |flag| features & flag != 0;
-    let best = mode_of(features);
-    let wanted = match wanted {
-        None => return Ok(best),
-        Some("copy") => Mode::Copy,
-        Some("user-copy") => Mode::UserCopy,
-        Some("auto-buffer") => Mode::AutoBuffer,
-        Some(other) => {
-            return Err(format!(
-                "STRAKE_UBLK_MODE is copy, user-copy or auto-buffer, not {other}"
-            ));
-        }
-    };
-    if wanted != Mode::Copy && !has(abi::F_USER_COPY) {
-        return Err("the driver has no user copy (6.5)".into());
-    }
-    if wanted == Mode::AutoBuffer && !has(abi::F_AUTO_BUF_REG) {
-        return Err("the driver has no automatic buffer registration (6.16)".into());
-    }
-    Ok(wanted)
 }
 
 /// What the block layer is told. The driver takes `io_min` and `io_opt` as powers of two only;
@@ -558,19 +532,6 @@ mod tests {
         let three = params(&target(3, 1, 1 << 20), 1 << 20);
         assert_eq!((three.io_min_shift, three.io_opt_shift), (20, 20));
         assert_eq!(three.max_sectors, 2048, "no stripe fits");
-    }
-
-    #[test]
-    fn the_best_mode_is_chosen_unless_another_is_asked_for() {
-        let auto = abi::F_USER_COPY | abi::F_AUTO_BUF_REG;
-        assert_eq!(choose(0, None), Ok(Mode::Copy));
-        assert_eq!(choose(abi::F_USER_COPY, None), Ok(Mode::UserCopy));
-        assert_eq!(choose(auto, None), Ok(Mode::AutoBuffer));
-        assert_eq!(choose(auto, Some("user-copy")), Ok(Mode::UserCopy));
-        assert_eq!(choose(auto, Some("copy")), Ok(Mode::Copy));
-        assert!(choose(0, Some("user-copy")).is_err());
-        assert!(choose(abi::F_USER_COPY, Some("auto-buffer")).is_err());
-        assert!(choose(auto, Some("fast")).is_err());
     }
 
     #[test]

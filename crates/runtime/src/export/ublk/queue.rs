@@ -4,13 +4,7 @@
 //! for a buffer (for its data, or to fetch again), or it has ended. **Who owns a buffer:** in copy
 //! mode, the tag's buffer is the driver's while fetching; a write's buffer then goes to the
 //! engine, which may keep it longer than the request lasts, and the tag fetches its next request
-//! with another. In the other modes a tag has no buffer between requests.
-//!
-//! **Who owns a request's pages:** its user. In auto-buffer mode the driver registers them with the
-//! ring under an index of the tag's own, from the fetch to the commit, and reads of members may
-//! fill them meanwhile (the tag is *lent*). An answer is given only when none of these reads is in
-//! the kernel any more, also where one outlasted its deadline: what a member brought late would
-//! otherwise lie over what others made of it.
+//! with another. In user-copy mode a tag has no buffer between requests.
 //!
 //! Invariants: every request that came is answered once by COMMIT_AND_FETCH; the queue ends when
 //! every tag was handed back with an error, and only then is the character device closed.
@@ -33,14 +27,8 @@ use strake_engine::event::{Op, RequestError};
 use super::abi::{self, Descriptor, DeviceInfo, SECTOR};
 use crate::ring::{Ring, Token};
 
-/// What a queue needs of its shard.
-#[derive(Clone, Debug)]
-pub(crate) struct Stock {
-    /// Sizes and counts of buffers.
-    pub(crate) buffers: Vec<(usize, usize)>,
-    /// Places in the ring's table of buffers for the pages of requests, one for each tag.
-    pub(crate) pages: u16,
-}
+/// Sizes and counts of a queue's buffers.
+pub(crate) type Stock = Vec<(usize, usize)>;
 
 /// How data travels between driver and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +37,6 @@ pub(crate) enum Mode {
     UserCopy,
     /// The driver copies to and from the server's buffers.
     Copy,
-    /// As user copy; besides, the pages of a request are registered with the queue's ring, so that
-    /// members can fill them by themselves.
-    AutoBuffer,
 }
 
 impl Mode {
@@ -60,7 +45,6 @@ impl Mode {
         match self {
             Mode::UserCopy => "user-copy",
             Mode::Copy => "copy",
-            Mode::AutoBuffer => "auto-buffer",
         }
     }
 }
@@ -72,7 +56,7 @@ pub(crate) struct QueueMemory(Pool);
 impl QueueMemory {
     /// Allocates.
     pub(crate) fn new(stock: &Stock) -> QueueMemory {
-        QueueMemory(Pool::new(&stock.buffers))
+        QueueMemory(Pool::new(stock))
     }
 
     /// For registration.
@@ -167,9 +151,6 @@ impl Drop for Descriptors {
     }
 }
 
-/// What the array answers.
-type Answered = Result<Vec<Slice>, RequestError>;
-
 /// Whose a tag is.
 enum Tag {
     /// The driver's. In copy mode with a buffer for what comes.
@@ -179,10 +160,6 @@ enum Tag {
         read: bool,
         len: u64,
         buf: Option<Buf>,
-        /// Reads of members that fill the request's pages now.
-        lent: u32,
-        /// An answer that waits for them.
-        late: Option<Answered>,
     },
     /// A write waits for a buffer for its data.
     NeedsData,
@@ -195,8 +172,6 @@ enum Tag {
 /// See the module.
 pub(crate) struct Queue {
     start: QueueStart,
-    /// Index of the first tag's pages in the ring's table.
-    pages_at: u16,
     descriptors: Descriptors,
     pool: Pool,
     tags: Vec<Tag>,
@@ -216,14 +191,7 @@ pub(crate) enum Event {
 
 impl Queue {
     /// Fetches every tag. `None` if that could not be begun; the other end has been told.
-    ///
-    /// `pages_at`: where the ring's table has a place for each tag's pages.
-    pub(crate) fn start(
-        start: QueueStart,
-        memory: &QueueMemory,
-        pages_at: u16,
-        ring: &mut Ring,
-    ) -> Option<Queue> {
+    pub(crate) fn start(start: QueueStart, memory: &QueueMemory, ring: &mut Ring) -> Option<Queue> {
         let pool = memory.pool().clone();
         let descriptors = match Descriptors::map(&start.device, start.queue, start.depth) {
             Ok(descriptors) => descriptors,
@@ -249,7 +217,6 @@ impl Queue {
         let tags = (0..live).map(|_| Tag::Ended).collect();
         let mut queue = Queue {
             start,
-            pages_at,
             descriptors,
             pool,
             tags,
@@ -282,12 +249,8 @@ impl Queue {
             .map_or(0, |buf| buf.bytes_mut().as_mut_ptr() as u64);
         self.tags[usize::from(tag)] = Tag::Fetching(buf);
         let entry = opcode::UringCmd16::new(types::Fd(self.start.device.as_raw_fd()), command)
-            .cmd(abi::io_command(self.start.queue, tag, result, addr));
-        let entry = match self.start.mode {
-            Mode::AutoBuffer => entry.addr(Some(abi::register_at(self.pages_at + tag))),
-            Mode::UserCopy | Mode::Copy => entry,
-        };
-        let entry = entry.build();
+            .cmd(abi::io_command(self.start.queue, tag, result, addr))
+            .build();
         // SAFETY: the buffer whose address is given lies in `tags` until the completion; `drop`
         // leaks those that are still the driver's.
         unsafe {
@@ -344,11 +307,7 @@ impl Queue {
         let (op, read) = match descriptor.op_flags & 0xff {
             abi::OP_READ => {
                 kept = buf;
-                let registered = descriptor.op_flags & abi::IO_F_NEED_REG_BUF == 0;
-                match self.start.mode == Mode::AutoBuffer && registered {
-                    true => (Op::ReadInPlace { offset, len, at: 0 }, true),
-                    false => (Op::Read { offset, len }, true),
-                }
+                (Op::Read { offset, len }, true)
             }
             abi::OP_WRITE => match self.data(tag, len, buf) {
                 Ok(Some(data)) => (Op::Write { offset, data, fua }, false),
@@ -370,8 +329,6 @@ impl Queue {
             read,
             len,
             buf: kept,
-            lent: 0,
-            late: None,
         };
         Begun::Request(op)
     }
@@ -406,59 +363,32 @@ impl Queue {
         Ok(Some(Slice::new(buf, 0, len)))
     }
 
-    /// A member is about to fill pages of a request: where the ring's table has them.
-    pub(crate) fn lend(&mut self, tag: u16) -> u16 {
-        let Tag::Busy { lent, .. } = &mut self.tags[usize::from(tag)] else {
-            panic!("tag {tag} asks nothing that could be filled")
-        };
-        *lent += 1;
-        self.pages_at + tag
-    }
-
-    /// The kernel has let go of pages that were lent.
-    pub(crate) fn given_back(&mut self, ring: &mut Ring, tag: u16) {
-        let Tag::Busy { lent, late, .. } = &mut self.tags[usize::from(tag)] else {
-            panic!("tag {tag} has lent nothing")
-        };
-        *lent -= 1;
-        if *lent == 0
-            && let Some(result) = late.take()
-        {
-            self.answer(ring, tag, result);
-        }
-    }
-
     /// The array has answered a request.
-    pub(crate) fn answer(&mut self, ring: &mut Ring, tag: u16, result: Answered) {
-        if let Tag::Busy { lent, late, .. } = &mut self.tags[usize::from(tag)]
-            && *lent > 0
-        {
-            *late = Some(result);
-            return;
-        }
+    pub(crate) fn answer(
+        &mut self,
+        ring: &mut Ring,
+        tag: u16,
+        result: Result<Vec<Slice>, RequestError>,
+    ) {
         let state = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Ended);
-        let Tag::Busy {
-            read, len, mut buf, ..
-        } = state
-        else {
+        let Tag::Busy { read, len, mut buf } = state else {
             panic!("an answer for tag {tag}, which asks nothing")
         };
         let value = match result {
-            Ok(slices) if read => self.give(tag, len as usize, &slices, buf.as_mut()),
+            Ok(slices) if read => self.give(tag, len as usize, slices, buf.as_mut()),
             Ok(_) => i32::try_from(len).unwrap_or(i32::MAX),
             Err(error) => -errno(error),
         };
         self.commit(ring, tag, value, buf);
     }
 
-    /// Hands the data of a read to the driver (or puts it where the driver will take it), but for
-    /// what members have put into the request's pages.
-    fn give(&self, tag: u16, len: usize, slices: &[Slice], buf: Option<&mut Buf>) -> i32 {
+    /// Hands the data of a read to the driver (or puts it where the driver will take it).
+    fn give(&self, tag: u16, len: usize, slices: Vec<Slice>, buf: Option<&mut Buf>) -> i32 {
         let have: usize = slices.iter().map(|slice| slice.len).sum();
         assert_eq!(have, len, "the answer of a read is as long as the request");
         if let Some(buf) = buf {
             let mut room = &mut buf.bytes_mut()[..len];
-            for slice in slices {
+            for slice in &slices {
                 let (here, rest) = room.split_at_mut(slice.len);
                 here.copy_from_slice(slice.bytes());
                 room = rest;
@@ -466,20 +396,6 @@ impl Queue {
             return len as i32;
         }
         let mut at = abi::data_offset(self.start.queue, tag);
-        for run in slices.chunk_by(|a, b| a.in_place() == b.in_place()) {
-            let bytes: usize = run.iter().map(|slice| slice.len).sum();
-            if !run[0].in_place()
-                && let Err(errno) = self.put(at, run)
-            {
-                return -errno;
-            }
-            at += bytes as u64;
-        }
-        len as i32
-    }
-
-    /// Copies slices into a request's pages.
-    fn put(&self, mut at: u64, slices: &[Slice]) -> Result<(), i32> {
         let mut parts: Vec<IoSlice<'_>> = slices
             .iter()
             .map(|slice| IoSlice::new(slice.bytes()))
@@ -488,22 +404,22 @@ impl Queue {
         while !left.is_empty() {
             let batch = left.len().min(1024);
             match rustix::io::pwritev(&*self.start.device, &left[..batch], at) {
-                Ok(0) => return Err(libc::EIO),
+                Ok(0) => return -libc::EIO,
                 Ok(got) => {
                     at += got as u64;
                     IoSlice::advance_slices(&mut left, got);
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.raw_os_error()),
+                Err(error) => return -error.raw_os_error(),
             }
         }
-        Ok(())
+        len as i32
     }
 
     /// Answers the driver and fetches the next request of the tag.
     fn commit(&mut self, ring: &mut Ring, tag: u16, value: i32, buf: Option<Buf>) {
         let buf = match (self.start.mode, buf) {
-            (Mode::UserCopy | Mode::AutoBuffer, _) => None,
+            (Mode::UserCopy, _) => None,
             (Mode::Copy, Some(buf)) => Some(buf),
             (Mode::Copy, None) => match self.pool.take(self.start.max_io_bytes as usize) {
                 Some(buf) => Some(buf),
