@@ -11,7 +11,6 @@
 //! mounts (the command line does that before it opens anything for writing).
 
 mod metadata;
-pub mod nvme;
 mod probe;
 
 use std::fs::File;
