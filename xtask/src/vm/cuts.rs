@@ -64,6 +64,9 @@ pub(crate) const LANES: [Lane; 2] = [
 /// The cuts of a lane, in order.
 const KINDS: [(Kind, usize); 3] = [(Kind::Healthy, 6), (Kind::Degraded, 4), (Kind::Hole, 5)];
 
+/// What a round of both lanes takes on a machine that is not slow.
+const ROUND_S: u64 = 100;
+
 /// One for each cut.
 fn kinds() -> Vec<Kind> {
     KINDS
@@ -87,7 +90,7 @@ fn lost(kind: Kind, round: usize) -> Vec<usize> {
 }
 
 /// Runs lanes side by side.
-pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path, budget: Budget) -> Result<Outcome> {
+pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path, budget: &Budget) -> Result<Outcome> {
     let mut total = Outcome::default();
     let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
         let run = |lane: &Lane| run_lane(rig, lane, binary, budget);
@@ -110,7 +113,7 @@ pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path, budget: Budget) -> 
 
 /// A lane, once more from its beginning if the guest's kernel ended by itself: that says nothing of
 /// the arrays, and nothing could be verified after it. A second time is a failure.
-fn run_lane(rig: &Rig, lane: &Lane, binary: &Path, budget: Budget) -> Result<Outcome> {
+fn run_lane(rig: &Rig, lane: &Lane, binary: &Path, budget: &Budget) -> Result<Outcome> {
     let (outcome, died) = series(rig, lane, binary, budget)?;
     if !died {
         return Ok(outcome);
@@ -122,7 +125,7 @@ fn run_lane(rig: &Rig, lane: &Lane, binary: &Path, budget: Budget) -> Result<Out
 }
 
 /// The cuts of a lane on new drives, and whether the guest's kernel put an end to them.
-fn series(rig: &Rig, lane: &Lane, binary: &Path, budget: Budget) -> Result<(Outcome, bool)> {
+fn series(rig: &Rig, lane: &Lane, binary: &Path, budget: &Budget) -> Result<(Outcome, bool)> {
     let mut died = false;
     let mut drives = Drives::make(lane.name, 9, 192, 512)?;
     if lane.loses_cache {
@@ -133,7 +136,7 @@ fn series(rig: &Rig, lane: &Lane, binary: &Path, budget: Budget) -> Result<(Outc
     let kinds = kinds();
     let mut outcome = Outcome::default();
     for round in 0..=kinds.len() {
-        if let Some(why) = budget.used_up() {
+        if let Some(why) = budget.refuses(ROUND_S) {
             // The last cut is not checked any more: it is among those left out.
             let left = kinds.len() as u64 - outcome.counts.passed;
             let what = format!("{left} cuts of {}", lane.name);
@@ -150,6 +153,9 @@ fn series(rig: &Rig, lane: &Lane, binary: &Path, budget: Budget) -> Result<(Outc
             env(lane, round, was, next, &absent),
         )?;
         let heard = boot(rig, lane, round, was.is_some(), next.is_some(), &drives)?;
+        if lane.name == LANES[0].name {
+            budget.spent(ROUND_S);
+        }
         outcome.counts.passed += u64::from(heard.checked);
         died = heard.died;
         if let Some(why) = heard.wrong {

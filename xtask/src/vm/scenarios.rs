@@ -44,6 +44,8 @@ pub(crate) struct Boot {
     drives: usize,
     size_mib: u64,
     block_bytes: u64,
+    /// What all its scenarios take on a machine that is not slow.
+    usual_s: u64,
     /// A guest that lives longer hangs, also on a slow machine.
     limit_s: u64,
     pub(crate) scenarios: &'static [Scenario],
@@ -66,6 +68,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
+        usual_s: 240,
         limit_s: 1800,
         scenarios: &[
             scenario(
@@ -95,6 +98,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
+        usual_s: 75,
         limit_s: 900,
         scenarios: &[
             Scenario {
@@ -113,6 +117,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
+        usual_s: 60,
         limit_s: 900,
         scenarios: &[Scenario {
             name: "after-cut",
@@ -128,6 +133,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
         drives: 10,
         size_mib: 128,
         block_bytes: 4096,
+        usual_s: 180,
         limit_s: 1800,
         scenarios: &[
             scenario(
@@ -178,7 +184,7 @@ pub(crate) fn run(
     rig: &Rig,
     asked: &[String],
     binary: &std::path::Path,
-    budget: Budget,
+    budget: &Budget,
 ) -> Result<Outcome> {
     let wanted = wanted(asked)?;
     let mut total = Outcome::default();
@@ -193,7 +199,7 @@ pub(crate) fn run(
         if names.is_empty() {
             continue;
         }
-        if let Some(why) = budget.used_up() {
+        if let Some(why) = budget.refuses(boot.usual_s) {
             Budget::leave_out(&mut total, names.len() as u64, &names.join(", "), &why);
             continue;
         }
@@ -217,6 +223,7 @@ pub(crate) fn run(
             sets.insert(boot.set, drives);
         }
         let one = run_boot(rig, boot, &names, &sets[boot.set], binary)?;
+        budget.spent(boot.usual_s);
         total.counts += one.counts;
         total.notes.extend(one.notes);
     }
