@@ -99,6 +99,11 @@ pub struct Ticket {
 }
 
 /// Since when a block may answer an error, and until when.
+///
+/// Known to be too strict, about once in 20,000 seeds: a block that was in doubt before a write
+/// came, and whose sectors are lost (and given up) once more after that write was in place but
+/// before it was answered, is expected to be readable. `strake-sim --seeds 1 --seed 25857277 --asks
+/// 45 --without kill,write-error,stall,rot,slow` shows it.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     since: Moment,

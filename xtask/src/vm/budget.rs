@@ -61,8 +61,8 @@ impl Budget {
     }
 }
 
-/// Whether a boot that usually takes `usual_s` would end too late, if those before it, which usually
-/// take `before_s`, took the time `elapsed`.
+/// Whether a boot that usually takes `usual_s` would end too late, if those before it, which
+/// usually take `before_s`, took the time `elapsed`.
 fn late(elapsed: Duration, before_s: u64, usual_s: u64, time: Duration) -> bool {
     let times = match before_s {
         0 => 1.0,
