@@ -650,6 +650,7 @@ mod tests {
             ("750", 750),
             ("500us", 500),
             ("1.5ms", 1500),
+            ("1.001ms", 1001),
         ] {
             parse_setting(&format!("latency_target={text}"), &mut into).expect("a setting");
             assert_eq!(into.latency_target_us, Some(us));
@@ -673,6 +674,7 @@ mod tests {
             "latency_target=61s",
             "latency_target=-1ms",
             "latency_target=1h",
+            "latency_target=0.5us",
             "write_hole=open",
         ] {
             let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);

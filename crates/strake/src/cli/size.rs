@@ -66,8 +66,10 @@ pub(crate) fn micros(text: &str) -> Option<u32> {
         "s" => 1e6,
         _ => return None,
     };
-    let us = number.parse::<f64>().ok()? * factor;
-    let fits = us.fract() == 0.0 && us <= f64::from(Settings::LATENCY_TARGET_US_MAX);
+    let exact = number.parse::<f64>().ok()? * factor;
+    // 1.001 ms is 1000.9999… in binary.
+    let us = exact.round();
+    let fits = (exact - us).abs() < 1e-6 && us <= f64::from(Settings::LATENCY_TARGET_US_MAX);
     fits.then_some(us as u32)
 }
 
