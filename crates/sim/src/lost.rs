@@ -92,6 +92,7 @@ impl World {
                 let text = format!("block {block} ({place}) was given up and could be computed");
                 return self.failure(text);
             }
+            self.oracle.given_up(block);
         }
         Ok(())
     }

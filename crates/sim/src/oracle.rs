@@ -99,15 +99,28 @@ pub struct Ticket {
 }
 
 /// Since when a block may answer an error, and until when.
-///
-/// Known to be too strict, about once in 20,000 seeds: a block that was in doubt before a write
-/// came, and whose sectors are lost (and given up) once more after that write was in place but
-/// before it was answered, is expected to be readable. `strake-sim --seeds 1 --seed 25857277 --asks
-/// 45 --without kill,write-error,stall,rot,slow` shows it.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     since: Moment,
     until: Moment,
+    /// Since when the array answers an error for it, until it is rewritten: a write that was
+    /// submitted before may have been in place when the block was lost, and be answered after.
+    listed: Option<Moment>,
+}
+
+impl Doubt {
+    fn new(since: Moment) -> Doubt {
+        Doubt {
+            since,
+            until: NEVER,
+            listed: None,
+        }
+    }
+
+    /// Does the answer to a write that was submitted at `start` end it?
+    fn ends_with(&self, start: Moment) -> bool {
+        self.since < start && self.listed.is_none_or(|listed| listed < start)
+    }
 }
 
 /// A mismatch: what was read, and what might have been.
@@ -175,10 +188,22 @@ impl Oracle {
     /// The block cannot be computed at this moment: it is in doubt.
     pub fn doubt(&mut self, block: u64) {
         let since = self.tick();
-        let until = NEVER;
-        let doubt = self.doubts.entry(block).or_insert(Doubt { since, until });
+        let doubt = self.doubts.entry(block).or_insert(Doubt::new(since));
         if doubt.until != NEVER {
-            *doubt = Doubt { since, until };
+            *doubt = Doubt::new(since);
+        }
+    }
+    /// The array gave up a block that is in doubt: it answers an error until it is rewritten.
+    pub fn given_up(&mut self, block: u64) {
+        let listed = Some(self.tick());
+        if let Some(doubt) = self.doubts.get_mut(&block) {
+            doubt.listed = listed;
+        }
+    }
+    /// The array no longer answers an error for a block that it gave up.
+    pub fn rewritten(&mut self, block: u64) {
+        if let Some(doubt) = self.doubts.get_mut(&block) {
+            doubt.listed = None;
         }
     }
     /// The present moment.
@@ -291,7 +316,7 @@ impl Oracle {
             supersede(entries, now, keep);
             if certain
                 && let Some(doubt) = self.doubts.get_mut(&block)
-                && doubt.since < ticket.start
+                && doubt.ends_with(ticket.start)
             {
                 doubt.until = doubt.until.min(now);
             }
@@ -607,6 +632,32 @@ mod tests {
         assert!(reads(&mut oracle, 0, new));
         oracle.doubt(0);
         assert!(oracle.doubtful(0));
+    }
+
+    #[test]
+    fn a_write_in_place_that_is_lost_before_its_answer_leaves_the_doubt_until_the_next() {
+        let mut oracle = oracle(true);
+        oracle.doubt(0);
+        let (first, _) = oracle.write(0, 1);
+        oracle.doubt(0);
+        oracle.given_up(0);
+        oracle.answered(&first, false);
+        assert!(oracle.doubtful(0), "it was lost after that write");
+        let (second, _) = oracle.write(0, 1);
+        oracle.answered(&second, false);
+        assert!(!oracle.doubtful(0));
+    }
+
+    #[test]
+    fn a_block_that_was_given_up_is_expected_again_when_the_write_that_comes_rewrites_it() {
+        let mut oracle = oracle(true);
+        oracle.doubt(0);
+        let (write, new) = oracle.write(0, 1);
+        oracle.given_up(0);
+        oracle.rewritten(0);
+        oracle.answered(&write, false);
+        assert!(!oracle.doubtful(0));
+        assert!(reads(&mut oracle, 0, new));
     }
 
     #[test]

@@ -601,8 +601,11 @@ impl World {
                 self.note_lost_blocks();
             }
             EventKind::Unreadable { offset, len } => self.given_up(offset, len)?,
-            EventKind::Rewritten { len, .. } => {
-                self.stats.rewritten_blocks += len / self.geometry.block;
+            EventKind::Rewritten { offset, len } => {
+                let size = self.geometry.block;
+                self.stats.rewritten_blocks += len / size;
+                (offset / size..(offset + len) / size)
+                    .for_each(|block| self.oracle.rewritten(block));
             }
             // Only by force, and only what was never acknowledged.
             EventKind::GivenUp { offset, len } => {
