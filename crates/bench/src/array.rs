@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use strake_engine::Slice;
 use strake_engine::create::{CreateSpec, Init, plan};
-use strake_engine::event::{ArrayState, Command, NewDevice, Op, RequestError, Setting};
+use strake_engine::event::{ArrayState, Command, NewDevice, Op, RequestError, Setting, Slices};
 use strake_engine::units::Slot;
 use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, Settings, WriteHole};
 use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, ServeConfig, Serving, serve};
@@ -250,7 +250,7 @@ impl Subjected {
     /// Waits until everything is durable, so that one load does not pay for another.
     fn settle(&self) -> Result<()> {
         let (sender, flushed) = channel();
-        let answer = move |result: Result<Vec<Slice>, RequestError>| {
+        let answer = move |result: Result<Slices, RequestError>| {
             // Nobody listens where waiting was given up.
             let _ = sender.send(result.map(drop));
         };
@@ -392,7 +392,7 @@ impl Lane {
         self.client.submit(self.shard, op, Box::new(answer));
     }
 
-    fn answered(self: &Arc<Lane>, slot: usize, result: Result<Vec<Slice>, RequestError>) {
+    fn answered(self: &Arc<Lane>, slot: usize, result: Result<Slices, RequestError>) {
         let now = Instant::now();
         let mut job = self.job();
         let parts = result

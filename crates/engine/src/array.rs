@@ -401,7 +401,7 @@ impl Array {
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
-        let result = result.map(|()| Vec::new());
+        let result = result.map(|()| Slices::new());
         self.out.push_back(ArrayOutput::Reply(Reply { id, result }));
     }
 

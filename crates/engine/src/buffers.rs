@@ -5,13 +5,15 @@
 //! * When the last clone drops, the memory goes back to the pool that it came from, from any
 //!   thread.
 //! * The pool never grows: an operation that finds no buffer waits, so memory is bounded.
+//! * Taking and giving back allocate nothing: a buffer keeps its count of holders for life.
 //!
 //! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
 //! the `Buf` alive while the kernel uses it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use triomphe::UniqueArc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment and unit of every buffer, bytes.
@@ -25,6 +27,21 @@ struct Memory {
     pages: Box<[Page]>,
     /// Position in the pool's list of memories: the index of a registered buffer.
     index: Option<u32>,
+    /// Where it goes back to; `None` while it lies there.
+    home: Option<Arc<Home>>,
+    /// Its place in the pool was given to another memory: it does not go back.
+    orphan: AtomicBool,
+}
+
+impl Memory {
+    fn new(bytes: usize, index: Option<u32>) -> UniqueArc<Memory> {
+        UniqueArc::new(Memory {
+            pages: pages(bytes),
+            index,
+            home: None,
+            orphan: AtomicBool::new(false),
+        })
+    }
 }
 
 struct Home {
@@ -34,35 +51,18 @@ struct Home {
 
 struct Class {
     bytes: usize,
-    free: Vec<Memory>,
-}
-
-struct Lease {
-    memory: Option<Memory>,
-    home: Option<Arc<Home>>,
-    /// Its place in the pool was given to another memory: it does not go back.
-    orphan: AtomicBool,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let (Some(home), Some(memory)) = (self.home.take(), self.memory.take()) else {
-            return;
-        };
-        if self.orphan.load(Ordering::Acquire) {
-            return;
-        }
-        home.put(memory);
-    }
+    free: Vec<UniqueArc<Memory>>,
 }
 
 impl Home {
-    fn put(&self, memory: Memory) {
+    fn lock(&self) -> MutexGuard<'_, Vec<Class>> {
+        let classes = self.classes.lock();
+        classes.expect("no thread panics while it holds the pool")
+    }
+
+    fn put(&self, memory: UniqueArc<Memory>) {
         let bytes = memory.pages.len() * PAGE;
-        let mut classes = self
-            .classes
-            .lock()
-            .expect("no thread panics while it holds the pool");
+        let mut classes = self.lock();
         let class = classes
             .iter_mut()
             .find(|class| class.bytes == bytes)
@@ -73,7 +73,22 @@ impl Home {
 
 /// A page-aligned buffer. Cloning shares it; the last clone to drop gives it back.
 #[derive(Clone)]
-pub struct Buf(Arc<Lease>);
+pub struct Buf(
+    /// `None` only while it is being dropped.
+    Option<triomphe::Arc<Memory>>,
+);
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        let last = self.0.take().and_then(triomphe::Arc::into_unique);
+        if let Some(mut memory) = last
+            && let Some(home) = memory.home.take()
+            && !*memory.orphan.get_mut()
+        {
+            home.put(memory);
+        }
+    }
+}
 
 impl std::fmt::Debug for Buf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -85,15 +100,7 @@ impl Buf {
     /// A zeroed buffer outside any pool, for control-path use (superblocks, tests). `bytes` is
     /// rounded up to whole pages.
     pub fn zeroed(bytes: usize) -> Buf {
-        let memory = Memory {
-            pages: pages(bytes),
-            index: None,
-        };
-        Buf(Arc::new(Lease {
-            memory: Some(memory),
-            home: None,
-            orphan: AtomicBool::new(false),
-        }))
+        Buf(Some(Memory::new(bytes, None).shareable()))
     }
 
     /// As [`Buf::zeroed`], filled from `content`.
@@ -104,32 +111,31 @@ impl Buf {
     }
 
     fn memory(&self) -> &Memory {
-        self.0
-            .memory
-            .as_ref()
-            .expect("a lease holds its memory until it drops")
+        self.0.as_ref().expect("it is not being dropped")
     }
 
     /// For a buffer that a device may hold for ever: its pool gets a new memory in its place (not
     /// registered), and this one is freed when its last holder lets go. So a device that hangs
     /// costs memory once, and never the pool's ability to go on.
     pub fn orphan(&self) {
-        let Some(home) = &self.0.home else { return };
-        if !self.0.orphan.swap(true, Ordering::AcqRel) {
-            home.put(Memory {
-                pages: pages(self.len()),
-                index: None,
-            });
+        let memory = self.memory();
+        let Some(home) = &memory.home else { return };
+        if !memory.orphan.swap(true, Ordering::AcqRel) {
+            home.put(Memory::new(self.len(), None));
         }
     }
 
     /// This buffer if nobody else holds it, or a new one of its size outside any pool: a device
     /// that hangs may hold it for ever.
     pub(crate) fn sole_or_new(mut self) -> Buf {
-        match Arc::get_mut(&mut self.0) {
+        match self.sole() {
             Some(_) => self,
             None => Buf::zeroed(self.len()),
         }
+    }
+
+    fn sole(&mut self) -> Option<&mut Memory> {
+        triomphe::Arc::get_mut(self.0.as_mut().expect("it is not being dropped"))
     }
 
     /// The whole buffer.
@@ -142,13 +148,9 @@ impl Buf {
     /// # Panics
     /// If the buffer is shared: only a single owner may write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let lease = Arc::get_mut(&mut self.0).expect("a buffer is written by its single owner");
-        lease
-            .memory
-            .as_mut()
-            .expect("a lease holds its memory")
-            .pages
-            .as_mut_bytes()
+        let memory = self.sole();
+        let memory = memory.expect("a buffer is written by its single owner");
+        memory.pages.as_mut_bytes()
     }
 
     /// Capacity in bytes, a multiple of [`PAGE`].
@@ -243,10 +245,10 @@ impl Pool {
             }
             let class = classes.last_mut().expect("pushed above");
             for _ in 0..count {
-                let pages = pages(bytes);
-                let index = Some(u32::try_from(addresses.len()).expect("fewer than 2^32 buffers"));
-                addresses.push((pages.as_bytes().as_ptr() as usize, bytes));
-                class.free.push(Memory { pages, index });
+                let index = u32::try_from(addresses.len()).expect("fewer than 2^32 buffers");
+                let memory = Memory::new(bytes, Some(index));
+                addresses.push((memory.pages.as_bytes().as_ptr() as usize, bytes));
+                class.free.push(memory);
             }
         }
         let largest = classes.last().map_or(0, |class| class.bytes);
@@ -267,33 +269,35 @@ impl Pool {
 
     /// As [`Pool::take`], but leaves `keep` buffers of the largest class to others.
     pub fn take_leaving(&self, bytes: usize, keep: usize) -> Option<Buf> {
-        let mut classes = self
-            .home
-            .classes
-            .lock()
-            .expect("no thread panics with the pool");
+        self.take_from(&mut self.home.lock(), bytes, keep)
+    }
+
+    fn take_from(&self, classes: &mut [Class], bytes: usize, keep: usize) -> Option<Buf> {
         let largest = self.largest;
-        let memory = classes
+        let mut memory = classes
             .iter_mut()
             .filter(|class| class.bytes >= bytes)
             .filter(|class| class.bytes < largest || class.free.len() > keep)
             .find_map(|class| class.free.pop())?;
-        let home = Some(Arc::clone(&self.home));
-        Some(Buf(Arc::new(Lease {
-            memory: Some(memory),
-            home,
-            orphan: AtomicBool::new(false),
-        })))
+        memory.home = Some(Arc::clone(&self.home));
+        Some(Buf(Some(memory.shareable())))
     }
 
-    /// Takes one buffer for each length in `wanted`, or none at all.
-    pub fn take_all(&self, wanted: &[usize]) -> Option<Vec<Buf>> {
-        let mut taken = Vec::with_capacity(wanted.len());
-        for &bytes in wanted {
-            // An early return drops what was taken: it goes back to the pool.
-            taken.push(self.take(bytes)?);
+    /// Takes one buffer for each length in `wanted`, or none at all; false if they are not all
+    /// there. `taken` is empty before.
+    pub fn take_all(&self, wanted: impl IntoIterator<Item = usize>, taken: &mut Vec<Buf>) -> bool {
+        let mut classes = self.home.lock();
+        let all = wanted.into_iter().all(|bytes| {
+            let buf = self.take_from(&mut classes, bytes, 0);
+            let there = buf.is_some();
+            taken.extend(buf);
+            there
+        });
+        drop(classes);
+        if !all {
+            taken.clear();
         }
-        Some(taken)
+        all
     }
 
     /// Address and length of every buffer, in the order of [`Buf::index`], for registration.
@@ -314,11 +318,7 @@ impl Pool {
 
     /// Free buffers at this moment, all classes together.
     pub fn free(&self) -> usize {
-        let classes = self
-            .home
-            .classes
-            .lock()
-            .expect("no thread panics with the pool");
+        let classes = self.home.lock();
         classes.iter().map(|class| class.free.len()).sum()
     }
 }
@@ -341,9 +341,10 @@ mod tests {
     #[test]
     fn all_or_none_are_taken() {
         let pool = Pool::new(&[(4096, 1), (16384, 1)]);
-        assert!(pool.take_all(&[4096, 16384, 1]).is_none());
-        assert_eq!(pool.free(), 2);
-        let taken = pool.take_all(&[1, 1]).expect("the larger serves, too");
+        let mut taken = Vec::new();
+        assert!(!pool.take_all([4096, 16384, 1], &mut taken));
+        assert_eq!((pool.free(), taken.len()), (2, 0));
+        assert!(pool.take_all([1, 1], &mut taken), "the larger serves, too");
         assert_eq!((taken[0].len(), taken[1].len()), (4096, 16384));
     }
 

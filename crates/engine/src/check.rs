@@ -6,13 +6,17 @@
 use crate::buffers::{Buf, Slice};
 use crate::event::*;
 use crate::plan::{Columns, WritePlan};
+use crate::plan::{Extra, Planned, Reads, available};
 use crate::shard::Shard;
-use crate::stripe::{Planned, StripeOp, available};
+use crate::stripe::StripeOp;
 use crate::units::*;
 
 impl Shard {
     /// The incoming members of a stripe whose strip is not valid yet.
     pub(crate) fn unbuilt(&self, stripe: StripeNo) -> Vec<(usize, DeviceView)> {
+        if self.whole {
+            return Vec::new();
+        }
         (0..self.geometry.width)
             .filter_map(|c| {
                 self.incoming(stripe, c)
@@ -41,7 +45,7 @@ impl Shard {
             // The target may have left after a sector was found unreadable: that is mended all the
             // same.
             if wanted.is_empty() && op.heal.is_empty() {
-                return Some((WritePlan::Full, Vec::new(), Vec::new()));
+                return Some((WritePlan::Full, Reads::new(), Extra::default()));
             }
             let (copied, computed): (Vec<usize>, Vec<usize>) =
                 wanted.into_iter().partition(|&c| !lost.has(c));
@@ -57,7 +61,10 @@ impl Shard {
             columns.sort_unstable();
             columns.dedup();
             let reads = columns.into_iter().map(|c| (c, 0, strip)).collect();
-            let extra = vec![strip as usize; self.geometry.m];
+            let extra = Extra {
+                bytes: strip as usize,
+                count: self.geometry.m,
+            };
             return Some((WritePlan::Decode, reads, extra));
         }
         // Resync and scrub look at everything that is there.
@@ -75,7 +82,10 @@ impl Shard {
         Some((
             WritePlan::Decode,
             reads,
-            vec![strip as usize; 2 * self.geometry.m],
+            Extra {
+                bytes: strip as usize,
+                count: 2 * self.geometry.m,
+            },
         ))
     }
 

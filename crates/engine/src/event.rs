@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList, WriteHole};
 
 use crate::behind::RegionSet;
@@ -160,8 +161,11 @@ pub struct Reply {
     /// Which request.
     pub id: RequestId,
     /// For a read, slices that in order make up the range asked for; empty for everything else.
-    pub result: Result<Vec<Slice>, RequestError>,
+    pub result: Result<Slices, RequestError>,
 }
+
+/// Content in parts; mostly one.
+pub type Slices = SmallVec<[Slice; 1]>;
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +206,12 @@ pub struct View {
 }
 
 impl View {
+    /// Every slot has a member in sync, and none is being rebuilt.
+    pub(crate) fn whole(&self) -> bool {
+        let whole = |slot: &SlotView| slot.current.is_some() && slot.incoming.is_none();
+        self.slots.iter().all(whole)
+    }
+
     /// The device serves a slot.
     pub fn has(&self, device: DeviceId) -> bool {
         self.slots.iter().any(|slot| {

@@ -114,7 +114,11 @@ impl Geometry {
     }
     /// Group and row of a stripe.
     pub fn row(&self, stripe: StripeNo) -> (u64, Row) {
-        (stripe.0 % self.groups, Row(stripe.0 / self.groups))
+        match self.groups {
+            // Asked many times for each request, and a division takes a while.
+            1 => (0, Row(stripe.0)),
+            groups => (stripe.0 % groups, Row(stripe.0 / groups)),
+        }
     }
     /// The stripe of a group in a row.
     pub fn stripe(&self, group: u64, row: Row) -> StripeNo {
@@ -135,7 +139,10 @@ impl Geometry {
             } else {
                 column - self.k
             };
-            (p + after_p) % n
+            match p + after_p {
+                beyond if beyond >= n => beyond - n,
+                within => within,
+            }
         } else {
             column
         };

@@ -95,11 +95,9 @@ impl Shard {
     /// anyway.
     fn holders(&self, stripe: StripeNo, written: Columns) -> SmallVec<[Holder; 4]> {
         let (k, m, width) = (self.geometry.k, self.geometry.m, self.geometry.width);
-        let current = |c: usize| self.slot_view(stripe, c).current;
+        let in_sync = |c: &usize| self.whole || self.slot_view(stripe, *c).current.is_some();
         let mut free = Columns::default();
-        (0..width)
-            .filter(|&c| current(c).is_some())
-            .for_each(|c| free.add(c));
+        (0..width).filter(in_sync).for_each(|c| free.add(c));
         let needed = (m + 1).saturating_sub(width - free.count()).max(1);
         let mut holders: SmallVec<[(usize, Option<usize>); 4]> = SmallVec::new();
         if m == 1 && free.count() == width {
@@ -120,7 +118,7 @@ impl Shard {
             holders.push((column, None));
         }
         // Once those that are being rebuilt are in sync, one more may be lost for each.
-        let built = |c: &usize| current(*c).is_none() && self.has_target(stripe, *c);
+        let built = |c: &usize| !in_sync(c) && self.has_target(stripe, *c);
         holders.extend((0..width).filter(built).map(|c| (c, c.checked_sub(k))));
         if canary::hit(Canary::IntentOnOneMember) {
             holders.truncate(1);
@@ -201,6 +199,9 @@ impl Shard {
     /// Those of the written columns that have no member in sync.
     fn without_member(&self, stripe: StripeNo, written: Columns) -> Columns {
         let mut lost = Columns::default();
+        if self.whole {
+            return lost;
+        }
         let without = |c: &usize| written.has(*c) && self.slot_view(stripe, *c).current.is_none();
         if !canary::hit(Canary::LostStripForgotten) {
             (0..self.geometry.k)

@@ -54,6 +54,7 @@ mod stripe;
 mod turns;
 pub mod units;
 mod unreadable;
+mod work;
 mod write;
 
 pub use array::{Array, ShardSetup, StartError, StartOptions};

@@ -9,17 +9,23 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use crate::canary::{self, Canary};
 use crate::shard::Shard;
-use crate::stripe::{StripeOp, Work};
+use crate::stripe::StripeOp;
 use crate::units::*;
+use crate::work::Work;
 
 /// Operations on a stripe: those at work and those waiting, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Lock {
-    active: Vec<Held>,
+    active: SmallVec<[Held; 2]>,
     queue: VecDeque<Work>,
 }
+
+/// Ranges that something at work or waiting stands on, and whether it only reads.
+type Blocked = SmallVec<[(u64, u64, bool); 4]>;
 
 struct Held {
     op: usize,
@@ -31,7 +37,9 @@ struct Held {
 impl Shard {
     /// Queues work on a stripe; it starts at the next `poll`.
     pub(crate) fn enqueue(&mut self, stripe: StripeNo, work: Work) {
-        self.locks.entry(stripe).or_default().queue.push_back(work);
+        let old = || self.old_locks.pop().unwrap_or_default();
+        let lock = self.locks.entry(stripe).or_insert_with(old);
+        lock.queue.push_back(work);
         self.ready.push_back(stripe);
     }
 
@@ -47,10 +55,9 @@ impl Shard {
         let Some(lock) = self.locks.get_mut(&stripe) else {
             return;
         };
-        let mut blocked: Vec<(u64, u64, bool)> =
-            lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
+        let mut blocked: Blocked = lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
         let mut at = 0;
-        let mut start = Vec::new();
+        let mut start: SmallVec<[Work; 2]> = SmallVec::new();
         while at < lock.queue.len() {
             let work = &lock.queue[at];
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
@@ -76,7 +83,8 @@ impl Shard {
         self.streams.note_waiting(stripe, waits, self.now);
         for work in start {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
-            let op = self.ops.insert(StripeOp::new(stripe, work));
+            let scrap = self.scraps.pop().unwrap_or_default();
+            let op = self.ops.insert(StripeOp::new(stripe, work, scrap));
             let lock = self
                 .locks
                 .get_mut(&stripe)
@@ -93,7 +101,7 @@ impl Shard {
             .get(&stripe)
             .is_some_and(|l| l.active.is_empty() && l.queue.is_empty())
         {
-            self.locks.remove(&stripe);
+            self.old_locks.extend(self.locks.remove(&stripe));
         }
     }
 
@@ -138,7 +146,7 @@ fn gather(
     if !work.is_write() {
         return;
     }
-    let mut passed: Vec<(u64, u64, bool)> = Vec::new();
+    let mut passed = Blocked::new();
     let mut at = from;
     while at < queue.len() {
         let next = &queue[at];

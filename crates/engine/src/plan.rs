@@ -7,12 +7,17 @@
 //! reads a column that is lost.
 
 use crate::geometry::Geometry;
+use smallvec::SmallVec;
 
 /// A set of columns (at most 64).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns(pub(crate) u64);
 
 impl Columns {
+    /// The first so many.
+    pub(crate) fn first(count: usize) -> Columns {
+        Columns(u64::MAX.checked_shr(64 - count as u32).unwrap_or(0))
+    }
     pub(crate) fn has(self, column: usize) -> bool {
         self.0 >> column & 1 == 1
     }
@@ -135,6 +140,23 @@ impl Facts<'_> {
         }
         columns
     }
+}
+
+/// What an operation reads: column, first byte within the strip and byte after the last.
+pub(crate) type Reads = SmallVec<[(usize, u64, u64); 4]>;
+
+/// Buffers of one length.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Extra {
+    pub(crate) bytes: usize,
+    pub(crate) count: usize,
+}
+
+/// How an operation is carried out, what it reads, and buffers wanted beyond those of the reads.
+pub(crate) type Planned = (WritePlan, Reads, Extra);
+
+pub(crate) fn available(width: usize, lost: Columns) -> Vec<usize> {
+    (0..width).filter(|&c| !lost.has(c)).collect()
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@
 use crate::buffers::{Buf, Slice};
 use crate::geometry::StripPart;
 use crate::plan::{Columns, WritePlan};
+use crate::plan::{Extra, Planned, Reads, available};
 use crate::shard::Shard;
-use crate::stripe::{Planned, ReadPiece, StripeOp, Work, WorkKind, available};
+use crate::stripe::StripeOp;
+use crate::work::{ReadPiece, Work, WorkKind};
 use smallvec::SmallVec;
 
 /// What answers each piece of a read, and where that lies.
@@ -29,8 +31,8 @@ impl Shard {
         let (lo, hi) = (op.work.lo, op.work.hi);
         if matches!(op.work.kind, WorkKind::Read { settle: true, .. }) {
             let copies = available(self.geometry.width, lost);
-            let reads: Vec<_> = copies.into_iter().map(|c| (c, lo, hi)).collect();
-            return (!reads.is_empty()).then_some((WritePlan::Full, reads, Vec::new()));
+            let reads: Reads = copies.into_iter().map(|c| (c, lo, hi)).collect();
+            return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
         let trusted = self.trusted(op.stripe, lost);
         let wanted = self.to_decode(op, pieces, lost);
@@ -49,7 +51,11 @@ impl Shard {
             }
         };
         let reads = reads.into_iter().map(|c| (c, lo, hi)).collect();
-        Some((plan, reads, vec![(hi - lo) as usize; wanted.len()]))
+        let extra = Extra {
+            bytes: (hi - lo) as usize,
+            count: wanted.len(),
+        };
+        Some((plan, reads, extra))
     }
 
     /// The columns that a read computes: those asked for that cannot be read, and those that are

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use slab::Slab;
+use smallvec::SmallVec;
 
-use crate::buffers::Slice;
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::units::*;
@@ -38,7 +38,7 @@ pub struct Router {
 struct Split {
     id: RequestId,
     /// Answers of the pieces, in the order of the pieces.
-    parts: Vec<Option<Vec<Slice>>>,
+    parts: SmallVec<[Option<Slices>; 1]>,
     left: usize,
     error: Option<RequestError>,
 }
@@ -84,33 +84,30 @@ impl Router {
                 result: Err(RequestError::Invalid),
             });
         }
-        let ops = match range {
-            None => vec![(Target::Shard(ShardNo(0)), op)],
-            Some((offset, len)) => self.split(&op, offset, len),
-        };
-        let parts = (0..ops.len()).map(|_| None).collect();
-        let left = ops.len();
         let key = self.requests.insert(Split {
             id,
-            parts,
-            left,
+            parts: SmallVec::new(),
+            left: 0,
             error: None,
-        }) as u64;
-        let base = (u64::from(self.queue) << 48) | (key << PIECE_BITS);
-        for (at, (target, op)) in ops.into_iter().enumerate() {
-            pieces.push((
-                target,
-                Request {
-                    id: RequestId(base | at as u64),
-                    op,
-                },
-            ));
+        });
+        let base = (u64::from(self.queue) << 48) | ((key as u64) << PIECE_BITS);
+        let mut left = 0;
+        let mut push = |target, op| {
+            let id = RequestId(base | left as u64);
+            pieces.push((target, Request { id, op }));
+            left += 1;
+        };
+        match range {
+            None => push(Target::Shard(ShardNo(0)), op),
+            Some((offset, len)) => self.split(&op, offset, len, push),
         }
+        let split = &mut self.requests[key];
+        split.parts.resize_with(left, || None);
+        split.left = left;
         None
     }
 
-    fn split(&self, op: &Op, offset: u64, len: u64) -> Vec<(Target, Op)> {
-        let mut out = Vec::new();
+    fn split(&self, op: &Op, offset: u64, len: u64, mut push: impl FnMut(Target, Op)) {
         let (mut at, end) = (offset, offset + len);
         let forgets = matches!(op, Op::Discard { .. } | Op::WriteZeroes { .. });
         while at < end {
@@ -139,10 +136,9 @@ impl Router {
                 },
                 Op::Flush => Op::Flush,
             };
-            out.push((target, part));
+            push(target, part);
             at = to;
         }
-        out
     }
 
     /// Who gets what starts at `at`, and up to where.
@@ -191,10 +187,11 @@ impl Router {
         if split.left > 0 {
             return None;
         }
-        let split = self.requests.remove(key);
-        let result = match split.error {
-            Some(error) => Err(error),
-            None => Ok(split.parts.into_iter().flatten().flatten().collect()),
+        let mut split = self.requests.remove(key);
+        let result = match (split.error, split.parts.as_mut_slice()) {
+            (Some(error), _) => Err(error),
+            (None, [only]) => Ok(only.take().unwrap_or_default()),
+            (None, _) => Ok(split.parts.into_iter().flatten().flatten().collect()),
         };
         Some(Reply {
             id: split.id,

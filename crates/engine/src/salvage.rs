@@ -25,9 +25,11 @@ use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::StripPart;
 use crate::plan::Columns;
+use crate::plan::{Extra, Reads};
 use crate::shard::Shard;
-use crate::stripe::{Bad, Phase, Work, WorkKind};
+use crate::stripe::Phase;
 use crate::units::*;
+use crate::work::{Bad, Work, WorkKind};
 
 /// Salvages of one operation: sectors that fail again as soon as they were written end it. Every
 /// member that leaves or falls silent meanwhile takes a round or two, too, and no write may fail
@@ -129,7 +131,7 @@ impl Shard {
         let salvage = self.salvaging(key);
         (salvage.at, salvage.unreadable) = ((lo, hi), Columns::default());
         let missing = self.lost(&self.ops[key]);
-        let reads: Vec<(usize, u64, u64)> = (0..self.geometry.width)
+        let reads: Reads = (0..self.geometry.width)
             .filter(|&c| !missing.has(c))
             .map(|c| (c, lo, hi))
             .collect();
@@ -138,7 +140,10 @@ impl Shard {
         }
         let single = hi - lo == self.geometry.block;
         let outputs = if single { self.geometry.m } else { 0 };
-        let extra = vec![(hi - lo) as usize; outputs];
+        let extra = Extra {
+            bytes: (hi - lo) as usize,
+            count: outputs,
+        };
         self.ops[key].read_failed = false;
         self.want(key, reads, extra);
     }
@@ -329,12 +334,18 @@ impl Shard {
     pub(crate) fn unlists(&mut self, key: usize) -> bool {
         let op = &self.ops[key];
         let stripe = op.stripe;
-        let parts: Vec<StripPart> = match &op.work.kind {
-            WorkKind::Write { pieces, .. } => pieces.iter().map(|p| p.place(stripe)).collect(),
-            WorkKind::Zero { .. } => self.run(stripe, op.work.lo, op.work.hi).collect(),
+        let touches = |part: &StripPart| self.touches_lost(part);
+        let listed: Vec<StripPart> = match &op.work.kind {
+            WorkKind::Write { pieces, .. } => {
+                let places = pieces.iter().map(|p| p.place(stripe));
+                places.filter(touches).collect()
+            }
+            WorkKind::Zero { .. } => {
+                let places = self.run(stripe, op.work.lo, op.work.hi);
+                places.filter(touches).collect()
+            }
             WorkKind::Read { .. } | WorkKind::Step { .. } => Vec::new(),
         };
-        let listed: Vec<StripPart> = parts.into_iter().filter(|p| self.touches_lost(p)).collect();
         if listed.is_empty() {
             return false;
         }

@@ -21,8 +21,9 @@ use crate::buffers::Buf;
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::plan::Columns;
+use crate::plan::available;
 use crate::shard::Shard;
-use crate::stripe::{StripeOp, available};
+use crate::stripe::StripeOp;
 
 /// A piece of a stripe in which strips do not agree.
 #[derive(Clone, Copy, Debug)]

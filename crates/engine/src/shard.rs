@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use slab::Slab;
+use smallvec::SmallVec;
 use strake_parity::Code;
 
 use crate::array::ShardSetup;
@@ -33,10 +34,11 @@ use crate::plan::Columns;
 use crate::regions::Gate;
 use crate::steps::StepRun;
 use crate::streams::Streams;
-use crate::stripe::{Bad, ReadPiece, ReadPieces, StripeOp, Work, WritePiece};
+use crate::stripe::{Scrap, StripeOp};
 use crate::turns::Turns;
 use crate::units::*;
 use crate::unreadable::Lost;
+use crate::work::{Bad, ReadPiece, ReadPieces, Work, WritePiece};
 
 /// The data machine of one thread.
 pub struct Shard {
@@ -46,10 +48,16 @@ pub struct Shard {
     pub(crate) code: Code,
     pub(crate) pool: Pool,
     pub(crate) view: Arc<View>,
+    /// Every slot has a member in sync, and none is being rebuilt: the case of every request of an
+    /// array in order, for which nothing need be looked up.
+    pub(crate) whole: bool,
     pub(crate) gates: Vec<Gate>,
     /// Blocks that answer an error.
     pub(crate) unreadable: Arc<Lost>,
     pub(crate) locks: BTreeMap<StripeNo, Lock>,
+    /// Memory of locks and operations that are over, for the next.
+    pub(crate) old_locks: Vec<Lock>,
+    pub(crate) scraps: Vec<Scrap>,
     /// Stripes whose queue may have something to start.
     pub(crate) ready: VecDeque<StripeNo>,
     pub(crate) streams: Streams,
@@ -111,7 +119,7 @@ struct Active {
     remaining: usize,
     error: Option<RequestError>,
     /// For reads, the pieces in order.
-    parts: Vec<Option<Slice>>,
+    parts: SmallVec<[Option<Slice>; 1]>,
     /// For flushes, devices whose flush failed: answered when the view has none of them.
     awaits: Vec<DeviceId>,
 }
@@ -179,6 +187,9 @@ struct Piece {
     at: usize,
 }
 
+/// Mostly one.
+type Pieces = SmallVec<[Piece; 1]>;
+
 /// The parts of a request, none of which crosses a multiple of `unit` within its strip.
 fn pieces(
     geometry: &Geometry,
@@ -229,10 +240,13 @@ impl Shard {
             logs,
             geometry,
             pool,
+            whole: setup.view.whole(),
             view: setup.view,
             gates: setup.regions.into_iter().map(Gate::new).collect(),
             unreadable: setup.lost,
             locks: BTreeMap::new(),
+            old_locks: Vec::new(),
+            scraps: Vec::new(),
             ready: VecDeque::new(),
             streams: Streams::default(),
             now: Time(0),
@@ -261,7 +275,7 @@ impl Shard {
         if let Some(error) = self.closed() {
             let write = matches!(request.op, Op::Write { .. });
             return match write && canary::hit(Canary::FailedAcknowledges) {
-                true => self.answer(request.id, Ok(Vec::new())),
+                true => self.answer(request.id, Ok(Slices::new())),
                 false => self.answer(request.id, Err(error)),
             };
         }
@@ -293,7 +307,7 @@ impl Shard {
         }
     }
 
-    fn answer(&mut self, id: RequestId, result: Result<Vec<Slice>, RequestError>) {
+    fn answer(&mut self, id: RequestId, result: Result<Slices, RequestError>) {
         self.out.push_back(ShardOutput::Reply(Reply { id, result }));
     }
 
@@ -363,7 +377,7 @@ impl Shard {
 
     fn read(&mut self, id: RequestId, came: Time, offset: u64, len: u64) {
         let unit = self.geometry.strip;
-        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
+        let pieces: Pieces = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), pieces.len());
         self.requests[request].came = Some(came);
         let mut first = 0;
@@ -486,7 +500,7 @@ impl Shard {
 
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
         let (unit, len) = (self.run_bytes(), data.len as u64);
-        let pieces: Vec<Piece> = pieces(&self.geometry, offset, len, unit).collect();
+        let pieces: Pieces = pieces(&self.geometry, offset, len, unit).collect();
         let request = self.begin(id, pieces.len(), 0);
         self.requests[request].came = Some(self.now);
         self.requests[request].writes = len;
@@ -708,7 +722,7 @@ impl Shard {
 
     fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
-        self.view = view;
+        (self.whole, self.view) = (view.whole(), view);
         self.forget_rebuilt();
         // The last view is in force when nothing is under way any more: repairs of reads that were
         // answered, too. Then devices may be closed.
@@ -850,6 +864,9 @@ impl Shard {
 
     /// The incoming member of a column, and whether its strip of this stripe is valid.
     pub(crate) fn incoming(&self, stripe: StripeNo, column: usize) -> Option<(DeviceView, bool)> {
+        if self.whole {
+            return None;
+        }
         let incoming = self.slot_view(stripe, column).incoming.as_ref()?;
         let row = self.geometry.row(stripe).1;
         let target = incoming.target;

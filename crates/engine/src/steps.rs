@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 use crate::event::*;
 use crate::latency::Latencies;
 use crate::shard::Shard;
-use crate::stripe::{StripeOp, Work};
+use crate::stripe::StripeOp;
 use crate::units::*;
+use crate::work::Work;
 
 /// Bytes of a member at work at once for one shard, in full swing; but not fewer stripes than
 /// [`STRIPES_LEAST`], and not more than [`STRIPES_MOST`].

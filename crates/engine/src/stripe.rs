@@ -21,186 +21,13 @@ use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::StripPart;
 use crate::intent::NewContent;
-use crate::plan::{Columns, WritePlan};
+use crate::plan::{Columns, Extra, Reads, WritePlan};
 use crate::salvage::Salvage;
 use crate::scrub::Found;
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
+use crate::work::{Bad, Work, WorkKind, WritePieces};
 use smallvec::SmallVec;
-
-/// What waits for its turn on a stripe.
-pub(crate) struct Work {
-    pub(crate) lo: u64,
-    pub(crate) hi: u64,
-    pub(crate) kind: WorkKind,
-}
-
-pub(crate) enum WorkKind {
-    /// Compute a piece that its member cannot give, and answer those beside it from what that
-    /// takes.
-    Read {
-        request: usize,
-        /// All of the same bytes `lo..hi`, each of another column.
-        pieces: ReadPieces,
-        avoid: Vec<Bad>,
-        heal: Columns,
-        /// Copies may differ: what is answered is made durable on all of them first.
-        settle: bool,
-    },
-    Write {
-        pieces: Vec<WritePiece>,
-        /// A piece belongs to a sequential stream.
-        stream: bool,
-    },
-    Zero {
-        request: usize,
-        fua: bool,
-    },
-    Step {
-        step: u64,
-        kind: StepKind,
-    },
-}
-
-/// A part of a write request within one strip.
-pub(crate) struct WritePiece {
-    pub(crate) request: usize,
-    pub(crate) column: usize,
-    pub(crate) lo: u64,
-    pub(crate) hi: u64,
-    pub(crate) data: Slice,
-    pub(crate) fua: bool,
-}
-
-impl WritePiece {
-    /// Where it goes.
-    pub(crate) fn place(&self, stripe: StripeNo) -> StripPart {
-        StripPart {
-            stripe,
-            column: self.column,
-            lo: self.lo,
-            hi: self.hi,
-        }
-    }
-}
-
-/// A part of a read request within one strip.
-#[derive(Clone, Copy)]
-pub(crate) struct ReadPiece {
-    /// Which of the request's.
-    pub(crate) part: usize,
-    pub(crate) column: usize,
-}
-
-/// Mostly one.
-pub(crate) type ReadPieces = SmallVec<[ReadPiece; 1]>;
-
-/// A column that a device could not give.
-pub(crate) type Bad = (usize, DeviceId);
-
-impl Work {
-    pub(crate) fn read(
-        request: usize,
-        pieces: ReadPieces,
-        lo: u64,
-        hi: u64,
-        avoid: Vec<Bad>,
-    ) -> Work {
-        let heal = Columns::default();
-        Work {
-            lo,
-            hi,
-            kind: WorkKind::Read {
-                request,
-                pieces,
-                avoid,
-                heal,
-                settle: false,
-            },
-        }
-    }
-
-    /// The same read, of copies that may differ.
-    pub(crate) fn settling(mut self) -> Work {
-        if let WorkKind::Read { settle, .. } = &mut self.kind {
-            *settle = true;
-        }
-        self
-    }
-
-    /// The same read, which also rewrites these columns.
-    pub(crate) fn healing(mut self, media: Columns) -> Work {
-        if let WorkKind::Read { heal, .. } = &mut self.kind {
-            *heal = media;
-        }
-        self
-    }
-
-    pub(crate) fn write(piece: WritePiece, stream: bool) -> Work {
-        Work {
-            lo: piece.lo,
-            hi: piece.hi,
-            kind: WorkKind::Write {
-                pieces: vec![piece],
-                stream,
-            },
-        }
-    }
-
-    /// Zeroes bytes `lo..hi` of every strip.
-    pub(crate) fn zero(request: usize, lo: u64, hi: u64, fua: bool) -> Work {
-        Work {
-            lo,
-            hi,
-            kind: WorkKind::Zero { request, fua },
-        }
-    }
-
-    pub(crate) fn step(step: u64, kind: StepKind, strip: u64) -> Work {
-        Work {
-            lo: 0,
-            hi: strip,
-            kind: WorkKind::Step { step, kind },
-        }
-    }
-
-    pub(crate) fn is_write(&self) -> bool {
-        matches!(self.kind, WorkKind::Write { .. })
-    }
-
-    /// Of work that belongs to a stream, the bytes that it writes.
-    pub(crate) fn streamed_bytes(&self) -> Option<u64> {
-        match &self.kind {
-            WorkKind::Write {
-                pieces,
-                stream: true,
-            } => Some(pieces.iter().map(|piece| piece.hi - piece.lo).sum()),
-            _ => None,
-        }
-    }
-
-    /// Only reads, and writes nothing back.
-    pub(crate) fn shared(&self) -> bool {
-        matches!(&self.kind, WorkKind::Read { heal, settle: false, .. } if heal.is_empty())
-    }
-
-    /// Takes the pieces of another write.
-    pub(crate) fn absorb(&mut self, other: Work) {
-        if let (
-            WorkKind::Write { pieces, stream },
-            WorkKind::Write {
-                pieces: more,
-                stream: streams,
-            },
-        ) = (&mut self.kind, other.kind)
-        {
-            pieces.extend(more);
-            *stream |= streams;
-            self.lo = self.lo.min(other.lo);
-            self.hi = self.hi.max(other.hi);
-        }
-    }
-}
 
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +71,14 @@ impl Put {
     }
 }
 
+/// Empty vectors of an operation that is over, with their memory.
+#[derive(Default)]
+pub(crate) struct Scrap {
+    bufs: Vec<Buf>,
+    columns: Vec<Option<Slice>>,
+    puts: Vec<Put>,
+}
+
 /// An operation at work on one run of one stripe.
 pub(crate) struct StripeOp {
     pub(crate) stripe: StripeNo,
@@ -258,9 +93,9 @@ pub(crate) struct StripeOp {
     pub(crate) heal: Columns,
     pub(crate) plan: WritePlan,
     /// Columns to read, over which part of the strip.
-    pub(crate) reads: Vec<(usize, u64, u64)>,
-    /// Buffer lengths wanted beyond the reads'.
-    pub(crate) extra: Vec<usize>,
+    pub(crate) reads: Reads,
+    /// Buffers wanted beyond the reads'.
+    pub(crate) extra: Extra,
     pub(crate) bufs: Vec<Buf>,
     /// Content of each column: what was read, then what is computed.
     pub(crate) columns: Vec<Option<Slice>>,
@@ -304,7 +139,12 @@ pub(crate) struct StripeOp {
 }
 
 impl StripeOp {
-    pub(crate) fn new(stripe: StripeNo, work: Work) -> StripeOp {
+    pub(crate) fn new(stripe: StripeNo, work: Work, scrap: Scrap) -> StripeOp {
+        let Scrap {
+            bufs,
+            columns,
+            puts,
+        } = scrap;
         let (bad, heal) = match &work.kind {
             WorkKind::Read { avoid, heal, .. } => (avoid.clone(), *heal),
             _ => (Vec::new(), Columns::default()),
@@ -318,10 +158,10 @@ impl StripeOp {
             read_failed: false,
             heal,
             plan: WritePlan::Full,
-            reads: Vec::new(),
-            extra: Vec::new(),
-            bufs: Vec::new(),
-            columns: Vec::new(),
+            reads: Reads::new(),
+            extra: Extra::default(),
+            bufs,
+            columns,
             failed: Vec::new(),
             entered: false,
             gated: false,
@@ -338,7 +178,7 @@ impl StripeOp {
             salvage: None,
             salvages: 0,
             plan_again: false,
-            puts: Vec::new(),
+            puts,
             fua: false,
             logging: false,
             operation: None,
@@ -388,6 +228,17 @@ impl StripeOp {
             column,
             lo: self.work.lo,
             hi: self.work.hi,
+        }
+    }
+
+    /// Takes its memory out; what it held is dropped.
+    fn scrap(&mut self) -> Scrap {
+        self.drop_buffers();
+        self.columns.clear();
+        Scrap {
+            bufs: std::mem::take(&mut self.bufs),
+            columns: std::mem::take(&mut self.columns),
+            puts: std::mem::take(&mut self.puts),
         }
     }
 
@@ -478,6 +329,9 @@ impl Shard {
     /// Columns of the operation that cannot be read: no member, or a failed read.
     pub(crate) fn lost(&self, op: &StripeOp) -> Columns {
         let mut lost = Columns::default();
+        if self.whole && op.bad.is_empty() {
+            return lost;
+        }
         let kind = &op.work.kind;
         let scrub = matches!(
             kind,
@@ -515,7 +369,7 @@ impl Shard {
         let planned = match &op.work.kind {
             WorkKind::Write { pieces, .. } => self.plan_write(op, pieces, lost),
             WorkKind::Read { pieces, .. } => self.plan_read(op, pieces, lost),
-            WorkKind::Zero { .. } => Some((WritePlan::Full, Vec::new(), Vec::new())),
+            WorkKind::Zero { .. } => Some((WritePlan::Full, Reads::new(), Extra::default())),
             WorkKind::Step { kind, .. } => self.plan_step(op, *kind, lost),
         };
         let Some((plan, reads, extra)) = planned else {
@@ -538,7 +392,7 @@ impl Shard {
     }
 
     /// The operation wants to read this, and buffers for it and for more.
-    pub(crate) fn want(&mut self, key: usize, reads: Vec<(usize, u64, u64)>, extra: Vec<usize>) {
+    pub(crate) fn want(&mut self, key: usize, reads: Reads, extra: Extra) {
         let width = self.geometry.width;
         let op = &mut self.ops[key];
         op.drop_buffers();
@@ -574,7 +428,8 @@ impl Shard {
 
     /// Some member holds this column.
     pub(crate) fn has_target(&self, stripe: StripeNo, column: usize) -> bool {
-        self.slot_view(stripe, column).current.is_some()
+        self.whole
+            || self.slot_view(stripe, column).current.is_some()
             || self
                 .incoming(stripe, column)
                 .is_some_and(|(_, rebuilt)| rebuilt)
@@ -582,6 +437,9 @@ impl Shard {
 
     /// More columns of this stripe have no member than there are parities.
     pub(crate) fn lost_beyond(&self, stripe: StripeNo) -> bool {
+        if self.whole {
+            return false;
+        }
         let lost = (0..self.geometry.width)
             .filter(|&c| self.source(stripe, c).is_none())
             .count();
@@ -590,23 +448,17 @@ impl Shard {
 
     /// Takes all buffers that the operation wants; false if they are not all there.
     pub(crate) fn take_buffers(&mut self, key: usize) -> bool {
-        let op = &self.ops[key];
+        let op = &mut self.ops[key];
         let reads = op.reads.iter().map(|&(_, lo, hi)| (hi - lo) as usize);
-        let wanted: Vec<usize> = reads.chain(op.extra.iter().copied()).collect();
-        match self.pool.take_all(&wanted) {
-            Some(bufs) => {
-                self.ops[key].bufs = bufs;
-                true
-            }
-            None => false,
-        }
+        let extra = std::iter::repeat_n(op.extra.bytes, op.extra.count);
+        self.pool.take_all(reads.chain(extra), &mut op.bufs)
     }
 
     pub(crate) fn issue_op_reads(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.phase = Phase::Reading;
         let reads = std::mem::take(&mut op.reads);
-        let bufs: Vec<Buf> = op.bufs.drain(..reads.len()).collect();
+        let bufs: SmallVec<[Buf; 8]> = op.bufs.drain(..reads.len()).collect();
         let stripe = op.stripe;
         // The view may have changed while the operation waited for buffers.
         if reads
@@ -737,6 +589,9 @@ impl Shard {
 
     /// Columns that some member holds.
     fn held(&self, stripe: StripeNo) -> Columns {
+        if self.whole {
+            return Columns::first(self.geometry.width);
+        }
         let mut held = Columns::default();
         (0..self.geometry.width)
             .filter(|&c| self.has_target(stripe, c))
@@ -791,7 +646,8 @@ impl Shard {
         let op = &mut self.ops[key];
         let logged = op.operation.is_some() && !canary::hit(Canary::RetiredBeforeFlush);
         let (stripe, fua) = (op.stripe, op.fua || logged);
-        for put in std::mem::take(&mut op.puts) {
+        let mut puts = std::mem::take(&mut op.puts);
+        for put in puts.drain(..) {
             for device in self.targets(stripe, put.column).into_iter().flatten() {
                 let zeroes = put.content.is_none() && !(fua && device.volatile_cache);
                 if zeroes {
@@ -803,6 +659,7 @@ impl Shard {
                 self.write_to(key, device, put.from, content, fua);
             }
         }
+        self.ops[key].puts = puts;
     }
 
     fn zero_on(&mut self, key: usize, device: DeviceView, from: u64, len: u64) {
@@ -949,6 +806,7 @@ impl Shard {
         if error.is_none() {
             self.say_repaired(op.stripe, op.healed, op.work.lo, op.work.hi);
         }
+        self.scraps.push(op.scrap());
     }
 
     pub(crate) fn say_repaired(&mut self, stripe: StripeNo, columns: Columns, lo: u64, hi: u64) {
@@ -968,8 +826,6 @@ impl Shard {
     }
 }
 
-pub(crate) type Planned = (WritePlan, Vec<(usize, u64, u64)>, Vec<usize>);
-
 impl StripeOp {
     /// Stands in the slab while an operation is taken out to be worked on.
     pub(crate) fn placeholder() -> StripeOp {
@@ -979,14 +835,11 @@ impl StripeOp {
                 lo: 0,
                 hi: 0,
                 kind: WorkKind::Write {
-                    pieces: Vec::new(),
+                    pieces: WritePieces::new(),
                     stream: false,
                 },
             },
+            Scrap::default(),
         )
     }
-}
-
-pub(crate) fn available(width: usize, lost: Columns) -> Vec<usize> {
-    (0..width).filter(|&c| !lost.has(c)).collect()
 }

@@ -17,8 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::StepKind;
 use crate::shard::{Shard, Starved};
-use crate::stripe::{Phase, WorkKind};
+use crate::stripe::Phase;
 use crate::units::StripeNo;
+use crate::work::WorkKind;
 
 /// Stripes of a rebuild whose reads are in flight, and those that are read and await their turn.
 #[derive(Debug, Default)]

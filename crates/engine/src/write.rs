@@ -14,9 +14,11 @@ use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::intent::NewContent;
 use crate::plan::{Columns, Coverage, Facts, WritePlan};
+use crate::plan::{Extra, Planned, available};
 use crate::shard::Shard;
-use crate::stripe::{Planned, Put, StripeOp, WorkKind, WritePiece, available};
+use crate::stripe::{Put, StripeOp};
 use crate::units::StripeNo;
+use crate::work::{WorkKind, WritePiece};
 
 impl Shard {
     pub(crate) fn plan_write(
@@ -73,7 +75,10 @@ impl Shard {
         };
         // What the log takes: the partial syndromes.
         let logged = if self.view.logging { geometry.m } else { 0 };
-        let extra = vec![len; written + more + logged];
+        let extra = Extra {
+            bytes: len,
+            count: written + more + logged,
+        };
         Some((plan, reads, extra))
     }
 
@@ -290,11 +295,28 @@ impl Shard {
             let old = op.columns[c].as_ref().expect("the plan reads the old data");
             self.add(rows, c, old.bytes(), (from - lo) as usize, &mut syndromes);
         }
-        let mut parity: SmallVec<[Slice; 3]> =
-            syndromes.iter().map(|slice| copied(op, slice)).collect();
-        for (c, (slice, from)) in written() {
+        // The first parity is the sum: where one column is written, a single pass makes it.
+        let mut only = written();
+        let sum = match (rows.first(), only.next(), only.next()) {
+            (Some(0), Some((_, (slice, _))), None) if slice.len == syndromes[0].len => Some(slice),
+            _ => None,
+        };
+        let mut parity: SmallVec<[Slice; 3]> = (0..rows.len())
+            .map(|at| match sum.filter(|_| at == 0) {
+                Some(new) => {
+                    let mut buf = op.bufs.pop().expect("a buffer for each syndrome");
+                    let out = &mut buf.bytes_mut()[..new.len];
+                    xor(out, syndromes[0].bytes(), new.bytes());
+                    Slice::new(buf, 0, new.len)
+                }
+                None => copied(op, &syndromes[at]),
+            })
+            .collect();
+        let done = usize::from(sum.is_some());
+        let (rows, left) = (&rows[done..], &mut parity[done..]);
+        for (c, (slice, from)) in written().filter(|_| !rows.is_empty()) {
             let c = self.coefficient_of(c, rows);
-            self.add(rows, c, slice.bytes(), (from - lo) as usize, &mut parity);
+            self.add(rows, c, slice.bytes(), (from - lo) as usize, left);
         }
         Parities {
             parity,

@@ -346,7 +346,7 @@ fn route(router: &mut Router, g: &Geometry, shards: u16, op: Op) -> Vec<Target> 
         assert!(answer.is_none(), "answered before the last piece");
         answer = router.join(Reply {
             id: piece.id,
-            result: Ok(Vec::new()),
+            result: Ok(Slices::new()),
         });
     }
     assert_eq!(at, start + len);

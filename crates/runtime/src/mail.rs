@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::EventfdFlags;
-use strake_engine::buffers::Slice;
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_format::RegionState;
@@ -23,7 +22,7 @@ use strake_format::RegionState;
 use crate::export::ublk::QueueStart;
 
 /// How a request is answered: called once, on the shard's thread, and must not block.
-pub type Answer = Box<dyn FnOnce(Result<Vec<Slice>, RequestError>) + Send>;
+pub type Answer = Box<dyn FnOnce(Result<Slices, RequestError>) + Send>;
 
 /// A letter to a shard's thread.
 pub(crate) enum Mail {

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Pool, Router, Shard, Slice, Target};
+use strake_engine::{Pool, Router, Shard, Target};
 
 use crate::buffers::Slab;
 use crate::clock::Clock;
@@ -493,6 +493,6 @@ impl Worker {
     }
 }
 
-fn has_data(result: &Result<Vec<Slice>, RequestError>) -> bool {
+fn has_data(result: &Result<Slices, RequestError>) -> bool {
     result.as_ref().is_ok_and(|slices| !slices.is_empty())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use strake_engine::event::{IoKind, Op};
+use strake_engine::event::{IoKind, Op, Slices};
 use strake_engine::{Buf, Pool, Slice};
 use strake_format::Level;
 use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, RawMembers, Serving, serve};
@@ -28,7 +28,7 @@ fn write_from_answers(client: LocalClient, block: u64, count: u64, done: Sender<
         fua: false,
     };
     let next = client.clone();
-    let answer = move |result: Result<Vec<Slice>, _>| {
+    let answer = move |result: Result<Slices, _>| {
         result.expect("a write succeeds");
         write_from_answers(next, block + 1, count, done);
     };
@@ -59,7 +59,7 @@ fn a_user_in_the_process_reads_what_it_wrote_from_its_answers_on_both_shards() {
         offset: 0,
         len: 64 * 4096,
     };
-    let answer = move |result: Result<Vec<Slice>, _>| {
+    let answer = move |result: Result<Slices, _>| {
         let slices = result.expect("a read succeeds");
         let bytes: Vec<u8> = slices.iter().flat_map(|s| s.bytes().to_vec()).collect();
         done.send(bytes).expect("the test waits");
@@ -94,7 +94,7 @@ fn read_from_answers(client: LocalClient, left: u64, done: Sender<()>) {
         len: 4096,
     };
     let next = client.clone();
-    let answer = move |result: Result<Vec<Slice>, _>| {
+    let answer = move |result: Result<Slices, _>| {
         result.expect("a read succeeds");
         read_from_answers(next, left - 1, done);
     };

@@ -5,7 +5,7 @@
 //!
 //! Deliberately absent: what is asked (`workload`) and what may be answered (`oracle`).
 
-use strake_engine::event::{Op, Reply, Request, RequestError};
+use strake_engine::event::{Op, Reply, Request, RequestError, Slices};
 use strake_engine::units::{RegionNo, RequestId, Time};
 use strake_engine::{Buf, Slice, Target};
 
@@ -200,7 +200,7 @@ impl World {
 
     pub(crate) fn answer(&mut self, queue: u16, reply: Reply) -> Going {
         self.trace([10, reply.id.0, reply.result.is_ok().into(), 0], || {
-            let result = reply.result.as_ref().map(Vec::len);
+            let result = reply.result.as_ref().map(|slices| slices.len());
             format!("queue {queue}: answer {:#x} {result:?}", reply.id.0)
         });
         match self.machines().routers[usize::from(queue)].join(reply) {
@@ -281,7 +281,7 @@ impl World {
         Ok(())
     }
 
-    fn read_answered(&mut self, asked: &Asked, slices: Vec<Slice>) -> Going {
+    fn read_answered(&mut self, asked: &Asked, slices: Slices) -> Going {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         slices

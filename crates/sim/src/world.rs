@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, Geometry, Pool, Router, Shard, Slice};
+use strake_engine::{Array, Geometry, Pool, Router, Shard};
 use strake_format::{ArrayUuid, Superblock};
 
 use crate::canary::{Canary, Planted};
@@ -52,7 +52,7 @@ pub enum Happening {
     /// The user may go on.
     Wake,
     /// The user lets go of what it read, which may have held so many buffers.
-    Drop(Vec<Slice>, u64),
+    Drop(Slices, u64),
 }
 
 /// A drive and what the simulator knows of it.

@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use strake_engine::buffers::{Buf, Slice};
-use strake_engine::event::{Op, RequestError};
+use strake_engine::event::{Op, RequestError, Slices};
 use strake_engine::units::ShardNo;
 use strake_format::RegionState;
 
@@ -263,7 +263,7 @@ impl Reader<'_> {
                 offset: offset + u64::from(part) * u64::from(PART),
                 len: u64::from(len),
             };
-            let answer = move |result: Result<Vec<Slice>, RequestError>| {
+            let answer = move |result: Result<Slices, RequestError>| {
                 let result = match result {
                     Ok(slices) => {
                         gather(&slices, &mut buf.bytes_mut()[..len as usize]);
@@ -296,7 +296,7 @@ impl Reader<'_> {
                 fua,
             };
             let (job, out, share) = (Arc::clone(&job), self.out.clone(), Arc::clone(&self.share));
-            let answer = move |result: Result<Vec<Slice>, RequestError>| {
+            let answer = move |result: Result<Slices, RequestError>| {
                 share.returned();
                 if let Err(error) = result {
                     let number = code(error) as u32;
@@ -321,7 +321,7 @@ impl Reader<'_> {
             return self.submit(Op::Discard { offset, len }, answer);
         }
         let (peers, shard) = (self.target.peers.clone(), self.shard);
-        let then_flush = move |result: Result<Vec<Slice>, RequestError>| match result {
+        let then_flush = move |result: Result<Slices, RequestError>| match result {
             Ok(_) => {
                 peers.shard(shard).post(Mail::Submit(Op::Flush, answer));
             }

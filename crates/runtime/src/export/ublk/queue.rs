@@ -22,7 +22,7 @@ use std::sync::mpsc::Sender;
 use io_uring::{opcode, types};
 use rustix::mm::{MapFlags, ProtFlags};
 use strake_engine::buffers::{Buf, Pool, Slice};
-use strake_engine::event::{Op, RequestError};
+use strake_engine::event::{Op, RequestError, Slices};
 
 use super::abi::{self, Descriptor, DeviceInfo, SECTOR};
 use crate::ring::{Ring, Token};
@@ -368,7 +368,7 @@ impl Queue {
         &mut self,
         ring: &mut Ring,
         tag: u16,
-        result: Result<Vec<Slice>, RequestError>,
+        result: Result<Slices, RequestError>,
     ) {
         let state = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Ended);
         let Tag::Busy { read, len, mut buf } = state else {
@@ -383,7 +383,7 @@ impl Queue {
     }
 
     /// Hands the data of a read to the driver (or puts it where the driver will take it).
-    fn give(&self, tag: u16, len: usize, slices: Vec<Slice>, buf: Option<&mut Buf>) -> i32 {
+    fn give(&self, tag: u16, len: usize, slices: Slices, buf: Option<&mut Buf>) -> i32 {
         let have: usize = slices.iter().map(|slice| slice.len).sum();
         assert_eq!(have, len, "the answer of a read is as long as the request");
         if let Some(buf) = buf {
