@@ -11,6 +11,7 @@
 //! mounts (the command line does that before it opens anything for writing).
 
 mod metadata;
+pub mod nvme;
 mod probe;
 
 use std::fs::File;

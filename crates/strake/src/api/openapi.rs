@@ -91,6 +91,17 @@ const SHAPES: &[(&str, &str)] = &[
         "Place",
         "kind:string slot:integer device:string? member_state:string member_offset_bytes:integer",
     ),
+    ("Wear", "name:string members:WearMember[]"),
+    (
+        "WearMember",
+        "slot:integer? device:string? reason:string? model:string? serial:string? \
+         warnings:string[] temperature_c:integer? available_spare_percent:integer? \
+         percentage_used:integer? power_on_hours:integer? unsafe_shutdowns:integer? \
+         media_errors:integer? host_written_bytes:integer? media_written_bytes:integer? \
+         media_from:string? write_amplification:number? unaligned_ios:integer? since:string? \
+         host_written_bytes_since:integer? media_written_bytes_since:integer? \
+         write_amplification_since:number?",
+    ),
     ("Preparing", "done_bytes:integer total_bytes:integer"),
     (
         "Event",
@@ -103,7 +114,7 @@ const SHAPES: &[(&str, &str)] = &[
 
 fn reference(name: &str) -> Value {
     match name {
-        "string" | "integer" | "boolean" => json!({ "type": name }),
+        "string" | "integer" | "number" | "boolean" => json!({ "type": name }),
         "Any" => json!({}),
         "Text" => json!({ "type": "string" }),
         "Arrays" => json!({ "type": "array", "items": reference("Array") }),
@@ -145,6 +156,9 @@ fn parameters(path: &str) -> Vec<Value> {
     }
     if path.ends_with("/explain") {
         all.push(parameter("lba", "query", "integer", true));
+    }
+    if path.ends_with("/wear") {
+        all.push(parameter("since_s", "query", "integer", false));
     }
     if path.ends_with("/events") {
         all.push(parameter("follow", "query", "boolean", false));

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -178,6 +179,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "get",
+        "/v1/arrays/{name}/wear",
+        "How the drives wear",
+        None,
+        "Wear",
+    ),
+    (
+        "get",
         "/v1/arrays/{name}/preparing",
         "Progress of create's zeroing",
         None,
@@ -211,6 +219,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/scrub", post(scrub))
         .route("/v1/arrays/{name}/settings", get(settings).patch(set))
         .route("/v1/arrays/{name}/explain", get(explain))
+        .route("/v1/arrays/{name}/wear", get(wear))
         .route("/v1/arrays/{name}/preparing", get(preparing))
         .route("/v1/events", get(events))
         .route("/v1/scan", get(scan))
@@ -371,6 +380,21 @@ async fn explain(
     Asked(block): Asked<Block>,
 ) -> Answer {
     blocking(move || service.explain(&name, block.lba)).await
+}
+
+/// Query of `wear`.
+#[derive(Deserialize)]
+struct Over {
+    since_s: Option<u64>,
+}
+
+async fn wear(
+    State(service): Shared,
+    Path(name): Path<String>,
+    Asked(over): Asked<Over>,
+) -> Answer {
+    let since = over.since_s.map(Duration::from_secs);
+    blocking(move || service.wear(&name, since)).await
 }
 
 /// Progress of zeroing.

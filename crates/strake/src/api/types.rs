@@ -111,6 +111,46 @@ pub(crate) struct JobJson {
     pub(crate) repaired_stripes: u64,
 }
 
+/// How an array's drives wear.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WearJson {
+    pub(crate) name: String,
+    pub(crate) members: Vec<WearMemberJson>,
+}
+
+/// How a drive wears, as it reports; `null` is what it does not tell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct WearMemberJson {
+    pub(crate) slot: Option<u8>,
+    pub(crate) device: Option<String>,
+    /// Why nothing is told.
+    pub(crate) reason: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) serial: Option<String>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) temperature_c: Option<i32>,
+    pub(crate) available_spare_percent: Option<u8>,
+    /// Of its endurance; may exceed 100.
+    pub(crate) percentage_used: Option<u8>,
+    pub(crate) power_on_hours: Option<u64>,
+    pub(crate) unsafe_shutdowns: Option<u64>,
+    pub(crate) media_errors: Option<u64>,
+    /// Since the drive was made.
+    pub(crate) host_written_bytes: Option<u64>,
+    pub(crate) media_written_bytes: Option<u64>,
+    /// The log that told: `ocp`, `solidigm` or `endurance_group`.
+    pub(crate) media_from: Option<String>,
+    /// Media bytes for each host byte, since the drive was made.
+    pub(crate) write_amplification: Option<f64>,
+    /// I/Os below the drive's write granularity, since it was made.
+    pub(crate) unaligned_ios: Option<u64>,
+    /// RFC 3339: where what follows begins.
+    pub(crate) since: Option<String>,
+    pub(crate) host_written_bytes_since: Option<u64>,
+    pub(crate) media_written_bytes_since: Option<u64>,
+    pub(crate) write_amplification_since: Option<f64>,
+}
+
 /// What `create` asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -26,6 +26,12 @@ pub(crate) enum Command {
     Show {
         /// Only this one
         name: Option<String>,
+        /// How its drives wear: health, bytes written, write amplification
+        #[arg(long, requires = "name")]
+        wear: bool,
+        /// With --wear: over the time since then, for example 24h or 7d (all that is known)
+        #[arg(long, value_name = "TIME", requires = "wear", value_parser = humantime::parse_duration)]
+        since: Option<std::time::Duration>,
     },
     /// Assemble an array and serve it
     Start(StartArgs),

@@ -125,7 +125,12 @@ pub(crate) fn run(cli: Cli) -> Ended {
     };
     match cli.command {
         Command::Create(args) => create(&context, args),
-        Command::Show { name } => show(&context, name.as_deref()),
+        Command::Show {
+            name: Some(name),
+            wear: true,
+            since,
+        } => wear(&context, &name, since),
+        Command::Show { name, .. } => show(&context, name.as_deref()),
         Command::Start(args) => start(&context, &args),
         Command::Stop(args) => stop(&context, &args),
         Command::Destroy { name, yes, dry_run } => destroy(&context, &name, yes, dry_run),
@@ -284,6 +289,14 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
     };
     context.say(&all, |all| output::arrays(all));
     Ok(all.iter().map(state_exit).max().unwrap_or(DONE))
+}
+
+fn wear(context: &Context, name: &str, since: Option<Duration>) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let over = since.map_or_else(String::new, |since| format!("?since_s={}", since.as_secs()));
+    let wear: WearJson = client.get(&(url(name, "wear")? + &over))?;
+    context.say(&wear, output::wear);
+    Ok(DONE)
 }
 
 fn start(context: &Context, args: &StartArgs) -> Ended {

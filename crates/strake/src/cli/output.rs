@@ -93,6 +93,44 @@ pub(crate) fn arrays(all: &[ArrayJson]) -> String {
     table.text(0)
 }
 
+/// How an array's drives wear.
+pub(crate) fn wear(wear: &WearJson) -> String {
+    fn or_dash<T: std::fmt::Display>(value: Option<T>) -> String {
+        value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+    }
+    let mut table = Table::new(&[
+        "SLOT", "DEVICE", "MODEL", "USED", "SPARE", "TEMP", "ERRORS", "HOST", "MEDIA", "WAF",
+        "SINCE", "HOST", "WAF",
+    ]);
+    let percent = |value: Option<u8>| or_dash(value.map(|percent| format!("{percent} %")));
+    let times = |value: Option<f64>| or_dash(value.map(|times| format!("{times:.2}")));
+    let mut told = String::new();
+    for m in &wear.members {
+        table.row(vec![
+            slot_text(m.slot),
+            or_dash(m.device.as_ref()),
+            or_dash(m.model.as_ref().or(m.reason.as_ref())),
+            percent(m.percentage_used),
+            percent(m.available_spare_percent),
+            or_dash(m.temperature_c.map(|celsius| format!("{celsius} °C"))),
+            or_dash(m.media_errors),
+            or_dash(m.host_written_bytes.map(size::bytes)),
+            or_dash(m.media_written_bytes.map(size::bytes)),
+            times(m.write_amplification),
+            or_dash(m.since.as_ref()),
+            or_dash(m.host_written_bytes_since.map(size::bytes)),
+            times(m.write_amplification_since),
+        ]);
+        for warning in &m.warnings {
+            told.push_str(&format!(
+                "  {} warns: {warning}\n",
+                or_dash(m.device.as_ref())
+            ));
+        }
+    }
+    format!("{}\n{}{told}", wear.name, table.text(2))
+}
+
 fn percent(done: u64, total: u64) -> u64 {
     if total == 0 {
         100

@@ -12,6 +12,7 @@ pub(crate) mod running;
 pub(crate) mod service;
 pub(crate) mod state;
 pub(crate) mod watch;
+pub(crate) mod wear;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -110,6 +111,7 @@ async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result
     only_owner(&socket)?;
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     let watcher = tokio::spawn(watch(Watcher::new(Arc::clone(&service), wait)));
+    let wear = tokio::spawn(ask_drives(Arc::clone(&service)));
     let app = routes::router(service);
     let result = tokio::select! {
         () = signals.asked() => Ok(()),
@@ -118,6 +120,7 @@ async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result
         }
     };
     watcher.abort();
+    wear.abort();
     let _ = std::fs::remove_file(&socket);
     result
 }
@@ -126,6 +129,21 @@ fn only_owner(socket: &std::path::Path) -> Result<(), Failure> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))
         .map_err(|e| Failure::io(socket.display(), &e))
+}
+
+/// Asks drives how they are, from time to time.
+async fn ask_drives(service: Arc<Service>) {
+    let mut ticks = tokio::time::interval(wear::PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let service = Arc::clone(&service);
+        let asked = tokio::task::spawn_blocking(move || service.ask_drives());
+        if let Err(error) = asked.await {
+            tracing::error!(%error, "drives are not asked how they are any more");
+            return;
+        }
+    }
 }
 
 async fn watch(mut watcher: Watcher) {

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use strake_engine::event::{Command, CommandError, NewDevice, Returning, ScrubMode, Setting};
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
@@ -19,7 +20,9 @@ use crate::api::view;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::state::Dir;
+use crate::daemon::wear::WearLog;
 use crate::drives::find::{self, FoundArray};
+use crate::drives::health;
 use crate::drives::make;
 use crate::drives::safety::{self, Permit};
 use crate::drives::sysfs;
@@ -57,6 +60,7 @@ impl Sources {
 pub(crate) struct Service {
     pub(crate) dir: Dir,
     pub(crate) events: Arc<EventLog>,
+    wear: WearLog,
     sources: Sources,
     limits: Limits,
     /// One change at a time; true once the daemon is stopping.
@@ -90,9 +94,11 @@ impl Service {
     /// A daemon without arrays.
     pub(crate) fn new(dir: Dir, sources: Sources, limits: Limits) -> Service {
         let events = Arc::new(EventLog::open(&dir.events()));
+        let wear = WearLog::open(&dir.wear());
         Service {
             dir,
             events,
+            wear,
             sources,
             limits,
             admin: Mutex::default(),
@@ -188,6 +194,55 @@ impl Service {
             Some(running) => running.explain(lba),
             None => explain_offline(&find::pick(self.scan(&[]), name)?, lba),
         }
+    }
+
+    /// Asks the drives of all arrays in service how they are; what is new becomes events.
+    pub(crate) fn ask_drives(&self) {
+        for array in self.all_running().iter().filter_map(|r| r.json().ok()) {
+            for member in array.members.iter().chain(&array.spares) {
+                let Some(device) = &member.device else {
+                    continue;
+                };
+                let Ok(health) = health::of(Path::new(device)) else {
+                    continue;
+                };
+                for news in self.wear.note(SystemTime::now(), &health) {
+                    self.events.note(Happened {
+                        array: Some(array.name.clone()),
+                        slot: member.slot,
+                        device: Some(device.clone()),
+                        ..news
+                    });
+                }
+            }
+        }
+    }
+
+    /// How the drives of an array in service wear, over the time `since` (all that is known where
+    /// there is none).
+    pub(crate) fn wear(&self, name: &str, since: Option<Duration>) -> Result<WearJson, Failure> {
+        let array = self.running(name)?.json()?;
+        let of = |member: &MemberJson| {
+            let health = match &member.device {
+                Some(device) => health::of(Path::new(device)),
+                None => Err("no device".to_owned()),
+            };
+            let (wear, reason) = match health {
+                Ok(health) => (self.wear.member(SystemTime::now(), since, &health), None),
+                Err(reason) => (WearMemberJson::default(), Some(reason)),
+            };
+            WearMemberJson {
+                slot: member.slot,
+                device: member.device.clone(),
+                reason,
+                ..wear
+            }
+        };
+        let members = array.members.iter().chain(&array.spares).map(of).collect();
+        Ok(WearJson {
+            name: array.name,
+            members,
+        })
     }
 
     // ---- changing ----------------------------------------------------------------------------

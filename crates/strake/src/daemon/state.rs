@@ -58,6 +58,10 @@ impl Dir {
     pub(crate) fn events(&self) -> PathBuf {
         self.0.join("events.jsonl")
     }
+    /// How drives wear.
+    pub(crate) fn wear(&self) -> PathBuf {
+        self.0.join("wear.jsonl")
+    }
     /// The NBD socket of an array.
     pub(crate) fn nbd_socket(&self, name: &ArrayName) -> PathBuf {
         self.0.join("nbd").join(format!("{name}.sock"))

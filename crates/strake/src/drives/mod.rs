@@ -4,6 +4,7 @@
 //! [`safety`] has found nothing in the way. Deliberately absent: members in service (runtime).
 
 pub(crate) mod find;
+pub(crate) mod health;
 pub(crate) mod make;
 pub(crate) mod safety;
 pub(crate) mod sysfs;

@@ -454,6 +454,38 @@ fn a_half_that_went_on_alone_is_not_overwritten_unasked() {
 }
 
 #[test]
+fn members_that_are_no_nvme_drives_say_so_when_asked_how_they_wear() {
+    let mut rig = Rig::new();
+    rig.run(&["show", "data", "--wear"]).refused(1, "no-daemon");
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let options = ["--export", "nbd", "--spare", &devices[3]];
+    rig.create("data", "5", &options, &devices[..3]).ok();
+    let wear = rig
+        .run(&["show", "data", "--wear", "--since", "24h"])
+        .ok()
+        .json();
+    let members = wear["members"].as_array().expect("a list");
+    assert_eq!(members.len(), 4);
+    for member in members {
+        assert_eq!(member["reason"], "not an NVMe drive");
+        assert_eq!(member["percentage_used"], Value::Null);
+        assert_eq!(member["write_amplification"], Value::Null);
+    }
+    let text = rig.run_command(rig.command().args(["show", "data", "--wear"]));
+    assert!(text.ok().out.contains("not an NVMe drive"));
+    for wrong in [
+        &["show", "--wear"][..],
+        &["show", "data", "--since", "24h"],
+        &["show", "data", "--wear", "--since", "yesterday"],
+    ] {
+        assert_eq!(rig.run(wrong).code, 2, "{wrong:?}");
+    }
+    rig.run(&["show", "other", "--wear"])
+        .refused(3, "array-not-found");
+}
+
+#[test]
 fn a_folder_given_to_the_daemon_is_searched() {
     let mut rig = Rig::new();
     let devices = rig.files(3);
