@@ -108,8 +108,9 @@ degraded_or_said() { state_is data degraded || strake events | grep -qi degraded
 
 scenario_daemon_kill() {
     local dev
-    with_file
+    with_file --requests 48
     dev=$(device data)
+    same "$(show data '.export.queues * .export.depth')" 48 "requests that the queues hold"
     load_start "$MNT/load" 64m
     for _ in 1 2 3; do
         daemon_kill

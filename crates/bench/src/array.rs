@@ -17,7 +17,9 @@ use strake_engine::create::{CreateSpec, Init, plan};
 use strake_engine::event::{ArrayState, Command, NewDevice, Op, RequestError, Setting, Slices};
 use strake_engine::units::Slot;
 use strake_format::{ArrayName, ArrayUuid, Level, MemberUuid, Settings, WriteHole};
-use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, ServeConfig, Serving, serve};
+use strake_runtime::{
+    Device, ExportKind, LocalClient, OpenMode, Placement, ServeConfig, Serving, serve,
+};
 
 use crate::load::{Job, Limit, Load, Space, Tally};
 use crate::meter::{Sample, Subject, Watch};
@@ -295,6 +297,7 @@ fn open(files: &[PathBuf], shards: u16) -> Result<Serving> {
         members,
         shards,
         memory_bytes: SHARD_MEMORY,
+        placement: Placement::default(),
         io_timeout: Duration::from_secs(60),
         force: false,
         export: ExportKind::None,

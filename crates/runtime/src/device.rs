@@ -224,6 +224,14 @@ impl Device {
         &self.path
     }
 
+    /// The number of the block device that it is or lies on; 0 if that is not known.
+    pub(crate) fn number(&self) -> u64 {
+        match self.kind {
+            Kind::Block { number, .. } => number,
+            Kind::File => rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_dev),
+        }
+    }
+
     /// Its properties.
     pub fn info(&self) -> DeviceInfo {
         self.info

@@ -16,7 +16,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::thread::CpuSet;
 use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, FailCause, Found, Status};
 use strake_engine::gather;
 use strake_engine::logs::shards_for;
@@ -29,10 +28,11 @@ use crate::clock::Clock;
 use crate::control::{Control, EventRecord, Turn};
 use crate::device::{Device, DeviceError, MemberImage};
 use crate::devices::Devices;
-use crate::export::{self, Export, ExportKind, Plan, Running, ublk};
+use crate::export::{self, Export, ExportKind, InFlight, Plan, Running, ublk};
 use crate::local::LocalClient;
 use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
+use crate::placement::{Pinning, Placed, Placement, memory_bytes, pin, stock_of_shard};
 use crate::ring::Ring;
 use crate::shard::Worker;
 use crate::trace::{Counters, Tally, declare_io_flusher, lock_memory};
@@ -50,8 +50,10 @@ pub struct ServeConfig {
     pub members: Vec<(Device, MemberImage)>,
     /// Threads; 1 or more.
     pub shards: u16,
-    /// Buffer memory of each shard, bytes.
+    /// Buffer memory of each shard, bytes, where no limit for the array is placed.
     pub memory_bytes: usize,
+    /// What of the machine the array may take.
+    pub placement: Placement,
     /// A member I/O that takes longer counts as timed out.
     pub io_timeout: Duration,
     /// Start a dirty degraded array all the same.
@@ -90,6 +92,14 @@ pub enum ServeError {
     /// Members failed while the array was starting, and too few are left.
     #[error("members failed while the array was starting")]
     MembersFailed,
+    /// The array cannot go on within its memory limit.
+    #[error("{shards} threads need {least_bytes} bytes of buffers at least")]
+    MemoryLimit {
+        /// What they need.
+        least_bytes: u64,
+        /// Threads.
+        shards: u16,
+    },
     /// A power cut left more blocks undecided than the list of unreadable blocks has room for.
     #[error("more blocks were left undecided than the list of unreadable blocks has room for")]
     ListFull,
@@ -115,6 +125,7 @@ pub struct Serving {
     tallies: Arc<[Tally]>,
     client_memory: Arc<[Pool]>,
     geometry: Arc<Geometry>,
+    placed: Placed,
     turns: std::sync::Mutex<Receiver<Turn>>,
 }
 
@@ -139,7 +150,8 @@ impl Drop for Threads {
 
 /// Assembles, starts shards and the export, and returns when the array serves.
 pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
-    let plan = Plan::choose(config.export)?;
+    let placement = config.placement;
+    let plan = Plan::choose(config.export, placement.requests)?;
     let devices = Arc::new(Devices::default());
     let mut name = String::new();
     let mut tag = 0;
@@ -163,20 +175,29 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         clean_after_ms: CLEAN_AFTER_MS,
     };
     let array = Array::assemble(all, &options)?;
+    let setup = array.setup();
+    let queue_stock = plan.stock();
+    let queue = queue_stock.as_deref().unwrap_or_default();
+    let limit = placement.memory_limit_bytes;
+    let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
+    let pinning = Pinning::choose(&placement, &devices, shards);
+    let placed = pinning.placed(shards, memory_bytes(&stock, shards, queue));
     declare_io_flusher();
     lock_memory();
     let start = ThreadStart {
         name: name.clone(),
         clock: Clock::start(),
-        setup: array.setup(),
-        memory_bytes: config.memory_bytes,
+        setup,
+        stock,
+        pinning,
+        placed,
         io_timeout: config.io_timeout,
         devices,
         tallies: (0..shards).map(|_| Tally::default()).collect(),
         client_memory: (0..shards)
             .map(|_| Pool::new(&config.client_stock))
             .collect(),
-        queue_stock: plan.stock(),
+        queue_stock,
     };
     let (mut serving, events) = start.array(shards, array)?;
     let target = export::Target {
@@ -185,6 +206,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         geometry: Arc::clone(&serving.geometry),
         granularity,
         peers: serving.threads.peers.clone(),
+        in_flight: placement.requests.map(InFlight::new),
     };
     match plan.serve(target, &config.nbd_socket, config.recover_ublk) {
         Ok(running) => {
@@ -249,6 +271,11 @@ impl Serving {
     pub fn command(&self, command: Command) -> Result<Changed, CommandError> {
         self.ask(|answer| Mail::Command(command, answer))
             .unwrap_or(Err(CommandError::NotServing))
+    }
+
+    /// What it has of the machine.
+    pub fn placed(&self) -> &Placed {
+        &self.placed
     }
 
     /// What serves it.
@@ -335,7 +362,9 @@ struct ThreadStart {
     name: String,
     clock: Clock,
     setup: ShardSetup,
-    memory_bytes: usize,
+    stock: Vec<(usize, usize)>,
+    pinning: Pinning,
+    placed: Placed,
     io_timeout: Duration,
     devices: Arc<Devices>,
     tallies: Arc<[Tally]>,
@@ -355,6 +384,7 @@ impl ThreadStart {
         let devices = Arc::clone(&self.devices);
         let (tallies, client_memory) = (Arc::clone(&self.tallies), Arc::clone(&self.client_memory));
         let geometry = Arc::clone(&self.setup.geometry);
+        let placed = self.placed.clone();
         let threads = self.threads(shards, array, events, turns)?;
         threads.peers.array().post(Mail::Start);
         match turn_receiver.recv() {
@@ -374,6 +404,7 @@ impl ThreadStart {
             tallies,
             client_memory,
             geometry,
+            placed,
             turns,
         };
         Ok((serving, event_receiver))
@@ -404,16 +435,14 @@ impl ThreadStart {
         };
         let (ready, readiness) = channel();
         let start = Arc::new(self);
-        let cpus = Pinning::for_shards(shards);
         for (index, mail) in (0..shards).zip(receivers) {
             let (start, peers, ready) = (Arc::clone(&start), threads.peers.clone(), ready.clone());
             let control = control.take();
-            let cpu = cpus.cpu(index);
             let handle = std::thread::Builder::new()
                 .name(thread_name(&start.name, index))
                 .spawn(move || {
                     let _guard = EndProcessOnPanic;
-                    pin(cpu);
+                    pin(start.pinning.cpus(index));
                     declare_io_flusher();
                     match start.worker(ShardNo(index), peers, control, mail) {
                         Ok(worker) => {
@@ -445,7 +474,7 @@ impl ThreadStart {
         mail: Receiver<Mail>,
     ) -> io::Result<Worker> {
         let geometry = &self.setup.geometry;
-        let pool = Pool::new(&strake_engine::limits::stock(geometry, self.memory_bytes));
+        let pool = Pool::new(&self.stock);
         let queue_memory = self.queue_stock.as_ref().map(ublk::QueueMemory::new);
         let client_memory = self.client_memory[usize::from(index.0)].clone();
         let ring = Ring::new()?;
@@ -513,47 +542,6 @@ impl Drop for EndProcessOnPanic {
             );
             std::process::abort();
         }
-    }
-}
-
-/// Which CPUs threads are bound to.
-struct Pinning(Vec<usize>);
-
-impl Pinning {
-    /// CPUs are enough when those that the process may use are twice the shards, and four at
-    /// least: then users of the array keep as many. Arrays take turns around the CPUs.
-    fn for_shards(shards: u16) -> Pinning {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
-            return Pinning(Vec::new());
-        };
-        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
-            .filter(|&cpu| allowed.is_set(cpu))
-            .collect();
-        let shards = usize::from(shards);
-        if cpus.len() < 4.max(2 * shards) {
-            return Pinning(Vec::new());
-        }
-        let first = NEXT.fetch_add(shards, Ordering::Relaxed);
-        Pinning(
-            (0..shards)
-                .map(|shard| cpus[(first + shard) % cpus.len()])
-                .collect(),
-        )
-    }
-
-    fn cpu(&self, shard: u16) -> Option<usize> {
-        self.0.get(usize::from(shard)).copied()
-    }
-}
-
-fn pin(cpu: Option<usize>) {
-    let Some(cpu) = cpu else { return };
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
-        tracing::debug!(%error, cpu, "not pinned");
     }
 }
 

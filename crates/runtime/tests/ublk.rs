@@ -188,6 +188,7 @@ fn child_that_serves_until_it_is_killed() {
         members: open_members(&paths),
         shards: 2,
         memory_bytes: 16 << 20,
+        placement: Placement::default(),
         io_timeout: Duration::from_secs(10),
         force: false,
         export: ExportKind::Ublk,

@@ -339,7 +339,7 @@ impl World {
             self.doubt_torn_blocks();
         }
         let options = StartOptions {
-            shards: self.plan.shards,
+            shards: self.shards,
             force,
             clean_after_ms: self.plan.clean_after_ms,
         };
@@ -354,6 +354,8 @@ impl World {
     /// The same, by force or not.
     pub fn launch_as(&mut self, force: bool) -> Going {
         self.look_at_damage();
+        self.shards = self.plan.shards_of(self.starts);
+        self.starts += 1;
         let array = match self.assemble(force) {
             Ok(array) => array,
             Err(error) => return self.failure(format!("the array does not start: {error}")),
@@ -364,27 +366,22 @@ impl World {
             return self.failure(format!("the geometry changed: {geometry:?}"));
         }
         let stock = limits::stock(&geometry, self.plan.budget_bytes);
-        let pools: Vec<Pool> = (0..self.plan.shards).map(|_| Pool::new(&stock)).collect();
+        let pools: Vec<Pool> = (0..self.shards).map(|_| Pool::new(&stock)).collect();
         // Answers of one shard's pieces are held until those of the others have come: the pools
         // must be large enough for that. With one shard the engine itself keeps the measure.
         let reserved = 2 * limits::widest(&geometry) + 2;
-        self.reading_most = match self.plan.shards {
+        self.reading_most = match self.shards {
             1 => 1 << 32,
             _ => (pools[0].free() - reserved) as u64,
         };
-        let shards = (0..self.plan.shards)
+        let shards = (0..self.shards)
             .zip(&pools)
             .map(|(index, pool)| {
-                Shard::new(
-                    ShardNo(index),
-                    self.plan.shards,
-                    setup.clone(),
-                    pool.clone(),
-                )
+                Shard::new(ShardNo(index), self.shards, setup.clone(), pool.clone())
             })
             .collect();
         let routers = (0..self.plan.queues)
-            .map(|queue| Router::new(Arc::clone(&geometry), self.plan.shards, queue))
+            .map(|queue| Router::new(Arc::clone(&geometry), self.shards, queue))
             .collect();
         self.machines = Some(Machines {
             array,

@@ -12,7 +12,7 @@ use strake_format::{Level, Settings, WriteHole};
 
 use crate::beyond::Disaster;
 use crate::faults::FaultSet;
-use crate::prng::{Prng, Purpose};
+use crate::prng::{self, Prng, Purpose};
 use crate::ssd::Latencies;
 
 /// Shape of an array.
@@ -282,8 +282,10 @@ pub struct Plan {
     pub devices: Vec<Device>,
     /// Spares.
     pub spares: usize,
-    /// Shards.
+    /// Shards, of the first start at least.
     pub shards: u16,
+    /// Each later start has as many shards as chance says: the administrator changed it.
+    pub reshard: bool,
     /// Export queues.
     pub queues: u16,
     /// An idle region becomes clean after this.
@@ -322,6 +324,16 @@ pub struct Variation {
 }
 
 impl Plan {
+    /// Shards of a start, by its number.
+    pub fn shards_of(&self, start: u64) -> u16 {
+        if !self.reshard || start == 0 {
+            return self.shards;
+        }
+        let mut rng = Prng::new(prng::mix(self.seed ^ start << 48), Purpose::Shards);
+        // As many as the log has room for.
+        self.tiny.log_shards.min(rng.range(1, 3) as u16)
+    }
+
     /// The plan of a seed; `level` is an index of [`LEVELS`].
     pub fn draw(seed: u64, level: Option<usize>) -> Plan {
         let mut rng = Prng::new(seed, Purpose::Plan);
@@ -369,6 +381,7 @@ impl Plan {
             devices,
             spares,
             shards: rng.range(1, 3) as u16,
+            reshard: Prng::new(seed, Purpose::Shards).one_in(3),
             queues: rng.range(1, 2) as u16,
             clean_after_ms: rng.pick(&[1, 5, 50]),
             budget_bytes: rng.pick(&[1 << 17, 1 << 18, 1 << 19]),

@@ -29,6 +29,8 @@ pub enum Purpose {
     Canary = 7,
     /// What a seed is after.
     Focus = 8,
+    /// How many shards a start has.
+    Shards = 9,
     /// What goes beyond the tolerance.
     Beyond = 16,
 }

@@ -118,7 +118,7 @@ fn world_text(plan: &Plan) -> String {
         .unwrap_or_default();
     let caches = plan.devices.iter().filter(|d| d.volatile_cache).count();
     format!(
-        "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, {} shards, {} queues, \
+        "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, {} shards{}, {} queues, \
          {} of {} devices with a volatile cache",
         plan.shape.level,
         plan.shape.members,
@@ -127,6 +127,7 @@ fn world_text(plan: &Plan) -> String {
         plan.block,
         plan.init,
         plan.shards,
+        if plan.reshard { " at first" } else { "" },
         plan.queues,
         caches,
         plan.devices.len()

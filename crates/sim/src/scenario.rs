@@ -66,6 +66,7 @@ impl Scenario {
         plan.pulled_percent = 0;
         plan.lose_in_resync = false;
         plan.lose_blocks = false;
+        plan.reshard = false;
         plan.write_hole = WriteHole::Closed;
         for device in &mut plan.devices {
             device.volatile_cache = true;

@@ -125,6 +125,10 @@ pub struct World {
     pub devices: Vec<usize>,
     /// The engine, while the process lives.
     pub machines: Option<Machines>,
+    /// Starts so far.
+    pub starts: u64,
+    /// Shards of the present start, or of the last.
+    pub shards: u16,
     /// The oracle.
     pub oracle: Oracle,
     /// A superblock of the array, for places and geometry.
@@ -226,6 +230,8 @@ impl World {
             drives: made.drives,
             devices: Vec::new(),
             machines: None,
+            starts: 0,
+            shards: plan.shards,
             oracle,
             array: made.superblock.array,
             superblock: made.superblock,
@@ -440,7 +446,7 @@ impl World {
 
     /// Polls every shard: buffers were dropped.
     pub fn poll_shards(&mut self) -> Going {
-        for shard in 0..self.plan.shards {
+        for shard in 0..self.shards {
             self.poll_shard(shard)?;
         }
         Ok(())

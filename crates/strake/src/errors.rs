@@ -92,10 +92,14 @@ catalogue! {
     /// The log areas are too small for the stripe log of this geometry.
     LogTooSmall, "log-too-small", Usage,
         "give the daemon fewer shards, or set write_hole=resync";
+    /// The memory limit.
+    MemoryLimit, "memory-limit-too-small", Usage,
+        "strake set NAME memory_limit=SIZE with at least that, or shards=N with fewer threads";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
         "rebuild_priority, resync_priority and scrub_priority take 1 to 100, latency_target off or \
-         a time to 60s like 500us or 2ms, read_error_threshold 1 or more, write_hole closed, degraded or resync";
+         a time to 60s like 500us or 2ms, read_error_threshold 1 or more, write_hole closed, degraded or resync, \
+         cpus auto or a list like 0-3,8, shards auto or 1 to 64, memory_limit auto or a size, requests auto or a number";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
     /// Not there.
@@ -409,6 +413,10 @@ impl From<ServeError> for Failure {
             ServeError::NoUblk(why) => Failure::new(Code::NoUblk, format!("no ublk: {why}")),
             ServeError::Io { action, source } => Failure::io(action, &source),
             ServeError::MembersFailed => Failure::new(Code::DeviceFailed, error.to_string()),
+            ServeError::MemoryLimit {
+                least_bytes,
+                shards,
+            } => crate::daemon::placement::too_little(least_bytes, shards),
             ServeError::ListFull => Failure::new(Code::ListFull, error.to_string()),
         }
     }

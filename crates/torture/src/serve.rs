@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use strake_engine::event::{Command, EventKind, JobKind, NewDevice, ScrubMode, Setting};
 use strake_engine::units::Slot;
 use strake_format::{MemberUuid, RegionState};
-use strake_runtime::{Device, ExportKind, OpenMode, ServeConfig, Serving, serve};
+use strake_runtime::{Device, ExportKind, OpenMode, Placement, ServeConfig, Serving, serve};
 
 /// How long the kernel may take to close the rings of the process that was killed before this one:
 /// on a machine with more to do than processors, seconds.
@@ -54,6 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         members,
         shards: options.shards,
         memory_bytes: options.memory_mib << 20,
+        placement: Placement::default(),
         io_timeout: Duration::from_secs(30),
         force: false,
         export: ExportKind::Nbd,

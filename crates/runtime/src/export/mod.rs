@@ -4,8 +4,9 @@
 //! exported as asked is not touched. Deliberately absent: stable names (`/dev/strake/NAME` is the
 //! daemon's).
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use strake_engine::Geometry;
 
@@ -89,6 +90,50 @@ pub(crate) struct Target {
     pub(crate) granularity: u32,
     /// Its shards.
     pub(crate) peers: Peers,
+    /// What bounds its requests, where something is to.
+    pub(crate) in_flight: Option<Arc<InFlight>>,
+}
+
+/// A bound for requests under way, for exports whose clients have none by themselves.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    free: Mutex<u32>,
+    freed: Condvar,
+}
+
+impl InFlight {
+    /// So many at most.
+    pub(crate) fn new(requests: NonZeroU32) -> Arc<InFlight> {
+        Arc::new(InFlight {
+            free: Mutex::new(requests.get()),
+            freed: Condvar::new(),
+        })
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, u32> {
+        self.free.lock().expect("no thread panics while it counts")
+    }
+
+    /// Waits for a place; it is given back when what is returned is dropped.
+    pub(crate) fn enter(self: &Arc<InFlight>) -> Place {
+        let mut free = self
+            .freed
+            .wait_while(self.free(), |free| *free == 0)
+            .expect("no thread panics while it counts");
+        *free -= 1;
+        Place(Arc::clone(self))
+    }
+}
+
+/// A place among the requests under way.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<InFlight>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.free() += 1;
+        self.0.freed.notify_one();
+    }
 }
 
 /// What was chosen, before the array starts.
@@ -103,15 +148,17 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// Chooses by what was asked and what the kernel has.
-    pub(crate) fn choose(kind: ExportKind) -> Result<Plan, ServeError> {
+    /// Chooses by what was asked and what the kernel has; `requests` at most are to be under way.
+    pub(crate) fn choose(
+        kind: ExportKind,
+        requests: Option<NonZeroU32>,
+    ) -> Result<Plan, ServeError> {
+        let open = || ublk::Driver::open(requests);
         match kind {
             ExportKind::None => Ok(Plan::None),
             ExportKind::Nbd => Ok(Plan::Nbd),
-            ExportKind::Ublk => ublk::Driver::open()
-                .map(Plan::Ublk)
-                .map_err(ServeError::NoUblk),
-            ExportKind::Auto => Ok(match ublk::Driver::open() {
+            ExportKind::Ublk => open().map(Plan::Ublk).map_err(ServeError::NoUblk),
+            ExportKind::Auto => Ok(match open() {
                 Ok(driver) => Plan::Ublk(driver),
                 Err(why) => {
                     tracing::info!(why, "no ublk: served over NBD");
@@ -181,5 +228,31 @@ impl Running {
             }
             Running::None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_requests_are_under_way_than_there_are_places() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let bound = InFlight::new(NonZeroU32::new(3).expect("three"));
+        let (now, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _place = bound.enter();
+                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        now.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!((1..=3).contains(&most.into_inner()));
+        assert_eq!(*bound.free(), 3, "every place was given back");
     }
 }

@@ -120,6 +120,7 @@ impl Rig {
             members,
             shards: self.spec.shards,
             memory_bytes: 16 << 20,
+            placement: Placement::default(),
             io_timeout: self.spec.io_timeout,
             force: false,
             export: self.spec.export,

@@ -16,13 +16,17 @@ const SHAPES: &[(&str, &str)] = &[
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
          group_size:integer? block_bytes:integer device:string? export:Export? \
-         write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
+         placement:Placed? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
          spares:Member[] jobs:Job[] last_scrub:Scrub?",
     ),
     (
         "Export",
         "kind:string mode:string? queues:integer? depth:integer? kernel_features:string[]?",
+    ),
+    (
+        "Placed",
+        "shards:integer cpus:string? numa_nodes:integer[] memory_bytes:integer requests:integer?",
     ),
     (
         "Scrub",
@@ -44,14 +48,15 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "CreateRequest",
         "name:string level:string strip_bytes:integer? group_size:integer? write_hole:string? \
-         latency_target_us:integer? init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
+         latency_target_us:integer? cpus:string? shards:integer? memory_limit_bytes:integer? \
+         requests:integer? init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
          force:boolean? dry_run:boolean?",
     ),
     (
         "Created",
         "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? block_bytes:integer \
-         device:string? export:Export? write_hole:string latency_target_us:integer \
+         device:string? export:Export? placement:Placed? write_hole:string latency_target_us:integer \
          epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
          jobs:Job[] last_scrub:Scrub?",
@@ -69,7 +74,8 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Settings",
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? \
-         latency_target_us:integer? read_error_threshold:integer? write_hole:string?",
+         latency_target_us:integer? read_error_threshold:integer? write_hole:string? \
+         cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer?",
     ),
     ("Outcome", "array:string changed:boolean what:string"),
     (

@@ -22,6 +22,9 @@ pub(crate) struct ArrayJson {
     /// What serves it; `null` while it is stopped.
     #[serde(default)]
     pub(crate) export: Option<ExportJson>,
+    /// What it has of the machine; `null` while it is stopped.
+    #[serde(default)]
+    pub(crate) placement: Option<PlacedJson>,
     pub(crate) write_hole: String,
     /// What background work gives way to; 0 for none.
     #[serde(default)]
@@ -52,6 +55,20 @@ pub(crate) struct ExportJson {
     pub(crate) depth: Option<u16>,
     /// Of ublk: what the kernel's driver can do.
     pub(crate) kernel_features: Option<Vec<String>>,
+}
+
+/// What an array in service has of the machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PlacedJson {
+    pub(crate) shards: u16,
+    /// CPUs that its threads are bound to, as `0-3,8`; `null` where they are not.
+    pub(crate) cpus: Option<String>,
+    /// NUMA nodes of the members; empty where the machine does not tell.
+    pub(crate) numa_nodes: Vec<u32>,
+    /// Of buffers.
+    pub(crate) memory_bytes: u64,
+    /// Under way at most; `null` where the export alone bounds them.
+    pub(crate) requests: Option<u32>,
 }
 
 /// What a scrub found.
@@ -165,6 +182,18 @@ pub(crate) struct CreateRequest {
     pub(crate) write_hole: Option<String>,
     #[serde(default)]
     pub(crate) latency_target_us: Option<u32>,
+    /// As `0-3,8`, or `auto`.
+    #[serde(default)]
+    pub(crate) cpus: Option<String>,
+    /// 0: by the number of CPUs.
+    #[serde(default)]
+    pub(crate) shards: Option<u16>,
+    /// 0: none.
+    #[serde(default)]
+    pub(crate) memory_limit_bytes: Option<u64>,
+    /// 0: no limit.
+    #[serde(default)]
+    pub(crate) requests: Option<u32>,
     #[serde(default)]
     pub(crate) init: Option<String>,
     #[serde(default)]
@@ -224,7 +253,7 @@ pub(crate) struct JobRequest {
 }
 
 /// Settings: as read, and (each optional) as changed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SettingsJson {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -240,6 +269,39 @@ pub(crate) struct SettingsJson {
     pub(crate) read_error_threshold: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) write_hole: Option<String>,
+    /// As `0-3,8`, or `auto`. This and what follows hold from the next start on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpus: Option<String>,
+    /// 0: by the number of CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shards: Option<u16>,
+    /// 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_limit_bytes: Option<u64>,
+    /// 0: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) requests: Option<u32>,
+}
+
+impl SettingsJson {
+    /// What the members carry of it.
+    fn carried(&self) -> SettingsJson {
+        SettingsJson {
+            cpus: None,
+            shards: None,
+            memory_limit_bytes: None,
+            requests: None,
+            ..self.clone()
+        }
+    }
+    /// Is anything said of what the array may take of the machine?
+    pub(crate) fn places(&self) -> bool {
+        *self != self.carried()
+    }
+    /// Is nothing else said?
+    pub(crate) fn only_places(&self) -> bool {
+        self.places() && self.carried() == SettingsJson::default()
+    }
 }
 
 /// What a verb changed.

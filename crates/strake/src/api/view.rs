@@ -3,6 +3,7 @@
 //! Invariant: the words of cli.md (states, jobs) are written here and nowhere else. Deliberately
 //! absent: I/O.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -10,13 +11,14 @@ use strake_engine::Geometry;
 use strake_engine::event::*;
 use strake_engine::units::DeviceId;
 use strake_format::*;
-use strake_runtime::{Export, MemberImage};
+use strake_runtime::{Export, MemberImage, Placed, cpus_text};
 
 use crate::api::types::*;
+use crate::daemon::placement::PlacementRecord;
 use crate::errors::{Code, Failure};
 
-/// Settings that an array carries.
-pub(crate) fn settings(sb: &Superblock) -> SettingsJson {
+/// Settings that an array carries, and what it may take of this machine.
+pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> SettingsJson {
     SettingsJson {
         rebuild_priority: Some(sb.settings.rebuild_priority),
         resync_priority: Some(sb.settings.resync_priority),
@@ -24,6 +26,23 @@ pub(crate) fn settings(sb: &Superblock) -> SettingsJson {
         latency_target_us: Some(sb.settings.latency_target_us),
         read_error_threshold: Some(sb.settings.read_error_threshold),
         write_hole: Some(sb.write_hole.to_string()),
+        cpus: Some(placement.cpus_text()),
+        shards: Some(placement.shards.unwrap_or(0)),
+        memory_limit_bytes: Some(placement.memory_limit_bytes.unwrap_or(0)),
+        requests: Some(placement.requests.unwrap_or(0)),
+    }
+}
+
+/// What an array in service has of the machine.
+pub(crate) fn placed(placed: &Placed, requests: Option<u32>) -> PlacedJson {
+    let cpus: BTreeSet<usize> = placed.cpus.iter().flatten().copied().collect();
+    let cpus: Vec<usize> = cpus.into_iter().collect();
+    PlacedJson {
+        shards: placed.shards,
+        cpus: (!cpus.is_empty()).then(|| cpus_text(&cpus)),
+        numa_nodes: placed.nodes.iter().copied().collect(),
+        memory_bytes: placed.memory_bytes,
+        requests,
     }
 }
 
@@ -99,6 +118,7 @@ fn uuid_text(member: MemberUuid) -> Option<String> {
 pub(crate) fn running(
     status: &Status,
     export: &Export,
+    placement: PlacedJson,
     path: impl Fn(DeviceId) -> Option<PathBuf>,
 ) -> ArrayJson {
     let sb = &status.superblock;
@@ -117,6 +137,7 @@ pub(crate) fn running(
         size_bytes: status.size_bytes,
         device: export.device(),
         export: Some(self::export(export)),
+        placement: Some(placement),
         unwritten_bytes: status.unwritten_bytes,
         unreadable_bytes: status.unreadable.iter().map(|r| r.end - r.start).sum(),
         unreadable: status.unreadable.iter().map(range).collect(),
@@ -194,6 +215,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         block_bytes: sb.block_bytes,
         device: None,
         export: None,
+        placement: None,
         write_hole: sb.write_hole.to_string(),
         latency_target_us: sb.settings.latency_target_us,
         epoch: sb.epoch.0,

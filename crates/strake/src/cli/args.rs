@@ -73,6 +73,9 @@ pub(crate) enum Command {
     /// latency_target: background work gives way where more than one request in a hundred takes
     /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
     /// or resync.
+    ///
+    /// From the next start on, and on this machine: cpus (0-3,8), shards (threads), memory_limit
+    /// (buffers of all threads: 256M), requests (under way at most); auto takes each back.
     Set {
         name: String,
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -120,6 +123,18 @@ pub(crate) struct CreateArgs {
     /// (the default)
     #[arg(long, value_name = "TIME")]
     pub(crate) latency_target: Option<String>,
+    /// CPUs that its threads may use here: 0-3,8 (near the drives unless given)
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// Threads (by the number of CPUs unless given)
+    #[arg(long)]
+    pub(crate) shards: Option<u16>,
+    /// Buffer memory of all its threads
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory_limit: Option<String>,
+    /// Requests under way at most
+    #[arg(long)]
+    pub(crate) requests: Option<u32>,
     /// auto, trim, lazy, zero, sync or assume-clean
     #[arg(long)]
     pub(crate) init: Option<String>,

@@ -183,6 +183,10 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         group_size: args.group_size,
         write_hole: args.write_hole,
         latency_target_us: latency_target.transpose()?,
+        cpus: args.cpus,
+        shards: args.shards,
+        memory_limit_bytes: args.memory_limit.as_deref().map(size::parse).transpose()?,
+        requests: args.requests,
         init: args.init,
         block_bytes,
         devices: absolutes(&args.devices),
@@ -498,6 +502,10 @@ fn wait_for(context: &Context, client: &Client, name: &str, kind: &str) -> Resul
 /// As people say it, with a unit in the value; and as JSON has it.
 const LATENCY_TARGET: &str = "latency_target";
 const LATENCY_TARGET_US: &str = "latency_target_us";
+const MEMORY_LIMIT: &str = "memory_limit";
+const MEMORY_LIMIT_BYTES: &str = "memory_limit_bytes";
+/// Left to Strake.
+const AUTO: &str = "auto";
 
 fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
     let wrong = || Failure::new(Code::SettingInvalid, format!("'{text}' is no setting"));
@@ -523,9 +531,29 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
             let policy: WriteHole = value.parse().map_err(|_| wrong())?;
             into.write_hole = Some(policy.to_string());
         }
+        "cpus" => into.cpus = Some(value.to_owned()),
+        MEMORY_LIMIT | MEMORY_LIMIT_BYTES => {
+            into.memory_limit_bytes = Some(match value {
+                AUTO => 0,
+                size => size::parse(size)
+                    .ok()
+                    .filter(|&bytes| bytes > 0)
+                    .ok_or_else(wrong)?,
+            });
+        }
+        "shards" => into.shards = Some(number(value).ok_or_else(wrong)?),
+        "requests" => into.requests = Some(number(value).ok_or_else(wrong)?),
         _ => return Err(wrong()),
     }
     Ok(())
+}
+
+/// 1 or more; `auto` is what 0 stands for.
+fn number<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Option<T> {
+    match text {
+        AUTO => Some(T::default()),
+        text => text.parse().ok().filter(|n| *n > T::default()),
+    }
 }
 
 fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> Ended {
@@ -539,8 +567,12 @@ fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> End
         return context.would(&array.name, &format!("set {}", settings.join(" ")));
     }
     let done: OutcomeJson = client.call("PATCH", &url(name, "settings")?, &wanted)?;
+    let later = match wanted.places() {
+        true => "; cpus, shards, memory_limit and requests hold from the next start on",
+        false => "",
+    };
     context.outcome(&OutcomeJson {
-        what: format!("set {}", settings.join(" ")),
+        what: format!("set {}{later}", settings.join(" ")),
         ..done
     })
 }
@@ -561,6 +593,7 @@ fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
     };
     let key = match key {
         LATENCY_TARGET => LATENCY_TARGET_US,
+        MEMORY_LIMIT => MEMORY_LIMIT_BYTES,
         key => key,
     };
     let value = all.get(key).ok_or_else(|| {
@@ -579,7 +612,16 @@ fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
 fn setting(key: &str, value: &serde_json::Value) -> String {
     match (key, value.as_u64()) {
         (LATENCY_TARGET_US, Some(us)) => format!("{LATENCY_TARGET}={}\n", size::latency_target(us)),
-        _ => format!("{key}={value}\n"),
+        (MEMORY_LIMIT_BYTES, Some(0)) => format!("{MEMORY_LIMIT}={AUTO}\n"),
+        (MEMORY_LIMIT_BYTES, Some(bytes)) => format!("{MEMORY_LIMIT}={}\n", size::exact(bytes)),
+        ("shards" | "requests", Some(0)) => format!("{key}={AUTO}\n"),
+        // Without the quotes that JSON has.
+        _ => format!(
+            "{key}={}\n",
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        ),
     }
 }
 

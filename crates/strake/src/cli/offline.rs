@@ -49,6 +49,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         .filter(|a| !given(a))
         .map(|a| a.name().to_string())
         .collect();
+    let placement = service::placement_of(request, Limits::default().shards)?;
     let bar = std::cell::RefCell::new(Bar::new("zeroing", 0, context.json));
     let made = make::make(request, &names, &|at, total| bar.borrow_mut().at(at, total));
     bar.into_inner().end();
@@ -59,6 +60,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         if context.dir.make().is_ok() {
             let _ = context.dir.remember_files(&paths);
         }
+        service::keep_placement(&context.dir, made.superblock.array, &placement)?;
     }
     Ok(service::created_json(&made, request.dry_run))
 }
@@ -77,7 +79,11 @@ pub(crate) fn destroy(context: &Context, name: &str) -> Result<OutcomeJson, Fail
 /// Settings that an array carries.
 pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Failure> {
     let found = found(context, name)?;
-    Ok(view::settings(&found.authority().image.superblock))
+    let placement = context.dir.placement(found.uuid);
+    Ok(view::settings(
+        &found.authority().image.superblock,
+        &placement,
+    ))
 }
 
 /// Tells what lies on one member.

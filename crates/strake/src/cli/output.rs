@@ -205,6 +205,18 @@ fn export(e: &ExportJson) -> String {
     text
 }
 
+fn placement(p: &PlacedJson) -> String {
+    let mut words = vec![format!("threads {}", p.shards)];
+    words.extend(p.cpus.as_ref().map(|cpus| format!("CPUs {cpus}")));
+    let nodes: Vec<String> = p.numa_nodes.iter().map(u32::to_string).collect();
+    if !nodes.is_empty() {
+        words.push(format!("drives on NUMA node {}", nodes.join(" and ")));
+    }
+    words.push(format!("buffers {}", size::bytes(p.memory_bytes)));
+    words.extend(p.requests.map(|most| format!("at most {most} requests")));
+    format!("  placement   {}\n", words.join(", "))
+}
+
 /// One array, with its members and jobs.
 pub(crate) fn array(a: &ArrayJson) -> String {
     let groups = a
@@ -212,7 +224,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         .map_or_else(String::new, |g| format!(" in groups of {g}"));
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  \
-         size        {} ({} never written)\n  device      {}\n{}  \
+         size        {} ({} never written)\n  device      {}\n{}{}  \
          write hole  {}\n  latency     target {}\n  uuid        {}, epoch {}\n",
         a.name,
         a.state,
@@ -224,6 +236,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         size::bytes(a.unwritten_bytes),
         or_dash(a.device.as_ref()),
         a.export.as_ref().map_or_else(String::new, export),
+        a.placement.as_ref().map_or_else(String::new, placement),
         a.write_hole,
         size::latency_target(u64::from(a.latency_target_us)),
         a.uuid,

@@ -53,6 +53,14 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
+/// Prints a size as `parse` takes it, without rounding.
+pub(crate) fn exact(n: u64) -> String {
+    const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+    let whole = |unit: &usize| n.is_multiple_of(1 << (10 * unit)) && n >= 1 << (10 * unit);
+    let unit = (0..UNITS.len()).rev().find(whole).unwrap_or(0);
+    format!("{}{}", n >> (10 * unit), UNITS[unit])
+}
+
 /// Parses a latency target: `off`, microseconds, or a number with `us`, `ms` or `s`; to a minute.
 pub(crate) fn micros(text: &str) -> Option<u32> {
     if text == "off" {

@@ -66,6 +66,8 @@ pub(crate) struct Running {
     serving: RwLock<Option<Serving>>,
     export: Export,
     record: ArrayRecord,
+    /// Under way at most.
+    requests: Option<u32>,
 }
 
 /// Parses the word of `--export`.
@@ -143,10 +145,12 @@ pub(crate) fn start(
         .and_then(|r| r.ublk)
         .filter(|id| Path::new(&format!("/sys/class/block/ublkb{id}")).exists());
     let name = found.name().clone();
+    let placement = dir.placement(found.uuid);
     let (serving, receiver) = strake_runtime::serve(ServeConfig {
         members: open_members(found)?,
-        shards: how.limits.shards,
+        shards: placement.shards(how.limits.shards),
         memory_bytes: how.limits.memory_bytes,
+        placement: placement.for_runtime(),
         io_timeout: how.limits.io_timeout,
         force: how.force,
         export: parse_export(&word)?,
@@ -183,6 +187,7 @@ pub(crate) fn start(
         serving,
         export,
         record,
+        requests: placement.requests,
     })
 }
 
@@ -211,7 +216,15 @@ impl Running {
     }
     /// As `show` tells it.
     pub(crate) fn json(&self) -> Result<ArrayJson, Failure> {
-        self.with(|s| Ok(view::running(&s.status(), &self.export, |id| s.path(id))))
+        self.with(|s| {
+            let placed = view::placed(s.placed(), self.requests);
+            let path = |id| s.path(id);
+            Ok(view::running(&s.status(), &self.export, placed, path))
+        })
+    }
+    /// As asked for.
+    pub(crate) fn export_kind(&self) -> Result<ExportKind, Failure> {
+        parse_export(&self.record.export)
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {

@@ -18,6 +18,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::types::*;
 use crate::api::view;
 use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::placement::{PlacementRecord, Wanted};
 use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::state::Dir;
 use crate::daemon::wear::WearLog;
@@ -265,6 +266,7 @@ impl Service {
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
         }
+        let placement = placement_of(&request, self.limits.shards)?;
         let name = request.name.clone();
         let made = make::make(&request, &self.names(), &|done, total| {
             locked(&self.preparing).insert(name.clone(), (done, total));
@@ -282,6 +284,7 @@ impl Service {
             effect: Some(format!("{} devices", made.paths.len())),
             ..Happened::default()
         });
+        keep_placement(&self.dir, made.superblock.array, &placement)?;
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
         let found = find::pick(find::group(find::members(&paths)), &name)?;
         let running = self.start_found(&found, request.export, false)?;
@@ -549,21 +552,59 @@ impl Service {
 
     /// Settings of an array, running or not.
     pub(crate) fn settings(&self, name: &str) -> Result<SettingsJson, Failure> {
-        let superblock = match self.find_running(name) {
-            Some(running) => running.status()?.superblock,
+        let superblock = self.superblock(name)?;
+        let placement = self.dir.placement(superblock.array);
+        Ok(view::settings(&superblock, &placement))
+    }
+
+    /// The superblock to believe, of an array in service or not.
+    fn superblock(&self, name: &str) -> Result<Superblock, Failure> {
+        match self.find_running(name) {
+            Some(running) => Ok(running.status()?.superblock),
             None => {
                 let found = find::pick(self.scan(&[]), name)?;
-                found.authority().image.superblock.clone()
+                Ok(found.authority().image.superblock.clone())
+            }
+        }
+    }
+
+    /// Changes what the array may take of this machine. One that does not run can be changed, too:
+    /// it may be what keeps it from running.
+    fn place(&self, name: &str, wanted: Wanted<'_>) -> Result<bool, Failure> {
+        let superblock = self.superblock(name)?;
+        let before = self.dir.placement(superblock.array);
+        let record = before.with(wanted)?;
+        let export = match self.find_running(name) {
+            Some(running) => running.export_kind()?,
+            None => {
+                let remembered = self.dir.record(superblock.array);
+                running::parse_export(remembered.as_ref().map_or("auto", |r| &r.export))?
             }
         };
-        Ok(view::settings(&superblock))
+        record.check_memory(&superblock, export, self.limits.shards)?;
+        if record == before {
+            return Ok(false);
+        }
+        self.dir.place(superblock.array, &record)?;
+        Ok(true)
     }
 
     /// Changes settings.
     pub(crate) fn set(&self, name: &str, wanted: &SettingsJson) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
-        let running = self.running(name)?;
+        // First what may be refused.
+        let policy = wanted.write_hole.as_deref();
+        let policy = policy.map(|policy| crate::drives::make::parse_write_hole(Some(policy)));
+        let policy = policy.transpose()?;
         let mut changed = false;
+        if wanted.only_places() {
+            changed |= self.place(name, Wanted::of_settings(wanted))?;
+            return Ok(outcome(name, changed, "set"));
+        }
+        let running = self.running(name)?;
+        if wanted.places() {
+            changed |= self.place(name, Wanted::of_settings(wanted))?;
+        }
         if let Some(priority) = wanted.rebuild_priority {
             changed |= running.command(Command::Set(Setting::RebuildPriority(priority)))?;
         }
@@ -579,12 +620,42 @@ impl Service {
         if let Some(threshold) = wanted.read_error_threshold {
             changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;
         }
-        if let Some(policy) = &wanted.write_hole {
-            let policy = crate::drives::make::parse_write_hole(Some(policy))?;
+        if let Some(policy) = policy {
             changed |= running.command(Command::Set(Setting::WriteHole(policy)))?;
         }
         Ok(outcome(name, changed, "set"))
     }
+}
+
+/// What an array that is to be made may take of this machine; checked before anything is written.
+pub(crate) fn placement_of(
+    request: &CreateRequest,
+    usual_shards: u16,
+) -> Result<PlacementRecord, Failure> {
+    let placement = PlacementRecord::default().with(Wanted::of_create(request))?;
+    if placement.memory_limit_bytes.is_some() {
+        let rehearsal = CreateRequest {
+            dry_run: true,
+            ..request.clone()
+        };
+        let made = make::make(&rehearsal, &[], &|_, _| {})?;
+        let export = running::parse_export(request.export.as_deref().unwrap_or("auto"))?;
+        placement.check_memory(&made.superblock, export, usual_shards)?;
+    }
+    Ok(placement)
+}
+
+/// Remembers it, if something was said.
+pub(crate) fn keep_placement(
+    dir: &Dir,
+    array: ArrayUuid,
+    placement: &PlacementRecord,
+) -> Result<(), Failure> {
+    if *placement == PlacementRecord::default() {
+        return Ok(());
+    }
+    let cure = "the array was made: make room, strake set NAME what it may take, strake start NAME";
+    dir.place(array, placement).map_err(|f| f.cure(cure))
 }
 
 /// A job that a user starts and stops.

@@ -1,4 +1,7 @@
-//! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array.
+//! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array; and what
+//! must outlive a restart of the machine: what an array may take of it, how its drives wear.
+//!
+//! Without STRAKE_DIR these are two folders, because /run is empty after a restart of the machine.
 //!
 //! Invariant: nothing here is needed to find an array's data again; the members carry that. It only
 //! spares the administrator from naming files again, and lets a daemon that was killed take its
@@ -13,11 +16,16 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
+use crate::daemon::placement::PlacementRecord;
 use crate::errors::{Code, Failure};
 
 /// The folder of one daemon.
 #[derive(Clone, Debug)]
-pub(crate) struct Dir(PathBuf);
+pub(crate) struct Dir {
+    here: PathBuf,
+    /// For what outlives a restart of the machine.
+    lasting: PathBuf,
+}
 
 /// What is remembered of an array while the kernel may still have its ublk device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,55 +44,71 @@ pub(crate) struct DirLock {
 }
 
 impl Dir {
-    /// `STRAKE_DIR`, or /run/strake.
+    /// `STRAKE_DIR`, or /run/strake and /var/lib/strake.
     pub(crate) fn from_env() -> Dir {
-        let dir = std::env::var_os("STRAKE_DIR").filter(|d| !d.is_empty());
-        let path = dir.map_or_else(|| PathBuf::from("/run/strake"), PathBuf::from);
-        Dir(std::path::absolute(&path).unwrap_or(path))
+        match std::env::var_os("STRAKE_DIR").filter(|dir| !dir.is_empty()) {
+            Some(dir) => {
+                let path = PathBuf::from(dir);
+                Dir::at(&std::path::absolute(&path).unwrap_or(path))
+            }
+            None => Dir {
+                here: PathBuf::from("/run/strake"),
+                lasting: PathBuf::from("/var/lib/strake"),
+            },
+        }
     }
     /// A given folder.
     pub(crate) fn at(path: &Path) -> Dir {
-        Dir(path.to_owned())
+        Dir {
+            here: path.to_owned(),
+            lasting: path.to_owned(),
+        }
     }
     /// The folder.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.here
     }
     /// The API's socket.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.0.join("api.sock")
+        self.here.join("api.sock")
     }
     /// The event log.
     pub(crate) fn events(&self) -> PathBuf {
-        self.0.join("events.jsonl")
+        self.here.join("events.jsonl")
     }
     /// How drives wear.
     pub(crate) fn wear(&self) -> PathBuf {
-        self.0.join("wear.jsonl")
+        self.lasting.join("wear.jsonl")
     }
     /// The NBD socket of an array.
     pub(crate) fn nbd_socket(&self, name: &ArrayName) -> PathBuf {
-        self.0.join("nbd").join(format!("{name}.sock"))
+        self.here.join("nbd").join(format!("{name}.sock"))
     }
 
     /// Makes the folder and those in it; only the owner may enter.
     pub(crate) fn make(&self) -> Result<(), Failure> {
         use std::os::unix::fs::DirBuilderExt;
-        for dir in [self.0.clone(), self.0.join("arrays"), self.0.join("nbd")] {
+        let make = |dir: PathBuf| {
             let made = fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
                 .create(&dir);
-            made.map_err(|e| {
-                Failure::io(dir.display(), &e).cure("set STRAKE_DIR to a folder of your own")
-            })?;
+            made.map_err(|error| Failure::io(dir.display(), &error))
+        };
+        let here = [Path::new(""), Path::new("arrays"), Path::new("nbd")];
+        for dir in here.map(|dir| self.here.join(dir)) {
+            make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
+        }
+        // A machine whose /var cannot be written serves all the same.
+        if let Err(failure) = make(self.lasting.join("placement")) {
+            tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
         }
         Ok(())
     }
 
     /// Takes the lock; a daemon that is just dying gets two seconds to let go.
     pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
-        let path = self.0.join("lock");
+        let path = self.here.join("lock");
         let file = File::options()
             .create(true)
             .truncate(false)
@@ -99,7 +123,7 @@ impl Dir {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(_) => {
-                    let found = format!("another daemon serves {}", self.0.display());
+                    let found = format!("another daemon serves {}", self.here.display());
                     return Err(Failure::new(Code::DaemonRunning, found));
                 }
             }
@@ -109,7 +133,7 @@ impl Dir {
 
     /// Devices and files that carried members when last seen.
     pub(crate) fn known_files(&self) -> Vec<PathBuf> {
-        let text = fs::read(self.0.join("known-files.json")).unwrap_or_default();
+        let text = fs::read(self.here.join("known-files.json")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
     /// Remembers paths.
@@ -138,7 +162,7 @@ impl Dir {
     }
     /// What is remembered of an array.
     pub(crate) fn record(&self, uuid: ArrayUuid) -> Option<ArrayRecord> {
-        serde_json::from_slice(&fs::read(self.0.join(Dir::record_name(uuid))).ok()?).ok()
+        serde_json::from_slice(&fs::read(self.here.join(Dir::record_name(uuid))).ok()?).ok()
     }
     /// Remembers it.
     pub(crate) fn remember(&self, uuid: ArrayUuid, record: &ArrayRecord) -> io::Result<()> {
@@ -147,17 +171,35 @@ impl Dir {
     /// Forgets it.
     pub(crate) fn forget(&self, uuid: ArrayUuid) {
         // It may never have been remembered.
-        let _ = fs::remove_file(self.0.join(Dir::record_name(uuid)));
+        let _ = fs::remove_file(self.here.join(Dir::record_name(uuid)));
+        let _ = fs::remove_file(self.placement_file(uuid));
+    }
+
+    fn placement_file(&self, uuid: ArrayUuid) -> PathBuf {
+        self.lasting.join("placement").join(format!("{uuid}.json"))
+    }
+    /// What an array may take of this machine; what was never said is left to the runtime.
+    pub(crate) fn placement(&self, uuid: ArrayUuid) -> PlacementRecord {
+        let text = fs::read(self.placement_file(uuid)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers it.
+    pub(crate) fn place(&self, uuid: ArrayUuid, record: &PlacementRecord) -> Result<(), Failure> {
+        let file = self.placement_file(uuid);
+        replace(&file, record).map_err(|error| Failure::io(file.display(), &error))
     }
 
     fn replace<T: Serialize>(&self, name: &Path, value: &T) -> io::Result<()> {
-        let target = self.0.join(name);
-        let temporary = target.with_extension("new");
-        let mut file = File::create(&temporary)?;
-        file.write_all(&serde_json::to_vec(value)?)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &target)
+        replace(&self.here.join(name), value)
     }
+}
+
+fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
+    let temporary = target.with_extension("new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    file.sync_all()?;
+    fs::rename(&temporary, target)
 }
 
 #[cfg(test)]
@@ -183,8 +225,16 @@ mod tests {
         };
         dir.remember(uuid, &record).expect("write");
         assert_eq!(dir.record(uuid).and_then(|r| r.ublk), Some(3));
+        let placement = PlacementRecord {
+            cpus: vec![0],
+            ..PlacementRecord::default()
+        };
+        assert_eq!(dir.placement(uuid), PlacementRecord::default());
+        dir.place(uuid, &placement).expect("write");
+        assert_eq!(dir.placement(uuid), placement);
         dir.forget(uuid);
         assert!(dir.record(uuid).is_none());
+        assert_eq!(dir.placement(uuid), PlacementRecord::default());
     }
 
     #[test]

@@ -319,6 +319,21 @@ fn things_that_are_not_there_are_named() {
         .refused(2, "setting-invalid");
     rig.run(&["set", "a", "latency_target=61s"])
         .refused(2, "setting-invalid");
+    for wrong in [
+        "cpus=",
+        "cpus=x",
+        "cpus=0-4095",
+        "shards=0",
+        "shards=65",
+        "memory_limit=0",
+        "requests=0",
+        "requests=-1",
+    ] {
+        rig.run(&["set", "a", wrong]).refused(2, "setting-invalid");
+    }
+    rig.run(&["set", "a", "memory_limit=1M", "scrub_priority=9"])
+        .refused(2, "memory-limit-too-small");
+    assert_eq!(rig.run(&["get", "a"]).ok().json()["scrub_priority"], 50);
     rig.run(&["set", "a", "speed=9"])
         .refused(2, "setting-invalid");
     rig.run(&["get", "a", "speed"])

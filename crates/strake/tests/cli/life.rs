@@ -377,6 +377,107 @@ fn settings_are_kept_over_a_restart() {
     assert_eq!(rig.run(&["get", "data"]).ok().json(), settings);
 }
 
+/// CPUs that the first thread of an array may use, as the kernel tells it.
+fn cpus_of_thread(rig: &Rig, thread: &str) -> String {
+    let tasks = fs::read_dir(format!("/proc/{}/task", rig.daemon_pid())).expect("it runs");
+    let task = tasks
+        .map(|task| task.expect("readable").path())
+        .find(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == thread))
+        .expect("the array's thread");
+    let status = fs::read_to_string(task.join("status")).expect("readable");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.expect("the kernel tells").trim().to_owned()
+}
+
+#[test]
+fn an_array_takes_of_the_machine_what_it_may_and_no_more() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let cpu = strake_runtime::usable_cpus()[0].to_string();
+    let limits = [
+        "--cpus",
+        &cpu,
+        "--shards",
+        "1",
+        "--memory-limit",
+        "48M",
+        "--requests",
+        "3",
+        "--export",
+        "nbd",
+    ];
+    let made = rig.create("data", "5", &limits, &rig.files(3)).ok().json();
+    let placement = &made["placement"];
+    assert_eq!(placement["shards"], 1);
+    assert_eq!(placement["cpus"], cpu);
+    assert_eq!(placement["requests"], 3);
+    let memory = placement["memory_bytes"].as_u64().expect("a number");
+    assert!((32 << 20..=48 << 20).contains(&memory), "{memory}");
+    assert_eq!(cpus_of_thread(&rig, "strake-data-0"), cpu);
+    let text = rig
+        .run_command(rig.command().args(["show", "data"]))
+        .ok()
+        .out;
+    assert!(text.contains(&format!("threads 1, CPUs {cpu}, ")), "{text}");
+    assert!(text.contains("at most 3 requests"), "{text}");
+    if rig
+        .qemu_io(
+            "data",
+            &["write -P 0x5a 0 8M", "flush", "read -P 0x5a 0 8M"],
+        )
+        .is_none()
+    {
+        return;
+    }
+
+    let changes = [
+        "shards=2",
+        "memory_limit=96M",
+        "requests=auto",
+        "scrub_priority=7",
+    ];
+    let set = [&["set", "data"][..], &changes].concat();
+    assert!(rig.run(&set).ok().out.contains("from the next start on"));
+    assert_eq!(rig.show("data")["placement"], *placement, "until then");
+    let settings = rig.run(&["get", "data"]).ok().json();
+    assert_eq!(settings["cpus"], cpu);
+    assert_eq!(settings["memory_limit_bytes"], 96 << 20);
+    rig.stop_daemon();
+    assert_eq!(rig.run(&["get", "data"]).ok().json(), settings);
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    let placement = &rig.show("data")["placement"];
+    assert_eq!(
+        (&placement["shards"], &placement["requests"]),
+        (&Value::from(2), &Value::Null)
+    );
+    assert_eq!(placement["cpus"], cpu, "two threads share it");
+    rig.qemu_io("data", &["read -P 0x5a 0 8M"]);
+
+    // What keeps it from starting can be changed while it is stopped.
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["set", "data", "memory_limit=auto", "cpus=auto"])
+        .ok();
+    rig.run(&["set", "data", "scrub_priority=8"])
+        .refused(4, "array-not-serving");
+    let line = rig
+        .run_command(rig.command().args(["get", "data"]))
+        .ok()
+        .out;
+    for setting in [
+        "cpus=auto\n",
+        "memory_limit=auto\n",
+        "write_hole=closed\n",
+        "shards=2\n",
+    ] {
+        assert!(line.contains(setting), "{line}");
+    }
+    rig.run(&["start", "data"]).ok();
+    rig.qemu_io("data", &["read -P 0x5a 0 8M"]);
+}
+
 #[test]
 fn a_degraded_array_starts_after_the_wait_and_says_so() {
     let mut rig = Rig::new();

@@ -149,6 +149,9 @@ impl Rig {
         self.daemon = Some(child);
         self.until("the daemon to answer", || self.run(&["events"]).code == 0);
     }
+    pub(crate) fn daemon_pid(&self) -> u32 {
+        self.daemon.as_ref().expect("it was started").id()
+    }
     /// SIGKILL.
     pub(crate) fn kill_daemon(&mut self) {
         let mut child = self.daemon.take().expect("works");

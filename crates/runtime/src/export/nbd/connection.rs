@@ -223,6 +223,16 @@ impl Reader<'_> {
     }
 
     fn submit(&self, op: Op, answer: Answer) {
+        let answer = match &self.target.in_flight {
+            None => answer,
+            Some(bound) => {
+                let place = bound.enter();
+                Box::new(move |result| {
+                    drop(place);
+                    answer(result);
+                })
+            }
+        };
         // A shard that has ended drops the request, and with it the connection's last hope: the
         // writer ends.
         self.target

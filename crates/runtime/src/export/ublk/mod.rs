@@ -18,6 +18,7 @@ mod queue;
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ use abi::{Command, ControlCommand, DeviceInfo, Params, SECTOR};
 const CONTROL: &str = "/dev/ublk-control";
 /// Requests that one queue has in flight: what keeps drives busy behind one shard.
 const DEPTH_USER_COPY: u16 = 128;
+/// The deepest queue that the driver has (`UBLK_MAX_QUEUE_DEPTH`).
+const DEPTH_MAX: u16 = 4096;
 /// In copy mode every tag holds a buffer of the largest size.
 const DEPTH_COPY: u16 = 64;
 /// Largest request.
@@ -58,6 +61,8 @@ pub(crate) struct Driver {
     control: File,
     mode: Mode,
     features: u64,
+    /// Requests of all queues together, where they are bounded.
+    requests: Option<NonZeroU32>,
 }
 
 impl std::fmt::Debug for Driver {
@@ -69,7 +74,7 @@ impl std::fmt::Debug for Driver {
 impl Driver {
     /// Finds the driver (and asks for its module where there is none), or says why there is none
     /// for us.
-    pub(crate) fn open() -> Result<Driver, String> {
+    pub(crate) fn open(requests: Option<NonZeroU32>) -> Result<Driver, String> {
         if !Path::new(CONTROL).exists() && rustix::process::geteuid().is_root() {
             // Where modprobe is missing or knows no such module, opening says the rest.
             let _ = std::process::Command::new("modprobe")
@@ -99,6 +104,7 @@ impl Driver {
             control,
             mode: Mode::UserCopy,
             features: 0,
+            requests,
         };
         driver.features = driver.ask_features()?;
         let wanted = std::env::var("STRAKE_UBLK_MODE").ok();
@@ -231,13 +237,10 @@ impl Driver {
         } else {
             0
         };
+        let (queues, depth) = queues(target.peers.count(), self.requests, self.mode);
         let info = DeviceInfo {
-            queues: target.peers.count(),
-            depth: if self.mode == Mode::UserCopy {
-                DEPTH_USER_COPY
-            } else {
-                DEPTH_COPY
-            },
+            queues,
+            depth,
             max_io_bytes: if self.mode == Mode::UserCopy {
                 MAX_IO_USER_COPY
             } else {
@@ -343,6 +346,21 @@ impl Driver {
             .map_err(|e| ServeError::io("end the recovery of the ublk device", e))?;
         Ok(Some(ends))
     }
+}
+
+/// How many queues there are, and how deep each is. Their product is what the block layer has in
+/// flight at most: never more than `requests`.
+fn queues(shards: u16, requests: Option<NonZeroU32>, mode: Mode) -> (u16, u16) {
+    let (usual, most) = match mode {
+        Mode::UserCopy => (DEPTH_USER_COPY, DEPTH_MAX),
+        Mode::Copy => (DEPTH_COPY, DEPTH_COPY),
+    };
+    let Some(requests) = requests.map(NonZeroU32::get) else {
+        return (shards, usual);
+    };
+    let queues = u32::from(shards).min(requests);
+    let depth = (requests / queues).min(u32::from(most));
+    (queues as u16, depth as u16)
 }
 
 /// What the block layer is told. The driver takes `io_min` and `io_opt` as powers of two only;
@@ -509,6 +527,7 @@ mod tests {
             geometry: Arc::new(geometry),
             granularity: 512,
             peers,
+            in_flight: None,
         }
     }
 
@@ -535,12 +554,30 @@ mod tests {
     }
 
     #[test]
+    fn queues_hold_no_more_requests_than_were_asked_for() {
+        let of = |shards, requests, mode| queues(shards, NonZeroU32::new(requests), mode);
+        assert_eq!(of(2, 0, Mode::UserCopy), (2, DEPTH_USER_COPY));
+        assert_eq!(of(2, 64, Mode::UserCopy), (2, 32));
+        assert_eq!(
+            of(4, 3, Mode::UserCopy),
+            (3, 1),
+            "less than one for each shard"
+        );
+        assert_eq!(of(1, u32::MAX, Mode::UserCopy), (1, DEPTH_MAX));
+        assert_eq!(
+            of(2, 1000, Mode::Copy),
+            (2, DEPTH_COPY),
+            "memory for so many"
+        );
+    }
+
+    #[test]
     fn a_kernel_without_ublk_is_named() {
         if Path::new(CONTROL).exists() {
             println!("SKIPPED: this kernel has ublk");
             return;
         }
-        let why = Driver::open().expect_err("no driver here");
+        let why = Driver::open(None).expect_err("no driver here");
         assert!(why.contains("ublk"), "{why}");
     }
 }
