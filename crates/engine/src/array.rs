@@ -26,8 +26,10 @@ use crate::event::*;
 use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
+use crate::meters::HedgeRules;
 use crate::persist::{After, Persist};
 use crate::replay::{Replay, ReplayIo};
+use crate::slow::Watch;
 use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
 
@@ -50,6 +52,8 @@ pub struct ShardSetup {
     pub log_offset: u64,
     /// Its size, bytes.
     pub log_bytes: u64,
+    /// When reads are late, and members slow.
+    pub hedging: HedgeRules,
 }
 
 /// A device that the array uses.
@@ -65,6 +69,7 @@ pub(crate) struct Member {
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
     pub(crate) mismatches: u64,
+    pub(crate) watch: Watch,
 }
 
 /// What fills a slot.
@@ -172,6 +177,7 @@ pub struct Array {
     pub(crate) forced: Vec<Slot>,
     pub(crate) cover: Cover,
     pub(crate) replay: Option<Replay>,
+    pub(crate) hedging: HedgeRules,
 }
 
 impl Array {
@@ -185,6 +191,7 @@ impl Array {
             array: self.sb.array,
             log_offset: self.sb.layout.log_offset,
             log_bytes: self.sb.layout.log_bytes,
+            hedging: self.hedging,
         }
     }
 
@@ -295,6 +302,7 @@ impl Array {
             } => self.step_done(step, outcome, seen.as_deref()),
             FromShard::Drained { log_from } => self.shard_drained(from, log_from),
             FromShard::NumbersShort => self.numbers_short(),
+            FromShard::Latencies(report) => self.latencies_told(from, report),
         }
         self.settle();
     }
@@ -481,6 +489,7 @@ impl Array {
             forced: self.forced.clone(),
             logging: self.logging(),
             log_from: self.cover.log_from,
+            hedging: self.sb.settings.hedged_reads,
         }
     }
 
@@ -552,6 +561,7 @@ impl Array {
             read_errors: read_errors.unwrap_or(0),
             write_errors: write_errors.unwrap_or(0),
             mismatches: mismatches.unwrap_or(0),
+            latency: found.map(|m| m.watch.status()).unwrap_or_default(),
         }
     }
 }

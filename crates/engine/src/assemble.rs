@@ -17,6 +17,7 @@ use crate::event::*;
 use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
+use crate::meters::HedgeRules;
 use crate::persist::{After, Persist};
 use crate::recover::{self, Piece};
 use crate::replay::Replay;
@@ -33,6 +34,8 @@ pub struct StartOptions {
     pub force: bool,
     /// An open region without writes for this long becomes clean, milliseconds.
     pub clean_after_ms: u64,
+    /// When reads are late, and members slow.
+    pub hedging: HedgeRules,
 }
 
 /// Why an array cannot be started. Nothing has been written then.
@@ -384,6 +387,7 @@ fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
         read_errors: 0,
         write_errors: 0,
         mismatches: 0,
+        watch: Default::default(),
     };
     used.iter()
         .map(|&i| (found[i].device, member(&found[i])))
@@ -503,6 +507,7 @@ impl Array {
             stop: None,
             unclean: unclean && dirty,
             forced,
+            hedging: options.hedging,
         };
         let changed = !gone.is_empty() || !returned.is_empty();
         array.tell_gone(gone);

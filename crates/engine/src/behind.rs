@@ -175,6 +175,7 @@ impl Array {
             read_errors: 0,
             write_errors: 0,
             mismatches: 0,
+            watch: Default::default(),
         };
         self.members.insert(new.device, member);
         self.slots[at] = SlotUse {

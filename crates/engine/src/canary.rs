@@ -85,11 +85,17 @@ pub enum Canary {
     GoesOnBeyond,
     /// A partial syndrome lies on the member of a column that only a part of the run writes.
     SyndromeBesideUntouched,
+    /// A read that is late is asked of the others at once, whatever is being written there.
+    HedgeOutOfOrder,
+    /// What comes in after the others have answered is an answer, too.
+    LateReadAnswers,
+    /// A hedge is computed from parity that waits for its resync.
+    HedgeTrustsAnyParity,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 34] = [
+    pub const ALL: [Canary; 37] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -124,6 +130,9 @@ impl Canary {
         Canary::ForceForEver,
         Canary::GoesOnBeyond,
         Canary::SyndromeBesideUntouched,
+        Canary::HedgeOutOfOrder,
+        Canary::LateReadAnswers,
+        Canary::HedgeTrustsAnyParity,
     ];
 
     /// Its name on the simulator's command line.
@@ -163,6 +172,9 @@ impl Canary {
             Canary::ForceForEver => "force-for-ever",
             Canary::GoesOnBeyond => "goes-on-beyond",
             Canary::SyndromeBesideUntouched => "syndrome-beside-untouched",
+            Canary::HedgeOutOfOrder => "hedge-out-of-order",
+            Canary::LateReadAnswers => "late-read-answers",
+            Canary::HedgeTrustsAnyParity => "hedge-trusts-any-parity",
         }
     }
 }

@@ -15,7 +15,7 @@ use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList, W
 use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
 use crate::geometry::StripPart;
-use crate::latency::Latencies;
+use crate::latency::Histogram;
 use crate::units::*;
 use crate::unreadable::Lost;
 
@@ -203,6 +203,8 @@ pub struct View {
     /// Numbers of logged operations begin here; a shard that sees a higher one than before answers
     /// with [`FromShard::Drained`].
     pub log_from: u64,
+    /// Reads that their member does not answer in time are asked of the others, too.
+    pub hedging: bool,
 }
 
 impl View {
@@ -444,6 +446,8 @@ pub enum FromShard {
     },
     /// The numbers for operations of this base run short.
     NumbersShort,
+    /// How long members take, as this shard sees them.
+    Latencies(Vec<(DeviceId, Box<crate::meters::Latencies>)>),
     /// A step is finished.
     StepDone {
         /// Which.
@@ -452,7 +456,7 @@ pub enum FromShard {
         outcome: StepOutcome,
         /// How long the requests took that were answered since the last step; none if there were
         /// none.
-        seen: Option<Box<Latencies>>,
+        seen: Option<Box<Histogram>>,
     },
 }
 
@@ -634,6 +638,8 @@ pub enum Setting {
     ReadErrorThreshold(u32),
     /// What protects writes that are cut off.
     WriteHole(WriteHole),
+    /// Reads that their member does not answer in time are asked of the others, too.
+    HedgedReads(bool),
 }
 
 /// Why a command was refused or failed.
@@ -852,6 +858,26 @@ pub enum EventKind {
     Removed {
         /// The slot, if it had one.
         slot: Option<Slot>,
+    },
+    /// A member has been far slower than the others for a while.
+    MemberSlow {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+        /// It is about its writes, not its reads.
+        write: bool,
+        /// 95 of 100 take less on it, nanoseconds.
+        usual_ns: u64,
+        /// The same of the others (their median), nanoseconds.
+        peers_ns: u64,
+    },
+    /// It has been as quick as the others for a while.
+    MemberNoLongerSlow {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
     },
     /// A job started, or went on after a restart.
     JobStarted {

@@ -13,7 +13,7 @@ use strake_format::*;
 use crate::array::{Array, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
-use crate::latency::Latencies;
+use crate::latency::Histogram;
 use crate::map::Phase;
 use crate::pace::{Pace, Rules};
 use crate::steps::depth_max;
@@ -190,7 +190,7 @@ impl Array {
         Row((row.0 + rows).min(region_end))
     }
 
-    pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome, seen: Option<&Latencies>) {
+    pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome, seen: Option<&Histogram>) {
         let Some(kind) = self
             .jobs
             .running

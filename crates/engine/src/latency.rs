@@ -1,11 +1,13 @@
-//! How long requests take: a histogram with buckets that grow with what they hold.
+//! How long requests take, or the I/Os of a member: a histogram with buckets that grow with what
+//! they hold. What goes in and comes out are nanoseconds.
 //!
 //! Invariants:
-//! * Noting a request costs a few instructions and no memory.
-//! * What is read from it errs to the slow side, by an eighth at most: a target that is met here is
-//!   met.
+//! * Noting a latency costs a few instructions and no memory.
+//! * What is read from it errs to the slow side, by an eighth at most (below 8 µs by one): a target
+//!   that is met here is met.
 //!
-//! Deliberately absent: time. Who keeps one decides which moment it is about.
+//! Deliberately absent: time. Who keeps one decides which moment it is about, and when what it
+//! holds loses weight (`halve`).
 
 /// Buckets: one for each of the first 8 units, then 8 for each doubling up to a minute.
 const BUCKETS: usize = 192;
@@ -14,23 +16,24 @@ const UNIT_BITS: u32 = 10;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Latencies {
+pub struct Histogram {
     counts: [u32; BUCKETS],
     total: u64,
 }
 
-impl Default for Latencies {
-    fn default() -> Latencies {
-        Latencies {
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram {
             counts: [0; BUCKETS],
             total: 0,
         }
     }
 }
 
-impl std::fmt::Debug for Latencies {
+impl std::fmt::Debug for Histogram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} requests, p99 {:?} ns", self.total, self.p99_ns())
+        let p99 = self.quantile_ns(990);
+        write!(f, "{} latencies, p99 {p99:?} ns", self.total)
     }
 }
 
@@ -53,28 +56,35 @@ fn beyond(bucket: usize) -> u64 {
     (8 + within as u64 + 1) << (exponent - 3) << UNIT_BITS
 }
 
-impl Latencies {
-    /// One more request, which took so long.
+impl Histogram {
+    /// One more, which took so long.
+    #[inline]
     pub fn note(&mut self, ns: u64) {
         let count = &mut self.counts[bucket(ns)];
         *count = count.saturating_add(1);
         self.total += 1;
     }
 
-    /// Requests.
+    /// Latencies noted, the halved ones by their weight.
     pub fn count(&self) -> u64 {
         self.total
     }
 
     /// Takes in those of another.
-    pub fn add(&mut self, other: &Latencies) {
+    pub fn add(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count = count.saturating_add(*more);
         }
         self.total += other.total;
     }
 
-    /// Requests that may have taken so long or longer.
+    /// What it holds counts half as much from now on.
+    pub fn halve(&mut self) {
+        self.counts.iter_mut().for_each(|count| *count /= 2);
+        self.total = self.counts.iter().map(|&count| u64::from(count)).sum();
+    }
+
+    /// Those that may have taken so long or longer.
     pub fn late(&self, ns: u64) -> u64 {
         self.counts[bucket(ns)..]
             .iter()
@@ -82,9 +92,9 @@ impl Latencies {
             .sum()
     }
 
-    /// Ninety-nine of a hundred took less; none if there was no request.
-    pub fn p99_ns(&self) -> Option<u64> {
-        let mut slower = self.total / 100;
+    /// So many of a thousand took less; none if there was none.
+    pub fn quantile_ns(&self, per_mille: u64) -> Option<u64> {
+        let mut slower = self.total * (1000 - per_mille.min(1000)) / 1000;
         let last = self.counts.iter().enumerate().rev().find(|&(_, &count)| {
             let here = slower < u64::from(count);
             slower = slower.saturating_sub(u64::from(count));
@@ -118,20 +128,20 @@ mod tests {
 
     #[test]
     fn ninety_nine_of_a_hundred_are_quicker_than_the_p99() {
-        let mut seen = Latencies::default();
-        assert_eq!(seen.p99_ns(), None);
+        let mut seen = Histogram::default();
+        assert_eq!(seen.quantile_ns(990), None);
         (0..99).for_each(|_| seen.note(100_000));
         seen.note(5_000_000);
-        let p99 = seen.p99_ns().expect("there are requests");
+        let p99 = seen.quantile_ns(990).expect("there are requests");
         assert!((100_000..=112_500).contains(&p99), "{p99}");
         seen.note(5_000_000);
-        let p99 = seen.p99_ns().expect("there are requests");
+        let p99 = seen.quantile_ns(990).expect("there are requests");
         assert!((5_000_000..=5_700_000).contains(&p99), "{p99}");
     }
 
     #[test]
     fn no_late_request_is_overlooked() {
-        let mut seen = Latencies::default();
+        let mut seen = Histogram::default();
         for us in 1..=1000 {
             seen.note(us * 1000);
         }
@@ -143,8 +153,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_halved_gives_way_to_what_comes() {
+        let mut seen = Histogram::default();
+        (0..1000).for_each(|_| seen.note(80_000));
+        seen.halve();
+        assert_eq!(seen.count(), 500);
+        (0..600).for_each(|_| seen.note(8_000_000));
+        let median = seen.quantile_ns(500).expect("there are latencies");
+        assert!((8_000_000..=9_000_000).contains(&median), "{median}");
+        // One alone is forgotten.
+        let mut seen = Histogram::default();
+        seen.note(80_000);
+        seen.halve();
+        assert_eq!((seen.count(), seen.quantile_ns(500)), (0, None));
+    }
+
+    #[test]
     fn two_together_are_what_both_saw() {
-        let (mut one, mut other) = (Latencies::default(), Latencies::default());
+        let (mut one, mut other) = (Histogram::default(), Histogram::default());
         one.note(1_000);
         other.note(2_000_000);
         one.add(&other);

@@ -379,6 +379,7 @@ impl Array {
             read_errors: 0,
             write_errors: 0,
             mismatches: 0,
+            watch: Default::default(),
         };
         self.members.insert(new.device, member);
         Ok(())
@@ -430,6 +431,10 @@ impl Array {
             Setting::ScrubPriority(p) => self.sb.settings.scrub_priority = p,
             Setting::LatencyTargetUs(us) => self.sb.settings.latency_target_us = us,
             Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
+            Setting::HedgedReads(on) => {
+                let before = std::mem::replace(&mut self.sb.settings.hedged_reads, on);
+                self.persist.view_due |= before != on;
+            }
             Setting::WriteHole(policy) => {
                 // A log that is too small for the geometry cannot keep what is asked.
                 let before = std::mem::replace(&mut self.sb.write_hole, policy);

@@ -19,7 +19,7 @@
 //!
 //! Deliberately absent: clocks, and what the work is.
 
-use crate::latency::Latencies;
+use crate::latency::Histogram;
 use crate::status::HeldBack;
 use crate::units::Time;
 
@@ -88,7 +88,7 @@ pub(crate) struct Pace {
     held_back: HeldBack,
     /// What was seen since then, and in the same time before.
     shown_since: Time,
-    shown: [Latencies; 2],
+    shown: [Histogram; 2],
 }
 
 impl Default for Pace {
@@ -102,7 +102,7 @@ impl Default for Pace {
             stepped: Time(0),
             held_back: HeldBack::None,
             shown_since: Time(0),
-            shown: [Latencies::default(), Latencies::default()],
+            shown: [Histogram::default(), Histogram::default()],
         }
     }
 }
@@ -144,11 +144,11 @@ impl Pace {
         }
         let mut both = self.shown[0].clone();
         both.add(&self.shown[1]);
-        both.p99_ns()
+        both.quantile_ns(990)
     }
 
     /// A shard tells what it served since it told last.
-    pub(crate) fn served(&mut self, now: Time, asked: u64, seen: Option<&Latencies>, rules: Rules) {
+    pub(crate) fn served(&mut self, now: Time, asked: u64, seen: Option<&Histogram>, rules: Rules) {
         if asked > 0 || seen.is_some() {
             self.served = Some(now);
         }
@@ -158,7 +158,7 @@ impl Pace {
             let before = std::mem::take(&mut self.shown[0]);
             self.shown[1] = match age < 2 * SHOWN_NS {
                 true => before,
-                false => Latencies::default(),
+                false => Histogram::default(),
             };
             self.shown_since = now;
         }
@@ -275,7 +275,7 @@ mod tests {
         stripes: u64,
         pauses: u64,
         longest_pause_ns: u64,
-        latencies: Latencies,
+        latencies: Histogram,
     }
 
     impl Drives {
@@ -291,7 +291,7 @@ mod tests {
                 past.worked_ns += took_ns;
                 past.stripes += stripes;
                 let busy_ns = (self.us + self.us_each * depth) * 1000;
-                let mut seen = Latencies::default();
+                let mut seen = Histogram::default();
                 (0..took_ns / 100_000).for_each(|_| seen.note(busy_ns));
                 pace.served(past.now, 1, Some(&seen), rules);
                 past.latencies.add(&seen);
@@ -299,7 +299,7 @@ mod tests {
                 past.now.0 += pause;
                 past.pauses += u64::from(pause > 0);
                 past.longest_pause_ns = past.longest_pause_ns.max(pause);
-                let mut seen = Latencies::default();
+                let mut seen = Histogram::default();
                 (0..pause / 100_000).for_each(|_| seen.note(self.us * 1000));
                 past.latencies.add(&seen);
                 pace.served(past.now, 1, Some(&seen), rules);
@@ -353,7 +353,10 @@ mod tests {
             };
             let from = past.now;
             drives.work(&mut pace, rules, &mut past, 60);
-            let p99 = past.latencies.p99_ns().expect("there were requests");
+            let p99 = past
+                .latencies
+                .quantile_ns(990)
+                .expect("there were requests");
             // A target counts as missed from the start of the bucket in which it lies.
             assert!(p99 <= target_us * 1000 * 9 / 8, "{target_us}: {p99}");
             let each_ms = past.stripes as f64 / ((past.now.0 - from.0) as f64 / 1e6);

@@ -22,6 +22,29 @@ use smallvec::SmallVec;
 type ReadAnswers = SmallVec<[(usize, Slice, StripPart); 1]>;
 
 impl Shard {
+    /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
+    /// there.
+    pub(crate) fn pass_over(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.skipped = true;
+        if let WorkKind::Read {
+            request,
+            pieces,
+            race,
+            ..
+        } = &op.work.kind
+        {
+            op.answered = true;
+            let (request, pieces, race) = (*request, pieces.clone(), *race);
+            let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
+            let claims = self.claims(race);
+            for piece in pieces.into_iter().filter(|_| claims) {
+                self.finish_part(request, Some((piece.part, zeros.clone())), Ok(()));
+            }
+        }
+        self.finish_op(key, None);
+    }
+
     pub(crate) fn plan_read(
         &self,
         op: &StripeOp,
@@ -34,7 +57,11 @@ impl Shard {
             let reads: Reads = copies.into_iter().map(|c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
-        let trusted = self.trusted(op.stripe, lost);
+        let hedge = op.work.race().is_some_and(|side| side.hedge);
+        if hedge && !self.parity_answers(op.stripe) {
+            return None;
+        }
+        let trusted = hedge || self.trusted(op.stripe, lost);
         let wanted = self.to_decode(op, pieces, lost);
         let there = |piece: &&ReadPiece| !wanted.contains(&piece.column);
         let mut reads: Vec<usize> = pieces.iter().filter(there).map(|p| p.column).collect();
@@ -124,6 +151,7 @@ impl Shard {
         let WorkKind::Read {
             request,
             ref pieces,
+            race,
             ..
         } = op.work.kind
         else {
@@ -155,7 +183,7 @@ impl Shard {
             let bad = std::mem::take(&mut self.ops[key].bad);
             self.retire(key);
             let work = Work::read(request, pieces, lo, hi, bad).healing(found);
-            return self.enqueue(stripe, work);
+            return self.enqueue(stripe, work.racing(race));
         }
         self.ops[key].answered = true;
         if exclusive {
@@ -164,7 +192,8 @@ impl Shard {
                 self.write_column(key, column, lo, slice, false);
             }
         }
-        for (part, slice, place) in answers {
+        let claims = self.claims(race);
+        for (part, slice, place) in answers.into_iter().filter(|_| claims) {
             self.finish_read(request, part, slice, &place);
         }
     }

@@ -109,13 +109,16 @@ impl Shard {
     fn read_alone(&mut self, key: usize) {
         let op = self.retire(key);
         let WorkKind::Read {
-            request, pieces, ..
+            request,
+            pieces,
+            race,
+            ..
         } = op.work.kind
         else {
             unreachable!("only reads share")
         };
         let work = Work::read(request, pieces, op.work.lo, op.work.hi, op.bad);
-        self.enqueue(op.stripe, work.healing(op.heal));
+        self.enqueue(op.stripe, work.healing(op.heal).racing(race));
     }
 
     fn salvaging(&mut self, key: usize) -> &mut Salvage {

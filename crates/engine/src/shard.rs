@@ -27,8 +27,10 @@ use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
-use crate::latency::Latencies;
+use crate::hedge::{Hedges, NEVER, Racing};
+use crate::latency::Histogram;
 use crate::logs::{Flight, Logs};
+use crate::meters::{Measured, Meters};
 use crate::order::Lock;
 use crate::plan::Columns;
 use crate::regions::Gate;
@@ -65,7 +67,7 @@ pub struct Shard {
     pub(crate) now: Time,
     requests: Slab<Active>,
     pub(crate) ops: Slab<StripeOp>,
-    pub(crate) ios: Slab<IoFor>,
+    pub(crate) ios: Slab<InFlight>,
     pub(crate) steps: Vec<StepRun>,
     pub(crate) turns: Turns,
     /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
@@ -74,9 +76,11 @@ pub struct Shard {
     pub(crate) out: VecDeque<ShardOutput>,
     pub(crate) zeros: Buf,
     pub(crate) logs: Logs,
+    pub(crate) meters: Meters,
+    pub(crate) hedges: Hedges,
     pub(crate) foreground: u64,
     /// How long reads and writes took, since it was told last, and when that was.
-    pub(crate) latencies: Latencies,
+    pub(crate) latencies: Histogram,
     pub(crate) latencies_told: Time,
     /// The view with this version ends the service, and is not in force yet.
     stopping: Option<u64>,
@@ -124,6 +128,14 @@ struct Active {
     awaits: Vec<DeviceId>,
 }
 
+/// A member I/O in flight.
+pub(crate) struct InFlight {
+    pub(crate) what: IoFor,
+    device: DeviceId,
+    measured: Measured,
+    begun: Time,
+}
+
 /// What a member I/O was for.
 pub(crate) enum IoFor {
     /// A healthy read.
@@ -160,11 +172,17 @@ pub(crate) struct DirectRead {
     pub(crate) source: usize,
     pub(crate) device: DeviceId,
     pub(crate) offset: u64,
+    /// When it is late, or to be looked at again.
+    pub(crate) late_at: Time,
+    /// It was late and the budget used up.
+    pub(crate) refused: bool,
+    /// It was late, and is asked of the others, too.
+    pub(crate) racing: Option<Racing>,
 }
 
 impl DirectRead {
     /// The same as work for an operation, which does without these.
-    fn computed(&self, avoid: Vec<Bad>) -> Work {
+    pub(crate) fn computed(&self, avoid: Vec<Bad>) -> Work {
         let (part, column) = (self.part, self.column);
         let pieces = ReadPieces::from_slice(&[ReadPiece { part, column }]);
         Work::read(self.request, pieces, self.lo, self.hi, avoid)
@@ -222,6 +240,7 @@ impl Shard {
     /// the memory of requests.
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
         let logs = Logs::new(&setup, count);
+        let meters = Meters::new(setup.hedging, &setup.view);
         let geometry = setup.geometry;
         let code = if geometry.mirrored() {
             Code::mirror(geometry.width)
@@ -238,6 +257,8 @@ impl Shard {
             code: code.expect("the superblock's geometry has a code"),
             zeros: Buf::zeroed(geometry.strip as usize),
             logs,
+            meters,
+            hedges: Hedges::default(),
             geometry,
             pool,
             whole: setup.view.whole(),
@@ -259,7 +280,7 @@ impl Shard {
             starved: VecDeque::new(),
             out: VecDeque::new(),
             foreground: 0,
-            latencies: Latencies::default(),
+            latencies: Histogram::default(),
             latencies_told: Time(0),
             stopping: None,
             read_pieces_max,
@@ -349,8 +370,17 @@ impl Shard {
         }
     }
 
-    /// A read was answered: who waited for that starts.
-    fn admit_held(&mut self, done: usize) {
+    /// One piece more may hold a buffer.
+    pub(crate) fn room_for_piece(&self) -> bool {
+        self.read_pieces < self.read_pieces_max
+    }
+
+    pub(crate) fn hold_piece(&mut self) {
+        self.read_pieces += 1;
+    }
+
+    /// Pieces of reads hold no buffers any more: who waited for that starts.
+    pub(crate) fn admit_held(&mut self, done: usize) {
         self.read_pieces -= done;
         while let Some(held) = self.held.front() {
             let Held {
@@ -467,6 +497,9 @@ impl Shard {
                 source,
                 device: device.device,
                 offset,
+                late_at: NEVER,
+                refused: false,
+                racing: None,
             })
         })
     }
@@ -485,7 +518,8 @@ impl Shard {
         }
     }
 
-    fn issue_read(&mut self, read: DirectRead, buf: Buf) {
+    fn issue_read(&mut self, mut read: DirectRead, buf: Buf) {
+        read.late_at = self.direct_begins(read.device);
         let len = (read.hi - read.lo) as usize;
         let region = self.region(read.stripe);
         self.gates[region.0 as usize].users += 1;
@@ -633,7 +667,12 @@ impl Shard {
     pub fn complete(&mut self, now: Time, completion: Completion) {
         self.now = now;
         let Completion { io, result, buf } = completion;
-        match self.ios.remove(io.0 as usize) {
+        let flight = self.ios.remove(io.0 as usize);
+        if result.is_ok() {
+            let (what, device) = (flight.measured, flight.device);
+            self.meters.note(what, device, flight.begun, now);
+        }
+        match flight.what {
             IoFor::Read(read) => self.read_done(read, result, buf),
             IoFor::Flush { request, device } => {
                 if let Err(error) = result {
@@ -662,8 +701,12 @@ impl Shard {
 
     fn read_done(&mut self, read: DirectRead, result: Result<(), IoError>, buf: Option<Buf>) {
         self.leave_region(self.region(read.stripe), false);
+        self.direct_ends();
         match (result, buf) {
             (Ok(()), Some(buf)) => {
+                if !self.claims(read.racing) {
+                    return self.side_ends(read.racing, None);
+                }
                 let slice = Slice::new(buf, 0, (read.hi - read.lo) as usize);
                 let place = StripPart {
                     stripe: read.stripe,
@@ -672,6 +715,7 @@ impl Shard {
                     hi: read.hi,
                 };
                 self.finish_read(read.request, read.part, slice, &place);
+                self.side_ends(read.racing, None);
             }
             (result, _) => {
                 let error = result.err().unwrap_or(IoError::TimedOut);
@@ -680,8 +724,12 @@ impl Shard {
                 if error == IoError::Media {
                     media.add(read.source);
                 }
+                if media.is_empty() && self.outrun(read.racing) {
+                    return self.side_ends(read.racing, None);
+                }
                 let bad = vec![(read.source, read.device)];
-                self.enqueue(read.stripe, read.computed(bad).healing(media));
+                let work = read.computed(bad).healing(media);
+                self.enqueue(read.stripe, work.racing(read.racing));
             }
         }
     }
@@ -723,6 +771,7 @@ impl Shard {
     fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
         (self.whole, self.view) = (view.whole(), view);
+        self.meters.follow(&self.view);
         self.forget_rebuilt();
         // The last view is in force when nothing is under way any more: repairs of reads that were
         // answered, too. Then devices may be closed.
@@ -845,7 +894,18 @@ impl Shard {
     // ---- places ------------------------------------------------------------------------------
 
     pub(crate) fn io(&mut self, device: DeviceId, what: IoFor, kind: IoKind) {
-        let io = IoId(self.ios.insert(what) as u64);
+        let measured = match &kind {
+            IoKind::Read { .. } => Measured::Read,
+            IoKind::Write { .. } => Measured::Write,
+            _ => Measured::Nothing,
+        };
+        let flight = InFlight {
+            what,
+            device,
+            measured,
+            begun: self.now,
+        };
+        let io = IoId(self.ios.insert(flight) as u64);
         self.out
             .push_back(ShardOutput::Io(MemberIo { io, device, kind }));
     }

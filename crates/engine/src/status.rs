@@ -8,6 +8,7 @@ use std::ops::Range;
 use strake_format::{MemberUuid, RegionState, Superblock};
 
 use crate::event::*;
+use crate::meters::HedgeCounts;
 use crate::units::*;
 
 /// State of the array, one word.
@@ -96,6 +97,32 @@ pub struct MemberStatus {
     pub write_errors: u64,
     /// Pieces of strips that scrubs found wrong since start.
     pub mismatches: u64,
+    /// How long it takes.
+    pub latency: LatencyStatus,
+}
+
+/// How long a member takes, as `show` tells it; as of the last second in which it was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyStatus {
+    /// Of its recent reads, if there were any.
+    pub read: Option<Quantiles>,
+    /// Of its recent writes.
+    pub write: Option<Quantiles>,
+    /// What became of hedges of its reads since the start.
+    pub hedges: HedgeCounts,
+    /// It has been far slower than the others for a while.
+    pub slow: bool,
+}
+
+/// Quantiles of recent latencies, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantiles {
+    /// Half of them are below.
+    pub p50_ns: u64,
+    /// 99 of 100.
+    pub p99_ns: u64,
+    /// 999 of 1000.
+    pub p999_ns: u64,
 }
 
 /// What makes a job slower than the members and the processor would let it be.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::event::*;
-use crate::latency::Latencies;
+use crate::latency::Histogram;
 use crate::shard::Shard;
 use crate::stripe::StripeOp;
 use crate::units::*;
@@ -92,7 +92,7 @@ impl Shard {
     }
 
     /// Requests since this was asked last, and how long those took that were answered.
-    fn take_latencies(&mut self) -> (u64, Option<Latencies>) {
+    fn take_latencies(&mut self) -> (u64, Option<Histogram>) {
         self.latencies_told = self.now;
         let foreground = std::mem::take(&mut self.foreground);
         let any = self.latencies.count() > 0;

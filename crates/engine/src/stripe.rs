@@ -254,6 +254,9 @@ impl Shard {
         if let Some(error) = self.closed() {
             return self.finish_op(key, Some(error));
         }
+        if self.is_outrun(key) {
+            return self.finish_op(key, None);
+        }
         let op = &self.ops[key];
         let gated = matches!(op.work.kind, WorkKind::Write { .. } | WorkKind::Zero { .. });
         let region = self.region(op.stripe);
@@ -283,25 +286,6 @@ impl Shard {
         self.gates[region.0 as usize].users += 1;
         self.ops[key].entered = true;
         self.prepare(key);
-    }
-
-    /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
-    /// there.
-    pub(crate) fn pass_over(&mut self, key: usize) {
-        let op = &mut self.ops[key];
-        op.skipped = true;
-        if let WorkKind::Read {
-            request, pieces, ..
-        } = &op.work.kind
-        {
-            op.answered = true;
-            let (request, pieces) = (*request, pieces.clone());
-            let zeros = Slice::new(self.zeros.clone(), 0, (op.work.hi - op.work.lo) as usize);
-            for piece in pieces {
-                self.finish_part(request, Some((piece.part, zeros.clone())), Ok(()));
-            }
-        }
-        self.finish_op(key, None);
     }
 
     /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
@@ -410,7 +394,10 @@ impl Shard {
     fn no_plan(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.drop_buffers();
-        if op.forget_avoided() {
+        if self.is_hedge(key) {
+            return self.finish_op(key, Some(RequestError::Unreadable));
+        }
+        if self.ops[key].forget_avoided() {
             return self.prepare(key);
         }
         if !self.parks(key) {
@@ -776,20 +763,24 @@ impl Shard {
             }
             WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
             WorkKind::Read {
-                request, pieces, ..
+                request,
+                pieces,
+                race,
+                ..
             } => {
                 if let (Some(slice), Ok(())) = (op.settled.take(), result) {
                     for piece in pieces {
                         let place = op.place(piece.column);
                         self.finish_read(*request, piece.part, slice.clone(), &place);
                     }
-                } else if !op.answered {
+                } else if !op.answered && race.is_none() {
                     // One that could be computed was answered before its repair was written.
                     let result = result.and(Err(RequestError::Unreadable));
                     for _ in pieces {
                         self.finish_part(*request, None, result);
                     }
                 }
+                self.side_ends(*race, error);
             }
             WorkKind::Step { step, kind, .. } => {
                 // Resync and scrub leave the strips of incoming members as they are.

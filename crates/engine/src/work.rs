@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::buffers::Slice;
 use crate::event::StepKind;
 use crate::geometry::StripPart;
+use crate::hedge::Racing;
 use crate::plan::Columns;
 use crate::units::*;
 
@@ -29,6 +30,8 @@ pub(crate) enum WorkKind {
         heal: Columns,
         /// Copies may differ: what is answered is made durable on all of them first.
         settle: bool,
+        /// The piece is asked for twice.
+        race: Option<Racing>,
     },
     Write {
         pieces: WritePieces,
@@ -102,6 +105,7 @@ impl Work {
                 avoid,
                 heal,
                 settle: false,
+                race: None,
             },
         }
     }

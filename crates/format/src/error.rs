@@ -252,6 +252,9 @@ pub enum Invalid {
     /// A flag that is neither 1 nor 2.
     #[error("covered flag {0}")]
     CoveredCode(u8),
+    /// A setting that is neither on nor off.
+    #[error("hedged reads {0}")]
+    HedgedReadsCode(u8),
     /// Slots that do not exist are accepted as they are.
     #[error("accepted slots {0:#x}")]
     Accepted(u64),

@@ -32,9 +32,10 @@ pub const SPARES_MAX: usize = 16;
 
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
-/// The newest that this program knows; 1 brought what steers background work. What a superblock
-/// says is the oldest that knows all of its bytes, so that an older program goes on reading it.
-const VERSION_MINOR: u16 = 1;
+/// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
+/// can be turned off. What a superblock says is the oldest that knows all of its bytes, so that an
+/// older program goes on reading it.
+const VERSION_MINOR: u16 = 2;
 const CHECKSUM_AT: usize = 12;
 /// Features without which a superblock cannot be read rightly; none yet.
 const FEATURES_KNOWN: u64 = 0;
@@ -114,6 +115,8 @@ pub struct Settings {
     pub latency_target_us: u32,
     /// A member fails at this read error, counted since the start; at least 1.
     pub read_error_threshold: u32,
+    /// Reads that their member does not answer in time are asked of the others, too.
+    pub hedged_reads: bool,
 }
 
 /// What a priority is where nobody has said anything else; zero on the member.
@@ -152,6 +155,7 @@ impl Default for Settings {
             scrub_priority: PRIORITY,
             latency_target_us: 0,
             read_error_threshold: 3,
+            hedged_reads: true,
         }
     }
 }
@@ -336,7 +340,10 @@ struct RawSuperblock {
     resync_priority: u8,
     scrub_priority: u8,
     /// Room to grow; zero.
-    reserved: [u8; 506],
+    reserved: [u8; 505],
+    /// An array that its administrator told not to do so loads its members with hedged reads: 0
+    /// on, 1 off.
+    unhedged: u8,
     /// A torn head: the magic once more, so that a block that lost its first sector is still known
     /// as ours.
     magic_tail: [u8; 8],
@@ -361,6 +368,7 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, accepted) == 3568);
     assert!(std::mem::offset_of!(RawSuperblock, latency_target_us) == 3576);
     assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3582);
+    assert!(std::mem::offset_of!(RawSuperblock, unhedged) == 4087);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
@@ -726,28 +734,36 @@ impl RawSuperblock {
         self.latency_target_us = settings.latency_target_us.into();
         self.resync_priority = sparing(settings.resync_priority);
         self.scrub_priority = sparing(settings.scrub_priority);
-        if self.steers_jobs() {
-            self.version_minor = 1.into();
+        self.unhedged = u8::from(!settings.hedged_reads);
+        self.version_minor = self.minor_in_use().into();
+    }
+
+    /// The oldest minor version that knows all the bytes in use.
+    fn minor_in_use(&self) -> u16 {
+        let steers_jobs =
+            self.latency_target_us.get() | u32::from(self.resync_priority | self.scrub_priority);
+        match (self.unhedged, steers_jobs) {
+            (0, 0) => 0,
+            (0, _) => 1,
+            _ => 2,
         }
     }
 
-    /// Bytes are in use that version 0 did not know.
-    fn steers_jobs(&self) -> bool {
-        let bytes =
-            self.latency_target_us.get() | u32::from(self.resync_priority | self.scrub_priority);
-        bytes != 0
-    }
-
     /// The settings.
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> Result<Settings, Invalid> {
         let known = |priority: u8| if priority == 0 { PRIORITY } else { priority };
-        Settings {
+        Ok(Settings {
             rebuild_priority: self.rebuild_priority,
             resync_priority: known(self.resync_priority),
             scrub_priority: known(self.scrub_priority),
             latency_target_us: self.latency_target_us.get(),
             read_error_threshold: self.read_error_threshold.get(),
-        }
+            hedged_reads: match self.unhedged {
+                0 => true,
+                1 => false,
+                code => return Err(Invalid::HedgedReadsCode(code)),
+            },
+        })
     }
 
     /// The places.
@@ -826,7 +842,7 @@ impl RawSuperblock {
             .chain(&self.reserved_head)
             .chain(&self.reserved)
             .any(|&byte| byte != 0);
-        let used = used || (self.version_minor.get() == 0 && self.steers_jobs());
+        let used = used || self.version_minor.get() < self.minor_in_use();
         let newer = self.version_minor.get() > VERSION_MINOR;
         if !newer && (used || self.features_compatible.get() != 0) {
             return Err(Invalid::Reserved);
@@ -879,7 +895,7 @@ impl RawSuperblock {
             slots: self.table()?,
             replacements: self.replacement_list(&spares)?,
             spares,
-            settings: self.settings(),
+            settings: self.settings()?,
         };
         superblock.check()?;
         match copy_at(&superblock.layout, offset) {

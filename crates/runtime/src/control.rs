@@ -140,6 +140,8 @@ impl Control {
             | EventKind::SpareUsed { device, .. }
             | EventKind::Returned { device, .. }
             | EventKind::Rebuilt { device, .. }
+            | EventKind::MemberSlow { device, .. }
+            | EventKind::MemberNoLongerSlow { device, .. }
             | EventKind::SpareAdded { device } => Some(device),
             _ => None,
         };

@@ -20,7 +20,7 @@ use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, FailCause
 use strake_engine::gather;
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
-use strake_engine::{Array, Geometry, Pool, Router, Shard, ShardSetup, StartOptions};
+use strake_engine::{Array, Geometry, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
 use strake_format::RegionState;
 
 use crate::buffers::Registered;
@@ -173,6 +173,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         shards,
         force: config.force,
         clean_after_ms: CLEAN_AFTER_MS,
+        hedging: HedgeRules::default(),
     };
     let array = Array::assemble(all, &options)?;
     let setup = array.setup();

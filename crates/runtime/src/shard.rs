@@ -172,6 +172,11 @@ impl Worker {
     fn sleep(&self, now: Time) -> Option<Duration> {
         let until = |time: Time| Duration::from_nanos(time.since(now));
         let scan = self.ios.scan_after().map(|_| until(self.work.next_scan));
+        let shard = self
+            .engine
+            .deadline()
+            .filter(|_| self.work.ending.is_none())
+            .map(until);
         let control = self.control.as_ref().filter(|_| self.work.ending.is_none());
         let array = control
             .and_then(|control| control.array.deadline())
@@ -185,7 +190,10 @@ impl Worker {
             .values()
             .any(ublk::Queue::is_starved)
             .then_some(BUFFER_RETRY);
-        [scan, array, watch, starved].into_iter().flatten().min()
+        [scan, shard, array, watch, starved]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn reap(&mut self, now: Time) {
@@ -255,6 +263,9 @@ impl Worker {
                 self.complete(now, one);
             }
             self.work.finished = finished;
+        }
+        if self.work.ending.is_none() {
+            self.engine.tick(now);
         }
         let Some(control) = self.control.as_mut().filter(|_| self.work.ending.is_none()) else {
             return;

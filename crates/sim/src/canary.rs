@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 52] = [
+    pub const ALL: [(Canary, u64); 55] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -123,6 +123,9 @@ impl Canary {
             Canary::Inside(engine::Canary::SyndromeBesideUntouched),
             12000,
         ),
+        (Canary::Inside(engine::Canary::HedgeOutOfOrder), 100),
+        (Canary::Inside(engine::Canary::LateReadAnswers), 100),
+        (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 10000),
     ];
 
     /// Its name on the command line.

@@ -7,6 +7,9 @@
 
 use std::collections::BTreeSet;
 
+/// How much longer an I/O takes that meets a hiccup.
+pub const HICCUP: u64 = 100;
+
 /// What a device suffers from at this moment.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
@@ -24,6 +27,12 @@ pub struct Overlay {
     pub slowness: u32,
     /// Each I/O in flight makes one that comes take so much longer: a device with one arm.
     pub crowding_ns: u64,
+    /// One I/O in so many takes [`HICCUP`] times as long (0: none).
+    pub hiccup_one_in: u32,
+    /// So many of the next I/Os take [`Overlay::pause_ns`] longer, and succeed.
+    pub pauses: u32,
+    /// That long, nanoseconds.
+    pub pause_ns: u64,
 }
 
 impl Overlay {

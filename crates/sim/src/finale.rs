@@ -141,7 +141,7 @@ impl World {
         self.wait("every block is read", |world| world.asks.is_empty())
     }
 
-    fn read_piece(&mut self, first: u64, count: u64) -> Going {
+    pub(crate) fn read_piece(&mut self, first: u64, count: u64) -> Going {
         let ask = Ask {
             kind: AskKind::Read,
             first,

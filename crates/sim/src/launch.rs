@@ -342,6 +342,7 @@ impl World {
             shards: self.shards,
             force,
             clean_after_ms: self.plan.clean_after_ms,
+            hedging: self.plan.hedging,
         };
         Array::assemble(found, &options)
     }
@@ -392,6 +393,7 @@ impl World {
             started: false,
             stopped: false,
             tick_at: None,
+            shard_ticks: vec![None; usize::from(self.shards)],
             array_ios: 0,
         });
         let regions = self.geometry.regions();

@@ -20,6 +20,7 @@ pub mod canary;
 pub mod checkers;
 pub mod clock;
 pub mod comeback;
+pub mod dawdle;
 pub mod faults;
 pub mod finale;
 pub mod launch;

@@ -217,6 +217,7 @@ impl World {
     fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
         let mut threshold = None;
         self.slow_some();
+        self.begin_to_dawdle(without);
         let total = life.asks;
         let mut held = if self.reads_first() { total } else { 0 };
         self.asks_left = total - held;
@@ -234,12 +235,16 @@ impl World {
             if threshold.is_none() && self.machines().started {
                 threshold = self.settle_threshold();
             }
+            if self.machines().started {
+                self.look_at_torn(without)?;
+            }
             if held > 0 && self.machines().started {
                 self.look_first(std::mem::take(&mut held))?;
             }
             let asked = total - held - self.asks_left;
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
+                self.dawdle(without);
             }
             let here = Moment {
                 asks: asked,
@@ -399,6 +404,9 @@ impl World {
             .into_iter()
             .for_each(|block| self.oracle.doubt(block));
         self.torn_blocks.extend(self.oracle.in_flight(now));
+        let blocks = self.geometry.stripe_bytes() / self.geometry.block;
+        let torn = self.oracle.in_flight(now).map(|block| block / blocks);
+        self.torn_stripes = torn.collect();
         self.oracle.crash(power);
         let mut torn_inside = Vec::new();
         for drive in &mut self.drives {

@@ -222,6 +222,7 @@ impl World {
 
     /// The process is gone: forgets machines, messages and requests.
     pub fn forget_process(&mut self) {
+        self.count_hedges();
         self.clock.clear();
         self.leaving.clear();
         self.lanes = Lanes::default();
@@ -244,6 +245,8 @@ impl World {
             drive.ssd.faults.read_errors = 0;
             drive.ssd.faults.stalls = 0;
             drive.ssd.faults.slowness = 0;
+            drive.ssd.faults.hiccup_one_in = 0;
+            drive.ssd.faults.pauses = 0;
         }
     }
 

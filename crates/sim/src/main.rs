@@ -230,8 +230,8 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     println!(
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
          {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} scrubs, \
-         {} latent errors ({} repaired), \
-         {} rotten strips, {} writes silently lost, {} misdirected, {} cures, \
+         {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
+         {} slow members, {} rotten strips, {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
@@ -248,6 +248,11 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.scrubs,
         s.latent_errors,
         s.repairs,
+        s.hedges,
+        s.hedges_won,
+        s.hedges_lost,
+        s.hedges_refused,
+        s.slow_members,
         s.rot,
         s.silently_lost,
         s.misdirected,

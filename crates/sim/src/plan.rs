@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: whether a fault is fair at the moment at which it comes (`atlas`).
 
+use strake_engine::HedgeRules;
 use strake_engine::create::{Init, Tiny};
 use strake_engine::geometry::Geometry;
 use strake_engine::logs::least_bytes;
@@ -290,6 +291,8 @@ pub struct Plan {
     pub queues: u16,
     /// An idle region becomes clean after this.
     pub clean_after_ms: u64,
+    /// When reads are late, and members slow.
+    pub hedging: HedgeRules,
     /// Memory of a shard beyond the least.
     pub budget_bytes: usize,
     /// Read errors after which a member is failed; `None` leaves the default.
@@ -384,6 +387,7 @@ impl Plan {
             reshard: Prng::new(seed, Purpose::Shards).one_in(3),
             queues: rng.range(1, 2) as u16,
             clean_after_ms: rng.pick(&[1, 5, 50]),
+            hedging: crate::dawdle::draw_rules(seed),
             budget_bytes: rng.pick(&[1 << 17, 1 << 18, 1 << 19]),
             read_error_threshold: rng.pick(&[None, Some(1), Some(1000), Some(1000)]),
             latencies: Latencies {

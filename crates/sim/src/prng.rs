@@ -31,6 +31,8 @@ pub enum Purpose {
     Focus = 8,
     /// How many shards a start has.
     Shards = 9,
+    /// When devices dawdle, and what the engine makes of it.
+    Dawdle = 10,
     /// What goes beyond the tolerance.
     Beyond = 16,
 }

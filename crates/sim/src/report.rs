@@ -118,6 +118,16 @@ pub struct Stats {
     pub comebacks: u64,
     /// Of those, by force.
     pub forced_starts: u64,
+    /// Late reads that were asked of the other members, too (as far as the array was told).
+    pub hedges: u64,
+    /// Of those, answered by the others.
+    pub hedges_won: u64,
+    /// Of those, answered by the member after all.
+    pub hedges_lost: u64,
+    /// Late reads that the budget left waiting.
+    pub hedges_refused: u64,
+    /// Members that were called slow.
+    pub slow_members: u64,
     /// Virtual time, milliseconds.
     pub virtual_ms: u64,
 }
@@ -178,6 +188,11 @@ impl Stats {
             (&mut self.beyond_refusals, other.beyond_refusals),
             (&mut self.comebacks, other.comebacks),
             (&mut self.forced_starts, other.forced_starts),
+            (&mut self.hedges, other.hedges),
+            (&mut self.hedges_won, other.hedges_won),
+            (&mut self.hedges_lost, other.hedges_lost),
+            (&mut self.hedges_refused, other.hedges_refused),
+            (&mut self.slow_members, other.slow_members),
             (&mut self.virtual_ms, other.virtual_ms),
         ];
         for (sum, more) in pairs {

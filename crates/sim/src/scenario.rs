@@ -12,10 +12,11 @@
 //!
 //! Deliberately absent: the atlas. A scenario's author knows what is fair.
 
-use strake_engine::StartError;
 use strake_engine::create::Init;
 use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
+use strake_engine::meters::HedgeCounts;
 use strake_engine::units::{CommandId, Slot, StripeNo};
+use strake_engine::{HedgeRules, StartError};
 use strake_format::{Settings, WriteHole};
 
 use crate::launch;
@@ -68,6 +69,7 @@ impl Scenario {
         plan.lose_blocks = false;
         plan.reshard = false;
         plan.write_hole = WriteHole::Closed;
+        plan.hedging = HedgeRules::default();
         for device in &mut plan.devices {
             device.volatile_cache = true;
         }
@@ -179,6 +181,48 @@ impl Scenario {
         let drives = self.world.drives.iter_mut();
         drives.for_each(|drive| drive.ssd.faults.crowding_ns = ns);
         self
+    }
+    /// The next `ios` I/Os of the device in this slot take 40 ms longer.
+    pub fn pause(&mut self, slot: u8, ios: u32) -> &mut Self {
+        let drive = self.drive(slot);
+        let faults = &mut self.world.drives[drive].ssd.faults;
+        (faults.pauses, faults.pause_ns) = (ios, 40_000_000);
+        self
+    }
+    /// Reads blocks and tells how long that took, microseconds.
+    pub fn read_us(&mut self, first: u64, count: u64) -> u64 {
+        let begun = self.world.clock.now();
+        self.begin(AskKind::Read, first, count);
+        while !self.world.asks.is_empty() {
+            self.steps(1);
+        }
+        self.world.clock.now().since(begun) / 1000
+    }
+    /// Reads every block once, one after the other, and tells how long the slowest took,
+    /// microseconds.
+    pub fn read_each_us(&mut self) -> u64 {
+        let blocks = 0..self.world.oracle.blocks();
+        let times: Vec<u64> = blocks.map(|block| self.read_us(block, 1)).collect();
+        times.into_iter().max().expect("there are blocks")
+    }
+    /// What became of hedged reads, all members together; lets the array fall asleep first.
+    pub fn hedges(&mut self) -> HedgeCounts {
+        self.sleep();
+        let mut all = HedgeCounts::default();
+        for member in self.world.machines().array.status().members {
+            all.add(&member.latency.hedges);
+        }
+        all
+    }
+    /// Goes on until nothing more happens by itself.
+    pub fn sleep(&mut self) -> &mut Self {
+        for _ in 0..1_000_000 {
+            let stepped = self.world.step();
+            if !self.must(stepped) {
+                return self;
+            }
+        }
+        panic!("the array does not fall asleep");
     }
     /// A drive that vanished is there again (at the next start).
     pub fn bring_back(&mut self, drive: usize) -> &mut Self {
@@ -458,6 +502,22 @@ impl Draft {
     /// With this many spares.
     pub fn spares(mut self, spares: usize) -> Draft {
         self.0.spares = spares;
+        self
+    }
+    /// Quick devices, and hedged reads that a handful of reads suffices for.
+    pub fn hedging(mut self, one_in: u32, burst: u32) -> Draft {
+        (self.0.latencies.low_ns, self.0.latencies.high_ns) = (1_000, 20_000);
+        self.0.message_ns = 100;
+        self.0.hedging = HedgeRules {
+            samples_min: 64,
+            floor_ns: 20_000,
+            ceiling_ns: 1_000_000,
+            look_every_ns: 10_000,
+            one_in,
+            burst,
+            slow_after_ns: 50_000_000,
+            report_ns: 1_000_000,
+        };
         self
     }
     /// With another seed's latencies and requests.

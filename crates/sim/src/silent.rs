@@ -18,8 +18,10 @@
 use std::collections::BTreeSet;
 
 use strake_engine::event::{Command, EventKind, IoKind, JobKind, MemberIo, ScrubMode};
+use strake_engine::geometry::Place;
 use strake_engine::units::{Row, StripeNo};
 use strake_format::RegionState;
+use strake_parity::Code;
 
 use crate::prng;
 use crate::workload::{Ask, AskKind};
@@ -47,6 +49,8 @@ pub struct Lie {
     pub offset: u64,
     /// What should be there.
     pub truth: Vec<u8>,
+    /// What is there instead, unless a repair has passed.
+    pub held: Vec<u8>,
 }
 
 /// What was placed and has not been cured, and what scrubs said.
@@ -201,6 +205,7 @@ impl World {
             column,
             offset,
             truth,
+            held: rotten,
         });
     }
 
@@ -264,6 +269,7 @@ impl World {
             column,
             offset,
             truth,
+            held: old,
         });
     }
 
@@ -296,25 +302,86 @@ impl World {
             column,
             offset,
             truth,
+            held: data.to_vec(),
         })
     }
 
-    /// What the user read may lie where a strip does: the truth is put in its place before it is
-    /// judged.
-    pub(crate) fn excuse_lies(&self, first: u64, bytes: &mut [u8]) {
-        let (block, strip) = (self.geometry.block, self.geometry.strip);
+    /// What the user read may lie where a strip does, and where a late read was computed from one
+    /// that does. Of exactly such blocks the truth is put in their place before they are judged.
+    pub(crate) fn excuse_lies(&mut self, first: u64, bytes: &mut [u8]) {
+        if self.silent.lies.is_empty() {
+            return;
+        }
+        let slots: Vec<Option<usize>> = self.looks().iter().map(|look| look.in_sync).collect();
+        let block = self.geometry.block;
         for (index, bytes) in (first..).zip(bytes.chunks_mut(block as usize)) {
             let place = self.geometry.locate(index * block);
-            for lie in self.silent.lies.iter().filter(|l| l.stripe == place.stripe) {
-                let from = (lie.offset - self.superblock.layout.data_offset) % strip;
-                let copy = self.geometry.mirrored() || lie.column == place.column;
-                let within = place.offset >= from;
-                let at = place.offset.wrapping_sub(from) as usize;
-                if copy && within && at < lie.truth.len() {
-                    bytes.copy_from_slice(&lie.truth[at..at + block as usize]);
+            let columns = self.tellings(&place, &slots);
+            let told = |own: &Vec<&[u8]>| own.contains(&&*bytes);
+            let lied = columns.iter().any(|column| column.len() > 1);
+            let Some(&truth) = columns[place.column].first().filter(|_| lied) else {
+                continue;
+            };
+            let excused = match self.geometry.mirrored() {
+                true => columns.iter().any(told),
+                false => told(&columns[place.column]) || self.computed(&columns, &place, bytes),
+            };
+            if excused {
+                let truth = truth.to_vec();
+                bytes.copy_from_slice(&truth);
+            }
+        }
+    }
+
+    /// What each column of a stripe may hold at the block of this place: the truth first, then what
+    /// lies in its stead. Nothing changes where a strip lies, so what a medium holds beside it is the
+    /// truth.
+    fn tellings(&self, place: &Place, slots: &[Option<usize>]) -> Vec<Vec<&[u8]>> {
+        let (block, data) = (
+            self.geometry.block as usize,
+            self.superblock.layout.data_offset,
+        );
+        let (row, strip) = (self.geometry.row(place.stripe).1, self.geometry.strip);
+        let at = data + self.geometry.row_offset(row) + place.offset;
+        let telling = |column| {
+            let lies = self.silent.lies.iter();
+            let mut here = lies.filter(|l| (l.stripe, l.column) == (place.stripe, column));
+            let lie = here.find_map(|lie| {
+                let from = place.offset.checked_sub((lie.offset - data) % strip)? as usize;
+                let part = from..from + block;
+                Some(vec![lie.truth.get(part.clone())?, lie.held.get(part)?])
+            });
+            let slot = self.geometry.slot(place.stripe, column);
+            let on_medium = |drive: usize| {
+                let bytes = self.drives[drive].ssd.bytes();
+                vec![&bytes[at as usize..][..block]]
+            };
+            lie.unwrap_or_else(|| slots[slot.index()].map(on_medium).unwrap_or_default())
+        };
+        (0..self.geometry.width).map(telling).collect()
+    }
+
+    /// Is this what the block of a place is computed as from some of the other columns?
+    fn computed(&self, columns: &[Vec<&[u8]>], place: &Place, bytes: &[u8]) -> bool {
+        let (k, width) = (self.geometry.k, self.geometry.width);
+        let code = Code::new(k, self.geometry.m).expect("the geometry has a code");
+        let sets = (0..1u32 << width).filter(|set| set.count_ones() as usize == k);
+        for set in sets.filter(|set| set >> place.column & 1 == 0) {
+            let sources: Vec<usize> = (0..width).filter(|&c| set >> c & 1 == 1).collect();
+            if sources.iter().all(|&c| columns[c].len() < 2) {
+                continue;
+            }
+            let decoder = code.decoder(&sources, &[place.column]);
+            let decoder = decoder.expect("k columns are enough");
+            let mut out = vec![0; bytes.len()];
+            for inputs in combinations(&sources, columns) {
+                decoder.decode(&inputs, &mut [&mut out]);
+                if out == bytes {
+                    return true;
                 }
             }
         }
+        false
     }
 
     /// A scrub told something.
@@ -431,4 +498,21 @@ impl World {
         self.scrub_must_agree = true;
         self.scrub_finds(ScrubMode::Check)
     }
+}
+
+/// Everything that these columns may tell together.
+fn combinations<'a>(sources: &[usize], columns: &[Vec<&'a [u8]>]) -> Vec<Vec<&'a [u8]>> {
+    let mut all: Vec<Vec<&'a [u8]>> = vec![Vec::new()];
+    for &column in sources {
+        let mut longer = Vec::new();
+        for one in &all {
+            for &held in &columns[column] {
+                let mut with = one.clone();
+                with.push(held);
+                longer.push(with);
+            }
+        }
+        all = longer;
+    }
+    all
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use strake_engine::event::{Completion, IoError, IoKind, MemberIo};
 use strake_engine::units::{DeviceId, IoId};
 
-use crate::faults::Overlay;
+use crate::faults::{HICCUP, Overlay};
 use crate::prng::{self, Prng};
 
 /// Number of an I/O on one drive.
@@ -236,6 +236,14 @@ impl Ssd {
             done_ns *= 10;
         }
         done_ns += self.faults.crowding_ns * self.flights.len() as u64;
+        // No number is drawn for a device that does not suffer from it.
+        let one_in = u64::from(self.faults.hiccup_one_in);
+        if one_in > 0 && rng.one_in(one_in) {
+            done_ns *= HICCUP;
+        }
+        if Overlay::take(&mut self.faults.pauses) {
+            done_ns += self.faults.pause_ns;
+        }
         let fate = self.fate(&io.kind);
         let mut late_ns = None;
         if fate == Fate::TimesOut {

@@ -49,6 +49,8 @@ pub enum Happening {
     Answer(u16, Reply),
     /// The array's deadline.
     Tick,
+    /// A shard's deadline.
+    ShardTick(u16),
     /// The user may go on.
     Wake,
     /// The user lets go of what it read, which may have held so many buffers.
@@ -90,6 +92,8 @@ pub struct Machines {
     pub stopped: bool,
     /// When the next tick is on the queue.
     pub tick_at: Option<Time>,
+    /// The same of each shard.
+    pub shard_ticks: Vec<Option<Time>>,
     /// I/Os of the array in flight.
     pub array_ios: usize,
 }
@@ -106,6 +110,8 @@ pub struct Chances {
     pub fate: Prng,
     /// Identities.
     pub identity: Prng,
+    /// Devices that dawdle.
+    pub dawdle: Prng,
 }
 
 /// See the module.
@@ -178,6 +184,8 @@ pub struct World {
     /// Blocks that were being written when the process died: if a member is lost before the log is
     /// replayed, they may answer an error.
     pub torn_blocks: BTreeSet<u64>,
+    /// The stripes of those of the last crash, until the array serves again and they were looked at.
+    pub torn_stripes: BTreeSet<u64>,
     /// Members that were lost and that some shard may still write to.
     pub leaving: BTreeSet<DeviceId>,
     /// When a member was lost last, and no shard wrote to it any more.
@@ -217,6 +225,7 @@ impl World {
             faults: Prng::new(seed, Purpose::Faults),
             fate: Prng::new(seed, Purpose::Fate),
             identity: made.identity,
+            dawdle: Prng::new(seed ^ 1, Purpose::Dawdle),
         };
         let mut workload = chance.workload;
         let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
@@ -259,6 +268,7 @@ impl World {
             excused: Vec::new(),
             refused_reads: Vec::new(),
             torn_blocks: BTreeSet::new(),
+            torn_stripes: BTreeSet::new(),
             leaving: BTreeSet::new(),
             last_loss: 0,
             refused_blocks: Vec::new(),
@@ -391,6 +401,7 @@ impl World {
                 }
                 self.poll_array()?;
             }
+            Happening::ShardTick(shard) => self.shard_tick(shard)?,
             Happening::Wake => {}
             Happening::Drop(slices, held) => {
                 drop(slices);
@@ -446,7 +457,9 @@ impl World {
 
     /// Polls every shard: buffers were dropped.
     pub fn poll_shards(&mut self) -> Going {
+        let now = self.clock.now();
         for shard in 0..self.shards {
+            self.machines().shards[usize::from(shard)].tick(now);
             self.poll_shard(shard)?;
         }
         Ok(())
@@ -455,6 +468,7 @@ impl World {
     pub(crate) fn poll_shard(&mut self, shard: u16) -> Going {
         for _ in 0..100_000 {
             let Some(output) = self.machines().shards[usize::from(shard)].poll() else {
+                self.arm_shard_tick(shard);
                 return Ok(());
             };
             match output {
@@ -624,6 +638,7 @@ impl World {
                 }
             }
             EventKind::Repaired { .. } => self.stats.repairs += 1,
+            EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
             EventKind::Started { unclean: true } if self.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");
             }

@@ -261,7 +261,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 2), (32, 8), (4000, 1), (187, 5)] {
+    for (at, byte) in [(10, 3), (32, 8), (4000, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
@@ -287,6 +287,24 @@ fn what_steers_background_work_is_kept_and_costs_nothing_where_it_is_not_used() 
     reseal(&mut bytes[..]);
     let refused = Superblock::decode(&bytes[..], 4096);
     assert_eq!(refused, Err(SuperblockError::Invalid(Invalid::Reserved)));
+}
+
+#[test]
+fn hedged_reads_that_are_off_stay_off_and_only_they_need_a_newer_program() {
+    let mut superblock = superblock(Level::Raid5, 3, 3, 0);
+    superblock.settings.hedged_reads = false;
+    let mut bytes = superblock.encode(4096);
+    assert_eq!((&bytes[10..12], bytes[4087]), (&[2, 0][..], 1));
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+    let mut refused = |minor: u8, unhedged: u8| {
+        (bytes[10], bytes[4087]) = (minor, unhedged);
+        reseal(&mut bytes[..]);
+        Superblock::decode(&bytes[..], 4096).expect_err("no program writes this")
+    };
+    let invalid = |what| SuperblockError::Invalid(what);
+    assert_eq!(refused(2, 2), invalid(Invalid::HedgedReadsCode(2)));
+    // A program that knew nothing of it never wrote it.
+    assert_eq!(refused(1, 1), invalid(Invalid::Reserved));
 }
 
 #[test]

@@ -179,6 +179,7 @@ prop_compose! {
                 scrub_priority,
                 latency_target_us,
                 read_error_threshold: threshold,
+                hedged_reads: clean,
             },
             ..superblock(level, members, group_size, 0)
         }

@@ -1,7 +1,7 @@
 //! More is lost than the level survives, or an administrator says that it does not matter.
 
 use strake_engine::StartError;
-use strake_engine::event::ArrayState;
+use strake_engine::event::{ArrayState, IoKind};
 use strake_engine::units::RegionNo;
 use strake_format::{RegionState, WriteHole};
 use strake_sim::beyond::Demand;
@@ -22,6 +22,14 @@ fn cut_off(level: &str, members: u8, seed: u64) -> Option<Scenario> {
             Some(array)
         }
     }
+}
+
+/// A write of data or parity is on its way.
+fn writes_data(array: &Scenario) -> bool {
+    let data_offset = array.world.superblock.layout.data_offset;
+    let drives = array.world.drives.iter();
+    let mut kinds = drives.flat_map(|drive| drive.ssd.kinds());
+    kinds.any(|kind| matches!(kind, IoKind::Write { offset, .. } if *offset >= data_offset))
 }
 
 fn waits_for_resync(array: &mut Scenario) -> bool {
@@ -135,7 +143,12 @@ fn an_array_started_by_force_and_killed_while_it_writes_has_to_be_forced_again()
         let Some(mut raid6) = cut_off("6", 5, seed) else {
             continue;
         };
-        raid6.start_by_force().begin_to_write(20, 60 + seed).kill();
+        raid6.start_by_force().begin_to_write(20, 60 + seed);
+        // Until then the resync may have passed, and nothing be open.
+        while !writes_data(&raid6) {
+            raid6.steps(1);
+        }
+        raid6.kill();
         refused += 1;
         assert_eq!(raid6.refused(false), StartError::DirtyDegraded);
         raid6.start_by_force().rest().verify();

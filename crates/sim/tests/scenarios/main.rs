@@ -10,6 +10,7 @@ mod log;
 mod media;
 mod metadata;
 mod pace;
+mod slow;
 
 use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind};

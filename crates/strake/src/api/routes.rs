@@ -541,6 +541,41 @@ fn metrics_text(service: &Service) -> String {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{metric}{{array=\"{name}\"}} {value}");
         }
+        array
+            .members
+            .iter()
+            .for_each(|member| member_metrics(&mut text, name, member));
     }
     text
+}
+
+/// How long a member in a slot takes, and what became of reads that it did not answer in time.
+fn member_metrics(text: &mut String, array: &str, member: &MemberJson) {
+    let Some(slot) = member.slot.filter(|_| member.device.is_some()) else {
+        return;
+    };
+    let labels = format!("array=\"{array}\",slot=\"{slot}\"");
+    let hedged = &member.hedged_reads;
+    for (metric, value) in [
+        ("strake_member_slow", u64::from(member.slow)),
+        ("strake_member_hedged_reads_total", hedged.issued),
+        ("strake_member_hedged_reads_won_total", hedged.won),
+        ("strake_member_hedged_reads_lost_total", hedged.lost),
+        ("strake_member_hedged_reads_refused_total", hedged.refused),
+    ] {
+        let _ = writeln!(text, "{metric}{{{labels}}} {value}");
+    }
+    for (metric, latency) in [
+        ("strake_member_read_latency_us", member.read_latency),
+        ("strake_member_write_latency_us", member.write_latency),
+    ] {
+        let Some(latency) = latency else { continue };
+        for (quantile, value) in [
+            ("0.5", latency.p50_us),
+            ("0.99", latency.p99_us),
+            ("0.999", latency.p999_us),
+        ] {
+            let _ = writeln!(text, "{metric}{{{labels},quantile=\"{quantile}\"}} {value}");
+        }
+    }
 }

@@ -103,6 +103,37 @@ pub(crate) struct MemberJson {
     pub(crate) write_errors: u64,
     /// Pieces of its strips that scrubs found wrong.
     pub(crate) mismatches: u64,
+    /// It has been far slower than the others for a while.
+    #[serde(default)]
+    pub(crate) slow: bool,
+    /// Of its recent reads; none where it was not read from.
+    #[serde(default)]
+    pub(crate) read_latency: Option<LatencyJson>,
+    #[serde(default)]
+    pub(crate) write_latency: Option<LatencyJson>,
+    #[serde(default)]
+    pub(crate) hedged_reads: HedgedJson,
+}
+
+/// Quantiles of a member's recent latencies, microseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct LatencyJson {
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) p999_us: u64,
+}
+
+/// What became of reads that a member did not answer in time, since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HedgedJson {
+    /// Asked of the others, too.
+    pub(crate) issued: u64,
+    /// Answered by the others.
+    pub(crate) won: u64,
+    /// Answered by the member after all.
+    pub(crate) lost: u64,
+    /// Left waiting, because too many had been hedged.
+    pub(crate) refused: u64,
 }
 
 /// A background job.
@@ -269,6 +300,9 @@ pub(crate) struct SettingsJson {
     pub(crate) read_error_threshold: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) write_hole: Option<String>,
+    /// `on` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hedged_reads: Option<String>,
     /// As `0-3,8`, or `auto`. This and what follows hold from the next start on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpus: Option<String>,

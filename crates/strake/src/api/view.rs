@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use strake_engine::Geometry;
 use strake_engine::event::*;
+use strake_engine::meters::HedgeCounts;
 use strake_engine::units::DeviceId;
 use strake_format::*;
 use strake_runtime::{Export, MemberImage, Placed, cpus_text};
@@ -30,6 +31,7 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
         shards: Some(placement.shards.unwrap_or(0)),
         memory_limit_bytes: Some(placement.memory_limit_bytes.unwrap_or(0)),
         requests: Some(placement.requests.unwrap_or(0)),
+        hedged_reads: Some(on_off(sb.settings.hedged_reads).to_owned()),
     }
 }
 
@@ -43,6 +45,37 @@ pub(crate) fn placed(placed: &Placed, requests: Option<u32>) -> PlacedJson {
         numa_nodes: placed.nodes.iter().copied().collect(),
         memory_bytes: placed.memory_bytes,
         requests,
+    }
+}
+
+/// A switch in a word.
+pub(crate) fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// A switch from its word.
+pub(crate) fn parse_on_off(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn latency(quantiles: Quantiles) -> LatencyJson {
+    LatencyJson {
+        p50_us: quantiles.p50_ns.div_ceil(1000),
+        p99_us: quantiles.p99_ns.div_ceil(1000),
+        p999_us: quantiles.p999_ns.div_ceil(1000),
+    }
+}
+
+fn hedged(counts: &HedgeCounts) -> HedgedJson {
+    HedgedJson {
+        issued: counts.issued,
+        won: counts.won,
+        lost: counts.lost,
+        refused: counts.refused,
     }
 }
 
@@ -130,6 +163,10 @@ pub(crate) fn running(
         read_errors: m.read_errors,
         write_errors: m.write_errors,
         mismatches: m.mismatches,
+        slow: m.latency.slow,
+        read_latency: m.latency.read.map(latency),
+        write_latency: m.latency.write.map(latency),
+        hedged_reads: hedged(&m.latency.hedges),
     };
     let (slots, spares): (Vec<_>, Vec<_>) = status.members.iter().partition(|m| m.slot.is_some());
     ArrayJson {
@@ -252,6 +289,10 @@ pub(crate) fn stopped(
             read_errors: 0,
             write_errors: 0,
             mismatches: 0,
+            slow: false,
+            read_latency: None,
+            write_latency: None,
+            hedged_reads: HedgedJson::default(),
         }
     };
     let spare = |uuid: &MemberUuid| MemberJson {
@@ -262,6 +303,10 @@ pub(crate) fn stopped(
         read_errors: 0,
         write_errors: 0,
         mismatches: 0,
+        slow: false,
+        read_latency: None,
+        write_latency: None,
+        hedged_reads: HedgedJson::default(),
     };
     ArrayJson {
         members: sb.slots.iter().enumerate().map(member).collect(),

@@ -20,6 +20,7 @@ use serde::Serialize;
 use strake_format::{ArrayUuid, WriteHole};
 
 use crate::api::types::*;
+use crate::api::view;
 use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::output::Bar;
@@ -531,6 +532,10 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
             let policy: WriteHole = value.parse().map_err(|_| wrong())?;
             into.write_hole = Some(policy.to_string());
         }
+        "hedged_reads" => {
+            view::parse_on_off(value).ok_or_else(wrong)?;
+            into.hedged_reads = Some(value.to_owned());
+        }
         "cpus" => into.cpus = Some(value.to_owned()),
         MEMORY_LIMIT | MEMORY_LIMIT_BYTES => {
             into.memory_limit_bytes = Some(match value {
@@ -714,6 +719,8 @@ mod tests {
         assert_eq!(told, "latency_target=1500us\n");
         parse_setting("write_hole=degraded", &mut into).expect("a setting");
         assert_eq!(into.write_hole.as_deref(), Some("degraded"));
+        parse_setting("hedged_reads=off", &mut into).expect("a setting");
+        assert_eq!(into.hedged_reads.as_deref(), Some("off"));
         assert_eq!(
             (into.rebuild_priority, into.read_error_threshold),
             (Some(100), Some(7))
@@ -731,6 +738,7 @@ mod tests {
             "latency_target=1h",
             "latency_target=0.5us",
             "write_hole=open",
+            "hedged_reads=perhaps",
         ] {
             let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);
             assert_eq!(parsed, Err(Code::SettingInvalid), "{wrong}");

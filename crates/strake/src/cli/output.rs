@@ -262,6 +262,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         ]);
     }
     text.push_str(&table.text(2));
+    text.push_str(&latencies(a));
     for job in &a.jobs {
         text.push_str(&format!("  {}\n", job_long(job)));
     }
@@ -276,6 +277,43 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         ));
     }
     text
+}
+
+/// How long members take, where anything was read or written.
+fn latencies(a: &ArrayJson) -> String {
+    let mut table = Table::new(&[
+        "SLOT",
+        "READ p50/p99/p99.9",
+        "WRITE p50/p99/p99.9",
+        "HEDGED",
+        "WON",
+        "LOST",
+        "REFUSED",
+        "",
+    ]);
+    let known = |m: &&MemberJson| m.read_latency.is_some() || m.write_latency.is_some();
+    let quantiles = |latency: Option<LatencyJson>| {
+        latency.map_or_else(
+            || "-".to_owned(),
+            |l| format!("{}/{}/{} µs", l.p50_us, l.p99_us, l.p999_us),
+        )
+    };
+    let mut any = false;
+    for member in a.members.iter().filter(known) {
+        any = true;
+        let hedged = &member.hedged_reads;
+        table.row(vec![
+            slot_text(member.slot),
+            quantiles(member.read_latency),
+            quantiles(member.write_latency),
+            hedged.issued.to_string(),
+            hedged.won.to_string(),
+            hedged.lost.to_string(),
+            hedged.refused.to_string(),
+            if member.slow { "slow" } else { "" }.to_owned(),
+        ]);
+    }
+    if any { table.text(2) } else { String::new() }
 }
 
 /// Arrays found on drives.

@@ -230,6 +230,8 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::Returned { .. }
         | EventKind::Rebuilt { .. }
         | EventKind::SpareAdded { .. }
+        | EventKind::MemberSlow { .. }
+        | EventKind::MemberNoLongerSlow { .. }
         | EventKind::Removed { .. } => member_words(kind),
         EventKind::ReadError { .. }
         | EventKind::Repaired { .. }
@@ -306,6 +308,23 @@ fn member_words(kind: &EventKind) -> Words {
             ("member_in_sync", Some(slot), text(cause), None)
         }
         EventKind::SpareAdded { .. } => ("spare_added", None, None, None),
+        EventKind::MemberSlow {
+            slot,
+            write,
+            usual_ns,
+            peers_ns,
+            ..
+        } => {
+            let what = if write { "writes" } else { "reads" };
+            let (usual_us, peers_us) = (usual_ns.div_ceil(1000), peers_ns.div_ceil(1000));
+            let cause = format!(
+                "95 of 100 {what} take up to {usual_us} us, of the others up to {peers_us} us"
+            );
+            ("member_slow", Some(slot), Some(cause), None)
+        }
+        EventKind::MemberNoLongerSlow { slot, .. } => {
+            ("member_no_longer_slow", Some(slot), None, None)
+        }
         EventKind::Removed { slot } => ("removed", slot, None, None),
         _ => unreachable!("only for members"),
     }

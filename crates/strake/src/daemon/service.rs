@@ -596,6 +596,11 @@ impl Service {
         let policy = wanted.write_hole.as_deref();
         let policy = policy.map(|policy| crate::drives::make::parse_write_hole(Some(policy)));
         let policy = policy.transpose()?;
+        let hedged = wanted
+            .hedged_reads
+            .as_deref()
+            .map(hedged_reads)
+            .transpose()?;
         let mut changed = false;
         if wanted.only_places() {
             changed |= self.place(name, Wanted::of_settings(wanted))?;
@@ -623,8 +628,16 @@ impl Service {
         if let Some(policy) = policy {
             changed |= running.command(Command::Set(Setting::WriteHole(policy)))?;
         }
+        if let Some(on) = hedged {
+            changed |= running.command(Command::Set(Setting::HedgedReads(on)))?;
+        }
         Ok(outcome(name, changed, "set"))
     }
+}
+
+fn hedged_reads(word: &str) -> Result<bool, Failure> {
+    let found = || format!("'hedged_reads={word}' is no setting");
+    view::parse_on_off(word).ok_or_else(|| Failure::new(Code::SettingInvalid, found()))
 }
 
 /// What an array that is to be made may take of this machine; checked before anything is written.

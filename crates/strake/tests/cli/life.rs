@@ -354,6 +354,7 @@ fn settings_are_kept_over_a_restart() {
         "resync_priority=3",
         "scrub_priority=99",
         "latency_target=2ms",
+        "hedged_reads=off",
     ])
     .ok();
     let settings = rig.run(&["get", "data"]).ok().json();
@@ -372,6 +373,8 @@ fn settings_are_kept_over_a_restart() {
     assert_eq!(offline["latency_target_us"], 2000);
     let offline = rig.run(&["get", "data", "write_hole"]).ok().json();
     assert_eq!(offline["write_hole"], "degraded");
+    let offline = rig.run(&["get", "data", "hedged_reads"]).ok().json();
+    assert_eq!(offline["hedged_reads"], "off");
     rig.start_daemon();
     rig.until_state("data", "optimal");
     assert_eq!(rig.run(&["get", "data"]).ok().json(), settings);
