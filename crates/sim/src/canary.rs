@@ -123,9 +123,9 @@ impl Canary {
             Canary::Inside(engine::Canary::SyndromeBesideUntouched),
             12000,
         ),
-        (Canary::Inside(engine::Canary::HedgeOutOfOrder), 100),
+        (Canary::Inside(engine::Canary::HedgeOutOfOrder), 600),
         (Canary::Inside(engine::Canary::LateReadAnswers), 100),
-        (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 10000),
+        (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 30000),
     ];
 
     /// Its name on the command line.
