@@ -86,7 +86,7 @@ pub fn cpus_text(cpus: &[usize]) -> String {
 }
 
 /// The NUMA nodes of the devices, and the CPUs of these nodes, a CPU of each node in turn. None
-/// where the machine has one node, or does not tell for every device.
+/// where the machine does not tell for every device.
 fn near(devices: &Devices) -> (BTreeSet<u32>, Vec<usize>) {
     let sys = Path::new("/sys");
     let nodes: Option<BTreeSet<u32>> = devices

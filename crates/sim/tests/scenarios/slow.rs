@@ -12,6 +12,13 @@ fn latency(array: &mut Scenario, slot: usize) -> LatencyStatus {
     array.world.machines().array.status().members[slot].latency
 }
 
+/// So many reads that every member has shown how quick it is.
+fn show_how_quick(array: &mut Scenario) {
+    for _ in 0..24 {
+        array.read_each_us();
+    }
+}
+
 #[test]
 fn reads_of_a_member_that_stands_still_are_answered_by_the_others_in_time() {
     for (level, members) in [
@@ -26,10 +33,7 @@ fn reads_of_a_member_that_stands_still_are_answered_by_the_others_in_time() {
     ] {
         let mut array = Scenario::new(level, members).hedging(1, 64).start();
         array.fill().rest();
-        // Every member has shown how quick it is.
-        for _ in 0..24 {
-            array.read_each_us();
-        }
+        show_how_quick(&mut array);
         array.sleep().pause(0, 10_000);
         let slowest_us = array.read_each_us();
         assert!(slowest_us < 4_000, "level {level}: {slowest_us} us");
@@ -45,9 +49,7 @@ fn without_hedged_reads_a_member_that_stands_still_is_waited_for() {
     raid5.fill().rest();
     let off = Command::Set(Setting::HedgedReads(false));
     raid5.command(off).expect("they can be turned off");
-    for _ in 0..24 {
-        raid5.read_each_us();
-    }
+    show_how_quick(&mut raid5);
     raid5.sleep().pause(0, 10_000);
     assert!(raid5.read_each_us() > 40_000);
     assert_eq!(raid5.hedges().issued, 0);
@@ -61,9 +63,7 @@ fn without_hedged_reads_a_member_that_stands_still_is_waited_for() {
 fn nothing_is_hedged_while_the_array_has_lost_as_many_members_as_it_can_bear() {
     let mut raid5 = Scenario::new("5", 4).hedging(1, 64).start();
     raid5.fill().rest();
-    for _ in 0..24 {
-        raid5.read_each_us();
-    }
+    show_how_quick(&mut raid5);
     raid5.lose(1).steps(3000).sleep();
     let before = raid5.hedges();
     raid5.pause(0, 10_000);
@@ -132,9 +132,7 @@ fn parity_that_waits_for_its_resync_answers_no_hedge() {
 fn an_answer_that_comes_after_its_member_was_replaced_is_nobodys() {
     let mut raid6 = Scenario::new("6", 6).hedging(1, 64).start();
     raid6.fill().rest();
-    for _ in 0..24 {
-        raid6.read_each_us();
-    }
+    show_how_quick(&mut raid6);
     raid6.sleep().pause(2, 10_000);
     raid6.begin_to_read();
     while !raid6.world.asks.is_empty() {
@@ -152,9 +150,7 @@ fn an_answer_that_comes_after_its_member_was_replaced_is_nobodys() {
 fn an_error_that_comes_late_is_counted_and_the_sector_repaired() {
     let mut raid5 = Scenario::new("5", 4).forgiving().hedging(1, 64).start();
     raid5.fill().rest();
-    for _ in 0..24 {
-        raid5.read_each_us();
-    }
+    show_how_quick(&mut raid5);
     raid5.sleep().spoil(1, 3).pause(1, 10_000);
     let slowest_us = raid5.read_each_us();
     assert!(slowest_us < 4_000, "{slowest_us} us");
@@ -175,9 +171,7 @@ fn an_error_that_comes_late_is_counted_and_the_sector_repaired() {
 fn what_neither_the_member_nor_the_others_can_read_is_an_error_and_nothing_else_is() {
     let mut raid5 = Scenario::new("5", 4).forgiving().hedging(1, 64).start();
     raid5.fill().rest();
-    for _ in 0..24 {
-        raid5.read_each_us();
-    }
+    show_how_quick(&mut raid5);
     raid5.sleep();
     raid5.spoil_block(0, 3, 0).spoil_block(1, 3, 0);
     raid5.pause(0, 10_000).verify();
@@ -276,9 +270,7 @@ fn time_in_which_nothing_is_read_makes_no_member_slow() {
 fn racing(level: &str, members: u8) -> Scenario {
     let mut array = Scenario::new(level, members).hedging(1, 64).start();
     array.fill().rest();
-    for _ in 0..24 {
-        array.read_each_us();
-    }
+    show_how_quick(&mut array);
     array.sleep().pause(0, 10_000);
     array.read_each_us();
     let drive = array.drive(0);
@@ -314,9 +306,7 @@ fn a_strip_that_lies_shows_in_a_hedge_beside_it_until_a_scrub_has_passed() {
     for (level, members) in [("5", 4), ("6", 6)] {
         let mut array = Scenario::new(level, members).hedging(1, 64).start();
         array.fill().rest();
-        for _ in 0..24 {
-            array.read_each_us();
-        }
+        show_how_quick(&mut array);
         let geometry = array.world.geometry.clone();
         array.sleep().rot(3, 1);
         let late = geometry.slot(StripeNo(3), 0).0;

@@ -195,9 +195,14 @@ impl Dir {
 }
 
 fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
+    replace_bytes(target, &serde_json::to_vec(value)?)
+}
+
+/// Puts a file in place of another, whole or not at all.
+pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = target.with_extension("new");
     let mut file = File::create(&temporary)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
+    file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&temporary, target)
 }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::types::WearMemberJson;
 use crate::daemon::events::{Happened, rfc3339};
+use crate::daemon::state::replace_bytes;
 use crate::drives::health::Health;
 
 /// How often drives are asked.
@@ -124,9 +125,7 @@ impl WearLog {
         let lines = inner.samples.values().flatten();
         let lines = lines.filter_map(|sample| serde_json::to_string(sample).ok());
         let text: String = lines.map(|line| line + "\n").collect();
-        let half = self.path.with_extension("half");
-        let kept = std::fs::write(&half, text).and_then(|()| std::fs::rename(&half, &self.path));
-        if let Err(error) = kept {
+        if let Err(error) = replace_bytes(&self.path, text.as_bytes()) {
             tracing::warn!(%error, path = %self.path.display(), "how drives wear is not kept");
         }
     }
