@@ -81,6 +81,7 @@ known_is_there() { same "$(digest "$MNT/known" 48)" "$(cat "$RUN/known")" "diges
 scenario_hot_unplug() {
     local dev
     with_file --spare "$(drive 5)"
+    strake set data spare_delay=2s
     dev=$(device data)
     load_start "$MNT/load" 64m
     host unplug 2

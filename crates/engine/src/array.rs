@@ -83,6 +83,8 @@ pub(crate) struct SlotUse {
     pub(crate) flushed: Row,
     /// The last step of a job that was begun before it joined.
     pub(crate) joined: u64,
+    /// Since when spares wait for the member that is missing here; `None`: they do not.
+    pub(crate) missing_from: Option<Time>,
     /// Errors counted on the member that was here last, for `show`.
     pub(crate) read_errors: u64,
     pub(crate) write_errors: u64,
@@ -198,6 +200,7 @@ impl Array {
     /// Begins: writes the superblocks; [`ArrayOutput::Started`] follows when they are durable.
     pub fn start(&mut self, now: Time) {
         self.now = now;
+        self.await_the_missing();
         if self.replay.is_some() {
             self.begin_replay();
         } else {
@@ -344,10 +347,14 @@ impl Array {
         if !matches!(self.stage, Stage::Serving) {
             return None;
         }
-        [self.map.deadline(), self.jobs.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.map.deadline(),
+            self.jobs.deadline(),
+            self.spare_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// The next effect.
@@ -502,8 +509,13 @@ impl Array {
         self.write_pages();
     }
 
-    /// Everything that `show` tells.
+    /// Everything that `show` tells, as of the last input.
     pub fn status(&self) -> Status {
+        self.status_at(self.now)
+    }
+
+    /// The same at another time.
+    pub fn status_at(&self, now: Time) -> Status {
         let mut members: Vec<MemberStatus> = Vec::new();
         for (at, (slot, record)) in self.slots.iter().zip(&self.sb.slots).enumerate() {
             let device = slot.current.or(slot.incoming);
@@ -516,7 +528,13 @@ impl Array {
                 }
                 _ => MemberState::Missing,
             };
-            members.push(self.member_status(Some(Slot(at as u8)), device, record.member, state));
+            let status = self.member_status(Some(Slot(at as u8)), device, record.member, state);
+            let waits = !self.spares.is_empty() && !self.jobs.paused;
+            let due = self.spare_due(at).filter(|_| waits);
+            members.push(MemberStatus {
+                spare_in_ns: due.map(|due| due.since(now)),
+                ..status
+            });
             if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
                 let uuid = self.members[&incoming].member;
                 let state = MemberState::Rebuilding;
@@ -562,6 +580,7 @@ impl Array {
             write_errors: write_errors.unwrap_or(0),
             mismatches: mismatches.unwrap_or(0),
             latency: found.map(|m| m.watch.status()).unwrap_or_default(),
+            spare_in_ns: None,
         }
     }
 }

@@ -640,6 +640,8 @@ pub enum Setting {
     WriteHole(WriteHole),
     /// Reads that their member does not answer in time are asked of the others, too.
     HedgedReads(bool),
+    /// So long a spare waits for a member that is missing and may come back, milliseconds.
+    SpareDelayMs(u32),
 }
 
 /// Why a command was refused or failed.

@@ -672,10 +672,10 @@ impl Array {
 
     pub(crate) fn start_rebuild(&mut self) -> Changed {
         let blocked = std::mem::take(&mut self.jobs.blocked);
-        if std::mem::take(&mut self.jobs.paused) || blocked {
-            Changed::Yes
-        } else {
-            Changed::No
+        let paused = std::mem::take(&mut self.jobs.paused);
+        match self.wait_no_longer() {
+            Changed::No if !(paused || blocked) => Changed::No,
+            _ => Changed::Yes,
         }
     }
 

@@ -104,6 +104,7 @@ impl Array {
                 let record = &mut self.sb.slots[at];
                 (record.state, record.since) = (word(cause), since);
                 record.kept &= keeps(cause);
+                place.missing_from = may_return(record).then_some(self.now);
             }
             self.sb
                 .spares
@@ -132,6 +133,7 @@ impl Array {
                     let record = &mut self.sb.slots[at];
                     (record.state, record.since) = (word(cause), since);
                     record.kept = keeps(cause);
+                    self.slots[at].missing_from = may_return(record).then_some(self.now);
                 }
             }
             self.note_absence();
@@ -204,7 +206,7 @@ impl Array {
         }
     }
 
-    /// Gives spares to slots without a member.
+    /// Gives spares to slots without a member, once that has been waited for.
     pub(crate) fn use_spares(&mut self) {
         let quiet = self.stage == Stage::Serving && !self.persist.view_due;
         if !quiet || self.jobs.paused {
@@ -215,11 +217,52 @@ impl Array {
             if slot.current.is_some() || slot.incoming.is_some() || self.spares.is_empty() {
                 continue;
             }
+            if self.spare_due(at).is_some_and(|due| due > self.now) {
+                continue;
+            }
             let device = self.spares.remove(0);
             let member = self.members[&device].member;
             self.sb.spares.retain(|uuid| *uuid != member);
             self.join(at, device);
         }
+    }
+
+    /// At the start: what is missing is waited for from now on.
+    pub(crate) fn await_the_missing(&mut self) {
+        for (slot, record) in self.slots.iter_mut().zip(&self.sb.slots) {
+            slot.missing_from = may_return(record).then_some(self.now);
+        }
+    }
+
+    /// When the member of this slot has been waited for long enough; `None` where it is not.
+    pub(crate) fn spare_due(&self, at: usize) -> Option<Time> {
+        let slot = &self.slots[at];
+        let empty = slot.current.is_none() && slot.incoming.is_none();
+        let delay_ms = u64::from(self.sb.settings.spare_delay_ms);
+        let from = slot.missing_from.filter(|_| empty)?;
+        Some(from.plus_ms(delay_ms))
+    }
+
+    /// When a spare that waits is to be used.
+    pub(crate) fn spare_deadline(&self) -> Option<Time> {
+        if self.spares.is_empty() || self.jobs.paused {
+            return None;
+        }
+        let due = (0..self.slots.len()).filter_map(|at| self.spare_due(at));
+        // One that is due already is used as soon as the array is quiet.
+        due.filter(|&due| due > self.now).min()
+    }
+
+    /// Members that are missing are not waited for any longer.
+    pub(crate) fn wait_no_longer(&mut self) -> Changed {
+        let mut changed = Changed::No;
+        for at in 0..self.slots.len() {
+            if self.spare_due(at).is_some() && !self.spares.is_empty() {
+                changed = Changed::Yes;
+            }
+            self.slots[at].missing_from = None;
+        }
+        changed
     }
 
     /// Starts to rebuild a slot onto a device.
@@ -396,6 +439,8 @@ impl Array {
         self.spares.push(new.device);
         self.sb.spares.push(new.member);
         self.event(EventKind::SpareAdded { device: new.device });
+        // Whoever brings a device now wants it to be used.
+        self.wait_no_longer();
         self.touch();
         Ok(Changed::Yes)
     }
@@ -425,12 +470,16 @@ impl Array {
             Setting::LatencyTargetUs(us) if us > Settings::LATENCY_TARGET_US_MAX => {
                 return Err(CommandError::OutOfRange);
             }
+            Setting::SpareDelayMs(ms) if ms > Settings::SPARE_DELAY_MS_MAX => {
+                return Err(CommandError::OutOfRange);
+            }
             Setting::ReadErrorThreshold(0) => return Err(CommandError::OutOfRange),
             Setting::RebuildPriority(p) => self.sb.settings.rebuild_priority = p,
             Setting::ResyncPriority(p) => self.sb.settings.resync_priority = p,
             Setting::ScrubPriority(p) => self.sb.settings.scrub_priority = p,
             Setting::LatencyTargetUs(us) => self.sb.settings.latency_target_us = us,
             Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
+            Setting::SpareDelayMs(ms) => self.sb.settings.spare_delay_ms = ms,
             Setting::HedgedReads(on) => {
                 let before = std::mem::replace(&mut self.sb.settings.hedged_reads, on);
                 self.persist.view_due |= before != on;
@@ -507,6 +556,12 @@ fn cause_of(error: IoError) -> OutCause {
         IoError::TimedOut => OutCause::TimedOut,
         IoError::Media | IoError::NoSpace | IoError::Other(_) => OutCause::WriteError,
     }
+}
+
+/// A member that was there a moment ago and holds what it held: a cable, a slot, a restart of its
+/// firmware. One that failed, was put out, or was being rebuilt as a whole is not waited for.
+fn may_return(record: &SlotRecord) -> bool {
+    record.state == SlotState::Missing && record.kept && !record.member.is_nil()
 }
 
 fn word(cause: OutCause) -> SlotState {

@@ -99,6 +99,8 @@ pub struct MemberStatus {
     pub mismatches: u64,
     /// How long it takes.
     pub latency: LatencyStatus,
+    /// The member is missing, and a spare takes its place after so long, nanoseconds.
+    pub spare_in_ns: Option<u64>,
 }
 
 /// How long a member takes, as `show` tells it; as of the last second in which it was used.

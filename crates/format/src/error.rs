@@ -255,6 +255,9 @@ pub enum Invalid {
     /// A setting that is neither on nor off.
     #[error("hedged reads {0}")]
     HedgedReadsCode(u8),
+    /// Longer than a week.
+    #[error("spare delay {0} ms")]
+    SpareDelay(u32),
     /// Slots that do not exist are accepted as they are.
     #[error("accepted slots {0:#x}")]
     Accepted(u64),

@@ -33,9 +33,9 @@ pub const SPARES_MAX: usize = 16;
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
-/// can be turned off. What a superblock says is the oldest that knows all of its bytes, so that an
+/// can be turned off, 3 how long spares wait. What a superblock says is the oldest that knows all of its bytes, so that an
 /// older program goes on reading it.
-const VERSION_MINOR: u16 = 2;
+const VERSION_MINOR: u16 = 3;
 const CHECKSUM_AT: usize = 12;
 /// Features without which a superblock cannot be read rightly; none yet.
 const FEATURES_KNOWN: u64 = 0;
@@ -117,14 +117,22 @@ pub struct Settings {
     pub read_error_threshold: u32,
     /// Reads that their member does not answer in time are asked of the others, too.
     pub hedged_reads: bool,
+    /// So long a spare waits for a member that is missing and may come back, milliseconds.
+    pub spare_delay_ms: u32,
 }
 
 /// What a priority is where nobody has said anything else; zero on the member.
 const PRIORITY: u8 = 50;
 
+/// The same for the delay of spares.
+const SPARE_DELAY_MS: u32 = 180_000;
+
 impl Settings {
     /// The longest latency target, microseconds: a minute.
     pub const LATENCY_TARGET_US_MAX: u32 = 60_000_000;
+
+    /// The longest delay of spares, milliseconds: a week.
+    pub const SPARE_DELAY_MS_MAX: u32 = 7 * 24 * 3_600_000;
 
     fn check(&self) -> Result<(), Invalid> {
         let bad = |priority: &u8| !(1..=100).contains(priority);
@@ -139,6 +147,9 @@ impl Settings {
         }
         if self.latency_target_us > Self::LATENCY_TARGET_US_MAX {
             return Err(Invalid::LatencyTarget(self.latency_target_us));
+        }
+        if self.spare_delay_ms > Self::SPARE_DELAY_MS_MAX {
+            return Err(Invalid::SpareDelay(self.spare_delay_ms));
         }
         match self.read_error_threshold {
             0 => Err(Invalid::ReadErrorThreshold),
@@ -156,6 +167,7 @@ impl Default for Settings {
             latency_target_us: 0,
             read_error_threshold: 3,
             hedged_reads: true,
+            spare_delay_ms: SPARE_DELAY_MS,
         }
     }
 }
@@ -340,7 +352,10 @@ struct RawSuperblock {
     resync_priority: u8,
     scrub_priority: u8,
     /// Room to grow; zero.
-    reserved: [u8; 505],
+    reserved: [u8; 501],
+    /// A spare that takes the place of a member that only came back late, after a restart: 0 for
+    /// the default, else one more than the milliseconds.
+    spare_delay: U32,
     /// An array that its administrator told not to do so loads its members with hedged reads: 0
     /// on, 1 off.
     unhedged: u8,
@@ -368,6 +383,7 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, accepted) == 3568);
     assert!(std::mem::offset_of!(RawSuperblock, latency_target_us) == 3576);
     assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3582);
+    assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
     assert!(std::mem::offset_of!(RawSuperblock, unhedged) == 4087);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
@@ -735,6 +751,11 @@ impl RawSuperblock {
         self.resync_priority = sparing(settings.resync_priority);
         self.scrub_priority = sparing(settings.scrub_priority);
         self.unhedged = u8::from(!settings.hedged_reads);
+        self.spare_delay = match settings.spare_delay_ms {
+            SPARE_DELAY_MS => 0,
+            ms => ms + 1,
+        }
+        .into();
         self.version_minor = self.minor_in_use().into();
     }
 
@@ -742,10 +763,11 @@ impl RawSuperblock {
     fn minor_in_use(&self) -> u16 {
         let steers_jobs =
             self.latency_target_us.get() | u32::from(self.resync_priority | self.scrub_priority);
-        match (self.unhedged, steers_jobs) {
-            (0, 0) => 0,
-            (0, _) => 1,
-            _ => 2,
+        match (self.spare_delay.get(), self.unhedged, steers_jobs) {
+            (0, 0, 0) => 0,
+            (0, 0, _) => 1,
+            (0, ..) => 2,
+            _ => 3,
         }
     }
 
@@ -762,6 +784,10 @@ impl RawSuperblock {
                 0 => true,
                 1 => false,
                 code => return Err(Invalid::HedgedReadsCode(code)),
+            },
+            spare_delay_ms: match self.spare_delay.get() {
+                0 => SPARE_DELAY_MS,
+                more => more - 1,
             },
         })
     }

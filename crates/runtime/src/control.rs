@@ -86,7 +86,7 @@ impl Control {
                 self.array.command(now, id, command);
             }
             Mail::Status(answer) => {
-                let _ = answer.send(self.array.status());
+                let _ = answer.send(self.array.status_at(now));
             }
             Mail::Regions(first, count, answer) => {
                 let states = (first.0..first.0.saturating_add(count))

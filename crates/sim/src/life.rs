@@ -15,7 +15,7 @@ use strake_format::{RegionState, SlotState, copy_to_replace};
 use crate::atlas::{Condition, Situation};
 use crate::faults::{FaultKind, FaultSet, Overlay};
 use crate::look::{Look, calls_live};
-use crate::plan::{Action, End, Life, Moment, draw_target_us};
+use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
 use crate::silent::Misfortune;
 use crate::world::{Going, World};
 
@@ -739,11 +739,13 @@ impl World {
             Action::Set => {
                 let priority = self.chance.faults.range(1, 100) as u8;
                 let target_us = draw_target_us(&mut self.chance.faults);
+                let delay_ms = draw_spare_delay_ms(&mut self.chance.faults);
                 let setting = self.chance.faults.pick(&[
                     Setting::RebuildPriority(priority),
                     Setting::ResyncPriority(priority),
                     Setting::ScrubPriority(priority),
                     Setting::LatencyTargetUs(target_us),
+                    Setting::SpareDelayMs(delay_ms),
                 ]);
                 self.command(Command::Set(setting));
             }

@@ -378,7 +378,10 @@ impl Plan {
             tiny,
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync]
                 [rng.weighted(&[14, 3, 3])],
-            settings: draw_settings(seed),
+            settings: Settings {
+                spare_delay_ms: draw_spare_delay_ms(&mut Prng::new(seed ^ 4, Purpose::Focus)),
+                ..draw_settings(seed)
+            },
             init: [Init::Lazy, Init::Zeroed, Init::Sync, Init::AssumeClean]
                 [rng.weighted(&[14, 2, 3, 1])],
             devices,
@@ -476,6 +479,11 @@ fn draw_settings(seed: u64) -> Settings {
 /// None, or one that is missed always, sometimes or never.
 pub(crate) fn draw_target_us(rng: &mut Prng) -> u32 {
     rng.pick(&[0, 1, 100, 500, 5_000, 60_000_000])
+}
+
+/// None, some that end while members come and go, and the usual one.
+pub(crate) fn draw_spare_delay_ms(rng: &mut Prng) -> u32 {
+    rng.pick(&[0, 0, 1, 20, 180_000])
 }
 
 /// The largest device, without what its log takes.

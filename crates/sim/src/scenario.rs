@@ -62,7 +62,11 @@ impl Scenario {
         plan.init = Init::Lazy;
         plan.spares = 0;
         plan.block = 4096;
-        plan.settings = Settings::default();
+        // Spares wait for nobody, unless that is the story.
+        plan.settings = Settings {
+            spare_delay_ms: 0,
+            ..Settings::default()
+        };
         plan.read_error_threshold = None;
         plan.pulled_percent = 0;
         plan.lose_in_resync = false;

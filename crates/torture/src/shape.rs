@@ -122,7 +122,11 @@ impl Shape {
             group_size: self.group,
             block_bytes: Some(block),
             write_hole: self.write_hole,
-            settings: Settings::default(),
+            // A round is too short to wait for who was taken away.
+            settings: Settings {
+                spare_delay_ms: 0,
+                ..Settings::default()
+            },
             init: Init::Lazy,
             created_unix_s: 0,
             members,

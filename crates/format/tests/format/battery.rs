@@ -261,7 +261,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 3), (32, 8), (4000, 1), (187, 5)] {
+    for (at, byte) in [(10, 4), (32, 8), (4000, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
@@ -305,6 +305,44 @@ fn hedged_reads_that_are_off_stay_off_and_only_they_need_a_newer_program() {
     assert_eq!(refused(2, 2), invalid(Invalid::HedgedReadsCode(2)));
     // A program that knew nothing of it never wrote it.
     assert_eq!(refused(1, 1), invalid(Invalid::Reserved));
+}
+
+#[test]
+fn a_delay_of_spares_is_kept_and_only_one_that_was_set_needs_a_newer_program() {
+    let usual = superblock(Level::Raid5, 3, 3, 0);
+    assert_eq!(usual.settings.spare_delay_ms, 180_000);
+    assert_eq!(usual.encode(4096)[4083..4087], [0; 4]);
+    for (spare_delay_ms, raw) in [
+        (0, 1u32),
+        (2000, 2001),
+        (Settings::SPARE_DELAY_MS_MAX, 604_800_001),
+    ] {
+        let settings = Settings {
+            spare_delay_ms,
+            ..usual.settings
+        };
+        let superblock = Superblock {
+            settings,
+            ..usual.clone()
+        };
+        let mut bytes = superblock.encode(4096);
+        assert_eq!(
+            (&bytes[10..12], &bytes[4083..4087]),
+            (&[3, 0][..], &raw.to_le_bytes()[..])
+        );
+        assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+        bytes[10] = 2;
+        reseal(&mut bytes[..]);
+        let refused = Superblock::decode(&bytes[..], 4096);
+        assert_eq!(refused, Err(SuperblockError::Invalid(Invalid::Reserved)));
+    }
+    let mut bytes = usual.encode(4096);
+    bytes[10] = 3;
+    bytes[4083..4087].copy_from_slice(&604_800_002u32.to_le_bytes());
+    reseal(&mut bytes[..]);
+    let refused = Superblock::decode(&bytes[..], 4096);
+    let invalid = Invalid::SpareDelay(604_800_001);
+    assert_eq!(refused, Err(SuperblockError::Invalid(invalid)));
 }
 
 #[test]

@@ -125,6 +125,7 @@ prop_compose! {
         (priority, threshold) in (1..=100u8, 1..=u32::MAX),
         (resync_priority, scrub_priority) in (1..=100u8, 1..=100u8),
         latency_target_us in 0..=Settings::LATENCY_TARGET_US_MAX,
+        spare_delay_ms in 0..=Settings::SPARE_DELAY_MS_MAX,
     ) -> Superblock {
         let strip_bytes = 1 << strip;
         let role_at = me.index(usize::from(members + spare_count));
@@ -180,6 +181,7 @@ prop_compose! {
                 latency_target_us,
                 read_error_threshold: threshold,
                 hedged_reads: clean,
+                spare_delay_ms: if covered { 180_000 } else { spare_delay_ms },
             },
             ..superblock(level, members, group_size, 0)
         }

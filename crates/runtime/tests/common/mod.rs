@@ -82,7 +82,10 @@ impl Rig {
             group_size: spec.group_size,
             block_bytes: Some(4096),
             write_hole: WriteHole::Closed,
-            settings: Settings::default(),
+            settings: Settings {
+                spare_delay_ms: 0,
+                ..Settings::default()
+            },
             init: Init::Lazy,
             created_unix_s: 0,
             members: all[..spec.members].to_vec(),

@@ -11,6 +11,7 @@ mod media;
 mod metadata;
 mod pace;
 mod slow;
+mod spares;
 
 use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind};

@@ -90,6 +90,7 @@ fn with(rebuild_priority: u8, latency_target_us: u32) -> Settings {
     Settings {
         rebuild_priority,
         latency_target_us,
+        spare_delay_ms: 0,
         ..Settings::default()
     }
 }
@@ -208,6 +209,7 @@ fn a_scrub_and_a_resync_keep_to_priorities_of_their_own() {
     let settings = Settings {
         scrub_priority: 1,
         resync_priority: 100,
+        spare_delay_ms: 0,
         ..Settings::default()
     };
     let draft = Scenario::new("6", 5).large().message_ns(100);

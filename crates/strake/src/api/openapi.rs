@@ -38,7 +38,7 @@ const SHAPES: &[(&str, &str)] = &[
         "Member",
         "slot:integer? device:string? uuid:string? state:string read_errors:integer \
          write_errors:integer mismatches:integer slow:boolean read_latency:Latency? \
-         write_latency:Latency? hedged_reads:HedgedReads",
+         write_latency:Latency? hedged_reads:HedgedReads spare_in_s:integer?",
     ),
     ("Latency", "p50_us:integer p99_us:integer p999_us:integer"),
     (
@@ -80,7 +80,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Settings",
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? \
-         latency_target_us:integer? read_error_threshold:integer? write_hole:string? \
+         latency_target_us:integer? spare_delay_ms:integer? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
          hedged_reads:string?",
     ),

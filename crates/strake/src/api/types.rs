@@ -113,6 +113,9 @@ pub(crate) struct MemberJson {
     pub(crate) write_latency: Option<LatencyJson>,
     #[serde(default)]
     pub(crate) hedged_reads: HedgedJson,
+    /// It is missing, and a spare takes its place after so many seconds.
+    #[serde(default)]
+    pub(crate) spare_in_s: Option<u64>,
 }
 
 /// Quantiles of a member's recent latencies, microseconds.
@@ -296,6 +299,9 @@ pub(crate) struct SettingsJson {
     /// 0: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency_target_us: Option<u32>,
+    /// 0: spares wait for nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) spare_delay_ms: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_error_threshold: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

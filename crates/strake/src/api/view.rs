@@ -25,6 +25,7 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
         resync_priority: Some(sb.settings.resync_priority),
         scrub_priority: Some(sb.settings.scrub_priority),
         latency_target_us: Some(sb.settings.latency_target_us),
+        spare_delay_ms: Some(sb.settings.spare_delay_ms),
         read_error_threshold: Some(sb.settings.read_error_threshold),
         write_hole: Some(sb.write_hole.to_string()),
         cpus: Some(placement.cpus_text()),
@@ -167,6 +168,7 @@ pub(crate) fn running(
         read_latency: m.latency.read.map(latency),
         write_latency: m.latency.write.map(latency),
         hedged_reads: hedged(&m.latency.hedges),
+        spare_in_s: m.spare_in_ns.map(|ns| ns.div_ceil(1_000_000_000)),
     };
     let (slots, spares): (Vec<_>, Vec<_>) = status.members.iter().partition(|m| m.slot.is_some());
     ArrayJson {
@@ -293,6 +295,7 @@ pub(crate) fn stopped(
             read_latency: None,
             write_latency: None,
             hedged_reads: HedgedJson::default(),
+            spare_in_s: None,
         }
     };
     let spare = |uuid: &MemberUuid| MemberJson {
@@ -307,6 +310,7 @@ pub(crate) fn stopped(
         read_latency: None,
         write_latency: None,
         hedged_reads: HedgedJson::default(),
+        spare_in_s: None,
     };
     ArrayJson {
         members: sb.slots.iter().enumerate().map(member).collect(),

@@ -72,7 +72,8 @@ pub(crate) enum Command {
     /// 100;
     /// latency_target: background work gives way where more than one request in a hundred takes
     /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
-    /// or resync; hedged_reads: on or off.
+    /// or resync; hedged_reads: on or off; spare_delay: how long a spare waits for a member that
+    /// vanished (45s, 3m; off), one that failed is replaced at once.
     ///
     /// From the next start on, and on this machine: cpus (0-3,8), shards (threads), memory_limit
     /// (buffers of all threads: 256M), requests (under way at most); auto takes each back.

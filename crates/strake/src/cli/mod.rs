@@ -503,6 +503,8 @@ fn wait_for(context: &Context, client: &Client, name: &str, kind: &str) -> Resul
 /// As people say it, with a unit in the value; and as JSON has it.
 const LATENCY_TARGET: &str = "latency_target";
 const LATENCY_TARGET_US: &str = "latency_target_us";
+const SPARE_DELAY: &str = "spare_delay";
+const SPARE_DELAY_MS: &str = "spare_delay_ms";
 const MEMORY_LIMIT: &str = "memory_limit";
 const MEMORY_LIMIT_BYTES: &str = "memory_limit_bytes";
 /// Left to Strake.
@@ -524,6 +526,8 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
         LATENCY_TARGET | LATENCY_TARGET_US => {
             into.latency_target_us = Some(size::micros(value).ok_or_else(wrong)?);
         }
+        SPARE_DELAY => into.spare_delay_ms = Some(size::delay_ms(value).ok_or_else(wrong)?),
+        SPARE_DELAY_MS => into.spare_delay_ms = Some(value.parse().map_err(|_| wrong())?),
         "read_error_threshold" => {
             let threshold = value.parse().ok().filter(|t| *t > 0);
             into.read_error_threshold = Some(threshold.ok_or_else(wrong)?);
@@ -598,6 +602,7 @@ fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
     };
     let key = match key {
         LATENCY_TARGET => LATENCY_TARGET_US,
+        SPARE_DELAY => SPARE_DELAY_MS,
         MEMORY_LIMIT => MEMORY_LIMIT_BYTES,
         key => key,
     };
@@ -617,6 +622,7 @@ fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
 fn setting(key: &str, value: &serde_json::Value) -> String {
     match (key, value.as_u64()) {
         (LATENCY_TARGET_US, Some(us)) => format!("{LATENCY_TARGET}={}\n", size::latency_target(us)),
+        (SPARE_DELAY_MS, Some(ms)) => format!("{SPARE_DELAY}={}\n", size::delay(ms)),
         (MEMORY_LIMIT_BYTES, Some(0)) => format!("{MEMORY_LIMIT}={AUTO}\n"),
         (MEMORY_LIMIT_BYTES, Some(bytes)) => format!("{MEMORY_LIMIT}={}\n", size::exact(bytes)),
         ("shards" | "requests", Some(0)) => format!("{key}={AUTO}\n"),
@@ -717,6 +723,20 @@ mod tests {
         }
         let told = setting("latency_target_us", &serde_json::json!(1500));
         assert_eq!(told, "latency_target=1500us\n");
+        for (text, ms) in [
+            ("off", 0),
+            ("0", 0),
+            ("45s", 45_000),
+            ("3m", 180_000),
+            ("1h30m", 5_400_000),
+            ("7d", 604_800_000),
+        ] {
+            parse_setting(&format!("spare_delay={text}"), &mut into).expect("a setting");
+            assert_eq!(into.spare_delay_ms, Some(ms));
+        }
+        let told = |ms: u64| setting("spare_delay_ms", &serde_json::json!(ms));
+        assert_eq!(told(180_000), "spare_delay=3m\n");
+        assert_eq!(told(0), "spare_delay=off\n");
         parse_setting("write_hole=degraded", &mut into).expect("a setting");
         assert_eq!(into.write_hole.as_deref(), Some("degraded"));
         parse_setting("hedged_reads=off", &mut into).expect("a setting");
@@ -737,6 +757,10 @@ mod tests {
             "latency_target=-1ms",
             "latency_target=1h",
             "latency_target=0.5us",
+            "spare_delay=",
+            "spare_delay=soon",
+            "spare_delay=-1s",
+            "spare_delay=8d",
             "write_hole=open",
             "hedged_reads=perhaps",
         ] {

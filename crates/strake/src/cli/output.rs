@@ -262,6 +262,14 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         ]);
     }
     text.push_str(&table.text(2));
+    for member in &a.members {
+        if let (Some(slot), Some(s)) = (member.slot, member.spare_in_s) {
+            text.push_str(&format!(
+                "  slot {slot} is missing; a spare takes its place in {}\n",
+                size::seconds(s)
+            ));
+        }
+    }
     text.push_str(&latencies(a));
     for job in &a.jobs {
         text.push_str(&format!("  {}\n", job_long(job)));

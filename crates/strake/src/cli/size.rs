@@ -3,6 +3,8 @@
 //! Invariant: `parse` takes every spelling that `bytes` prints. K, M, G, T (and KiB …) are powers
 //! of 1024, as mdadm and zpool have them; kB, MB, GB, TB are powers of 1000.
 
+use std::time::Duration;
+
 use strake_format::Settings;
 
 use crate::errors::{Code, Failure};
@@ -88,6 +90,24 @@ pub(crate) fn latency_target(us: u64) -> String {
         us if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
         us if us.is_multiple_of(1000) => format!("{}ms", us / 1000),
         us => format!("{us}us"),
+    }
+}
+
+/// Parses a delay: `off`, or as 45s, 3m, 1h 30m, 7d; to a week.
+pub(crate) fn delay_ms(text: &str) -> Option<u32> {
+    if matches!(text, "off" | "0") {
+        return Some(0);
+    }
+    let delay = humantime::parse_duration(text).ok()?;
+    let ms = u32::try_from(delay.as_millis()).ok()?;
+    (ms <= Settings::SPARE_DELAY_MS_MAX).then_some(ms)
+}
+
+/// Prints a delay as `delay_ms` takes it.
+pub(crate) fn delay(ms: u64) -> String {
+    match ms {
+        0 => "off".to_owned(),
+        ms => humantime::format_duration(Duration::from_millis(ms)).to_string(),
     }
 }
 

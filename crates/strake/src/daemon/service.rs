@@ -622,6 +622,9 @@ impl Service {
         if let Some(us) = wanted.latency_target_us {
             changed |= running.command(Command::Set(Setting::LatencyTargetUs(us)))?;
         }
+        if let Some(ms) = wanted.spare_delay_ms {
+            changed |= running.command(Command::Set(Setting::SpareDelayMs(ms)))?;
+        }
         if let Some(threshold) = wanted.read_error_threshold {
             changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;
         }

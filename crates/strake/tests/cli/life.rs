@@ -151,6 +151,15 @@ fn a_spare_takes_over_when_a_member_vanishes() {
         return;
     }
     fs::remove_file(&devices[0]).expect("removed");
+    rig.until("the spare waits", || {
+        let shown = rig.show("data");
+        let left = shown["members"][0]["spare_in_s"].as_u64();
+        shown["state"] == "degraded" && left.is_some_and(|s| (100..=180).contains(&s))
+    });
+    let text = rig.run_command(rig.command().args(["show", "data"]));
+    let says = "slot 0 is missing; a spare takes its place in ";
+    assert!(text.out.contains(says), "{}", text.out);
+    rig.run(&["set", "data", "spare_delay=1s"]).ok();
     rig.until("the rebuild", || {
         let shown = rig.show("data");
         shown["state"] == "optimal" && shown["members"][0]["device"] == devices[3]
@@ -355,6 +364,7 @@ fn settings_are_kept_over_a_restart() {
         "scrub_priority=99",
         "latency_target=2ms",
         "hedged_reads=off",
+        "spare_delay=45s",
     ])
     .ok();
     let settings = rig.run(&["get", "data"]).ok().json();
@@ -375,6 +385,8 @@ fn settings_are_kept_over_a_restart() {
     assert_eq!(offline["write_hole"], "degraded");
     let offline = rig.run(&["get", "data", "hedged_reads"]).ok().json();
     assert_eq!(offline["hedged_reads"], "off");
+    let offline = rig.run(&["get", "data", "spare_delay"]).ok().json();
+    assert_eq!(offline["spare_delay_ms"], 45_000);
     rig.start_daemon();
     rig.until_state("data", "optimal");
     assert_eq!(rig.run(&["get", "data"]).ok().json(), settings);

@@ -1,0 +1,190 @@
+//! Spares wait for members that are only missing, and for no others.
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::Settings;
+use strake_sim::scenario::{Draft, Scenario};
+use strake_sim::world::World;
+
+const DELAY_MS: u32 = 5000;
+
+/// RAID 6 with a spare that waits.
+fn patient(spares: usize) -> Draft {
+    let settings = Settings {
+        spare_delay_ms: DELAY_MS,
+        ..Settings::default()
+    };
+    Scenario::new("6", 6).spares(spares).settings(settings)
+}
+
+fn spares(array: &mut Scenario) -> usize {
+    spares_of(&mut array.world)
+}
+
+fn spares_of(world: &mut World) -> usize {
+    let members = world.machines().array.status().members;
+    members.iter().filter(|m| m.slot.is_none()).count()
+}
+
+/// How long it takes until so many spares are left, milliseconds.
+fn until_spares_are(array: &mut Scenario, left: usize) -> u64 {
+    let from = array.world.clock.now();
+    array.wait("a spare is used", move |world| spares_of(world) == left);
+    array.world.clock.now().since(from) / 1_000_000
+}
+
+#[test]
+fn a_member_that_drops_for_a_moment_comes_back_by_what_was_written_and_the_spare_stays_one() {
+    let mut raid6 = patient(1).start();
+    raid6.fill().rest();
+    let dropped = raid6.drive(2);
+    raid6.lose(2).write(20).rest();
+    assert_eq!(raid6.state(), ArrayState::Degraded);
+    let waits = raid6.world.machines().array.status().members[2].spare_in_ns;
+    assert!(waits.is_some_and(|ns| ns <= 5_000_000_000), "{waits:?}");
+    raid6.offer(dropped).expect("it is kept");
+    raid6.rest().sleep().verify();
+    assert_eq!(raid6.state(), ArrayState::Optimal);
+    assert!(raid6.serves(dropped));
+    assert_eq!(spares(&mut raid6), 1);
+    assert_eq!(raid6.world.stats.partial_rebuilds, 1);
+}
+
+#[test]
+fn a_spare_takes_over_when_the_delay_has_passed_and_not_before() {
+    let mut raid6 = patient(1).start();
+    raid6.write(60).rest().lose(2).write(10);
+    let waited_ms = until_spares_are(&mut raid6, 0);
+    assert!((4900..=5000).contains(&waited_ms), "{waited_ms} ms");
+    raid6.rest().verify();
+    assert_eq!(raid6.state(), ArrayState::Optimal);
+}
+
+#[test]
+fn an_array_in_which_a_spare_waits_asks_for_one_tick() {
+    let mut raid6 = patient(1).start();
+    raid6.write(60).rest().sleep().lose(2).write(1).rest();
+    let asked = raid6.world.machines().array.deadline();
+    assert!(asked.is_some());
+    // All that happens until then is over soon.
+    raid6.steps(2000);
+    let events = raid6.world.stats.events;
+    raid6.sleep();
+    assert_eq!(raid6.state(), ArrayState::Optimal);
+    assert!(raid6.world.stats.events - events < 3000);
+    assert_eq!(raid6.world.machines().array.deadline(), None);
+}
+
+#[test]
+fn members_that_failed_or_were_put_out_are_replaced_at_once() {
+    let mut raid6 = patient(2).start();
+    raid6.write(60).rest();
+    let out = Command::Fail(Slot(0));
+    raid6.command(out).expect("it may be lost");
+    assert!(until_spares_are(&mut raid6, 1) < 100);
+    raid6.rest();
+    let failing = raid6.drive(3);
+    raid6.world.drives[failing].ssd.faults.write_errors = 1;
+    raid6.write(60).rest();
+    assert_eq!(raid6.state(), ArrayState::Optimal);
+    assert!(!raid6.serves(failing));
+    assert_eq!(spares(&mut raid6), 0);
+}
+
+#[test]
+fn what_is_missing_at_the_start_is_waited_for_from_then_on() {
+    let mut raid6 = patient(1).start();
+    raid6.write(60).rest();
+    let away = raid6.drive(4);
+    raid6.stop();
+    raid6.world.drives[away].hidden = true;
+    let from = raid6.world.clock.now();
+    raid6.start();
+    until_spares_are(&mut raid6, 0);
+    let waited_ms = raid6.world.clock.now().since(from) / 1_000_000;
+    assert!((5000..=5100).contains(&waited_ms), "{waited_ms} ms");
+    raid6.rest().verify();
+}
+
+#[test]
+fn who_cannot_wait_says_so() {
+    /// What is said, and how many spares are left then.
+    type Hurry = (fn(&mut Scenario), usize);
+    let hurry: [Hurry; 4] = [
+        (
+            |array| {
+                let at_once = Command::Set(Setting::SpareDelayMs(0));
+                array.command(at_once).expect("it can be set");
+            },
+            0,
+        ),
+        (
+            |array| {
+                array.command(Command::StartRebuild).expect("it goes on");
+            },
+            0,
+        ),
+        (
+            |array| {
+                array.add();
+            },
+            1,
+        ),
+        (
+            |array| {
+                array.remove(2);
+            },
+            0,
+        ),
+    ];
+    for (way, (hurry, left)) in hurry.into_iter().enumerate() {
+        let mut raid6 = patient(1).start();
+        raid6.write(60).rest().lose(2).write(10).rest();
+        assert_eq!(raid6.state(), ArrayState::Degraded, "{way}");
+        hurry(&mut raid6);
+        assert!(until_spares_are(&mut raid6, left) < 100, "{way}");
+        raid6.rest().verify();
+        assert_eq!(raid6.state(), ArrayState::Optimal, "{way}");
+    }
+}
+
+#[test]
+fn a_rebuild_that_was_stopped_is_not_begun_by_a_spare_that_waited() {
+    let mut raid6 = patient(1).start();
+    raid6.write(60).rest();
+    raid6.command(Command::StopRebuild).expect("it may stop");
+    raid6.lose(2).write(10).rest().sleep();
+    assert_eq!(raid6.state(), ArrayState::Degraded);
+    assert_eq!(spares(&mut raid6), 1);
+    let waits = raid6.world.machines().array.status().members[2].spare_in_ns;
+    assert_eq!(waits, None);
+}
+
+#[test]
+fn a_spare_that_drops_while_it_is_filled_gives_way_to_the_next_at_once() {
+    let mut raid6 = patient(2).large().start();
+    raid6.fill().rest();
+    raid6
+        .command(Command::Fail(Slot(1)))
+        .expect("it may be lost");
+    until_spares_are(&mut raid6, 1);
+    raid6.steps(100).lose(1).write(1);
+    assert!(until_spares_are(&mut raid6, 0) < 100);
+    raid6.rest().verify();
+    assert_eq!(raid6.state(), ArrayState::Optimal);
+}
+
+#[test]
+fn a_delay_that_is_longer_than_a_week_is_refused() {
+    let mut raid6 = patient(1).start();
+    let set = |ms| Command::Set(Setting::SpareDelayMs(ms));
+    let longest = Settings::SPARE_DELAY_MS_MAX;
+    assert_eq!(
+        raid6.command(set(longest + 1)),
+        Err(CommandError::OutOfRange)
+    );
+    raid6.command(set(longest)).expect("a week is fine");
+    raid6.write(10).rest().stop().start();
+    let settings = raid6.world.machines().array.status().superblock.settings;
+    assert_eq!(settings.spare_delay_ms, longest);
+}
