@@ -116,6 +116,12 @@ daemon_stop() {
 # show NAME FILTER: one thing that `strake show` knows of the array.
 show() { strake show "$1" --json | jq -r "$2"; }
 
+# metric NAME METRIC: a counter of the array, from the daemon's metrics.
+metric() {
+    curl -s --unix-socket "$STRAKE_DIR/api.sock" http://strake/metrics |
+        awk -v name="$2{array=\"$1\"}" '$1 == name { print $2 }'
+}
+
 device() {
     local device
     device=$(show "$1" .device)

@@ -148,6 +148,47 @@ scenario_copy_mode() {
     user xfs_repair -n "$dev"
 }
 
+# The mode of kernels from 6.16 on, in which members fill the pages of larger healthy reads by themselves.
+with_auto_buffer() {
+    same "$(show data .export.mode)" auto-buffer "the mode that show tells"
+}
+
+reads_in_place() {
+    local count
+    count=$(metric data strake_member_reads_in_place_total)
+    say "reads in place: $count of $(metric data strake_member_reads_total)"
+    [ "$count" -gt "$1" ] || fail "only $count reads in place"
+}
+
+# Under fio: the daemon is killed, then a drive is pulled and its spare rebuilt; then another goes.
+scenario_reads_in_place() {
+    local dev
+    with_file --spare "$(drive 5)"
+    with_auto_buffer
+    strake set data spare_delay=2s
+    dev=$(device data)
+    load_start "$MNT/load" 32m
+    daemon_kill
+    sleep 1
+    daemon_start
+    wait_state data optimal 60
+    same "$(device data)" "$dev" "the device after a kill"
+    with_auto_buffer
+    host unplug 2
+    wait_for 30 "a word of the lost drive" degraded_or_said
+    wait_settled data 240
+    load_stop
+    known_is_there
+    reads_in_place 100
+    umount_fs
+    user xfs_repair -n "$dev"
+    mount_fs "$dev"
+    host unplug 0
+    wait_state data degraded 30
+    known_is_there
+    umount_fs
+}
+
 scenario_clean_stop() {
     with_file
     umount_fs

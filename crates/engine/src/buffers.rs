@@ -103,6 +103,17 @@ impl Buf {
         Buf(Some(Memory::new(bytes, None).shareable()))
     }
 
+    /// A buffer of no bytes: stands in slices whose bytes are elsewhere.
+    pub(crate) fn nowhere() -> Buf {
+        let memory = UniqueArc::new(Memory {
+            pages: Box::default(),
+            index: None,
+            home: None,
+            orphan: AtomicBool::new(false),
+        });
+        Buf(Some(memory.shareable()))
+    }
+
     /// As [`Buf::zeroed`], filled from `content`.
     pub fn from_bytes(content: &[u8]) -> Buf {
         let mut buf = Buf::zeroed(content.len());
@@ -158,9 +169,10 @@ impl Buf {
         self.memory().pages.len() * PAGE
     }
 
-    /// Never true: a buffer has at least one page.
+    /// True only of the buffer that stands for bytes which are elsewhere: any other has at least
+    /// one page.
     pub fn is_empty(&self) -> bool {
-        false
+        self.len() == 0
     }
 
     /// Index of this buffer among [`Pool::addresses`], if it came from a pool.
@@ -193,7 +205,23 @@ impl Slice {
         assert!(start + len <= buf.len(), "a slice lies within its buffer");
         Slice { buf, start, len }
     }
+    /// So many bytes that are in their requester's place already; `nowhere` is an empty buffer.
+    pub(crate) fn placed(nowhere: Buf, len: usize) -> Slice {
+        assert!(nowhere.is_empty(), "its bytes are elsewhere");
+        Slice {
+            buf: nowhere,
+            start: 0,
+            len,
+        }
+    }
+    /// The bytes are in their requester's place, not here.
+    pub fn in_place(&self) -> bool {
+        self.buf.is_empty()
+    }
     /// The bytes.
+    ///
+    /// # Panics
+    /// If they are in place elsewhere.
     pub fn bytes(&self) -> &[u8] {
         &self.buf.bytes()[self.start..self.start + self.len]
     }

@@ -56,6 +56,10 @@ pub enum Canary {
     IntentOnOneMember,
     /// A record counts as retired before what it tells of is durable in place.
     RetiredBeforeFlush,
+    /// A read in its user's place that failed counts as done.
+    InPlaceUnread,
+    /// A late read is hedged although its member may still fill its user's place.
+    HedgeInPlace,
     /// Blocks of a write half of which is in place are computed from whatever lies there.
     MixtureReturned,
     /// A recovery writes in place before its records are on every live member.
@@ -158,6 +162,8 @@ impl Canary {
             Canary::NoFlushAfterLog => "no-flush-after-log",
             Canary::IntentOnOneMember => "intent-on-one-member",
             Canary::RetiredBeforeFlush => "retired-before-flush",
+            Canary::InPlaceUnread => "in-place-unread",
+            Canary::HedgeInPlace => "hedge-in-place",
             Canary::MixtureReturned => "mixture-returned",
             Canary::ReplayedTooEarly => "replayed-too-early",
             Canary::LogWrittenOver => "log-written-over",

@@ -49,6 +49,18 @@ pub enum IoKind {
         /// Bytes to read.
         len: usize,
     },
+    /// Fill the place that a request has for its data (see [`Op::ReadInPlace`]); no buffer is
+    /// involved.
+    ReadInPlace {
+        /// Byte offset on the device.
+        offset: u64,
+        /// Bytes to read.
+        len: usize,
+        /// The piece that has the place.
+        request: RequestId,
+        /// First byte of the place to fill, counted as [`Op::ReadInPlace::at`].
+        at: u64,
+    },
     /// Write the slice. With `fua` it is durable when it completes.
     Write {
         /// Byte offset on the device.
@@ -124,6 +136,17 @@ pub enum Op {
         offset: u64,
         /// Bytes; a multiple of the logical block.
         len: u64,
+    },
+    /// Read bytes, for a request that has a place which members can fill by themselves. What one
+    /// member alone can give goes there ([`IoKind::ReadInPlace`]), and stands in the answer as a
+    /// slice [in place](Slice::in_place); anything else is answered as a read.
+    ReadInPlace {
+        /// First byte.
+        offset: u64,
+        /// Bytes; a multiple of the logical block.
+        len: u64,
+        /// Which byte of the place that first byte is.
+        at: u64,
     },
     /// Write the slice at `offset`; with `fua` it is durable when answered.
     Write {

@@ -11,6 +11,7 @@
 //!   its race, never at the request's number, which may be another's by then.
 //! * A buffer in flight belongs to its I/O: the loser's goes back to the pool when the member lets
 //!   go of it, and counts as held until then.
+//! * What fills its user's place is never hedged (`direct`): nobody else may answer there.
 //! * A hedge takes its turn on the stripe like any degraded read, and is given up where parity is
 //!   not trusted: an administrator's word (`trusted`) does not suffice, because it is about members
 //!   that are missing.
@@ -30,8 +31,9 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::canary::{self, Canary};
+use crate::direct::DirectRead;
 use crate::event::*;
-use crate::shard::{DirectRead, IoFor, Shard};
+use crate::shard::{IoFor, Shard};
 use crate::stripe::{Scrap, StripeOp};
 use crate::units::*;
 use crate::work::{Work, WorkKind};
@@ -159,14 +161,14 @@ impl Shard {
         };
         let one_in = self.meters.rules.one_in;
         let due = match self.may_hedge(&read) {
+            _ if read.place.is_some() && !canary::hit(Canary::HedgeInPlace) => {
+                self.meters.late_in_place(read.device, self.now);
+                self.left_waiting(key, &read);
+                again
+            }
             false => again,
             true if self.hedges.credit < one_in => {
-                if !read.refused
-                    && let Some(counts) = self.meters.hedges(read.device)
-                {
-                    counts.refused += 1;
-                }
-                self.late_read(key).refused = true;
+                self.left_waiting(key, &read);
                 again
             }
             true => {
@@ -177,6 +179,16 @@ impl Shard {
         };
         self.late_read(key).late_at = due;
         due
+    }
+
+    /// Counts a late read that is not hedged, once.
+    fn left_waiting(&mut self, key: usize, read: &DirectRead) {
+        if !read.refused
+            && let Some(counts) = self.meters.hedges(read.device)
+        {
+            counts.refused += 1;
+        }
+        self.late_read(key).refused = true;
     }
 
     fn late_read(&mut self, key: usize) -> &mut DirectRead {

@@ -23,6 +23,7 @@ pub mod canary;
 mod check;
 mod cover;
 pub mod create;
+mod direct;
 pub mod event;
 pub mod gather;
 pub mod geometry;

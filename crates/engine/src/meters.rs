@@ -49,6 +49,8 @@ pub struct HedgeRules {
     pub burst: u32,
     /// A member is called slow, or not any more, when it was so for so long, nanoseconds.
     pub slow_after_ns: u64,
+    /// A member that was late with a read in place is read into buffers for so long, nanoseconds.
+    pub in_place_pause_ns: u64,
     /// Shards tell the array of latencies this often, while there is anything to tell, nanoseconds.
     pub report_ns: u64,
 }
@@ -63,6 +65,7 @@ impl Default for HedgeRules {
             one_in: 20,
             burst: 16,
             slow_after_ns: 10_000_000_000,
+            in_place_pause_ns: 100_000_000,
             report_ns: 1_000_000_000,
         }
     }
@@ -77,7 +80,7 @@ pub struct HedgeCounts {
     pub won: u64,
     /// Answered by the member after all.
     pub lost: u64,
-    /// Late reads that were left waiting because the budget was used up.
+    /// Late reads that were left waiting: the budget was used up, or they fill their user's place.
     pub refused: u64,
 }
 
@@ -130,6 +133,8 @@ struct Meter {
     deadline_ns: Option<u64>,
     /// Reads until it is learned anew.
     until_learned: u32,
+    /// It is read into buffers until then.
+    buffers_until: Time,
 }
 
 /// What a shard measures: one meter for each slot.
@@ -235,6 +240,23 @@ impl Meters {
     /// After how long a read of this device is late, nanoseconds; `None` if that is not known.
     pub(crate) fn deadline_ns(&self, device: DeviceId) -> Option<u64> {
         self.meters[self.slot(device)?].deadline_ns
+    }
+
+    /// A read in place is late: it is looked at again when it was due once more.
+    pub(crate) fn late_in_place(&mut self, device: DeviceId, now: Time) {
+        let pause_ns = self.rules.in_place_pause_ns;
+        if let Some(slot) = self.slot(device) {
+            let meter = &mut self.meters[slot];
+            let again_ns = meter.deadline_ns.unwrap_or(0);
+            let until = now.0.saturating_add(again_ns).saturating_add(pause_ns);
+            meter.buffers_until = Time(until);
+        }
+    }
+
+    /// A device has not been late with reads in place for a while.
+    pub(crate) fn fills_in_time(&self, device: DeviceId, now: Time) -> bool {
+        let slot = self.slot(device);
+        slot.is_none_or(|slot| self.meters[slot].buffers_until <= now)
     }
 
     /// The counts of a device's hedges, while it serves.

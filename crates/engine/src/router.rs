@@ -71,7 +71,7 @@ impl Router {
     ) -> Option<Reply> {
         let Request { id, op } = request;
         let range = match &op {
-            Op::Read { offset, len } => Some((*offset, *len)),
+            Op::Read { offset, len } | Op::ReadInPlace { offset, len, .. } => Some((*offset, *len)),
             Op::Write { offset, data, .. } => Some((*offset, data.len as u64)),
             Op::Discard { offset, len } | Op::WriteZeroes { offset, len, .. } => {
                 Some((*offset, *len))
@@ -116,6 +116,11 @@ impl Router {
                 Op::Read { .. } => Op::Read {
                     offset: at,
                     len: to - at,
+                },
+                Op::ReadInPlace { at: first, .. } => Op::ReadInPlace {
+                    offset: at,
+                    len: to - at,
+                    at: first + (at - offset),
                 },
                 Op::Write { data, fua, .. } => {
                     let data = data.part((at - offset) as usize, (to - at) as usize);
@@ -197,6 +202,13 @@ impl Router {
             id: split.id,
             result,
         })
+    }
+
+    /// The request that a piece belongs to, as long as it is not answered.
+    pub fn request_of(&self, piece: RequestId) -> Option<RequestId> {
+        let mask = (1 << PIECE_BITS) - 1;
+        let split = self.requests.get((piece.0 >> PIECE_BITS & mask) as usize);
+        split.map(|split| split.id)
     }
 
     /// Requests not yet answered.

@@ -25,14 +25,14 @@ use strake_parity::Code;
 use crate::array::ShardSetup;
 use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
+use crate::direct::DirectRead;
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
-use crate::hedge::{Hedges, NEVER, Racing};
+use crate::hedge::Hedges;
 use crate::latency::Histogram;
 use crate::logs::{Flight, Logs};
 use crate::meters::{Measured, Meters};
 use crate::order::Lock;
-use crate::plan::Columns;
 use crate::regions::Gate;
 use crate::steps::StepRun;
 use crate::streams::Streams;
@@ -40,7 +40,7 @@ use crate::stripe::{Scrap, StripeOp};
 use crate::turns::Turns;
 use crate::units::*;
 use crate::unreadable::Lost;
-use crate::work::{Bad, ReadPiece, ReadPieces, Work, WritePiece};
+use crate::work::{ReadPiece, ReadPieces, Work, WritePiece};
 
 /// The data machine of one thread.
 pub struct Shard {
@@ -65,7 +65,7 @@ pub struct Shard {
     pub(crate) streams: Streams,
     /// The time of the latest input.
     pub(crate) now: Time,
-    requests: Slab<Active>,
+    pub(crate) requests: Slab<Active>,
     pub(crate) ops: Slab<StripeOp>,
     pub(crate) ios: Slab<InFlight>,
     pub(crate) steps: Vec<StepRun>,
@@ -75,6 +75,8 @@ pub struct Shard {
     pub(crate) starved: VecDeque<Starved>,
     pub(crate) out: VecDeque<ShardOutput>,
     pub(crate) zeros: Buf,
+    /// Stands for bytes that are in their requester's place.
+    pub(crate) nowhere: Buf,
     pub(crate) logs: Logs,
     pub(crate) meters: Meters,
     pub(crate) hedges: Hedges,
@@ -89,7 +91,7 @@ pub struct Shard {
     read_pieces_max: usize,
     read_pieces: usize,
     /// Reads that wait for their turn, in order.
-    held: VecDeque<Held>,
+    held: VecDeque<UserRead>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -104,17 +106,20 @@ impl std::fmt::Debug for Shard {
     }
 }
 
-/// A read that waits for its turn.
-struct Held {
+/// A read as a user asks for it.
+#[derive(Clone, Copy)]
+struct UserRead {
     id: RequestId,
     came: Time,
     offset: u64,
     len: u64,
+    /// It has a place for its data, and this byte of it is the first.
+    place: Option<u64>,
 }
 
 /// A user request at work.
-struct Active {
-    id: RequestId,
+pub(crate) struct Active {
+    pub(crate) id: RequestId,
     /// When a read or write came, for its latency.
     came: Option<Time>,
     /// Bytes that it writes, as far as streams are concerned.
@@ -159,36 +164,6 @@ pub(crate) enum IoFor {
     Log(Flight),
 }
 
-/// A piece of a read that goes straight to the member.
-#[derive(Clone, Copy)]
-pub(crate) struct DirectRead {
-    pub(crate) request: usize,
-    pub(crate) part: usize,
-    pub(crate) stripe: StripeNo,
-    pub(crate) column: usize,
-    pub(crate) lo: u64,
-    pub(crate) hi: u64,
-    /// The column that was chosen to answer (a copy's, in a mirror), and its device.
-    pub(crate) source: usize,
-    pub(crate) device: DeviceId,
-    pub(crate) offset: u64,
-    /// When it is late, or to be looked at again.
-    pub(crate) late_at: Time,
-    /// It was late and the budget used up.
-    pub(crate) refused: bool,
-    /// It was late, and is asked of the others, too.
-    pub(crate) racing: Option<Racing>,
-}
-
-impl DirectRead {
-    /// The same as work for an operation, which does without these.
-    pub(crate) fn computed(&self, avoid: Vec<Bad>) -> Work {
-        let (part, column) = (self.part, self.column);
-        let pieces = ReadPieces::from_slice(&[ReadPiece { part, column }]);
-        Work::read(self.request, pieces, self.lo, self.hi, avoid)
-    }
-}
-
 /// Who waits for buffers, in order.
 pub(crate) enum Starved {
     Read(DirectRead),
@@ -196,11 +171,11 @@ pub(crate) enum Starved {
 }
 
 /// A part of a request within one strip.
-struct Piece {
-    stripe: StripeNo,
-    column: usize,
-    lo: u64,
-    hi: u64,
+pub(crate) struct Piece {
+    pub(crate) stripe: StripeNo,
+    pub(crate) column: usize,
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
     /// Byte of the request where it starts.
     at: usize,
 }
@@ -256,6 +231,7 @@ impl Shard {
             count,
             code: code.expect("the superblock's geometry has a code"),
             zeros: Buf::zeroed(geometry.strip as usize),
+            nowhere: Buf::nowhere(),
             logs,
             meters,
             hedges: Hedges::default(),
@@ -303,7 +279,24 @@ impl Shard {
         let id = request.id;
         match request.op {
             Op::Read { offset, len } if self.geometry.valid(offset, len) => {
-                self.admit_read(id, offset, len)
+                let place = None;
+                self.admit_read(UserRead {
+                    id,
+                    came: self.now,
+                    offset,
+                    len,
+                    place,
+                });
+            }
+            Op::ReadInPlace { offset, len, at } if self.geometry.valid(offset, len) => {
+                let place = Some(at);
+                self.admit_read(UserRead {
+                    id,
+                    came: self.now,
+                    offset,
+                    len,
+                    place,
+                });
             }
             Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
                 self.write(id, offset, &data, fua);
@@ -352,21 +345,15 @@ impl Shard {
 
     /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
     /// wait for the rest would wait for each other.
-    fn admit_read(&mut self, id: RequestId, offset: u64, len: u64) {
-        let count = self.piece_count(offset, len);
+    fn admit_read(&mut self, read: UserRead) {
+        let count = self.piece_count(read.offset, read.len);
         if count > self.read_pieces_max {
-            self.answer(id, Err(RequestError::Invalid));
+            self.answer(read.id, Err(RequestError::Invalid));
         } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
             self.read_pieces += count;
-            self.read(id, self.now, offset, len);
+            self.read(read);
         } else {
-            let came = self.now;
-            self.held.push_back(Held {
-                id,
-                came,
-                offset,
-                len,
-            });
+            self.held.push_back(read);
         }
     }
 
@@ -382,14 +369,8 @@ impl Shard {
     /// Pieces of reads hold no buffers any more: who waited for that starts.
     pub(crate) fn admit_held(&mut self, done: usize) {
         self.read_pieces -= done;
-        while let Some(held) = self.held.front() {
-            let Held {
-                id,
-                came,
-                offset,
-                len,
-            } = *held;
-            let count = self.piece_count(offset, len);
+        while let Some(&read) = self.held.front() {
+            let count = self.piece_count(read.offset, read.len);
             if self.read_pieces + count > self.read_pieces_max {
                 return;
             }
@@ -397,29 +378,29 @@ impl Shard {
             self.read_pieces += count;
             match self.closed() {
                 Some(error) => {
-                    self.answer(id, Err(error));
+                    self.answer(read.id, Err(error));
                     self.read_pieces -= count;
                 }
-                None => self.read(id, came, offset, len),
+                None => self.read(read),
             }
         }
     }
 
-    fn read(&mut self, id: RequestId, came: Time, offset: u64, len: u64) {
+    fn read(&mut self, read: UserRead) {
         let unit = self.geometry.strip;
-        let pieces: Pieces = pieces(&self.geometry, offset, len, unit).collect();
-        let request = self.begin(id, pieces.len(), pieces.len());
-        self.requests[request].came = Some(came);
+        let pieces: Pieces = pieces(&self.geometry, read.offset, read.len, unit).collect();
+        let request = self.begin(read.id, pieces.len(), pieces.len());
+        self.requests[request].came = Some(read.came);
         let mut first = 0;
         for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
-            self.read_row(request, first, row);
+            self.read_row(request, first, row, read.place);
             first += row.len();
         }
     }
 
     /// Reads the pieces of a request that lie in one stripe, the first of which is its piece
     /// `first`.
-    fn read_row(&mut self, request: usize, first: usize, row: &[Piece]) {
+    fn read_row(&mut self, request: usize, first: usize, row: &[Piece], place: Option<u64>) {
         let stripe = row[0].stripe;
         let gate = &self.gates[self.region(stripe).0 as usize];
         let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
@@ -450,7 +431,9 @@ impl Shard {
             {
                 pieces.push(ReadPiece { part, column });
             } else if let Some(read) = self.direct(request, part, piece) {
-                self.start_read(read);
+                let place = place.filter(|_| self.meters.fills_in_time(read.device, self.now));
+                let place = place.map(|first| first + piece.at as u64);
+                self.start_read(DirectRead { place, ..read });
             } else {
                 self.enqueue(stripe, Work::read(request, own(), lo, hi, Vec::new()));
             }
@@ -468,68 +451,6 @@ impl Shard {
             lo: piece.lo,
             hi: piece.hi,
         })
-    }
-
-    /// The member that can answer this piece alone, if any.
-    fn direct(&self, request: usize, part: usize, piece: &Piece) -> Option<DirectRead> {
-        let columns = if self.geometry.mirrored() {
-            self.geometry.width
-        } else {
-            1
-        };
-        // Copies of a mirror take turns by place, so that neighbours go to the same member.
-        let first = (piece.stripe.0 + piece.lo / 65536) as usize;
-        (0..columns).find_map(|turn| {
-            let source = if columns == 1 {
-                piece.column
-            } else {
-                (first + turn) % columns
-            };
-            let device = self.source(piece.stripe, source)?;
-            let offset = self.member_offset(device, piece.stripe) + piece.lo;
-            Some(DirectRead {
-                request,
-                part,
-                stripe: piece.stripe,
-                column: piece.column,
-                lo: piece.lo,
-                hi: piece.hi,
-                source,
-                device: device.device,
-                offset,
-                late_at: NEVER,
-                refused: false,
-                racing: None,
-            })
-        })
-    }
-
-    fn start_read(&mut self, read: DirectRead) {
-        let len = (read.hi - read.lo) as usize;
-        let keep = crate::limits::widest(&self.geometry);
-        match self
-            .starved
-            .is_empty()
-            .then(|| self.pool.take_leaving(len, keep))
-            .flatten()
-        {
-            Some(buf) => self.issue_read(read, buf),
-            None => self.starved.push_back(Starved::Read(read)),
-        }
-    }
-
-    fn issue_read(&mut self, mut read: DirectRead, buf: Buf) {
-        read.late_at = self.direct_begins(read.device);
-        let len = (read.hi - read.lo) as usize;
-        let region = self.region(read.stripe);
-        self.gates[region.0 as usize].users += 1;
-        let kind = IoKind::Read {
-            offset: read.offset,
-            buf,
-            start: 0,
-            len,
-        };
-        self.io(read.device, IoFor::Read(read), kind);
     }
 
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
@@ -699,41 +620,6 @@ impl Shard {
         }
     }
 
-    fn read_done(&mut self, read: DirectRead, result: Result<(), IoError>, buf: Option<Buf>) {
-        self.leave_region(self.region(read.stripe), false);
-        self.direct_ends();
-        match (result, buf) {
-            (Ok(()), Some(buf)) => {
-                if !self.claims(read.racing) {
-                    return self.side_ends(read.racing, None);
-                }
-                let slice = Slice::new(buf, 0, (read.hi - read.lo) as usize);
-                let place = StripPart {
-                    stripe: read.stripe,
-                    column: read.column,
-                    lo: read.lo,
-                    hi: read.hi,
-                };
-                self.finish_read(read.request, read.part, slice, &place);
-                self.side_ends(read.racing, None);
-            }
-            (result, _) => {
-                let error = result.err().unwrap_or(IoError::TimedOut);
-                self.report(read.device, error, false, read.offset);
-                let mut media = Columns::default();
-                if error == IoError::Media {
-                    media.add(read.source);
-                }
-                if media.is_empty() && self.outrun(read.racing) {
-                    return self.side_ends(read.racing, None);
-                }
-                let bad = vec![(read.source, read.device)];
-                let work = read.computed(bad).healing(media);
-                self.enqueue(read.stripe, work.racing(read.racing));
-            }
-        }
-    }
-
     pub(crate) fn report(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
         if self.in_view(device) {
             self.say(FromShard::MemberError {
@@ -895,7 +781,7 @@ impl Shard {
 
     pub(crate) fn io(&mut self, device: DeviceId, what: IoFor, kind: IoKind) {
         let measured = match &kind {
-            IoKind::Read { .. } => Measured::Read,
+            IoKind::Read { .. } | IoKind::ReadInPlace { .. } => Measured::Read,
             IoKind::Write { .. } => Measured::Write,
             _ => Measured::Nothing,
         };

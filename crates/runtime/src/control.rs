@@ -96,6 +96,8 @@ impl Control {
             }
             Mail::ToShard(_)
             | Mail::Piece(_)
+            | Mail::InPlace(..)
+            | Mail::InPlaceDone(_)
             | Mail::PieceReply(_)
             | Mail::Submit(..)
             | Mail::Release(_)

@@ -36,6 +36,10 @@ pub(crate) enum Mail {
     ArrayPiece(Request),
     /// A piece was answered; its router lives here.
     PieceReply(Reply),
+    /// A read of another shard's that fills pages which are registered with this one's ring.
+    InPlace(ShardNo, MemberIo),
+    /// What came of such a read.
+    InPlaceDone(Completion),
     /// A request of an export that has no thread of ours.
     Submit(Op, Answer),
     /// The device is not used any more.

@@ -40,6 +40,18 @@ pub(crate) enum Owner {
     Shard,
     /// The array.
     Array,
+    /// Another shard, whose request has its place with this one's ring.
+    Peer(ShardNo),
+}
+
+/// Pages of a ublk request that a read fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lent {
+    /// The queue and the tag that they belong to.
+    pub(crate) queue: u16,
+    pub(crate) tag: u16,
+    /// Where the ring's table of buffers has them.
+    pub(crate) index: u16,
 }
 
 /// A device as the ring knows it.
@@ -55,6 +67,14 @@ enum Work {
         offset: u64,
         buf: Buf,
         start: usize,
+        len: usize,
+        done: usize,
+    },
+    /// Into pages of a request, from byte `at` of them on.
+    ReadInPlace {
+        offset: u64,
+        lent: Lent,
+        at: u64,
         len: usize,
         done: usize,
     },
@@ -81,8 +101,18 @@ enum Work {
 }
 
 impl Work {
-    fn of(kind: IoKind) -> Work {
+    /// `lent`: what a read in place fills.
+    fn of(kind: IoKind, lent: Option<Lent>) -> Work {
         match kind {
+            IoKind::ReadInPlace {
+                offset, len, at, ..
+            } => Work::ReadInPlace {
+                offset,
+                lent: lent.expect("whose pages are filled is known before they are"),
+                at,
+                len,
+                done: 0,
+            },
             IoKind::Read {
                 offset,
                 buf,
@@ -142,6 +172,8 @@ pub(crate) struct MemberIos {
     registered: Registered,
     zeros: Slice,
     timeout: Duration,
+    /// Pages that the kernel has let go of.
+    given_back: Vec<Lent>,
 }
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -156,6 +188,7 @@ impl MemberIos {
             registered,
             zeros: Slice::new(Buf::zeroed(ZERO_PART), 0, ZERO_PART),
             timeout,
+            given_back: Vec::new(),
         }
     }
 
@@ -182,15 +215,23 @@ impl MemberIos {
         }
     }
 
+    /// Pages that were lent and that the kernel has let go of since the last call.
+    pub(crate) fn given_back(&mut self) -> Option<Lent> {
+        self.given_back.pop()
+    }
+
     /// Starts an I/O. One on a device that is not (or no longer) attached is finished at once.
+    /// `lent`: the pages that a read in place fills.
     pub(crate) fn start(
         &mut self,
         ring: &mut Ring,
         owner: Owner,
         io: MemberIo,
+        lent: Option<Lent>,
         now: Time,
     ) -> Option<Finished> {
         let Some(attached) = self.attached.get(&io.device) else {
+            self.given_back.extend(lent);
             let buf = match io.kind {
                 IoKind::Read { buf, .. } => Some(buf),
                 _ => None,
@@ -208,7 +249,7 @@ impl MemberIos {
         if let IoKind::WriteZeroes { len, .. } | IoKind::Discard { len, .. } = io.kind {
             due = due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
         }
-        let work = Work::of(io.kind);
+        let work = Work::of(io.kind, lent);
         let (device, file) = (Arc::clone(&attached.device), attached.file);
         // Between release and completion a registered index could come to mean another device;
         // continuations use the descriptor, which the flight keeps open.
@@ -255,6 +296,9 @@ impl MemberIos {
             Step::Done(verdict) => verdict,
         };
         let flight = self.flights.remove(place).expect("found above");
+        if let Work::ReadInPlace { lent, .. } = flight.work {
+            self.given_back.push(lent);
+        }
         if flight.abandoned {
             tracing::debug!(device = %flight.device.path().display(), "an abandoned I/O came back");
             return None;
@@ -341,13 +385,15 @@ impl Flight {
         let got = result as usize;
         match &mut self.work {
             // A device or file that ends before its size does is not the one that was opened.
-            Work::Read { len, done, .. } if got == 0 && *done < *len => {
+            Work::Read { len, done, .. } | Work::ReadInPlace { len, done, .. }
+                if got == 0 && *done < *len =>
+            {
                 Step::Done(Err(IoError::Gone))
             }
             Work::Write { data, done, .. } if got == 0 && *done < data.len => {
                 Step::Done(Err(IoError::NoSpace))
             }
-            Work::Read { len, done, .. } => {
+            Work::Read { len, done, .. } | Work::ReadInPlace { len, done, .. } => {
                 *done += got;
                 if *done < *len {
                     Step::Again
@@ -433,6 +479,19 @@ fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) ->
                 None => opcode::Read::new(fd, base, count).offset(at).build(),
             }
         }
+        Work::ReadInPlace {
+            offset,
+            lent,
+            at,
+            len,
+            done,
+        } => {
+            // A request's pages have no address of ours: they begin at 0.
+            let base = (*at + *done as u64) as usize as *mut u8;
+            opcode::ReadFixed::new(fd, base, transfer(*len - *done), lent.index)
+                .offset(*offset + *done as u64)
+                .build()
+        }
         Work::Write {
             offset,
             data,
@@ -513,7 +572,7 @@ mod tests {
             let pool = Pool::new(&[(4096, 4), (65536, 4)]);
             let registered = Registered::of(&[&pool]);
             // SAFETY: the pool is moved into the bench and dropped after the ring.
-            assert!(unsafe { ring.register_buffers(registered.addresses()) });
+            assert!(unsafe { ring.register_buffers(registered.addresses(), 0) });
             let mut ios = MemberIos::new(registered, timeout);
             let device = Device::open(path, OpenMode::Member).expect("opens");
             ios.attach(&mut ring, ID, Arc::new(device));
@@ -532,7 +591,7 @@ mod tests {
                 kind,
             };
             self.ios
-                .start(&mut self.ring, Owner::Shard, io, self.clock.now())
+                .start(&mut self.ring, Owner::Shard, io, None, self.clock.now())
         }
 
         fn wait(&mut self) -> Completion {

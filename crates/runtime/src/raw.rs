@@ -36,7 +36,7 @@ impl RawMembers {
         let listed = Registered::of(pools);
         // SAFETY: the pools are kept beside the ring and dropped after it; memory of theirs that is
         // elsewhere stays where it is until it is dropped there.
-        let registered = unsafe { ring.register_buffers(listed.addresses()) };
+        let registered = unsafe { ring.register_buffers(listed.addresses(), 0) };
         let listed = match registered {
             true => listed,
             false => Registered::default(),
@@ -66,7 +66,7 @@ impl RawMembers {
             kind,
         };
         let now = self.clock.now();
-        let refused = self.ios.start(&mut self.ring, Owner::Shard, io, now);
+        let refused = self.ios.start(&mut self.ring, Owner::Shard, io, None, now);
         assert!(refused.is_none(), "I/O goes to a member that was given");
     }
 

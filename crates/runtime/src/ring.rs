@@ -150,17 +150,21 @@ impl Ring {
         })
     }
 
-    /// Registers buffers by address and length, in order. False where the kernel refuses
-    /// (RLIMIT_MEMLOCK): the caller then uses the plain operations.
+    /// Registers buffers by address and length, in order, and `empty` places after them for what
+    /// the kernel itself registers. False where the kernel refuses (RLIMIT_MEMLOCK): the caller
+    /// then uses the plain operations.
     ///
     /// # Safety
     /// The memory must stay where it is for as long as the ring lives.
-    pub(crate) unsafe fn register_buffers(&self, addresses: &[(usize, usize)]) -> bool {
-        if addresses.is_empty() || addresses.len() > BUFFERS_MAX {
+    pub(crate) unsafe fn register_buffers(&self, addresses: &[(usize, usize)], empty: u16) -> bool {
+        let empty = usize::from(empty);
+        if addresses.len() + empty == 0 || addresses.len() + empty > BUFFERS_MAX {
             return false;
         }
+        let nothing = std::iter::repeat_n(&(0, 0), empty);
         let iovecs: Vec<libc::iovec> = addresses
             .iter()
+            .chain(nothing)
             .map(|&(base, len)| libc::iovec {
                 iov_base: base as *mut libc::c_void,
                 iov_len: len,

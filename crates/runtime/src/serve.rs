@@ -177,7 +177,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     };
     let array = Array::assemble(all, &options)?;
     let setup = array.setup();
-    let queue_stock = plan.stock();
+    let (queue_stock, pages) = (plan.stock(), plan.pages());
     let queue = queue_stock.as_deref().unwrap_or_default();
     let limit = placement.memory_limit_bytes;
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
@@ -199,6 +199,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
             .map(|_| Pool::new(&config.client_stock))
             .collect(),
         queue_stock,
+        pages,
     };
     let (mut serving, events) = start.array(shards, array)?;
     let target = export::Target {
@@ -371,6 +372,8 @@ struct ThreadStart {
     tallies: Arc<[Tally]>,
     client_memory: Arc<[Pool]>,
     queue_stock: Option<ublk::Stock>,
+    /// Places for pages of ublk requests.
+    pages: u16,
 }
 
 impl ThreadStart {
@@ -491,12 +494,17 @@ impl ThreadStart {
         // SAFETY: the pools live in the worker, in fields that are dropped after the ring; memory
         // of theirs that is elsewhere still (answers on their way) stays where it is until it is
         // dropped there, and the kernel pins the pages of a registration by itself.
-        let registered = unsafe { ring.register_buffers(listed.addresses()) };
+        let registered = unsafe { ring.register_buffers(listed.addresses(), self.pages) };
         let listed = if registered {
             listed
         } else {
             Registered::default()
         };
+        // SAFETY: it names no memory.
+        let places = registered || unsafe { ring.register_buffers(&[], self.pages) };
+        let pages_at = listed.addresses().len() as u16;
+        // Without places for pages, reads are copied to their users.
+        let pages = pages_at..pages_at + if places { self.pages } else { 0 };
         let count = peers.count();
         Ok(Worker {
             index,
@@ -511,6 +519,7 @@ impl ThreadStart {
             devices: Arc::clone(&self.devices),
             tallies: Arc::clone(&self.tallies),
             queue_memory,
+            pages,
             _client_memory: client_memory,
             work: Default::default(),
         })

@@ -17,6 +17,7 @@
 //! Deliberately absent: decisions about the array, and locks on the data path.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -32,7 +33,7 @@ use crate::control::Control;
 use crate::devices::Devices;
 use crate::export::ublk;
 use crate::mail::{Answer, Mail, Peers};
-use crate::member_io::{Finished, MemberIos, Owner};
+use crate::member_io::{Finished, Lent, MemberIos, Owner};
 use crate::ring::{Reaped, Ring, Token};
 use crate::trace::{Counted, Tally};
 
@@ -41,6 +42,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How soon a ublk queue that found no buffer looks again (another shard may let go of one without
 /// a word).
 const BUFFER_RETRY: Duration = Duration::from_millis(1);
+
+/// A read of at least so many bytes goes straight into its request's pages, bytes. Below, the copy
+/// costs no more, and a read into a buffer can be hedged.
+const IN_PLACE_MIN: u64 = 32 << 10;
 
 /// How often mail that has come meanwhile joins a batch before the batch is submitted.
 const JOINS: usize = 4;
@@ -66,6 +71,8 @@ pub(crate) struct Worker {
     pub(crate) devices: Arc<Devices>,
     pub(crate) tallies: Arc<[Tally]>,
     pub(crate) queue_memory: Option<ublk::QueueMemory>,
+    /// Places of the ring's table for pages of ublk requests: those of the first queue.
+    pub(crate) pages: Range<u16>,
     /// Kept for as long as it is registered.
     pub(crate) _client_memory: Pool,
     pub(crate) work: Work,
@@ -210,7 +217,9 @@ impl Worker {
                 }
                 Token::Watch => self.watched(now, done.more),
                 Token::Member(place) => {
-                    if let Some(finished) = self.ios.finish(&mut self.ring, place, done.result) {
+                    let finished = self.ios.finish(&mut self.ring, place, done.result);
+                    self.take_back();
+                    if let Some(finished) = finished {
                         self.complete(now, finished);
                     }
                 }
@@ -242,6 +251,7 @@ impl Worker {
         }
         match owner {
             Owner::Shard => self.engine.complete(now, completion),
+            Owner::Peer(shard) => self.post(shard, Mail::InPlaceDone(completion)),
             Owner::Array => {
                 let control = self
                     .control
@@ -294,6 +304,8 @@ impl Worker {
                 Mail::ToShard(message) => self.engine.message(now, message),
                 Mail::Piece(request) => self.engine.submit(now, request),
                 Mail::PieceReply(reply) => self.join(reply),
+                Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
+                Mail::InPlaceDone(completion) => self.engine.complete(now, completion),
                 Mail::Submit(op, answer) => self.submit(now, Origin::Answer(answer), op),
                 Mail::Release(device) => self.release(device),
                 Mail::Ublk(start) => self.ublk_start(*start),
@@ -379,13 +391,56 @@ impl Worker {
 
     fn start_io(&mut self, now: Time, owner: Owner, io: MemberIo) {
         self.tally().count_member(&io.kind);
+        if let IoKind::ReadInPlace { request, .. } = io.kind {
+            // The pages are registered with the ring that fetched the request.
+            let home = ShardNo(Router::queue_of(request));
+            return match home == self.index {
+                true => self.start_in_place(now, owner, io),
+                false => self.post(home, Mail::InPlace(self.index, io)),
+            };
+        }
+        self.start_with(now, owner, io, None);
+    }
+
+    /// Starts a read that fills pages of a request of this thread's queue.
+    fn start_in_place(&mut self, now: Time, owner: Owner, io: MemberIo) {
+        let IoKind::ReadInPlace { request, .. } = io.kind else {
+            unreachable!("only reads in place are handed to the queue's thread")
+        };
+        let request = self.router.request_of(request);
+        let place = request
+            .expect("a request is not answered while it is read")
+            .0;
+        let origin = self.work.origins.get_mut(place as u32);
+        let Some((Origin::Ublk { queue, tag }, _)) = origin else {
+            unreachable!("only ublk's requests are read in place")
+        };
+        let (queue, tag) = (*queue, *tag);
+        let serving = self.work.queues.get_mut(&queue);
+        let index = serving.expect("a queue outlives its requests").lend(tag);
+        self.start_with(now, owner, io, Some(Lent { queue, tag, index }));
+    }
+
+    fn start_with(&mut self, now: Time, owner: Owner, io: MemberIo, lent: Option<Lent>) {
         if !self.ios.knows(io.device)
             && let Some(device) = self.devices.get(io.device)
         {
             self.ios.attach(&mut self.ring, io.device, device);
         }
-        if let Some(finished) = self.ios.start(&mut self.ring, owner, io, now) {
+        if let Some(finished) = self.ios.start(&mut self.ring, owner, io, lent, now) {
             self.work.ready.push_back(finished);
+        }
+        self.take_back();
+    }
+
+    /// Tells the queues of pages that the kernel has let go of.
+    fn take_back(&mut self) {
+        while let Some(lent) = self.ios.given_back() {
+            if let Some(queue) = self.work.queues.get_mut(&lent.queue) {
+                // The answer may have kept buffers of other shards until now.
+                let answered = queue.given_back(&mut self.ring, lent.tag);
+                self.work.foreign_dropped |= answered && self.peers.count() > 1;
+            }
         }
     }
 
@@ -399,14 +454,19 @@ impl Worker {
 
     fn submit(&mut self, now: Time, origin: Origin, op: Op) {
         let counted = match &op {
-            Op::Read { len, .. } => Counted::Read(*len),
+            Op::Read { len, .. } | Op::ReadInPlace { len, .. } => Counted::Read(*len),
             Op::Write { data, .. } => Counted::Write(data.len as u64),
             Op::Flush | Op::Discard { .. } | Op::WriteZeroes { .. } => Counted::Other,
         };
         let id = RequestId(u64::from(self.work.origins.insert((origin, counted))));
         let mut pieces = std::mem::take(&mut self.work.pieces);
         let answered = self.router.route(Request { id, op }, &mut pieces);
-        for (target, request) in pieces.drain(..) {
+        for (target, mut request) in pieces.drain(..) {
+            if let Op::ReadInPlace { offset, len, .. } = request.op
+                && len < IN_PLACE_MIN
+            {
+                request.op = Op::Read { offset, len };
+            }
             match (target, &mut self.control) {
                 (Target::Shard(shard), _) if shard == self.index => {
                     self.engine.submit(now, request)
@@ -463,7 +523,13 @@ impl Worker {
             .as_ref()
             .expect("made where ublk was asked for");
         let number = start.queue();
-        if let Some(queue) = ublk::Queue::start(start, memory, &mut self.ring) {
+        // A device left behind may have more queues than there are shards now.
+        let pages = match self.work.queues.is_empty() {
+            true => self.pages.clone(),
+            false => 0..0,
+        };
+        let started = ublk::Queue::start(start, memory, pages, &mut self.ring);
+        if let Some(queue) = started {
             self.work.queues.insert(number, queue);
         }
     }

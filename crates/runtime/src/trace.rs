@@ -28,6 +28,8 @@ pub struct Counters {
     pub member_read_bytes: u64,
     /// Bytes given to member writes, those of jobs, logs and metadata too.
     pub member_written_bytes: u64,
+    /// Member reads that filled their requests' own pages.
+    pub member_reads_in_place: u64,
 }
 
 impl std::ops::AddAssign for Counters {
@@ -41,6 +43,7 @@ impl std::ops::AddAssign for Counters {
         self.member_writes += other.member_writes;
         self.member_read_bytes += other.member_read_bytes;
         self.member_written_bytes += other.member_written_bytes;
+        self.member_reads_in_place += other.member_reads_in_place;
     }
 }
 
@@ -69,6 +72,7 @@ pub(crate) struct Tally {
     member_writes: AtomicU64,
     member_read_bytes: AtomicU64,
     member_written_bytes: AtomicU64,
+    member_reads_in_place: AtomicU64,
 }
 
 impl Tally {
@@ -94,9 +98,12 @@ impl Tally {
     /// Counts a member I/O that is started.
     pub(crate) fn count_member(&self, kind: &IoKind) {
         match kind {
-            IoKind::Read { len, .. } => {
+            IoKind::Read { len, .. } | IoKind::ReadInPlace { len, .. } => {
                 bump(&self.member_reads, 1);
                 bump(&self.member_read_bytes, *len as u64);
+                if matches!(kind, IoKind::ReadInPlace { .. }) {
+                    bump(&self.member_reads_in_place, 1);
+                }
             }
             IoKind::Write { data, .. } => {
                 bump(&self.member_writes, 1);
@@ -118,6 +125,7 @@ impl Tally {
             member_writes: self.member_writes.load(Ordering::Relaxed),
             member_read_bytes: self.member_read_bytes.load(Ordering::Relaxed),
             member_written_bytes: self.member_written_bytes.load(Ordering::Relaxed),
+            member_reads_in_place: self.member_reads_in_place.load(Ordering::Relaxed),
         }
     }
 }

@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 55] = [
+    pub const ALL: [(Canary, u64); 57] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -106,6 +106,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::NoFlushAfterLog), 6000),
         (Canary::Inside(engine::Canary::IntentOnOneMember), 500),
         (Canary::Inside(engine::Canary::RetiredBeforeFlush), 500),
+        (Canary::Inside(engine::Canary::InPlaceUnread), 100),
+        (Canary::Inside(engine::Canary::HedgeInPlace), 100),
         (Canary::Inside(engine::Canary::MixtureReturned), 4000),
         (Canary::Inside(engine::Canary::RegionNotRetired), 30000),
         (Canary::Inside(engine::Canary::CoveredWithoutFlush), 12000),
@@ -116,7 +118,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::FailedAcknowledges), 300),
         (Canary::Inside(engine::Canary::ZerosBeyond), 2000),
         (Canary::Inside(engine::Canary::ForceBelievesStale), 2000),
-        (Canary::Inside(engine::Canary::ForceForEver), 20000),
+        (Canary::Inside(engine::Canary::ForceForEver), 30000),
         (Canary::Inside(engine::Canary::GoesOnBeyond), 300),
         (Canary::Inside(engine::Canary::JoinsWithoutBase), 10000),
         (
@@ -219,7 +221,7 @@ impl Planted {
                     swallow(io);
                 }
             }
-            IoKind::Read { offset, .. } => {
+            IoKind::Read { offset, .. } | IoKind::ReadInPlace { offset, .. } => {
                 let offset = *offset;
                 self.strike_read(world, drive, offset, io);
             }
@@ -246,9 +248,12 @@ impl Planted {
             return;
         }
         let strip = world.geometry.strip;
-        if let IoKind::Read { offset, len, .. } = &mut io.kind
-            && *offset + strip + *len as u64 <= layout.data_offset + layout.data_bytes
-        {
+        let (IoKind::Read { offset, len, .. } | IoKind::ReadInPlace { offset, len, .. }) =
+            &mut io.kind
+        else {
+            return;
+        };
+        if *offset + strip + *len as u64 <= layout.data_offset + layout.data_bytes {
             *offset += strip;
         }
     }

@@ -35,6 +35,7 @@ pub(crate) fn draw_rules(seed: u64) -> HedgeRules {
         burst: rng.pick(&[1, 8, 64]),
         slow_after_ns: rng.pick(&[1_000_000, 20_000_000]),
         report_ns: rng.pick(&[500_000, 10_000_000]),
+        in_place_pause_ns: rng.pick(&[0, 50_000, 5_000_000]),
     }
 }
 

@@ -5,6 +5,7 @@
 //! Deliberately absent: which devices are there at a start (`life`).
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strake_engine::create::{self, CreateSpec, Init};
@@ -394,6 +395,7 @@ impl World {
             stopped: false,
             tick_at: None,
             shard_ticks: vec![None; usize::from(self.shards)],
+            in_place: BTreeMap::new(),
             array_ios: 0,
         });
         let regions = self.geometry.regions();

@@ -293,6 +293,8 @@ pub struct Plan {
     pub clean_after_ms: u64,
     /// When reads are late, and members slow.
     pub hedging: HedgeRules,
+    /// One read in so many has a place for what it asks for (0: none).
+    pub in_place_one_in: u64,
     /// Memory of a shard beyond the least.
     pub budget_bytes: usize,
     /// Read errors after which a member is failed; `None` leaves the default.
@@ -391,6 +393,7 @@ impl Plan {
             queues: rng.range(1, 2) as u16,
             clean_after_ms: rng.pick(&[1, 5, 50]),
             hedging: crate::dawdle::draw_rules(seed),
+            in_place_one_in: 3,
             budget_bytes: rng.pick(&[1 << 17, 1 << 18, 1 << 19]),
             read_error_threshold: rng.pick(&[None, Some(1), Some(1000), Some(1000)]),
             latencies: Latencies {

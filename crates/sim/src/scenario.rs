@@ -130,7 +130,8 @@ impl Scenario {
     pub fn begin_to_write_blocks(&mut self, first: u64, count: u64) -> &mut Self {
         self.begin(AskKind::Write, first, count)
     }
-    fn begin(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
+    /// Asks for blocks, and does not wait for the answer.
+    pub fn begin(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
         let asked = self.world.submit(Ask {
             kind,
             first,
@@ -520,8 +521,15 @@ impl Draft {
             one_in,
             burst,
             slow_after_ns: 50_000_000,
+            in_place_pause_ns: 1_000_000,
             report_ns: 1_000_000,
         };
+        self.0.in_place_one_in = 0;
+        self
+    }
+    /// Every read has a place for what it asks for.
+    pub fn in_place(mut self) -> Draft {
+        self.0.in_place_one_in = 1;
         self
     }
     /// With another seed's latencies and requests.

@@ -275,7 +275,7 @@ impl Ssd {
         if Overlay::take(&mut self.faults.stalls) {
             return Fate::TimesOut;
         }
-        let is_read = matches!(kind, IoKind::Read { .. });
+        let is_read = matches!(kind, IoKind::Read { .. } | IoKind::ReadInPlace { .. });
         if is_read && Overlay::take(&mut self.faults.read_errors) {
             return Fate::Fails(IoError::Media);
         }
@@ -334,6 +334,16 @@ impl Ssd {
                 buf.bytes_mut()[start..start + len]
                     .copy_from_slice(&self.current[from..from + len]);
                 return (Ok(()), Some(buf));
+            }
+            // The buffer stands for the place, and is the world's to hand on.
+            IoKind::ReadInPlace { offset, len, .. } => {
+                let blocks = self.blocks(offset, len as u64);
+                if self.faults.unreadable(blocks.start, blocks.end) {
+                    return (Err(IoError::Media), None);
+                }
+                let from = offset as usize;
+                let bytes = &self.current[from..from + len];
+                return (Ok(()), Some(strake_engine::Buf::from_bytes(bytes)));
             }
             IoKind::Write { offset, data, fua } => self.write(offset, data.bytes(), fua),
             IoKind::WriteZeroes { offset, len } => self.zero(offset, len, None),
@@ -552,7 +562,7 @@ impl Ssd {
             }
             IoKind::WriteZeroes { .. } => self.zero(at, self.block, None),
             IoKind::Discard { .. } => self.zero(at, self.block, Some(rng)),
-            IoKind::Read { .. } | IoKind::Flush => {}
+            IoKind::Read { .. } | IoKind::ReadInPlace { .. } | IoKind::Flush => {}
         }
     }
 }
@@ -564,7 +574,7 @@ pub fn written(kind: &IoKind) -> Option<(u64, u64)> {
         IoKind::WriteZeroes { offset, len } | IoKind::Discard { offset, len } => {
             Some((*offset, *len))
         }
-        IoKind::Read { .. } | IoKind::Flush => None,
+        IoKind::Read { .. } | IoKind::ReadInPlace { .. } | IoKind::Flush => None,
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Asked {
     pub(crate) ask: Ask,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) moment: oracle::Moment,
+    /// Where members put what a read in place asks for.
+    pub(crate) place: Vec<u8>,
 }
 
 impl World {
@@ -79,7 +81,18 @@ impl World {
         self.reading += self.buffers_of(&ask);
         let id = RequestId(self.next_request);
         self.next_request += 1;
-        let (op, ticket, moment) = self.announce(&ask);
+        let (mut op, ticket, moment) = self.announce(&ask);
+        let mut place = Vec::new();
+        // The place is filled with what nobody wrote.
+        let one_in = self.plan.in_place_one_in;
+        if let Op::Read { offset, len } = &op
+            && one_in > 0
+            && id.0.is_multiple_of(one_in)
+        {
+            place = vec![0xdb; *len as usize];
+            let (offset, len, at) = (*offset, *len, 0);
+            op = Op::ReadInPlace { offset, len, at };
+        }
         self.trace([1, id.0, ask.first, ask.count], || {
             format!("request {} {ask:?}", id.0)
         });
@@ -90,6 +103,7 @@ impl World {
                 ask,
                 ticket,
                 moment,
+                place,
             },
         );
         if self
@@ -284,9 +298,13 @@ impl World {
     fn read_answered(&mut self, asked: &Asked, slices: Slices) -> Going {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        slices
-            .iter()
-            .for_each(|slice| bytes.extend_from_slice(slice.bytes()));
+        for slice in &slices {
+            let at = bytes.len();
+            match slice.in_place() {
+                true => bytes.extend_from_slice(&asked.place[at..at + slice.len]),
+                false => bytes.extend_from_slice(slice.bytes()),
+            }
+        }
         let expected = asked.ask.count * self.geometry.block;
         if bytes.len() as u64 != expected {
             let text = format!("{:?} was answered with {} bytes", asked.ask, bytes.len());

@@ -8,6 +8,7 @@
 //! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use strake_engine::event::*;
@@ -96,6 +97,8 @@ pub struct Machines {
     pub shard_ticks: Vec<Option<Time>>,
     /// I/Os of the array in flight.
     pub array_ios: usize,
+    /// Reads in place in flight, by shard and number: whose place, and which bytes of it.
+    pub in_place: BTreeMap<(u16, u64), (RequestId, Range<usize>)>,
 }
 
 /// The streams of chance.
@@ -449,10 +452,46 @@ impl World {
                 self.poll_array()
             }
             Owner::Shard(shard) => {
+                let completion = self.filled(shard, completion)?;
                 self.machines().shards[usize::from(shard)].complete(now, completion);
                 self.poll_shard(shard)
             }
         }
+    }
+
+    /// Notes whose place a read fills.
+    fn lend(&mut self, shard: u16, io: &MemberIo, piece: RequestId) -> Going {
+        let IoKind::ReadInPlace { at, len, .. } = io.kind else {
+            unreachable!("only a read in place fills one")
+        };
+        let queue = usize::from(Router::queue_of(piece));
+        let machines = self.machines();
+        let Some(request) = machines.routers[queue].request_of(piece) else {
+            return self.failure("a read in place of a request that was answered");
+        };
+        let place = (request, at as usize..at as usize + len);
+        machines.in_place.insert((shard, io.io.0), place);
+        Ok(())
+    }
+
+    /// Puts what a read in place has brought into the place of its request, if it was one. A request
+    /// whose place a device still fills is not answered.
+    fn filled(&mut self, shard: u16, mut completion: Completion) -> Going<Completion> {
+        let key = (shard, completion.io.0);
+        let Some((request, bytes)) = self.machines().in_place.remove(&key) else {
+            return Ok(completion);
+        };
+        let Some(asked) = self.asks.get_mut(&request) else {
+            let id = request.0;
+            return self.failure(format!(
+                "request {id} was answered while it was read in place"
+            ));
+        };
+        if let Some(buf) = completion.buf.take() {
+            let len = bytes.len();
+            asked.place[bytes].copy_from_slice(&buf.bytes()[..len]);
+        }
+        Ok(completion)
     }
 
     /// Polls every shard: buffers were dropped.
@@ -663,6 +702,9 @@ impl World {
                 io.device
             ));
         }
+        if let (IoKind::ReadInPlace { request, .. }, Owner::Shard(shard)) = (&io.kind, owner) {
+            self.lend(shard, &io, *request)?;
+        }
         self.trace([12, index as u64, io.io.0, 0], || {
             format!(
                 "{owner:?}: {:?} {:?} {}",
@@ -721,6 +763,7 @@ fn check_io(ssd: &Ssd, io: &MemberIo) -> Result<(), String> {
             }
             (*offset, *len as u64)
         }
+        IoKind::ReadInPlace { offset, len, .. } => (*offset, *len as u64),
         IoKind::Flush => return Ok(()),
         kind => ssd::written(kind).expect("a write"),
     };
@@ -742,6 +785,9 @@ fn micros(at: Time) -> String {
 pub fn io_text(kind: &IoKind) -> String {
     match kind {
         IoKind::Read { offset, len, .. } => format!("read {offset:#x}+{len:#x}"),
+        IoKind::ReadInPlace {
+            offset, len, at, ..
+        } => format!("read {offset:#x}+{len:#x} in place at {at:#x}"),
         IoKind::Write { offset, data, fua } => {
             let fua = if *fua { " fua" } else { "" };
             format!("write {offset:#x}+{:#x}{fua}", data.len)
@@ -755,6 +801,7 @@ pub fn io_text(kind: &IoKind) -> String {
 fn op_text(request: &Request) -> String {
     let text = match &request.op {
         Op::Read { offset, len } => format!("read {offset:#x}+{len:#x}"),
+        Op::ReadInPlace { offset, len, .. } => format!("read {offset:#x}+{len:#x} in place"),
         Op::Write { offset, data, fua } => format!("write {offset:#x}+{:#x} {fua}", data.len),
         Op::Flush => "flush".to_owned(),
         Op::Discard { offset, len } => format!("discard {offset:#x}+{len:#x}"),

@@ -7,7 +7,7 @@
 use super::budget::Budget;
 use super::drives::Drives;
 use super::guest::{self, End, Guest, Spec};
-use super::prepare::{self, Rig};
+use super::prepare::{self, Rig, Series};
 use crate::outcome::Outcome;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +38,7 @@ pub(crate) struct Scenario {
 pub(crate) struct Boot {
     name: &'static str,
     script: &'static str,
+    kernel: Series,
     /// Boots of one set see the same drives, one after the other.
     set: &'static str,
     drives: usize,
@@ -58,10 +59,11 @@ const fn scenario(name: &'static str, about: &'static str) -> Scenario {
     }
 }
 
-pub(crate) const BOOTS: [Boot; 4] = [
+pub(crate) const BOOTS: [Boot; 5] = [
     Boot {
         name: "life",
         script: "life.sh",
+        kernel: Series::Stable,
         set: "life",
         drives: 6,
         size_mib: 512,
@@ -91,6 +93,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
     Boot {
         name: "again",
         script: "life.sh",
+        kernel: Series::Stable,
         set: "life",
         drives: 6,
         size_mib: 512,
@@ -109,6 +112,7 @@ pub(crate) const BOOTS: [Boot; 4] = [
     Boot {
         name: "after-cut",
         script: "life.sh",
+        kernel: Series::Stable,
         set: "life",
         drives: 6,
         size_mib: 512,
@@ -122,8 +126,24 @@ pub(crate) const BOOTS: [Boot; 4] = [
         }],
     },
     Boot {
+        name: "newer",
+        script: "life.sh",
+        kernel: Series::New,
+        set: "newer",
+        drives: 6,
+        size_mib: 512,
+        block_bytes: 512,
+        usual_s: 150,
+        limit_s: 900,
+        scenarios: &[scenario(
+            "reads-in-place",
+            "a newer kernel's ublk mode under fio: SIGKILL, then a drive is pulled",
+        )],
+    },
+    Boot {
         name: "losses",
         script: "losses.sh",
+        kernel: Series::Stable,
         set: "losses",
         drives: 10,
         size_mib: 128,
@@ -173,7 +193,8 @@ fn wanted(asked: &[String]) -> Result<BTreeSet<&'static str>> {
     Ok(wanted)
 }
 
-/// Runs scenarios, each boot once, and prints each result as it comes.
+/// Runs scenarios, each boot once, and prints each result as it comes. `rig` is that of the stable
+/// kernel; where another cannot be had, its scenarios are skipped, each counted.
 pub(crate) fn run(
     rig: &Rig,
     asked: &[String],
@@ -197,6 +218,19 @@ pub(crate) fn run(
             Budget::leave_out(&mut total, names.len() as u64, &names.join(", "), &why);
             continue;
         }
+        let other = match boot.kernel {
+            Series::Stable => None,
+            series => match prepare::prepare(series) {
+                Ok(rig) => Some(rig),
+                Err(why) => {
+                    total.counts.skipped += names.len() as u64;
+                    let names = names.join(", ");
+                    total.notes.push(format!("SKIPPED: {names}: {why:#}"));
+                    continue;
+                }
+            },
+        };
+        let rig = other.as_ref().unwrap_or(rig);
         if !sets.contains_key(boot.set) {
             // The drives of the set before are done with: give their memory back first.
             sets.clear();

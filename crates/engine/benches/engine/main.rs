@@ -137,6 +137,7 @@ impl Rig {
                 }
                 Some(buf)
             }
+            IoKind::ReadInPlace { .. } => unreachable!("no request here has a place"),
             IoKind::Write { offset, data, .. } => {
                 if kept(offset) {
                     let at = offset as usize;

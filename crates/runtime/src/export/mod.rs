@@ -34,7 +34,7 @@ pub enum ExportKind {
 pub struct UblkExport {
     /// N of /dev/ublkbN.
     pub id: u32,
-    /// How data travels, in words: `user-copy`, `copy`.
+    /// How data travels, in words: `auto-buffer`, `user-copy`, `copy`.
     pub mode: &'static str,
     /// Queues.
     pub queues: u16,
@@ -175,6 +175,14 @@ impl Plan {
         match self {
             Plan::Ublk(driver) => Some(driver.stock()),
             Plan::Nbd | Plan::None => None,
+        }
+    }
+
+    /// Places that each shard's ring needs for the pages of its ublk queue's requests.
+    pub(crate) fn pages(&self) -> u16 {
+        match self {
+            Plan::Ublk(driver) => driver.pages(),
+            Plan::Nbd | Plan::None => 0,
         }
     }
 

@@ -44,6 +44,72 @@ fn reads_of_a_member_that_stands_still_are_answered_by_the_others_in_time() {
 }
 
 #[test]
+fn a_member_that_is_late_with_a_read_in_place_is_waited_for_once_and_then_read_around() {
+    for (level, members) in [("1", 2), ("5", 4), ("6", 6), ("50", 6)] {
+        let mut array = Scenario::new(level, members)
+            .hedging(1, 64)
+            .in_place()
+            .start();
+        array.fill().rest();
+        show_how_quick(&mut array);
+        array.sleep().pause(0, 10_000);
+        // Nobody else may answer where it may still write.
+        assert!(array.read_each_us() > 40_000, "level {level}");
+        let told = array.hedges();
+        assert!(told.refused > 0, "level {level}: {told:?}");
+        assert!(
+            told.won > 0,
+            "level {level}: others were read into buffers: {told:?}"
+        );
+        array.pause(0, 0).sleep();
+        show_how_quick(&mut array);
+        array.verify();
+    }
+}
+
+#[test]
+fn a_late_read_in_place_delays_what_was_under_way_and_nothing_that_came_after_it() {
+    let mut raid5 = Scenario::new("5", 4).hedging(1, 64).in_place().start();
+    raid5.fill().rest();
+    show_how_quick(&mut raid5);
+    raid5.sleep().pause(0, 10_000);
+    let on_first = |array: &Scenario, block: u64| {
+        let geometry = &array.world.geometry;
+        let place = geometry.locate(block * geometry.block);
+        geometry.slot(place.stripe, place.column).0 == 0
+    };
+    let blocks = 0..raid5.world.oracle.blocks();
+    let blocks: Vec<u64> = blocks.filter(|&block| on_first(&raid5, block)).collect();
+    let begun = raid5.world.clock.now();
+    let since_us = |array: &Scenario| array.world.clock.now().since(begun) / 1000;
+    raid5.begin(AskKind::Read, blocks[0], 1);
+    while since_us(&raid5) < 2_000 {
+        raid5.steps(1);
+    }
+    for &block in &blocks[1..] {
+        let asked = raid5.world.asks.len();
+        let at_us = since_us(&raid5);
+        raid5.begin(AskKind::Read, block, 1);
+        while raid5.world.asks.len() > asked {
+            raid5.steps(1);
+        }
+        let took_us = since_us(&raid5) - at_us;
+        assert!(took_us < 4_000, "{took_us} us, at {at_us} us");
+        if since_us(&raid5) > 30_000 {
+            break;
+        }
+    }
+    assert_eq!(
+        raid5.world.asks.len(),
+        1,
+        "the first one waits for its member"
+    );
+    raid5.pause(0, 0).rest();
+    assert!(raid5.hedges().won > 0);
+    raid5.verify();
+}
+
+#[test]
 fn without_hedged_reads_a_member_that_stands_still_is_waited_for() {
     let mut raid5 = Scenario::new("5", 4).hedging(1, 64).start();
     raid5.fill().rest();

@@ -535,6 +535,10 @@ fn metrics_text(service: &Service) -> String {
                 "strake_member_written_bytes_total",
                 counters.member_written_bytes,
             ),
+            (
+                "strake_member_reads_in_place_total",
+                counters.member_reads_in_place,
+            ),
             ("strake_size_bytes", array.size_bytes),
             ("strake_members_not_in_sync", missing),
         ] {

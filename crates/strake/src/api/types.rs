@@ -47,7 +47,7 @@ pub(crate) struct ArrayJson {
 pub(crate) struct ExportJson {
     /// `ublk`, `nbd` or `none`.
     pub(crate) kind: String,
-    /// Of ublk: how data travels, `user-copy` or `copy`.
+    /// Of ublk: how data travels, `auto-buffer`, `user-copy` or `copy`.
     pub(crate) mode: Option<String>,
     /// Of ublk.
     pub(crate) queues: Option<u16>,

@@ -50,6 +50,8 @@ pub(super) const F_USER_RECOVERY_REISSUE: u64 = 1 << 4;
 pub(super) const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 /// Data goes through pread and pwrite on /dev/ublkcN.
 pub(super) const F_USER_COPY: u64 = 1 << 7;
+/// The pages of each request are registered with the ring that fetched it.
+pub(super) const F_AUTO_BUF_REG: u64 = 1 << 11;
 
 /// The driver's features, by the header's names in lower case; the place is the bit.
 const FEATURES: [&str; 20] = [
@@ -95,6 +97,16 @@ pub(super) const OP_DISCARD: u32 = 3;
 pub(super) const OP_WRITE_ZEROES: u32 = 5;
 /// Durable when answered.
 pub(super) const IO_F_FUA: u32 = 1 << 13;
+/// The request's pages could not be registered.
+pub(super) const IO_F_NEED_REG_BUF: u32 = 1 << 17;
+
+/// `struct ublk_auto_buf_reg` as it stands in a fetch's `addr`: register at this index of the
+/// ring's table (`None`: at one that no table has); where that fails, hand the request out all the
+/// same, marked.
+pub(super) fn register_at(index: Option<u16>) -> u64 {
+    const FALLBACK: u64 = 1 << 16;
+    u64::from(index.unwrap_or(u16::MAX)) | FALLBACK
+}
 
 /// Result of a fetch: a request is there.
 pub(super) const IO_RES_OK: i32 = 0;

@@ -5,13 +5,16 @@
 //! gone) → fetch → END_USER_RECOVERY; requests that were in flight come again. Order of a stop:
 //! STOP_DEV (which waits for requests in flight) → queues closed → DEL_DEV.
 //!
-//! Modes, by what the driver has: *user copy* (6.5), where data goes through pread and pwrite on
-//! /dev/ublkcN, else *copy*, where the driver copies to and from an address given with each fetch.
-//! `STRAKE_UBLK_MODE=copy|user-copy` overrides the choice.
+//! Modes, by what the driver has, best first: *auto-buffer* (6.16), where members fill the pages
+//! of larger healthy reads by themselves and everything else goes as in *user copy* (6.5), where
+//! data goes through pread and pwrite on /dev/ublkcN; else *copy*, where the driver copies to and
+//! from an address given with each fetch. `STRAKE_UBLK_MODE=copy|user-copy|auto-buffer` overrides
+//! the choice. A device left behind is taken over in the mode that it has, but that copy and the
+//! others do not mix: their memory differs.
 //!
 //! Invariants: one queue is served by one thread; control commands run on the caller's thread,
 //! never on a shard's (START_DEV reads the partition table through the shards). Deliberately
-//! absent: zero copy, batches, unprivileged devices, and drivers before 6.4.
+//! absent: batches, unprivileged devices, and drivers before 6.4.
 
 mod abi;
 mod queue;
@@ -108,20 +111,7 @@ impl Driver {
         };
         driver.features = driver.ask_features()?;
         let wanted = std::env::var("STRAKE_UBLK_MODE").ok();
-        let user_copy = driver.features & abi::F_USER_COPY != 0;
-        driver.mode = match wanted.as_deref() {
-            Some("copy") => Mode::Copy,
-            Some("user-copy") if !user_copy => {
-                return Err("the driver has no user copy (6.5)".into());
-            }
-            None | Some("user-copy") if user_copy => Mode::UserCopy,
-            None => Mode::Copy,
-            Some(other) => {
-                return Err(format!(
-                    "STRAKE_UBLK_MODE is copy or user-copy, not {other}"
-                ));
-            }
-        };
+        driver.mode = choose(driver.features, wanted.as_deref())?;
         Ok(driver)
     }
 
@@ -143,8 +133,21 @@ impl Driver {
     /// What each queue's memory is made of.
     pub(crate) fn stock(&self) -> Stock {
         match self.mode {
-            Mode::UserCopy => vec![(4096, 128), (65536, 32), (MAX_IO_USER_COPY as usize, 12)],
+            Mode::UserCopy | Mode::AutoBuffer => {
+                vec![(4096, 128), (65536, 32), (MAX_IO_USER_COPY as usize, 12)]
+            }
             Mode::Copy => vec![(MAX_IO_COPY as usize, usize::from(DEPTH_COPY) + 16)],
+        }
+    }
+
+    /// Places that a ring needs for the pages of requests: one for each tag of its queue. Also
+    /// where another mode was asked for: a device left behind may want them.
+    pub(crate) fn pages(&self) -> u16 {
+        match self.features & abi::F_AUTO_BUF_REG {
+            0 => 0,
+            _ => queues(1, self.requests, Mode::AutoBuffer)
+                .1
+                .max(DEPTH_USER_COPY),
         }
     }
 
@@ -232,22 +235,18 @@ impl Driver {
 
     fn create(mut self, target: &Target, wanted: Option<u32>) -> Result<Device, ServeError> {
         let recovery = abi::F_USER_RECOVERY | abi::F_USER_RECOVERY_REISSUE;
-        let copy = if self.mode == Mode::UserCopy {
-            abi::F_USER_COPY
-        } else {
-            0
+        let (max_io_bytes, data) = match self.mode {
+            Mode::Copy => (MAX_IO_COPY, 0),
+            Mode::UserCopy => (MAX_IO_USER_COPY, abi::F_USER_COPY),
+            Mode::AutoBuffer => (MAX_IO_USER_COPY, abi::F_USER_COPY | abi::F_AUTO_BUF_REG),
         };
         let (queues, depth) = queues(target.peers.count(), self.requests, self.mode);
         let info = DeviceInfo {
             queues,
             depth,
-            max_io_bytes: if self.mode == Mode::UserCopy {
-                MAX_IO_USER_COPY
-            } else {
-                MAX_IO_COPY
-            },
+            max_io_bytes,
             server_pid: std::process::id() as i32,
-            flags: abi::F_CMD_IOCTL_ENCODE | copy | (recovery & self.features),
+            flags: abi::F_CMD_IOCTL_ENCODE | data | (recovery & self.features),
             tag: target.tag,
             ..DeviceInfo::default()
         };
@@ -308,12 +307,8 @@ impl Driver {
         if Params::sectors_of(&params) * SECTOR != target.geometry.size() {
             return Ok(None);
         }
-        let mode = if info.flags & abi::F_USER_COPY != 0 {
-            Mode::UserCopy
-        } else {
-            Mode::Copy
-        };
-        if mode != self.mode {
+        let mode = mode_of(info.flags);
+        if (mode == Mode::Copy) != (self.mode == Mode::Copy) {
             // The shards' memory was made for the other mode.
             tracing::warn!(
                 ?mode,
@@ -321,6 +316,7 @@ impl Driver {
             );
             return Ok(None);
         }
+        self.mode = mode;
         let since = Instant::now();
         loop {
             match self.command(Command::StartUserRecovery, id, 0) {
@@ -352,7 +348,7 @@ impl Driver {
 /// flight at most: never more than `requests`.
 fn queues(shards: u16, requests: Option<NonZeroU32>, mode: Mode) -> (u16, u16) {
     let (usual, most) = match mode {
-        Mode::UserCopy => (DEPTH_USER_COPY, DEPTH_MAX),
+        Mode::UserCopy | Mode::AutoBuffer => (DEPTH_USER_COPY, DEPTH_MAX),
         Mode::Copy => (DEPTH_COPY, DEPTH_COPY),
     };
     let Some(requests) = requests.map(NonZeroU32::get) else {
@@ -361,6 +357,39 @@ fn queues(shards: u16, requests: Option<NonZeroU32>, mode: Mode) -> (u16, u16) {
     let queues = u32::from(shards).min(requests);
     let depth = (requests / queues).min(u32::from(most));
     (queues as u16, depth as u16)
+}
+
+/// The mode of a device with these flags.
+fn mode_of(flags: u64) -> Mode {
+    match (flags & abi::F_USER_COPY, flags & abi::F_AUTO_BUF_REG) {
+        (0, _) => Mode::Copy,
+        (_, 0) => Mode::UserCopy,
+        _ => Mode::AutoBuffer,
+    }
+}
+
+/// The best mode that the driver's features allow, or the one asked for.
+fn choose(features: u64, wanted: Option<&str>) -> Result<Mode, String> {
+    let has = |flag| features & flag != 0;
+    let best = mode_of(features);
+    let wanted = match wanted {
+        None => return Ok(best),
+        Some("copy") => Mode::Copy,
+        Some("user-copy") => Mode::UserCopy,
+        Some("auto-buffer") => Mode::AutoBuffer,
+        Some(other) => {
+            return Err(format!(
+                "STRAKE_UBLK_MODE is copy, user-copy or auto-buffer, not {other}"
+            ));
+        }
+    };
+    if wanted != Mode::Copy && !has(abi::F_USER_COPY) {
+        return Err("the driver has no user copy (6.5)".into());
+    }
+    if wanted == Mode::AutoBuffer && !has(abi::F_AUTO_BUF_REG) {
+        return Err("the driver has no automatic buffer registration (6.16)".into());
+    }
+    Ok(wanted)
 }
 
 /// What the block layer is told. The driver takes `io_min` and `io_opt` as powers of two only;
@@ -569,6 +598,19 @@ mod tests {
             (2, DEPTH_COPY),
             "memory for so many"
         );
+    }
+
+    #[test]
+    fn the_best_mode_is_chosen_unless_another_is_asked_for() {
+        let auto = abi::F_USER_COPY | abi::F_AUTO_BUF_REG;
+        assert_eq!(choose(0, None), Ok(Mode::Copy));
+        assert_eq!(choose(abi::F_USER_COPY, None), Ok(Mode::UserCopy));
+        assert_eq!(choose(auto, None), Ok(Mode::AutoBuffer));
+        assert_eq!(choose(auto, Some("user-copy")), Ok(Mode::UserCopy));
+        assert_eq!(choose(auto, Some("copy")), Ok(Mode::Copy));
+        assert!(choose(0, Some("user-copy")).is_err());
+        assert!(choose(abi::F_USER_COPY, Some("auto-buffer")).is_err());
+        assert!(choose(auto, Some("fast")).is_err());
     }
 
     #[test]

@@ -4,7 +4,13 @@
 //! for a buffer (for its data, or to fetch again), or it has ended. **Who owns a buffer:** in copy
 //! mode, the tag's buffer is the driver's while fetching; a write's buffer then goes to the
 //! engine, which may keep it longer than the request lasts, and the tag fetches its next request
-//! with another. In user-copy mode a tag has no buffer between requests.
+//! with another. In the other modes a tag has no buffer between requests.
+//!
+//! **Who owns a request's pages:** its user. In auto-buffer mode the driver registers them with the
+//! ring under an index of the tag's own, from the fetch to the commit, and reads of members may
+//! fill them meanwhile (the tag is *lent*). An answer is given only when none of these reads is in
+//! the kernel any more, also where one outlasted its deadline: what a member brought late would
+//! otherwise lie over what others made of it.
 //!
 //! Invariants: every request that came is answered once by COMMIT_AND_FETCH; the queue ends when
 //! every tag was handed back with an error, and only then is the character device closed.
@@ -14,6 +20,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -37,6 +44,9 @@ pub(crate) enum Mode {
     UserCopy,
     /// The driver copies to and from the server's buffers.
     Copy,
+    /// As user copy; besides, the pages of a request are registered with the queue's ring, so that
+    /// members can fill them by themselves.
+    AutoBuffer,
 }
 
 impl Mode {
@@ -45,6 +55,7 @@ impl Mode {
         match self {
             Mode::UserCopy => "user-copy",
             Mode::Copy => "copy",
+            Mode::AutoBuffer => "auto-buffer",
         }
     }
 }
@@ -151,6 +162,9 @@ impl Drop for Descriptors {
     }
 }
 
+/// What the array answers.
+type Answered = Result<Slices, RequestError>;
+
 /// Whose a tag is.
 enum Tag {
     /// The driver's. In copy mode with a buffer for what comes.
@@ -160,6 +174,10 @@ enum Tag {
         read: bool,
         len: u64,
         buf: Option<Buf>,
+        /// Reads of members that fill the request's pages now.
+        lent: u32,
+        /// An answer that waits for them.
+        late: Option<Answered>,
     },
     /// A write waits for a buffer for its data.
     NeedsData,
@@ -172,6 +190,8 @@ enum Tag {
 /// See the module.
 pub(crate) struct Queue {
     start: QueueStart,
+    /// Where the ring's table has places for the pages of the first tags.
+    pages: Range<u16>,
     descriptors: Descriptors,
     pool: Pool,
     tags: Vec<Tag>,
@@ -191,7 +211,15 @@ pub(crate) enum Event {
 
 impl Queue {
     /// Fetches every tag. `None` if that could not be begun; the other end has been told.
-    pub(crate) fn start(start: QueueStart, memory: &QueueMemory, ring: &mut Ring) -> Option<Queue> {
+    ///
+    /// `pages`: places of the ring's table, one for each tag. A tag for which there is none has its
+    /// reads copied in.
+    pub(crate) fn start(
+        start: QueueStart,
+        memory: &QueueMemory,
+        pages: Range<u16>,
+        ring: &mut Ring,
+    ) -> Option<Queue> {
         let pool = memory.pool().clone();
         let descriptors = match Descriptors::map(&start.device, start.queue, start.depth) {
             Ok(descriptors) => descriptors,
@@ -217,6 +245,7 @@ impl Queue {
         let tags = (0..live).map(|_| Tag::Ended).collect();
         let mut queue = Queue {
             start,
+            pages,
             descriptors,
             pool,
             tags,
@@ -249,8 +278,12 @@ impl Queue {
             .map_or(0, |buf| buf.bytes_mut().as_mut_ptr() as u64);
         self.tags[usize::from(tag)] = Tag::Fetching(buf);
         let entry = opcode::UringCmd16::new(types::Fd(self.start.device.as_raw_fd()), command)
-            .cmd(abi::io_command(self.start.queue, tag, result, addr))
-            .build();
+            .cmd(abi::io_command(self.start.queue, tag, result, addr));
+        let entry = match self.start.mode {
+            Mode::AutoBuffer => entry.addr(Some(abi::register_at(self.page_of(tag)))),
+            Mode::UserCopy | Mode::Copy => entry,
+        };
+        let entry = entry.build();
         // SAFETY: the buffer whose address is given lies in `tags` until the completion; `drop`
         // leaks those that are still the driver's.
         unsafe {
@@ -262,6 +295,12 @@ impl Queue {
                 entry,
             )
         };
+    }
+
+    /// Where the ring's table has the pages of a tag's request; without a place for them the driver
+    /// is told one that no table has, and marks the request.
+    fn page_of(&self, tag: u16) -> Option<u16> {
+        self.pages.clone().nth(usize::from(tag))
     }
 
     /// A fetch has ended: with a request, or for good.
@@ -307,7 +346,12 @@ impl Queue {
         let (op, read) = match descriptor.op_flags & 0xff {
             abi::OP_READ => {
                 kept = buf;
-                (Op::Read { offset, len }, true)
+                let registered = descriptor.op_flags & abi::IO_F_NEED_REG_BUF == 0;
+                let fillable = registered && self.page_of(tag).is_some();
+                match self.start.mode == Mode::AutoBuffer && fillable {
+                    true => (Op::ReadInPlace { offset, len, at: 0 }, true),
+                    false => (Op::Read { offset, len }, true),
+                }
             }
             abi::OP_WRITE => match self.data(tag, len, buf) {
                 Ok(Some(data)) => (Op::Write { offset, data, fua }, false),
@@ -329,6 +373,8 @@ impl Queue {
             read,
             len,
             buf: kept,
+            lent: 0,
+            late: None,
         };
         Begun::Request(op)
     }
@@ -363,32 +409,61 @@ impl Queue {
         Ok(Some(Slice::new(buf, 0, len)))
     }
 
+    /// A member is about to fill pages of a request: where the ring's table has them.
+    pub(crate) fn lend(&mut self, tag: u16) -> u16 {
+        let page = self.page_of(tag);
+        let Tag::Busy { lent, .. } = &mut self.tags[usize::from(tag)] else {
+            panic!("tag {tag} asks nothing that could be filled")
+        };
+        *lent += 1;
+        page.expect("only a tag with a place asks to be read in place")
+    }
+
+    /// The kernel has let go of pages that were lent; true if an answer had waited for it.
+    pub(crate) fn given_back(&mut self, ring: &mut Ring, tag: u16) -> bool {
+        let Tag::Busy { lent, late, .. } = &mut self.tags[usize::from(tag)] else {
+            panic!("tag {tag} has lent nothing")
+        };
+        *lent -= 1;
+        let waited = late.take_if(|_| *lent == 0);
+        let answers = waited.is_some();
+        if let Some(result) = waited {
+            self.answer(ring, tag, result);
+        }
+        answers
+    }
+
     /// The array has answered a request.
-    pub(crate) fn answer(
-        &mut self,
-        ring: &mut Ring,
-        tag: u16,
-        result: Result<Slices, RequestError>,
-    ) {
+    pub(crate) fn answer(&mut self, ring: &mut Ring, tag: u16, result: Answered) {
+        if let Tag::Busy { lent, late, .. } = &mut self.tags[usize::from(tag)]
+            && *lent > 0
+        {
+            *late = Some(result);
+            return;
+        }
         let state = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Ended);
-        let Tag::Busy { read, len, mut buf } = state else {
+        let Tag::Busy {
+            read, len, mut buf, ..
+        } = state
+        else {
             panic!("an answer for tag {tag}, which asks nothing")
         };
         let value = match result {
-            Ok(slices) if read => self.give(tag, len as usize, slices, buf.as_mut()),
+            Ok(slices) if read => self.give(tag, len as usize, &slices, buf.as_mut()),
             Ok(_) => i32::try_from(len).unwrap_or(i32::MAX),
             Err(error) => -errno(error),
         };
         self.commit(ring, tag, value, buf);
     }
 
-    /// Hands the data of a read to the driver (or puts it where the driver will take it).
-    fn give(&self, tag: u16, len: usize, slices: Slices, buf: Option<&mut Buf>) -> i32 {
+    /// Hands the data of a read to the driver (or puts it where the driver will take it), but for
+    /// what members have put into the request's pages.
+    fn give(&self, tag: u16, len: usize, slices: &[Slice], buf: Option<&mut Buf>) -> i32 {
         let have: usize = slices.iter().map(|slice| slice.len).sum();
         assert_eq!(have, len, "the answer of a read is as long as the request");
         if let Some(buf) = buf {
             let mut room = &mut buf.bytes_mut()[..len];
-            for slice in &slices {
+            for slice in slices {
                 let (here, rest) = room.split_at_mut(slice.len);
                 here.copy_from_slice(slice.bytes());
                 room = rest;
@@ -396,6 +471,20 @@ impl Queue {
             return len as i32;
         }
         let mut at = abi::data_offset(self.start.queue, tag);
+        for run in slices.chunk_by(|a, b| a.in_place() == b.in_place()) {
+            let bytes: usize = run.iter().map(|slice| slice.len).sum();
+            if !run[0].in_place()
+                && let Err(errno) = self.put(at, run)
+            {
+                return -errno;
+            }
+            at += bytes as u64;
+        }
+        len as i32
+    }
+
+    /// Copies slices into a request's pages.
+    fn put(&self, mut at: u64, slices: &[Slice]) -> Result<(), i32> {
         let mut parts: Vec<IoSlice<'_>> = slices
             .iter()
             .map(|slice| IoSlice::new(slice.bytes()))
@@ -404,22 +493,22 @@ impl Queue {
         while !left.is_empty() {
             let batch = left.len().min(1024);
             match rustix::io::pwritev(&*self.start.device, &left[..batch], at) {
-                Ok(0) => return -libc::EIO,
+                Ok(0) => return Err(libc::EIO),
                 Ok(got) => {
                     at += got as u64;
                     IoSlice::advance_slices(&mut left, got);
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return -error.raw_os_error(),
+                Err(error) => return Err(error.raw_os_error()),
             }
         }
-        len as i32
+        Ok(())
     }
 
     /// Answers the driver and fetches the next request of the tag.
     fn commit(&mut self, ring: &mut Ring, tag: u16, value: i32, buf: Option<Buf>) {
         let buf = match (self.start.mode, buf) {
-            (Mode::UserCopy, _) => None,
+            (Mode::UserCopy | Mode::AutoBuffer, _) => None,
             (Mode::Copy, Some(buf)) => Some(buf),
             (Mode::Copy, None) => match self.pool.take(self.start.max_io_bytes as usize) {
                 Some(buf) => Some(buf),
