@@ -180,6 +180,8 @@ pub struct Array {
     pub(crate) cover: Cover,
     pub(crate) replay: Option<Replay>,
     pub(crate) hedging: HedgeRules,
+    /// When the array was started, and what time of day it was then, seconds since 1970.
+    pub(crate) begun: (Time, u64),
 }
 
 impl Array {
@@ -200,7 +202,9 @@ impl Array {
     /// Begins: writes the superblocks; [`ArrayOutput::Started`] follows when they are durable.
     pub fn start(&mut self, now: Time) {
         self.now = now;
+        self.begun.0 = now;
         self.await_the_missing();
+        self.resume_scrub();
         if self.replay.is_some() {
             self.begin_replay();
         } else {
@@ -340,6 +344,12 @@ impl Array {
         self.now = now;
         self.map_tick();
         self.settle();
+    }
+
+    /// The time of day, seconds since 1970.
+    pub(crate) fn unix_s(&self) -> u64 {
+        let (begun, unix_s) = self.begun;
+        unix_s + self.now.since(begun) / 1_000_000_000
     }
 
     /// When `tick` wants to be called.
@@ -553,7 +563,6 @@ impl Array {
             unreadable: self.unreadable.bytes(&self.geometry),
             members,
             jobs: self.job_status(),
-            scrubbed: self.jobs.scrubbed,
         }
     }
 

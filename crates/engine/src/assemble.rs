@@ -36,6 +36,8 @@ pub struct StartOptions {
     pub clean_after_ms: u64,
     /// When reads are late, and members slow.
     pub hedging: HedgeRules,
+    /// The time of day at the start, seconds since 1970: when scrubs begin and end is told by it.
+    pub unix_s: u64,
 }
 
 /// Why an array cannot be started. Nothing has been written then.
@@ -508,6 +510,7 @@ impl Array {
             unclean: unclean && dirty,
             forced,
             hedging: options.hedging,
+            begun: (Time::default(), options.unix_s),
         };
         let changed = !gone.is_empty() || !returned.is_empty();
         array.tell_gone(gone);

@@ -266,6 +266,9 @@ fn superblocks(
         spares: spec.spares.iter().map(|(_, member)| *member).collect(),
         replacements: Vec::new(),
         settings: spec.settings,
+        scrub: None,
+        scrub_begun_unix_s: 0,
+        last_scrub: None,
     };
     spec.members
         .iter()

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList, WriteHole};
 
+pub use strake_format::{ScrubMode, ScrubPeriod};
+
 use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
 use crate::geometry::StripPart;
@@ -374,16 +376,6 @@ pub enum StepKind {
     Scrub(ScrubMode),
 }
 
-/// What a scrub does with what it finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScrubMode {
-    /// Tells it, and changes nothing.
-    Check,
-    /// Rewrites strips that were named as wrong, from those that agree; and sectors that could not
-    /// be read.
-    Repair,
-}
-
 /// From a shard to the array.
 #[derive(Clone, Debug)]
 pub enum FromShard {
@@ -626,8 +618,11 @@ pub enum Command {
     StartRebuild,
     /// Pause the rebuild until it is started again.
     StopRebuild,
-    /// Check parity, and perhaps repair what is wrong. A scrub of the other mode ends.
+    /// Check parity, and perhaps repair what is wrong; or go on where a scrub was paused. One of the
+    /// other mode ends.
     StartScrub(ScrubMode),
+    /// The scrub waits until it is started again, also after restarts.
+    PauseScrub,
     /// Stop the scrub.
     StopScrub,
     /// Change a setting.
@@ -665,6 +660,12 @@ pub enum Setting {
     HedgedReads(bool),
     /// So long a spare waits for a member that is missing and may come back, milliseconds.
     SpareDelayMs(u32),
+    /// When scrubs begin by themselves; whoever has a calendar looks after that.
+    ScrubPeriod(ScrubPeriod),
+    /// At which minute of the day they do.
+    ScrubMinute(u16),
+    /// What these do with what they find.
+    ScrubPolicy(ScrubMode),
 }
 
 /// Why a command was refused or failed.
@@ -972,6 +973,8 @@ pub enum StopCause {
     Unreadable,
     /// More blocks are unreadable than the list of them has room for.
     ListFull,
+    /// A scrub that halts at what it finds has found something.
+    Inconsistent,
 }
 
 /// Background jobs.

@@ -40,8 +40,6 @@ pub(crate) struct Jobs {
     rebuild: Option<Progress>,
     resync: Option<Resync>,
     scrub: Option<Scrub>,
-    /// What the last scrub found.
-    pub(crate) scrubbed: Option<Scrubbed>,
     checkpoint: Option<Checkpoint>,
     /// Row of the last durable progress of a rebuild.
     checkpointed: u64,
@@ -68,23 +66,16 @@ struct Resync {
 #[derive(Clone, Copy, Debug)]
 struct Scrub {
     mode: ScrubMode,
+    paused: bool,
     progress: Progress,
     at: Row,
+    /// Row of the last durable progress.
+    noted: Row,
     /// The last step before it began: what that says is not its finding.
     after: u64,
-    located: u64,
-    unreadable: u64,
+    found: ScrubCounts,
     /// Events told so far.
     told: u64,
-}
-
-impl Scrub {
-    fn repaired(&self) -> u64 {
-        match self.mode {
-            ScrubMode::Check => 0,
-            ScrubMode::Repair => self.located,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -229,9 +220,19 @@ impl Array {
                 if let Some(scrub) = scrub.filter(|scrub| scrub.after < done.step) {
                     scrub.at = done.end;
                     scrub.progress.worked += bytes;
-                    scrub.progress.inconsistent += done.outcome.inconsistent;
-                    scrub.located += done.outcome.located;
-                    scrub.unreadable += done.outcome.unreadable;
+                    scrub.found.inconsistent += done.outcome.inconsistent;
+                    scrub.found.located += done.outcome.located;
+                    scrub.found.unreadable += done.outcome.unreadable;
+                    let halts = scrub.mode == ScrubMode::Halt && done.outcome.inconsistent > 0;
+                    let at_work = !scrub.paused;
+                    scrub.paused |= halts;
+                    let due = (scrub.at.0 - scrub.noted.0).saturating_mul(CHECKPOINTS);
+                    if halts && at_work {
+                        self.tell_scrub_stops(StopCause::Inconsistent);
+                    } else if due >= self.geometry.rows {
+                        scrub.noted = scrub.at;
+                        self.touch();
+                    }
                 }
             }
         }
@@ -555,8 +556,14 @@ impl Array {
     // ---- scrub -------------------------------------------------------------------------------
 
     pub(crate) fn start_scrub(&mut self, mode: ScrubMode) -> Changed {
-        if self.jobs.scrub.is_some_and(|scrub| scrub.mode == mode) {
-            return Changed::No;
+        if let Some(scrub) = self.jobs.scrub.as_mut().filter(|scrub| scrub.mode == mode) {
+            if !std::mem::take(&mut scrub.paused) {
+                return Changed::No;
+            }
+            let from_bytes = scrub.at.0 * self.geometry.strip;
+            self.tell_scrub_starts(from_bytes);
+            self.touch();
+            return Changed::Yes;
         }
         self.stop_scrub();
         let progress = Progress {
@@ -565,33 +572,92 @@ impl Array {
         };
         self.jobs.scrub = Some(Scrub {
             mode,
+            paused: false,
             progress,
             at: Row(0),
+            noted: Row(0),
             after: self.jobs.step,
-            located: 0,
-            unreadable: 0,
+            found: ScrubCounts::default(),
             told: 0,
         });
+        self.sb.scrub_begun_unix_s = self.unix_s();
+        self.tell_scrub_starts(0);
+        self.touch();
+        Changed::Yes
+    }
+
+    fn tell_scrub_starts(&mut self, from_bytes: u64) {
         self.event(EventKind::JobStarted {
             kind: JobKind::Scrub,
-            from_bytes: 0,
+            from_bytes,
         });
+    }
+
+    pub(crate) fn pause_scrub(&mut self) -> Changed {
+        let at_work = self.jobs.scrub.as_mut().filter(|scrub| !scrub.paused);
+        let Some(scrub) = at_work else {
+            return Changed::No;
+        };
+        scrub.paused = true;
+        self.tell_scrub_stops(StopCause::Asked);
         Changed::Yes
     }
 
     pub(crate) fn stop_scrub(&mut self) -> Changed {
-        if self.jobs.scrub.take().is_none() {
-            return Changed::No;
+        match self.jobs.scrub.take() {
+            None => return Changed::No,
+            // That it stopped was told when it was paused.
+            Some(scrub) if scrub.paused => self.touch(),
+            Some(_) => self.tell_scrub_stops(StopCause::Asked),
         }
-        self.event(EventKind::JobStopped {
-            kind: JobKind::Scrub,
-            cause: StopCause::Asked,
-        });
         Changed::Yes
     }
 
+    fn tell_scrub_stops(&mut self, cause: StopCause) {
+        self.event(EventKind::JobStopped {
+            kind: JobKind::Scrub,
+            cause,
+        });
+        self.touch();
+    }
+
+    /// At the start: the scrub that was not over goes on.
+    pub(crate) fn resume_scrub(&mut self) {
+        let Some(record) = self.sb.scrub else { return };
+        let at = Row(record.done_bytes / self.geometry.strip);
+        let progress = Progress {
+            started: self.now,
+            ..Progress::default()
+        };
+        self.jobs.scrub = Some(Scrub {
+            mode: record.mode,
+            paused: record.paused,
+            progress,
+            at,
+            noted: at,
+            after: self.jobs.step,
+            found: record.found,
+            told: 0,
+        });
+        if !record.paused {
+            self.tell_scrub_starts(record.done_bytes);
+        }
+    }
+
+    /// How far the scrub has come, into the table. What it repaired was written durably.
+    pub(crate) fn note_scrub(&mut self) {
+        let strip = self.geometry.strip;
+        self.sb.scrub = self.jobs.scrub.map(|scrub| ScrubRecord {
+            mode: scrub.mode,
+            paused: scrub.paused,
+            done_bytes: scrub.at.0 * strip,
+            found: scrub.found,
+        });
+    }
+
     fn drive_scrub(&mut self) {
-        let Some(scrub) = self.jobs.scrub else { return };
+        let at_work = self.jobs.scrub.filter(|scrub| !scrub.paused);
+        let Some(scrub) = at_work else { return };
         let mut row = scrub.at;
         while row.0 < self.geometry.rows {
             let region = self.geometry.region(row);
@@ -601,26 +667,27 @@ impl Array {
             row = Row(self.geometry.region_rows(region).end);
         }
         if row.0 >= self.geometry.rows {
-            self.jobs.scrub = None;
-            let (inconsistent, repaired) = (scrub.progress.inconsistent, scrub.repaired());
-            self.jobs.scrubbed = Some(Scrubbed {
-                time: self.now,
-                mode: scrub.mode,
-                inconsistent,
-                located: scrub.located,
-                repaired,
-                unreadable: scrub.unreadable,
-            });
-            self.event(EventKind::JobFinished {
-                kind: JobKind::Scrub,
-                inconsistent,
-                repaired,
-            });
-            return;
+            return self.end_scrub(&scrub);
         }
         let kind = StepKind::Scrub(scrub.mode);
         let end = self.step_end(kind, row);
         self.step(kind, row, end);
+    }
+
+    fn end_scrub(&mut self, scrub: &Scrub) {
+        self.jobs.scrub = None;
+        self.sb.last_scrub = Some(ScrubResult {
+            mode: scrub.mode,
+            begun_unix_s: self.sb.scrub_begun_unix_s,
+            ended_unix_s: self.unix_s(),
+            found: scrub.found,
+        });
+        self.event(EventKind::JobFinished {
+            kind: JobKind::Scrub,
+            inconsistent: scrub.found.inconsistent,
+            repaired: scrub.found.repaired(scrub.mode),
+        });
+        self.touch();
     }
 
     /// One more finding of the scrub at work: told, unless there are too many of them.
@@ -758,11 +825,11 @@ impl Array {
                 done_bytes: written(job.at),
                 total_bytes: all,
                 rate_bytes_per_s: rate(&job.progress),
-                paused: false,
+                paused: job.paused,
                 held_back: held_back(StepKind::Scrub(job.mode)),
                 foreground_p99_ns,
-                inconsistent: job.progress.inconsistent,
-                repaired: job.repaired(),
+                inconsistent: job.found.inconsistent,
+                repaired: job.found.repaired(job.mode),
             });
         }
         jobs

@@ -310,6 +310,7 @@ impl Array {
             Command::StartRebuild => Ok(self.start_rebuild()),
             Command::StopRebuild => Ok(self.stop_rebuild()),
             Command::StartScrub(mode) => Ok(self.start_scrub(mode)),
+            Command::PauseScrub => Ok(self.pause_scrub()),
             Command::StopScrub => Ok(self.stop_scrub()),
             Command::Set(setting) => self.set(setting),
         };
@@ -473,12 +474,18 @@ impl Array {
             Setting::SpareDelayMs(ms) if ms > Settings::SPARE_DELAY_MS_MAX => {
                 return Err(CommandError::OutOfRange);
             }
+            Setting::ScrubMinute(minute) if minute > Settings::SCRUB_MINUTE_MAX => {
+                return Err(CommandError::OutOfRange);
+            }
             Setting::ReadErrorThreshold(0) => return Err(CommandError::OutOfRange),
             Setting::RebuildPriority(p) => self.sb.settings.rebuild_priority = p,
             Setting::ResyncPriority(p) => self.sb.settings.resync_priority = p,
             Setting::ScrubPriority(p) => self.sb.settings.scrub_priority = p,
             Setting::LatencyTargetUs(us) => self.sb.settings.latency_target_us = us,
             Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
+            Setting::ScrubPeriod(period) => self.sb.settings.scrub_period = period,
+            Setting::ScrubMinute(minute) => self.sb.settings.scrub_minute = minute,
+            Setting::ScrubPolicy(mode) => self.sb.settings.scrub_policy = mode,
             Setting::SpareDelayMs(ms) => self.sb.settings.spare_delay_ms = ms,
             Setting::HedgedReads(on) => {
                 let before = std::mem::replace(&mut self.sb.settings.hedged_reads, on);

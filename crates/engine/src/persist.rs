@@ -101,6 +101,7 @@ impl Array {
         if self.persist.wanted > self.persist.durable {
             self.sb.generation = self.sb.generation.next();
             self.note_rebuilds();
+            self.note_scrub();
             self.note_cover();
             self.persist.flight = Some(Flight {
                 version: self.persist.wanted,

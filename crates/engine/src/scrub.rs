@@ -47,7 +47,7 @@ impl Shard {
             self.judge(&mut op, &locator.expect("the plan read k columns at least"));
         }
         op.found_inconsistent = !op.findings.is_empty();
-        if mode == ScrubMode::Check {
+        if mode != ScrubMode::Repair {
             self.ops[key] = op;
             return;
         }

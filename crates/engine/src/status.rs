@@ -59,25 +59,6 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Jobs at work or paused.
     pub jobs: Vec<JobStatus>,
-    /// What the last scrub that ended since start found.
-    pub scrubbed: Option<Scrubbed>,
-}
-
-/// What a scrub found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scrubbed {
-    /// When it ended.
-    pub time: Time,
-    /// What it did with what it found.
-    pub mode: ScrubMode,
-    /// Stripes found inconsistent.
-    pub inconsistent: u64,
-    /// Those of them in which it is known everywhere which member was wrong.
-    pub located: u64,
-    /// Those of them that are consistent again.
-    pub repaired: u64,
-    /// Stripes that could not be looked at: too few strips could be read.
-    pub unreadable: u64,
 }
 
 /// A member as `show` tells it.

@@ -258,6 +258,15 @@ pub enum Invalid {
     /// Longer than a week.
     #[error("spare delay {0} ms")]
     SpareDelay(u32),
+    /// An unknown code in what is told of scrubs.
+    #[error("scrub code {0}")]
+    ScrubCode(u8),
+    /// No minute of a day.
+    #[error("scrubs at minute {0} of the day")]
+    ScrubMinute(u16),
+    /// A scrub that has done more than there is.
+    #[error("a scrub that has done {0} bytes")]
+    ScrubDone(u64),
     /// Slots that do not exist are accepted as they are.
     #[error("accepted slots {0:#x}")]
     Accepted(u64),

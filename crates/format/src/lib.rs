@@ -24,6 +24,7 @@ pub mod layout;
 pub mod level;
 pub mod log;
 pub mod region_map;
+pub mod scrub;
 pub mod select;
 pub mod superblock;
 pub mod unreadable;
@@ -37,6 +38,7 @@ pub use layout::{Layout, LayoutParams};
 pub use level::Level;
 pub use log::{BatchHead, BatchSize, LogBatch, LogPayload, LogRecord};
 pub use region_map::{MapPage, RegionState};
+pub use scrub::{ScrubCounts, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};
 pub use select::{
     CopyStatus, Finding, Returns, Selection, copy_to_replace, returns, select_array, select_copy,
 };

@@ -20,6 +20,7 @@ use crate::error::{Invalid, SuperblockError};
 use crate::identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
 use crate::layout::{Layout, check_strip};
 use crate::level::Level;
+use crate::scrub::{RawScrubs, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};
 
 /// Bytes of a superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
@@ -33,9 +34,9 @@ pub const SPARES_MAX: usize = 16;
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
-/// can be turned off, 3 how long spares wait. What a superblock says is the oldest that knows all of its bytes, so that an
+/// can be turned off, 3 how long spares wait, 4 scrubs that go on. What a superblock says is the oldest that knows all of its bytes, so that an
 /// older program goes on reading it.
-const VERSION_MINOR: u16 = 3;
+const VERSION_MINOR: u16 = 4;
 const CHECKSUM_AT: usize = 12;
 /// Features without which a superblock cannot be read rightly; none yet.
 const FEATURES_KNOWN: u64 = 0;
@@ -119,6 +120,12 @@ pub struct Settings {
     pub hedged_reads: bool,
     /// So long a spare waits for a member that is missing and may come back, milliseconds.
     pub spare_delay_ms: u32,
+    /// When scrubs begin by themselves.
+    pub scrub_period: ScrubPeriod,
+    /// Minutes after midnight, of the time of day where the array is, at which they do.
+    pub scrub_minute: u16,
+    /// What these do with what they find.
+    pub scrub_policy: ScrubMode,
 }
 
 /// What a priority is where nobody has said anything else; zero on the member.
@@ -127,9 +134,15 @@ const PRIORITY: u8 = 50;
 /// The same for the delay of spares.
 const SPARE_DELAY_MS: u32 = 180_000;
 
+/// The same for scrubs that begin by themselves: three in the morning.
+const SCRUB_MINUTE: u16 = 180;
+
 impl Settings {
     /// The longest latency target, microseconds: a minute.
     pub const LATENCY_TARGET_US_MAX: u32 = 60_000_000;
+
+    /// The last minute of a day.
+    pub const SCRUB_MINUTE_MAX: u16 = 24 * 60 - 1;
 
     /// The longest delay of spares, milliseconds: a week.
     pub const SPARE_DELAY_MS_MAX: u32 = 7 * 24 * 3_600_000;
@@ -151,6 +164,9 @@ impl Settings {
         if self.spare_delay_ms > Self::SPARE_DELAY_MS_MAX {
             return Err(Invalid::SpareDelay(self.spare_delay_ms));
         }
+        if self.scrub_minute > Self::SCRUB_MINUTE_MAX {
+            return Err(Invalid::ScrubMinute(self.scrub_minute));
+        }
         match self.read_error_threshold {
             0 => Err(Invalid::ReadErrorThreshold),
             _ => Ok(()),
@@ -168,6 +184,9 @@ impl Default for Settings {
             read_error_threshold: 3,
             hedged_reads: true,
             spare_delay_ms: SPARE_DELAY_MS,
+            scrub_period: ScrubPeriod::Off,
+            scrub_minute: SCRUB_MINUTE,
+            scrub_policy: ScrubMode::Check,
         }
     }
 }
@@ -229,6 +248,12 @@ pub struct Superblock {
     pub replacements: Vec<Replacement>,
     /// Settings.
     pub settings: Settings,
+    /// The scrub that is not over.
+    pub scrub: Option<ScrubRecord>,
+    /// When the newest one began, whatever became of it, seconds since 1970; 0 if there was none.
+    pub scrub_begun_unix_s: u64,
+    /// The last one that ended.
+    pub last_scrub: Option<ScrubResult>,
 }
 
 /// A row of the table as it lies on the member.
@@ -352,7 +377,15 @@ struct RawSuperblock {
     resync_priority: u8,
     scrub_priority: u8,
     /// Room to grow; zero.
-    reserved: [u8; 501],
+    reserved: [u8; 413],
+    /// An array that is never scrubbed after a restart, or at another time, or that repairs what it
+    /// was told only to report; 0 for the defaults.
+    scrub_period: u8,
+    scrub_policy: u8,
+    /// One more than the minutes.
+    scrub_minute: U16,
+    /// Scrubs.
+    scrubs: RawScrubs,
     /// A spare that takes the place of a member that only came back late, after a restart: 0 for
     /// the default, else one more than the milliseconds.
     spare_delay: U32,
@@ -383,6 +416,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, accepted) == 3568);
     assert!(std::mem::offset_of!(RawSuperblock, latency_target_us) == 3576);
     assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3582);
+    assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
+    assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
     assert!(std::mem::offset_of!(RawSuperblock, unhedged) == 4087);
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
@@ -510,6 +545,10 @@ impl Superblock {
             .check(self.strip_bytes)
             .map_err(Invalid::Layout)?;
         self.settings.check()?;
+        let done_bytes = self.scrub.map_or(0, |scrub| scrub.done_bytes);
+        if done_bytes > self.layout.data_bytes {
+            return Err(Invalid::ScrubDone(done_bytes));
+        }
         if self.members < 64 && self.accepted >> self.members != 0 {
             return Err(Invalid::Accepted(self.accepted));
         }
@@ -604,6 +643,7 @@ impl Superblock {
             Role::Spare => (2, SLOT_NONE),
         };
         raw.spare_count = self.spares.len() as u8;
+        raw.scrubs.put(self);
         raw.put_settings(&self.settings);
         let name = self.name.as_str().as_bytes();
         raw.name_bytes = name.len() as u8;
@@ -756,6 +796,16 @@ impl RawSuperblock {
             ms => ms + 1,
         }
         .into();
+        self.scrub_period = settings.scrub_period.code();
+        self.scrub_policy = match settings.scrub_policy {
+            ScrubMode::Check => 0,
+            policy => policy.code(),
+        };
+        self.scrub_minute = match settings.scrub_minute {
+            SCRUB_MINUTE => 0,
+            minute => minute + 1,
+        }
+        .into();
         self.version_minor = self.minor_in_use().into();
     }
 
@@ -763,11 +813,14 @@ impl RawSuperblock {
     fn minor_in_use(&self) -> u16 {
         let steers_jobs =
             self.latency_target_us.get() | u32::from(self.resync_priority | self.scrub_priority);
-        match (self.spare_delay.get(), self.unhedged, steers_jobs) {
-            (0, 0, 0) => 0,
-            (0, 0, _) => 1,
-            (0, ..) => 2,
-            _ => 3,
+        let scrubs = self.scrubs.as_bytes().iter().any(|&byte| byte != 0)
+            || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
+        match (scrubs, self.spare_delay.get(), self.unhedged, steers_jobs) {
+            (false, 0, 0, 0) => 0,
+            (false, 0, 0, _) => 1,
+            (false, 0, ..) => 2,
+            (false, ..) => 3,
+            (true, ..) => 4,
         }
     }
 
@@ -787,6 +840,16 @@ impl RawSuperblock {
             },
             spare_delay_ms: match self.spare_delay.get() {
                 0 => SPARE_DELAY_MS,
+                more => more - 1,
+            },
+            scrub_period: ScrubPeriod::of_code(self.scrub_period)?,
+            scrub_policy: match self.scrub_policy {
+                // Its code is 0.
+                1 => return Err(Invalid::ScrubCode(1)),
+                code => ScrubMode::of_code(code)?.unwrap_or(ScrubMode::Check),
+            },
+            scrub_minute: match self.scrub_minute.get() {
+                0 => SCRUB_MINUTE,
                 more => more - 1,
             },
         })
@@ -868,7 +931,7 @@ impl RawSuperblock {
             .chain(&self.reserved_head)
             .chain(&self.reserved)
             .any(|&byte| byte != 0);
-        let used = used || self.version_minor.get() < self.minor_in_use();
+        let used = used || self.version_minor.get() < self.minor_in_use() || !self.scrubs.sound();
         let newer = self.version_minor.get() > VERSION_MINOR;
         if !newer && (used || self.features_compatible.get() != 0) {
             return Err(Invalid::Reserved);
@@ -922,6 +985,9 @@ impl RawSuperblock {
             replacements: self.replacement_list(&spares)?,
             spares,
             settings: self.settings()?,
+            scrub: self.scrubs.scrub()?,
+            scrub_begun_unix_s: self.scrubs.begun_unix_s(),
+            last_scrub: self.scrubs.last()?,
         };
         superblock.check()?;
         match copy_at(&superblock.layout, offset) {

@@ -34,3 +34,9 @@ impl Clock {
         self.wall + Duration::from_nanos(time.0)
     }
 }
+
+/// The time of day, seconds since 1970; 0 where the clock was never set.
+pub(crate) fn unix_s() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

@@ -174,6 +174,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         force: config.force,
         clean_after_ms: CLEAN_AFTER_MS,
         hedging: HedgeRules::default(),
+        unix_s: crate::clock::unix_s(),
     };
     let array = Array::assemble(all, &options)?;
     let setup = array.setup();

@@ -344,6 +344,7 @@ impl World {
             force,
             clean_after_ms: self.plan.clean_after_ms,
             hedging: self.plan.hedging,
+            unix_s: self.clock.now().0 / 1_000_000_000,
         };
         Array::assemble(found, &options)
     }

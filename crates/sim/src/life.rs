@@ -488,7 +488,12 @@ impl World {
         }
         let harmless = matches!(
             action,
-            Action::Slow | Action::Scrub | Action::StopScrub | Action::Set | Action::Rot
+            Action::Slow
+                | Action::Scrub
+                | Action::PauseScrub
+                | Action::StopScrub
+                | Action::Set
+                | Action::Rot
         );
         if !harmless && !self.silent.lies.is_empty() {
             return Ok(());
@@ -735,6 +740,7 @@ impl World {
             Action::StopRebuild => drop(self.command(Command::StopRebuild)),
             Action::StartRebuild => drop(self.command(Command::StartRebuild)),
             Action::Scrub => self.scrub(),
+            Action::PauseScrub => drop(self.command(Command::PauseScrub)),
             Action::StopScrub => drop(self.command(Command::StopScrub)),
             Action::Set => {
                 let priority = self.chance.faults.range(1, 100) as u8;

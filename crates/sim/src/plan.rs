@@ -185,13 +185,15 @@ pub enum Action {
     StartRebuild,
     /// Command: scrub, to check or to repair.
     Scrub,
+    /// Command: pause the scrub.
+    PauseScrub,
     /// Command: stop the scrub.
     StopScrub,
     /// Command: change a setting.
     Set,
 }
 
-const ACTIONS: [Action; 21] = [
+const ACTIONS: [Action; 22] = [
     Action::Lose,
     Action::LoseTarget,
     Action::WriteError,
@@ -211,11 +213,12 @@ const ACTIONS: [Action; 21] = [
     Action::StopRebuild,
     Action::StartRebuild,
     Action::Scrub,
+    Action::PauseScrub,
     Action::StopScrub,
     Action::Set,
 ];
-const ACTION_WEIGHTS: [u32; 21] = [
-    10, 3, 4, 4, 10, 2, 3, 3, 3, 5, 5, 5, 6, 9, 12, 4, 2, 4, 4, 1, 2,
+const ACTION_WEIGHTS: [u32; 22] = [
+    10, 3, 4, 4, 10, 2, 3, 3, 3, 5, 5, 5, 6, 9, 12, 4, 2, 4, 4, 1, 1, 2,
 ];
 
 /// When something happens in a life: so many requests submitted, and so many events after that.

@@ -100,6 +100,7 @@ catalogue! {
         "rebuild_priority, resync_priority and scrub_priority take 1 to 100, latency_target off or \
          a time to 60s like 500us or 2ms, read_error_threshold 1 or more, write_hole closed, degraded or \
          resync, hedged_reads on or off, spare_delay off or a time to 7d like 45s or 3m, \
+         scrub_schedule off, continuous, daily, weekly or monthly, scrub_at a time like 03:00, scrub_policy report, repair or halt, \
          cpus auto or a list like 0-3,8, shards auto or 1 to 64, memory_limit auto or a size, requests auto or a number";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";

@@ -94,6 +94,7 @@ impl Rig {
             force: false,
             clean_after_ms: 5000,
             hedging: HedgeRules::default(),
+            unix_s: 0,
         };
         let mut array = Array::assemble(found, &options).expect("a new array starts");
         let setup = array.setup();

@@ -253,7 +253,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         invalid(480 + 32, 9),
         Invalid::StateCode { slot: 0, code: 9 }
     );
-    assert_eq!(invalid(4000, 1), Invalid::Reserved);
+    assert_eq!(invalid(3800, 1), Invalid::Reserved);
     assert_eq!(invalid(164, 0), Invalid::ReadErrorThreshold);
 }
 
@@ -261,7 +261,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 4), (32, 8), (4000, 1), (187, 5)] {
+    for (at, byte) in [(10, 5), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
@@ -305,6 +305,54 @@ fn hedged_reads_that_are_off_stay_off_and_only_they_need_a_newer_program() {
     assert_eq!(refused(2, 2), invalid(Invalid::HedgedReadsCode(2)));
     // A program that knew nothing of it never wrote it.
     assert_eq!(refused(1, 1), invalid(Invalid::Reserved));
+}
+
+#[test]
+fn scrubs_are_kept_and_cost_nothing_where_there_was_none() {
+    let usual = superblock(Level::Raid5, 3, 3, 0);
+    assert_eq!(usual.encode(4096)[3995..4083], [0; 88]);
+    let found = ScrubCounts {
+        inconsistent: 3,
+        located: 2,
+        unreadable: 1,
+    };
+    let superblock = Superblock {
+        scrub: Some(ScrubRecord {
+            mode: ScrubMode::Repair,
+            paused: true,
+            done_bytes: 0x10000,
+            found,
+        }),
+        scrub_begun_unix_s: 77,
+        ..usual.clone()
+    };
+    let bytes = superblock.encode(4096);
+    assert_eq!(bytes[10..12], [4, 0]);
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock.clone()));
+    let refused = |changes: &[(usize, u8)]| {
+        let mut bytes = bytes.clone();
+        for &(at, byte) in changes {
+            bytes[at] = byte;
+        }
+        reseal(&mut bytes[..]);
+        match Superblock::decode(&bytes[..], 4096) {
+            Err(SuperblockError::Invalid(what)) => what,
+            other => panic!("{changes:?}: {other:?}"),
+        }
+    };
+    assert_eq!(refused(&[(10, 3)]), Invalid::Reserved);
+    assert_eq!(refused(&[(3999, 4)]), Invalid::ScrubCode(4));
+    assert_eq!(refused(&[(4000, 2)]), Invalid::ScrubCode(2));
+    assert_eq!(refused(&[(4001, 9)]), Invalid::ScrubCode(9));
+    // Bytes of a scrub that is not there.
+    assert_eq!(refused(&[(3999, 0)]), Invalid::Reserved);
+    assert_eq!(refused(&[(3995, 5)]), Invalid::ScrubCode(5));
+    assert_eq!(refused(&[(3996, 1)]), Invalid::ScrubCode(1));
+    assert_eq!(refused(&[(3998, 6)]), Invalid::ScrubMinute(0x5ff));
+    assert_eq!(
+        refused(&[(4018, 0xff)]),
+        Invalid::ScrubDone(0xff00_0000_0001_0000)
+    );
 }
 
 #[test]

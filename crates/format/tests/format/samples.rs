@@ -78,6 +78,9 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         spares: vec![],
         replacements: vec![],
         settings: Settings::default(),
+        scrub: None,
+        scrub_begun_unix_s: 0,
+        last_scrub: None,
     }
 }
 
@@ -128,6 +131,12 @@ prop_compose! {
         spare_delay_ms in 0..=Settings::SPARE_DELAY_MS_MAX,
     ) -> Superblock {
         let strip_bytes = 1 << strip;
+        let modes = [ScrubMode::Check, ScrubMode::Repair, ScrubMode::Halt];
+        let found = ScrubCounts {
+            inconsistent: epoch,
+            located: generation,
+            unreadable: log_base,
+        };
         let role_at = me.index(usize::from(members + spare_count));
         let row = |i: u8| {
             let (state, since, removed) = states[usize::from(i)];
@@ -182,7 +191,23 @@ prop_compose! {
                 read_error_threshold: threshold,
                 hedged_reads: clean,
                 spare_delay_ms: if covered { 180_000 } else { spare_delay_ms },
+                scrub_period: ScrubPeriod::ALL[usize::from(priority) % 5],
+                scrub_minute: u16::from(priority) * 7,
+                scrub_policy: modes[hole],
             },
+            scrub: block.then_some(ScrubRecord {
+                mode: modes[usize::from(scrub_priority) % 3],
+                paused: clean,
+                done_bytes: created_unix_s % (1 << 20),
+                found,
+            }),
+            scrub_begun_unix_s: log_base,
+            last_scrub: clean.then_some(ScrubResult {
+                mode: modes[hole],
+                begun_unix_s: log_base,
+                ended_unix_s: created_unix_s,
+                found,
+            }),
             ..superblock(level, members, group_size, 0)
         }
     }

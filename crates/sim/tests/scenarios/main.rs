@@ -10,6 +10,7 @@ mod log;
 mod media;
 mod metadata;
 mod pace;
+mod scrub;
 mod slow;
 mod spares;
 

@@ -30,7 +30,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Scrub",
-        "repair:boolean inconsistent_stripes:integer located_stripes:integer \
+        "repair:boolean begun:string ended:string inconsistent_stripes:integer located_stripes:integer \
          repaired_stripes:integer unreadable_stripes:integer",
     ),
     ("Range", "offset_bytes:integer len_bytes:integer"),
@@ -76,11 +76,11 @@ const SHAPES: &[(&str, &str)] = &[
         "DeviceRequest",
         "member:string? device:string force:boolean? dry_run:boolean?",
     ),
-    ("JobRequest", "action:string repair:boolean?"),
+    ("JobRequest", "action:string repair:boolean? halt:boolean?"),
     (
         "Settings",
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? \
-         latency_target_us:integer? spare_delay_ms:integer? read_error_threshold:integer? write_hole:string? \
+         latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
          hedged_reads:string?",
     ),

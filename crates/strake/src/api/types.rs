@@ -38,7 +38,7 @@ pub(crate) struct ArrayJson {
     pub(crate) members: Vec<MemberJson>,
     pub(crate) spares: Vec<MemberJson>,
     pub(crate) jobs: Vec<JobJson>,
-    /// What the last scrub that ended since start found.
+    /// What the last scrub that came to its end found.
     pub(crate) last_scrub: Option<ScrubJson>,
 }
 
@@ -76,6 +76,9 @@ pub(crate) struct PlacedJson {
 pub(crate) struct ScrubJson {
     /// It rewrote what was named as wrong.
     pub(crate) repair: bool,
+    /// When it began and ended, RFC 3339.
+    pub(crate) begun: String,
+    pub(crate) ended: String,
     pub(crate) inconsistent_stripes: u64,
     /// Those of them in which it is known which member was wrong.
     pub(crate) located_stripes: u64,
@@ -279,11 +282,14 @@ pub(crate) struct DeviceRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobRequest {
-    /// `start` or `stop`.
+    /// `start` or `stop`; of a scrub also `pause`.
     pub(crate) action: String,
     /// Of a scrub that starts: rewrite strips that are named as wrong.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) repair: bool,
+    /// Of a scrub that starts: pause at the first stripe that is inconsistent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) halt: bool,
 }
 
 /// Settings: as read, and (each optional) as changed.
@@ -302,6 +308,15 @@ pub(crate) struct SettingsJson {
     /// 0: spares wait for nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) spare_delay_ms: Option<u32>,
+    /// `off`, `continuous`, `daily`, `weekly` or `monthly`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scrub_schedule: Option<String>,
+    /// When on such a day: `HH:MM`, in the machine's time zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scrub_at: Option<String>,
+    /// What these scrubs do with what they find: `report`, `repair` or `halt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scrub_policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_error_threshold: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 use strake_engine::Geometry;
 use strake_engine::event::*;
@@ -15,7 +16,9 @@ use strake_format::*;
 use strake_runtime::{Export, MemberImage, Placed, cpus_text};
 
 use crate::api::types::*;
+use crate::daemon::events::rfc3339;
 use crate::daemon::placement::PlacementRecord;
+use crate::daemon::schedule;
 use crate::errors::{Code, Failure};
 
 /// Settings that an array carries, and what it may take of this machine.
@@ -26,6 +29,9 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
         scrub_priority: Some(sb.settings.scrub_priority),
         latency_target_us: Some(sb.settings.latency_target_us),
         spare_delay_ms: Some(sb.settings.spare_delay_ms),
+        scrub_schedule: Some(sb.settings.scrub_period.word().to_owned()),
+        scrub_at: Some(schedule::time_text(sb.settings.scrub_minute)),
+        scrub_policy: Some(schedule::policy_word(sb.settings.scrub_policy).to_owned()),
         read_error_threshold: Some(sb.settings.read_error_threshold),
         write_hole: Some(sb.write_hole.to_string()),
         cpus: Some(placement.cpus_text()),
@@ -183,13 +189,6 @@ pub(crate) fn running(
         members: slots.into_iter().map(member).collect(),
         spares: spares.into_iter().map(member).collect(),
         jobs: status.jobs.iter().map(job).collect(),
-        last_scrub: status.scrubbed.map(|scrubbed| ScrubJson {
-            repair: scrubbed.mode == ScrubMode::Repair,
-            inconsistent_stripes: scrubbed.inconsistent,
-            located_stripes: scrubbed.located,
-            repaired_stripes: scrubbed.repaired,
-            unreadable_stripes: scrubbed.unreadable,
-        }),
         ..blank(sb)
     }
 }
@@ -220,6 +219,20 @@ fn range(bytes: &Range<u64>) -> RangeJson {
     RangeJson {
         offset_bytes: bytes.start,
         len_bytes: bytes.end - bytes.start,
+    }
+}
+
+/// What the last scrub found.
+fn scrubbed(last: &ScrubResult) -> ScrubJson {
+    let at = |unix_s| rfc3339(UNIX_EPOCH + Duration::from_secs(unix_s));
+    ScrubJson {
+        repair: last.mode == ScrubMode::Repair,
+        begun: at(last.begun_unix_s),
+        ended: at(last.ended_unix_s),
+        inconsistent_stripes: last.found.inconsistent,
+        located_stripes: last.found.located,
+        repaired_stripes: last.found.repaired(last.mode),
+        unreadable_stripes: last.found.unreadable,
     }
 }
 
@@ -264,7 +277,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         members: Vec::new(),
         spares: Vec::new(),
         jobs: Vec::new(),
-        last_scrub: None,
+        last_scrub: sb.last_scrub.as_ref().map(scrubbed),
     }
 }
 

@@ -73,7 +73,9 @@ pub(crate) enum Command {
     /// latency_target: background work gives way where more than one request in a hundred takes
     /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
     /// or resync; hedged_reads: on or off; spare_delay: how long a spare waits for a member that
-    /// vanished (45s, 3m; off), one that failed is replaced at once.
+    /// vanished (45s, 3m; off), one that failed is replaced at once;
+    /// scrub_schedule: off, continuous, daily, weekly (Sundays) or monthly (the first), scrub_at: when
+    /// on such a day (03:00), scrub_policy: report, repair or halt.
     ///
     /// From the next start on, and on this machine: cpus (0-3,8), shards (threads), memory_limit
     /// (buffers of all threads: 256M), requests (under way at most); auto takes each back.
@@ -243,19 +245,33 @@ pub(crate) struct ReplaceArgs {
 /// Arguments of `scrub`.
 #[derive(Debug, Args)]
 pub(crate) struct ScrubArgs {
+    pub(crate) name: String,
+    /// One that was paused goes on where it was; stop forgets it
+    #[arg(value_parser = ["start", "pause", "stop"], default_value = "start")]
+    pub(crate) action: String,
     #[command(flatten)]
-    pub(crate) job: JobArgs,
+    pub(crate) how: JobHow,
     /// Rewrite strips that are named as wrong, and unreadable sectors, from the others
     #[arg(long)]
     pub(crate) repair: bool,
+    /// Pause at the first stripe that is inconsistent
+    #[arg(long, conflicts_with = "repair")]
+    pub(crate) halt: bool,
 }
 
-/// Arguments of `rebuild` and `scrub`.
+/// Arguments of `rebuild`.
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
     pub(crate) name: String,
     #[arg(value_parser = ["start", "stop"], default_value = "start")]
     pub(crate) action: String,
+    #[command(flatten)]
+    pub(crate) how: JobHow,
+}
+
+/// What `rebuild` and `scrub` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct JobHow {
     /// Wait until it is done, with a progress bar
     #[arg(long)]
     pub(crate) wait: bool,

@@ -25,6 +25,7 @@ use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::output::Bar;
 use crate::daemon::running::Limits;
+use crate::daemon::schedule;
 use crate::daemon::service::{Sources, outcome};
 use crate::daemon::state::Dir;
 use crate::daemon::{self, Config};
@@ -141,8 +142,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Remove(args) => of_member(&context, "remove", "forget", &args),
         Command::Add(args) => add(&context, &args),
         Command::Replace(args) => replace(&context, &args),
-        Command::Rebuild(args) => job(&context, "rebuild", &args, false),
-        Command::Scrub(args) => job(&context, "scrub", &args.job, args.repair),
+        Command::Rebuild(args) => rebuild(&context, &args),
+        Command::Scrub(args) => scrub(&context, &args),
         Command::Set {
             name,
             settings,
@@ -467,20 +468,34 @@ fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
     context.outcome(&outcome)
 }
 
-fn job(context: &Context, verb: &str, args: &JobArgs, repair: bool) -> Ended {
-    let client = Client::need(&context.dir)?;
-    let path = url(&args.name, verb)?;
-    if args.dry_run {
-        let array: ArrayJson = client.get(&url(&args.name, "")?)?;
-        return context.would(&array.name, &format!("{} the {verb}", args.action));
-    }
+fn rebuild(context: &Context, args: &JobArgs) -> Ended {
     let request = JobRequest {
         action: args.action.clone(),
-        repair,
+        repair: false,
+        halt: false,
     };
-    let outcome: OutcomeJson = client.post(&path, &request)?;
-    if args.wait && args.action == "start" {
-        wait_for(context, &client, &args.name, verb)?;
+    job(context, "rebuild", &args.name, &request, &args.how)
+}
+
+fn scrub(context: &Context, args: &ScrubArgs) -> Ended {
+    let request = JobRequest {
+        action: args.action.clone(),
+        repair: args.repair,
+        halt: args.halt,
+    };
+    job(context, "scrub", &args.name, &request, &args.how)
+}
+
+fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &JobHow) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let path = url(name, verb)?;
+    if how.dry_run {
+        let array: ArrayJson = client.get(&url(name, "")?)?;
+        return context.would(&array.name, &format!("{} the {verb}", request.action));
+    }
+    let outcome: OutcomeJson = client.post(&path, request)?;
+    if how.wait && request.action == "start" {
+        wait_for(context, &client, name, verb)?;
     }
     context.outcome(&outcome)
 }
@@ -525,6 +540,18 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
         }
         LATENCY_TARGET | LATENCY_TARGET_US => {
             into.latency_target_us = Some(size::micros(value).ok_or_else(wrong)?);
+        }
+        "scrub_schedule" => {
+            schedule::parse_period(value).ok_or_else(wrong)?;
+            into.scrub_schedule = Some(value.to_owned());
+        }
+        "scrub_at" => {
+            let minute = schedule::parse_time(value).ok_or_else(wrong)?;
+            into.scrub_at = Some(schedule::time_text(minute));
+        }
+        "scrub_policy" => {
+            schedule::parse_policy(value).ok_or_else(wrong)?;
+            into.scrub_policy = Some(value.to_owned());
         }
         SPARE_DELAY => into.spare_delay_ms = Some(size::delay_ms(value).ok_or_else(wrong)?),
         SPARE_DELAY_MS => into.spare_delay_ms = Some(value.parse().map_err(|_| wrong())?),
@@ -758,6 +785,9 @@ mod tests {
             "latency_target=1h",
             "latency_target=0.5us",
             "spare_delay=",
+            "scrub_schedule=yearly",
+            "scrub_at=24:00",
+            "scrub_policy=ask",
             "spare_delay=soon",
             "spare_delay=-1s",
             "spare_delay=8d",

@@ -276,8 +276,10 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     }
     if let Some(scrub) = &a.last_scrub {
         text.push_str(&format!(
-            "  last scrub: {} stripes inconsistent, wrong member known in {}, {} repaired; {} \
+            "  last scrub ({} to {}): {} stripes inconsistent, wrong member known in {}, {} repaired; {} \
              unreadable\n",
+            scrub.begun,
+            scrub.ended,
             scrub.inconsistent_stripes,
             scrub.located_stripes,
             scrub.repaired_stripes,

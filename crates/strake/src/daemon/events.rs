@@ -189,6 +189,7 @@ fn stop_cause(cause: StopCause) -> &'static str {
         StopCause::Membership => "membership",
         StopCause::Unreadable => "unreadable",
         StopCause::ListFull => "unreadable_list_full",
+        StopCause::Inconsistent => "inconsistent",
     }
 }
 

@@ -10,6 +10,7 @@
 pub(crate) mod events;
 pub(crate) mod placement;
 pub(crate) mod running;
+pub(crate) mod schedule;
 pub(crate) mod service;
 pub(crate) mod state;
 pub(crate) mod watch;
@@ -113,6 +114,7 @@ async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     let watcher = tokio::spawn(watch(Watcher::new(Arc::clone(&service), wait)));
     let wear = tokio::spawn(ask_drives(Arc::clone(&service)));
+    let scrubs = tokio::spawn(begin_scrubs(Arc::clone(&service)));
     let app = routes::router(service);
     let result = tokio::select! {
         () = signals.asked() => Ok(()),
@@ -122,6 +124,7 @@ async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result
     };
     watcher.abort();
     wear.abort();
+    scrubs.abort();
     let _ = std::fs::remove_file(&socket);
     result
 }
@@ -142,6 +145,21 @@ async fn ask_drives(service: Arc<Service>) {
         let asked = tokio::task::spawn_blocking(move || service.ask_drives());
         if let Err(error) = asked.await {
             tracing::error!(%error, "drives are not asked how they are any more");
+            return;
+        }
+    }
+}
+
+/// Begins the scrubs that are due.
+async fn begin_scrubs(service: Arc<Service>) {
+    let mut ticks = tokio::time::interval(schedule::PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let service = Arc::clone(&service);
+        let begun = tokio::task::spawn_blocking(move || service.begin_scrubs());
+        if let Err(error) = begun.await {
+            tracing::error!(%error, "no scrub begins by itself any more");
             return;
         }
     }

@@ -20,6 +20,7 @@ use crate::api::view;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::placement::{PlacementRecord, Wanted};
 use crate::daemon::running::{self, Limits, Running, Start};
+use crate::daemon::schedule;
 use crate::daemon::state::Dir;
 use crate::daemon::wear::WearLog;
 use crate::drives::find::{self, FoundArray};
@@ -519,9 +520,10 @@ impl Service {
         request: &JobRequest,
     ) -> Result<OutcomeJson, Failure> {
         let action = request.action.as_str();
-        if request.repair && (kind != Job::Scrub || action != "start") {
-            let failure = Failure::new(Code::Usage, "repair goes with the start of a scrub");
-            return Err(failure.cure("leave repair away"));
+        let how = request.repair || request.halt;
+        if how && (kind != Job::Scrub || action != "start") || request.repair && request.halt {
+            let found = "repair or halt goes with the start of a scrub";
+            return Err(Failure::new(Code::Usage, found).cure("leave it away"));
         }
         let _admin = self.change()?;
         let running = self.running(name)?;
@@ -529,25 +531,45 @@ impl Service {
             (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
             (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
             (Job::Scrub, "start") => {
-                let mode = match request.repair {
-                    true => ScrubMode::Repair,
-                    false => ScrubMode::Check,
+                let mode = match (request.repair, request.halt) {
+                    (true, _) => ScrubMode::Repair,
+                    (_, true) => ScrubMode::Halt,
+                    _ => ScrubMode::Check,
                 };
                 (Command::StartScrub(mode), "scrub")
             }
+            (Job::Scrub, "pause") => (Command::PauseScrub, "scrub"),
             (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
             _ => {
                 let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
-                return Err(failure.cure("use start or stop"));
+                return Err(failure.cure("use start or stop, for a scrub also pause"));
             }
         };
         let changed = running.command(command)?;
-        let done = if action == "start" {
-            "started"
-        } else {
-            "stopped"
+        let done = match action {
+            "start" => "started",
+            "pause" => "paused",
+            _ => "stopped",
         };
         Ok(outcome(name, changed, &format!("{word} {done}")))
+    }
+
+    /// Begins the scrubs that are due.
+    pub(crate) fn begin_scrubs(&self) {
+        for running in self.all_running() {
+            let begun = running.status().and_then(|status| {
+                let sb = status.superblock;
+                if !schedule::due(&sb, &jiff::Zoned::now()) {
+                    return Ok(());
+                }
+                tracing::info!(array = %sb.name, "a scrub is due");
+                let command = Command::StartScrub(sb.settings.scrub_policy);
+                running.command(command).map(|_| ())
+            });
+            if let Err(failure) = begun {
+                tracing::debug!(%failure, "no scrub was begun");
+            }
+        }
     }
 
     /// Settings of an array, running or not.
@@ -601,6 +623,7 @@ impl Service {
             .as_deref()
             .map(hedged_reads)
             .transpose()?;
+        let scrubs = schedule::settings(wanted)?;
         let mut changed = false;
         if wanted.only_places() {
             changed |= self.place(name, Wanted::of_settings(wanted))?;
@@ -624,6 +647,9 @@ impl Service {
         }
         if let Some(ms) = wanted.spare_delay_ms {
             changed |= running.command(Command::Set(Setting::SpareDelayMs(ms)))?;
+        }
+        for setting in scrubs {
+            changed |= running.command(Command::Set(setting))?;
         }
         if let Some(threshold) = wanted.read_error_threshold {
             changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;

@@ -168,6 +168,7 @@ impl Stage {
         let request = JobRequest {
             action: action.to_owned(),
             repair: false,
+            halt: false,
         };
         self.post::<OutcomeJson>(kind, &request).map(|_| ())
     }

@@ -292,6 +292,39 @@ fn rot(place: &Value) -> Vec<u8> {
 }
 
 #[test]
+fn scrubs_begin_by_themselves_and_are_told_of_after_restarts() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "6", NBD, &rig.files(4)).ok();
+    rig.qemu_io("data", &["write -P 1 0 4M"]);
+    assert_eq!(rig.show("data")["last_scrub"], Value::Null);
+    let schedule = ["scrub_schedule=continuous", "scrub_policy=repair"];
+    rig.run(&["set", "data", schedule[0], schedule[1]]).ok();
+    rig.until("a scrub by itself", || {
+        rig.show("data")["last_scrub"]["ended"].is_string()
+    });
+    let last = rig.show("data")["last_scrub"].clone();
+    assert_eq!(last["repair"], true);
+    assert_eq!(last["inconsistent_stripes"], 0);
+    // No other before the hour is over.
+    let idle = rig.run(&["scrub", "data", "pause"]).ok().json();
+    assert_eq!(idle["changed"], false);
+    rig.stop_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["last_scrub"], last);
+    for wrong in [
+        &["scrub", "data", "--repair", "--halt"][..],
+        &["scrub", "data", "pause", "--repair"],
+        &["scrub", "data", "stop", "--halt"],
+        &["rebuild", "data", "pause"],
+        &["set", "data", "scrub_at=25:00"],
+    ] {
+        assert_eq!(rig.run(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[test]
 fn explain_names_the_place_where_the_bytes_are() {
     let mut rig = Rig::new();
     rig.start_daemon();
@@ -365,6 +398,9 @@ fn settings_are_kept_over_a_restart() {
         "latency_target=2ms",
         "hedged_reads=off",
         "spare_delay=45s",
+        "scrub_schedule=weekly",
+        "scrub_at=4:05",
+        "scrub_policy=halt",
     ])
     .ok();
     let settings = rig.run(&["get", "data"]).ok().json();
@@ -387,6 +423,10 @@ fn settings_are_kept_over_a_restart() {
     assert_eq!(offline["hedged_reads"], "off");
     let offline = rig.run(&["get", "data", "spare_delay"]).ok().json();
     assert_eq!(offline["spare_delay_ms"], 45_000);
+    let offline = rig.run(&["get", "data"]).ok().json();
+    assert_eq!(offline["scrub_schedule"], "weekly");
+    assert_eq!(offline["scrub_at"], "04:05");
+    assert_eq!(offline["scrub_policy"], "halt");
     rig.start_daemon();
     rig.until_state("data", "optimal");
     assert_eq!(rig.run(&["get", "data"]).ok().json(), settings);
