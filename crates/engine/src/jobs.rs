@@ -560,25 +560,19 @@ impl Array {
             if !std::mem::take(&mut scrub.paused) {
                 return Changed::No;
             }
+            // The pause does not count as time in which it worked.
+            (scrub.progress.started, scrub.progress.worked) = (self.now, 0);
             let from_bytes = scrub.at.0 * self.geometry.strip;
             self.tell_scrub_starts(from_bytes);
             self.touch();
             return Changed::Yes;
         }
         self.stop_scrub();
-        let progress = Progress {
-            started: self.now,
-            ..Progress::default()
-        };
-        self.jobs.scrub = Some(Scrub {
+        self.take_up_scrub(&ScrubRecord {
             mode,
             paused: false,
-            progress,
-            at: Row(0),
-            noted: Row(0),
-            after: self.jobs.step,
+            done_bytes: 0,
             found: ScrubCounts::default(),
-            told: 0,
         });
         self.sb.scrub_begun_unix_s = self.unix_s();
         self.tell_scrub_starts(0);
@@ -624,6 +618,13 @@ impl Array {
     /// At the start: the scrub that was not over goes on.
     pub(crate) fn resume_scrub(&mut self) {
         let Some(record) = self.sb.scrub else { return };
+        self.take_up_scrub(&record);
+        if !record.paused {
+            self.tell_scrub_starts(record.done_bytes);
+        }
+    }
+
+    fn take_up_scrub(&mut self, record: &ScrubRecord) {
         let at = Row(record.done_bytes / self.geometry.strip);
         let progress = Progress {
             started: self.now,
@@ -639,9 +640,6 @@ impl Array {
             found: record.found,
             told: 0,
         });
-        if !record.paused {
-            self.tell_scrub_starts(record.done_bytes);
-        }
     }
 
     /// How far the scrub has come, into the table. What it repaired was written durably.

@@ -276,27 +276,20 @@ impl Shard {
                 false => self.answer(request.id, Err(error)),
             };
         }
-        let id = request.id;
+        let (id, came) = (request.id, self.now);
+        let read = |offset, len, place| UserRead {
+            id,
+            came,
+            offset,
+            len,
+            place,
+        };
         match request.op {
             Op::Read { offset, len } if self.geometry.valid(offset, len) => {
-                let place = None;
-                self.admit_read(UserRead {
-                    id,
-                    came: self.now,
-                    offset,
-                    len,
-                    place,
-                });
+                self.admit_read(read(offset, len, None));
             }
             Op::ReadInPlace { offset, len, at } if self.geometry.valid(offset, len) => {
-                let place = Some(at);
-                self.admit_read(UserRead {
-                    id,
-                    came: self.now,
-                    offset,
-                    len,
-                    place,
-                });
+                self.admit_read(read(offset, len, Some(at)));
             }
             Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
                 self.write(id, offset, &data, fua);

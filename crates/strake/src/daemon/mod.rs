@@ -113,8 +113,22 @@ async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result
     only_owner(&socket)?;
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     let watcher = tokio::spawn(watch(Watcher::new(Arc::clone(&service), wait)));
-    let wear = tokio::spawn(ask_drives(Arc::clone(&service)));
-    let scrubs = tokio::spawn(begin_scrubs(Arc::clone(&service)));
+    let without = "drives are not asked how they are any more";
+    let ask = again(
+        Arc::clone(&service),
+        wear::PERIOD,
+        Service::ask_drives,
+        without,
+    );
+    let wear = tokio::spawn(ask);
+    let without = "no scrub begins by itself any more";
+    let begin = again(
+        Arc::clone(&service),
+        schedule::PERIOD,
+        Service::begin_scrubs,
+        without,
+    );
+    let scrubs = tokio::spawn(begin);
     let app = routes::router(service);
     let result = tokio::select! {
         () = signals.asked() => Ok(()),
@@ -135,31 +149,16 @@ fn only_owner(socket: &std::path::Path) -> Result<(), Failure> {
         .map_err(|e| Failure::io(socket.display(), &e))
 }
 
-/// Asks drives how they are, from time to time.
-async fn ask_drives(service: Arc<Service>) {
-    let mut ticks = tokio::time::interval(wear::PERIOD);
+/// Does something that may block, from time to time.
+async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), without: &str) {
+    let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let service = Arc::clone(&service);
-        let asked = tokio::task::spawn_blocking(move || service.ask_drives());
-        if let Err(error) = asked.await {
-            tracing::error!(%error, "drives are not asked how they are any more");
-            return;
-        }
-    }
-}
-
-/// Begins the scrubs that are due.
-async fn begin_scrubs(service: Arc<Service>) {
-    let mut ticks = tokio::time::interval(schedule::PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let service = Arc::clone(&service);
-        let begun = tokio::task::spawn_blocking(move || service.begin_scrubs());
-        if let Err(error) = begun.await {
-            tracing::error!(%error, "no scrub begins by itself any more");
+        let done = tokio::task::spawn_blocking(move || work(&service));
+        if let Err(error) = done.await {
+            tracing::error!(%error, "{without}");
             return;
         }
     }
