@@ -66,9 +66,7 @@ pub(crate) struct Member {
     pub(crate) first_copy: usize,
     /// Which place of the list of unreadable blocks holds its newest version.
     pub(crate) list_place: usize,
-    pub(crate) read_errors: u64,
-    pub(crate) write_errors: u64,
-    pub(crate) mismatches: u64,
+    pub(crate) counts: ErrorCounts,
     pub(crate) watch: Watch,
 }
 
@@ -85,10 +83,8 @@ pub(crate) struct SlotUse {
     pub(crate) joined: u64,
     /// Since when spares wait for the member that is missing here; `None`: they do not.
     pub(crate) missing_from: Option<Time>,
-    /// Errors counted on the member that was here last, for `show`.
-    pub(crate) read_errors: u64,
-    pub(crate) write_errors: u64,
-    pub(crate) mismatches: u64,
+    /// What was counted against the member that was here last, for `show`.
+    pub(crate) counts: ErrorCounts,
 }
 
 /// What a member I/O of the array was for.
@@ -575,19 +571,16 @@ impl Array {
     ) -> MemberStatus {
         let found = device.and_then(|d| self.members.get(&d));
         let lost = slot.map(|s| &self.slots[usize::from(s.0)]);
-        let read_errors = found.map(|m| m.read_errors).or(lost.map(|s| s.read_errors));
-        let write_errors = found
-            .map(|m| m.write_errors)
-            .or(lost.map(|s| s.write_errors));
-        let mismatches = found.map(|m| m.mismatches).or(lost.map(|s| s.mismatches));
+        let counts = found.map(|m| m.counts).or(lost.map(|s| s.counts));
+        let counts = counts.unwrap_or_default();
         MemberStatus {
             slot,
             device,
             member,
             state,
-            read_errors: read_errors.unwrap_or(0),
-            write_errors: write_errors.unwrap_or(0),
-            mismatches: mismatches.unwrap_or(0),
+            read_errors: counts.reads,
+            write_errors: counts.writes,
+            mismatches: counts.mismatches,
             latency: found.map(|m| m.watch.status()).unwrap_or_default(),
             spare_in_ns: None,
         }

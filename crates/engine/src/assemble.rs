@@ -386,9 +386,7 @@ fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
         layout: found.superblock.layout,
         first_copy: found.copy_to_replace,
         list_place: unreadable::newest(found).map_or(1, |(place, _)| place),
-        read_errors: 0,
-        write_errors: 0,
-        mismatches: 0,
+        counts: ErrorCounts::default(),
         watch: Default::default(),
     };
     used.iter()

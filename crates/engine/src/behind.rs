@@ -172,9 +172,7 @@ impl Array {
             first_copy: new.copy_to_replace,
             // Its own list is older than any that it gets now.
             list_place: 1,
-            read_errors: 0,
-            write_errors: 0,
-            mismatches: 0,
+            counts: ErrorCounts::default(),
             watch: Default::default(),
         };
         self.members.insert(new.device, member);

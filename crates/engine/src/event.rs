@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList, WriteHole};
+use strake_format::{MemberUuid, WriteHole};
 
 pub use strake_format::{ScrubMode, ScrubPeriod};
 
@@ -21,6 +21,7 @@ use crate::latency::Histogram;
 use crate::units::*;
 use crate::unreadable::Lost;
 
+pub use crate::offered::*;
 pub use crate::status::*;
 
 // ---- member I/O ------------------------------------------------------------------------------
@@ -539,64 +540,7 @@ pub enum Changed {
     No,
 }
 
-// ---- devices, commands, events ---------------------------------------------------------------
-
-/// What the engine must know of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// Size, bytes.
-    pub bytes: u64,
-    /// Logical block, bytes.
-    pub block_bytes: u32,
-    /// Preferred write granularity (NPWG, minimum_io_size), bytes; 0 if not known.
-    pub granularity_bytes: u32,
-    /// It has a volatile write cache.
-    pub volatile_cache: bool,
-}
-
-/// A member found at start, its metadata read by the caller.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The caller's number for it.
-    pub device: DeviceId,
-    /// Its properties.
-    pub info: DeviceInfo,
-    /// The newer of its superblock copies.
-    pub superblock: Superblock,
-    /// Which of its copies is written over first: see [`strake_format::copy_to_replace`].
-    pub copy_to_replace: usize,
-    /// The newest valid version of each region map page, `None` where neither place was valid.
-    pub map: Vec<Option<MapPage>>,
-    /// What the two places of the list of unreadable blocks hold, `None` where it is not valid.
-    pub unreadable: [Option<UnreadableList>; 2],
-    /// What a [`crate::gather::Gather`] kept of its log area; needed only where
-    /// [`crate::gather::log_base`] says so.
-    pub log: Vec<LogBatch>,
-}
-
-/// A device offered as a new member or spare.
-#[derive(Clone, Debug)]
-pub struct NewDevice {
-    /// The caller's number for it.
-    pub device: DeviceId,
-    /// Its properties.
-    pub info: DeviceInfo,
-    /// A fresh random identity, drawn by the caller.
-    pub member: MemberUuid,
-}
-
-/// A device that carries a superblock of the array, and may be a member that was away.
-#[derive(Clone, Debug)]
-pub struct Returning {
-    /// The caller's number for it.
-    pub device: DeviceId,
-    /// Its properties.
-    pub info: DeviceInfo,
-    /// The newer of its superblock copies.
-    pub superblock: Box<Superblock>,
-    /// Which copy is to be written first: [`strake_format::copy_to_replace`].
-    pub copy_to_replace: usize,
-}
+// ---- commands, events ------------------------------------------------------------------------
 
 /// What an administrator asks of a running array.
 #[derive(Clone, Debug)]
@@ -627,6 +571,8 @@ pub enum Command {
     StopScrub,
     /// Change a setting.
     Set(Setting),
+    /// Count the errors and mismatches of this member, or of all, from zero again.
+    ResetCounters(Option<MemberRef>),
     /// Make everything durable and stop.
     Stop,
 }
@@ -728,6 +674,17 @@ pub enum CommandError {
     DeviceFailed,
 }
 
+/// What was counted against a member since the start, or since it was told to begin again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorCounts {
+    /// Reads that failed.
+    pub reads: u64,
+    /// Writes and flushes that failed.
+    pub writes: u64,
+    /// Pieces that a scrub found wrong.
+    pub mismatches: u64,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -781,6 +738,15 @@ pub enum EventKind {
         from: ArrayState,
         /// After.
         to: ArrayState,
+    },
+    /// The errors and mismatches of a member are counted from zero again.
+    CountersReset {
+        /// Its slot; a spare has none.
+        slot: Option<Slot>,
+        /// The device, if there is one.
+        device: Option<DeviceId>,
+        /// What had been counted.
+        before: ErrorCounts,
     },
     /// A member was taken out of service.
     MemberOut {

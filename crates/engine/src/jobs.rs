@@ -711,7 +711,7 @@ impl Array {
             return;
         };
         if let Some(member) = self.members.get_mut(&device) {
-            member.mismatches += 1;
+            member.counts.mismatches += 1;
         }
         self.tell_finding(EventKind::Mismatch {
             slot,

@@ -19,7 +19,7 @@ impl Array {
     /// An I/O of the array itself failed on a device (all of them write or flush).
     pub(crate) fn write_failed(&mut self, device: DeviceId, error: IoError) {
         if let Some(member) = self.members.get_mut(&device) {
-            member.write_errors += 1;
+            member.counts.writes += 1;
         }
         self.member_out(device, cause_of(error));
     }
@@ -39,11 +39,11 @@ impl Array {
             return;
         };
         if write {
-            member.write_errors += 1;
+            member.counts.writes += 1;
             return self.member_out(device, cause_of(error));
         }
-        member.read_errors += 1;
-        let too_many = member.read_errors >= u64::from(self.sb.settings.read_error_threshold);
+        member.counts.reads += 1;
+        let too_many = member.counts.reads >= u64::from(self.sb.settings.read_error_threshold);
         self.event(EventKind::ReadError {
             slot,
             device,
@@ -93,8 +93,7 @@ impl Array {
         });
         let place = &mut self.slots[at];
         if let Some(member) = self.members.get(&device) {
-            (place.read_errors, place.write_errors) = (member.read_errors, member.write_errors);
-            place.mismatches = member.mismatches;
+            place.counts = member.counts;
         }
         let since = self.sb.epoch.next();
         if place.incoming == Some(device) {
@@ -313,6 +312,7 @@ impl Array {
             Command::PauseScrub => Ok(self.pause_scrub()),
             Command::StopScrub => Ok(self.stop_scrub()),
             Command::Set(setting) => self.set(setting),
+            Command::ResetCounters(member) => self.reset_counters(member),
         };
         match result {
             Ok(changed) => self.persist.after.push(After::Done(id, changed)),
@@ -420,9 +420,7 @@ impl Array {
             first_copy: 0,
             // Its first version goes to the first place.
             list_place: 1,
-            read_errors: 0,
-            write_errors: 0,
-            mismatches: 0,
+            counts: ErrorCounts::default(),
             watch: Default::default(),
         };
         self.members.insert(new.device, member);

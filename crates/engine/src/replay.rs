@@ -196,7 +196,7 @@ impl Array {
         let (stripe, lo) = (piece.stripe, piece.lo);
         let offset = self.replay_offset(device, stripe) + lo;
         if let Some(member) = self.members.get_mut(&device) {
-            member.read_errors += 1;
+            member.counts.reads += 1;
         }
         if let Some(slot) = self.slot_of(device) {
             self.event(EventKind::ReadError {

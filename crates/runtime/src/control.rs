@@ -135,7 +135,7 @@ impl Control {
             self.turn(Turn::Failed(cause));
         }
         let device = match event.kind {
-            EventKind::MemberOut { device, .. } => device,
+            EventKind::MemberOut { device, .. } | EventKind::CountersReset { device, .. } => device,
             EventKind::ReadError { device, .. }
             | EventKind::Repaired { device, .. }
             | EventKind::Mismatch { device, .. }

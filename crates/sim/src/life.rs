@@ -753,7 +753,10 @@ impl World {
                     Setting::LatencyTargetUs(target_us),
                     Setting::SpareDelayMs(delay_ms),
                 ]);
-                self.command(Command::Set(setting));
+                self.command(match setting {
+                    Setting::ScrubPriority(n) if n % 3 == 0 => Command::ResetCounters(None),
+                    setting => Command::Set(setting),
+                });
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Sectors that cannot be read, strips that lie.
 
-use strake_engine::event::{ArrayState, Command, ScrubMode};
+use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
 use strake_engine::status::MemberState;
 use strake_engine::units::Slot;
 use strake_sim::scenario::Scenario;
@@ -218,6 +218,48 @@ fn a_full_list_stops_the_rebuild_and_changes_nothing() {
         .any(|line| line.contains("ListFull"));
     assert!(told);
     raid5.verify();
+}
+
+#[test]
+fn a_member_whose_errors_are_counted_anew_is_failed_by_as_many_new_ones() {
+    let mut raid6 = Scenario::new("6", 5).threshold(3).start();
+    raid6.write_all().rest();
+    let status = |raid6: &mut Scenario| {
+        let members = raid6.world.machines().array.status().members;
+        let member = members.into_iter().find(|m| m.slot == Some(Slot(2)));
+        member.expect("slot 2 is told of")
+    };
+    let mut row = 0;
+    for of_two in 0..3 {
+        if of_two > 0 {
+            let meant = (of_two == 1).then_some(MemberRef::Slot(Slot(2)));
+            raid6
+                .command(Command::ResetCounters(meant))
+                .expect("counts are taken back at any time");
+            assert_eq!(status(&mut raid6).read_errors, 0);
+        }
+        while status(&mut raid6).read_errors < 2 {
+            raid6.spoil_block(2, row, 0).verify();
+            row += 1;
+        }
+        assert_eq!(status(&mut raid6).state, MemberState::InSync);
+    }
+    while status(&mut raid6).read_errors < 3 {
+        raid6.spoil_block(2, row, 0).verify();
+        row += 1;
+    }
+    let failed = status(&mut raid6);
+    assert_eq!(failed.state, MemberState::Failed);
+    // What it was failed for is told of its slot, and can be forgotten; it stays failed.
+    let meant = Some(MemberRef::Slot(Slot(2)));
+    raid6
+        .command(Command::ResetCounters(meant))
+        .expect("counts are taken back at any time");
+    let failed = status(&mut raid6);
+    assert_eq!((failed.read_errors, failed.state), (0, MemberState::Failed));
+    let nobody = Command::ResetCounters(Some(MemberRef::Slot(Slot(60))));
+    assert_eq!(raid6.command(nobody), Err(CommandError::NoSuchSlot));
+    raid6.add().made_whole().verify();
 }
 
 /// It was failed at the read error after the one that the setting names.

@@ -72,6 +72,7 @@ const SHAPES: &[(&str, &str)] = &[
         "export:string? force:boolean? devices:string[]?",
     ),
     ("MemberRequest", "member:string"),
+    ("ResetRequest", "member:string?"),
     (
         "DeviceRequest",
         "member:string? device:string force:boolean? dry_run:boolean?",

@@ -144,6 +144,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "post",
+        "/v1/arrays/{name}/reset",
+        "Count errors and mismatches from zero again",
+        Some("ResetRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
         "/v1/arrays/{name}/rebuild",
         "Start or stop",
         Some("JobRequest"),
@@ -215,6 +222,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/remove", post(remove))
         .route("/v1/arrays/{name}/add", post(add))
         .route("/v1/arrays/{name}/replace", post(replace))
+        .route("/v1/arrays/{name}/reset", post(reset))
         .route("/v1/arrays/{name}/rebuild", post(rebuild))
         .route("/v1/arrays/{name}/scrub", post(scrub))
         .route("/v1/arrays/{name}/settings", get(settings).patch(set))
@@ -338,6 +346,14 @@ async fn replace(
         return Err(Failure::new(Code::BadRequest, "replace needs a member"));
     }
     blocking(move || service.add(&name, request)).await
+}
+
+async fn reset(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<ResetRequest>,
+) -> Answer {
+    blocking(move || service.reset(&name, &request)).await
 }
 
 async fn rebuild(

@@ -264,6 +264,15 @@ pub(crate) struct MemberRequest {
     pub(crate) member: String,
 }
 
+/// What `reset` asks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ResetRequest {
+    /// A slot number or a device; absent for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) member: Option<String>,
+}
+
 /// What `add` and `replace` ask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

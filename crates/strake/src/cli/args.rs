@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Add(AddArgs),
     /// Rebuild a member onto another device while it stays in service
     Replace(ReplaceArgs),
+    /// Count read errors, write errors and mismatches from zero again
+    Reset(ResetArgs),
     /// Start (or go on with) the rebuild of missing members, or pause it
     Rebuild(JobArgs),
     /// Start or stop the check of parity, which changes nothing unless it is to repair
@@ -209,6 +211,17 @@ pub(crate) struct OfMember {
     pub(crate) name: String,
     /// A slot number or a device
     pub(crate) member: String,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `reset`.
+#[derive(Debug, Args)]
+pub(crate) struct ResetArgs {
+    pub(crate) name: String,
+    /// A slot number or a device; all members unless given
+    pub(crate) member: Option<String>,
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,

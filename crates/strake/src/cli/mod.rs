@@ -9,6 +9,7 @@ pub(crate) mod client;
 pub(crate) mod offline;
 pub(crate) mod output;
 pub(crate) mod size;
+pub(crate) mod upkeep;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ use crate::errors::{Code, Exit, Failure};
 /// How it ended: 0, or 5 for "done, but the array is degraded".
 pub(crate) type Ended = Result<u8, Failure>;
 
-const DONE: u8 = 0;
+pub(crate) const DONE: u8 = 0;
 
 /// Where the CLI works and how it answers.
 #[derive(Debug)]
@@ -56,14 +57,14 @@ impl Context {
         // A reader that has gone away (head, less) does not want the rest.
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
-    fn outcome(&self, outcome: &OutcomeJson) -> Ended {
+    pub(crate) fn outcome(&self, outcome: &OutcomeJson) -> Ended {
         self.say(outcome, |o| {
             let unchanged = if o.changed { "" } else { " (nothing changed)" };
             format!("{}: {}{unchanged}\n", o.array, o.what)
         });
         Ok(DONE)
     }
-    fn would(&self, array: &str, what: &str) -> Ended {
+    pub(crate) fn would(&self, array: &str, what: &str) -> Ended {
         let planned = Planned {
             dry_run: true,
             array: array.to_owned(),
@@ -94,7 +95,7 @@ pub(crate) fn state_exit(array: &ArrayJson) -> u8 {
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -103,14 +104,14 @@ fn absolutes(paths: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// A name or uuid that is fit for a URL.
-fn checked(name: &str) -> Result<&str, Failure> {
+pub(crate) fn checked(name: &str) -> Result<&str, Failure> {
     if name.parse::<ArrayUuid>().is_err() {
         parse_name(name)?;
     }
     Ok(name)
 }
 
-fn url(name: &str, verb: &str) -> Result<String, Failure> {
+pub(crate) fn url(name: &str, verb: &str) -> Result<String, Failure> {
     let name = checked(name)?;
     Ok(if verb.is_empty() {
         format!("/v1/arrays/{name}")
@@ -142,6 +143,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Remove(args) => of_member(&context, "remove", "forget", &args),
         Command::Add(args) => add(&context, &args),
         Command::Replace(args) => replace(&context, &args),
+        Command::Reset(args) => upkeep::reset(&context, &args),
         Command::Rebuild(args) => rebuild(&context, &args),
         Command::Scrub(args) => scrub(&context, &args),
         Command::Set {
@@ -256,7 +258,7 @@ fn with_progress(
 
 /// Asks on a terminal; without one `--yes` must say it (unless the command line says enough by
 /// itself).
-fn confirm(yes: bool, said_enough: bool, what: &str) -> Result<(), Failure> {
+pub(crate) fn confirm(yes: bool, said_enough: bool, what: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
@@ -408,7 +410,7 @@ fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
 }
 
 /// The member that a user means, as `show` tells it.
-fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, Failure> {
+pub(crate) fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, Failure> {
     let path = absolute(Path::new(text)).display().to_string();
     let is = |m: &&MemberJson| match text.parse::<u8>() {
         Ok(slot) => m.slot == Some(slot),

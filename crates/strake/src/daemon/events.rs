@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use strake_engine::event::{EventKind, FailCause, OutCause, StopCause};
+use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
 use strake_format::Slot;
 use strake_runtime::EventRecord;
 use tokio::sync::watch;
@@ -227,6 +227,7 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::State { .. }
         | EventKind::Stopped => array_words(kind),
         EventKind::MemberOut { .. }
+        | EventKind::CountersReset { .. }
         | EventKind::SpareUsed { .. }
         | EventKind::Returned { .. }
         | EventKind::Rebuilt { .. }
@@ -309,6 +310,17 @@ fn member_words(kind: &EventKind) -> Words {
             ("member_in_sync", Some(slot), text(cause), None)
         }
         EventKind::SpareAdded { .. } => ("spare_added", None, None, None),
+        EventKind::CountersReset { slot, before, .. } => {
+            let ErrorCounts {
+                reads,
+                writes,
+                mismatches,
+            } = before;
+            let cause =
+                format!("had {reads} read errors, {writes} write errors, {mismatches} mismatches");
+            let effect = text("counted from zero again");
+            ("counters_reset", slot, Some(cause), effect)
+        }
         EventKind::MemberSlow {
             slot,
             write,

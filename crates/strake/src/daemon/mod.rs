@@ -13,6 +13,7 @@ pub(crate) mod running;
 pub(crate) mod schedule;
 pub(crate) mod service;
 pub(crate) mod state;
+pub(crate) mod upkeep;
 pub(crate) mod watch;
 pub(crate) mod wear;
 

@@ -281,6 +281,14 @@ impl Running {
             (None, None) => Err(Failure::new(Code::MemberNotFound, "the spare is not there")),
         }
     }
+    /// The same, where a device means that very device: in a slot that is being replaced there are
+    /// two.
+    pub(crate) fn exact_reference(member: &MemberStatus, text: &str) -> Result<MemberRef, Failure> {
+        match (text.parse::<u8>(), member.device) {
+            (Err(_), Some(device)) => Ok(MemberRef::Device(device)),
+            _ => Running::reference(member),
+        }
+    }
     /// Is this device in service here already?
     pub(crate) fn serves(&self, path: &Path) -> bool {
         let in_service = [

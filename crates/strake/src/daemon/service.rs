@@ -84,7 +84,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 impl Service {
     /// The right to change something, until it is dropped.
-    fn change(&self) -> Result<MutexGuard<'_, bool>, Failure> {
+    pub(super) fn change(&self) -> Result<MutexGuard<'_, bool>, Failure> {
         let closing = locked(&self.admin);
         if *closing {
             let found = "the daemon is stopping".to_owned();

@@ -9,3 +9,4 @@ mod devices;
 mod foreign;
 mod life;
 mod rig;
+mod upkeep;

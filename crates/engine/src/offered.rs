@@ -1,0 +1,65 @@
+//! Devices as the caller offers them: members found at a start, new ones, ones that come back.
+//!
+//! Invariant: all that the engine knows of a device before its first I/O stands here; it looks
+//! nothing up. Deliberately absent: what becomes of them (`assemble`, `member`, `behind`).
+
+use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList};
+
+use crate::units::DeviceId;
+
+/// What the engine must know of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Size, bytes.
+    pub bytes: u64,
+    /// Logical block, bytes.
+    pub block_bytes: u32,
+    /// Preferred write granularity (NPWG, minimum_io_size), bytes; 0 if not known.
+    pub granularity_bytes: u32,
+    /// It has a volatile write cache.
+    pub volatile_cache: bool,
+}
+
+/// A member found at start, its metadata read by the caller.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The caller's number for it.
+    pub device: DeviceId,
+    /// Its properties.
+    pub info: DeviceInfo,
+    /// The newer of its superblock copies.
+    pub superblock: Superblock,
+    /// Which of its copies is written over first: see [`strake_format::copy_to_replace`].
+    pub copy_to_replace: usize,
+    /// The newest valid version of each region map page, `None` where neither place was valid.
+    pub map: Vec<Option<MapPage>>,
+    /// What the two places of the list of unreadable blocks hold, `None` where it is not valid.
+    pub unreadable: [Option<UnreadableList>; 2],
+    /// What a [`crate::gather::Gather`] kept of its log area; needed only where
+    /// [`crate::gather::log_base`] says so.
+    pub log: Vec<LogBatch>,
+}
+
+/// A device offered as a new member or spare.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// The caller's number for it.
+    pub device: DeviceId,
+    /// Its properties.
+    pub info: DeviceInfo,
+    /// A fresh random identity, drawn by the caller.
+    pub member: MemberUuid,
+}
+
+/// A device that carries a superblock of the array, and may be a member that was away.
+#[derive(Clone, Debug)]
+pub struct Returning {
+    /// The caller's number for it.
+    pub device: DeviceId,
+    /// Its properties.
+    pub info: DeviceInfo,
+    /// The newer of its superblock copies.
+    pub superblock: Box<Superblock>,
+    /// Which copy is to be written first: [`strake_format::copy_to_replace`].
+    pub copy_to_replace: usize,
+}
