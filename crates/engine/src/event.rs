@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use strake_format::{MemberUuid, WriteHole};
+use strake_format::{ArrayName, MemberUuid, WriteHole};
 
 pub use strake_format::{ScrubMode, ScrubPeriod};
 
@@ -571,6 +571,8 @@ pub enum Command {
     StopScrub,
     /// Change a setting.
     Set(Setting),
+    /// Call the array by another name.
+    Rename(ArrayName),
     /// Count the errors and mismatches of this member, or of all, from zero again.
     ResetCounters(Option<MemberRef>),
     /// Make everything durable and stop.
@@ -738,6 +740,13 @@ pub enum EventKind {
         from: ArrayState,
         /// After.
         to: ArrayState,
+    },
+    /// The array has another name. Told before that is durable; the answer to the command is not.
+    Renamed {
+        /// Before.
+        from: ArrayName,
+        /// From now on.
+        to: ArrayName,
     },
     /// The errors and mismatches of a member are counted from zero again.
     CountersReset {

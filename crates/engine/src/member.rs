@@ -312,6 +312,7 @@ impl Array {
             Command::PauseScrub => Ok(self.pause_scrub()),
             Command::StopScrub => Ok(self.stop_scrub()),
             Command::Set(setting) => self.set(setting),
+            Command::Rename(name) => Ok(self.rename(name)),
             Command::ResetCounters(member) => self.reset_counters(member),
         };
         match result {
@@ -455,6 +456,16 @@ impl Array {
         self.admit(&new)?;
         self.join(usize::from(slot.0), new.device);
         Ok(Changed::Yes)
+    }
+
+    fn rename(&mut self, to: ArrayName) -> Changed {
+        if to == self.sb.name {
+            return Changed::No;
+        }
+        let from = std::mem::replace(&mut self.sb.name, to.clone());
+        self.event(EventKind::Renamed { from, to });
+        self.touch();
+        Changed::Yes
     }
 
     fn set(&mut self, setting: Setting) -> Result<Changed, CommandError> {

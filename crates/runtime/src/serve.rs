@@ -10,7 +10,7 @@
 //! scans) and time limits of commands.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -21,7 +21,7 @@ use strake_engine::gather;
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
 use strake_engine::{Array, Geometry, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
-use strake_format::RegionState;
+use strake_format::{ArrayName, RegionState};
 
 use crate::buffers::Registered;
 use crate::clock::Clock;
@@ -120,7 +120,6 @@ impl ServeError {
 pub struct Serving {
     threads: Threads,
     running: Option<Running>,
-    export: Export,
     devices: Arc<Devices>,
     tallies: Arc<[Tally]>,
     client_memory: Arc<[Pool]>,
@@ -213,7 +212,6 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     };
     match plan.serve(target, &config.nbd_socket, config.recover_ublk) {
         Ok(running) => {
-            serving.export = running.export();
             serving.running = Some(running);
             Ok((serving, events))
         }
@@ -283,7 +281,19 @@ impl Serving {
 
     /// What serves it.
     pub fn export(&self) -> Export {
-        self.export.clone()
+        self.running.as_ref().map_or(Export::None, Running::export)
+    }
+
+    /// Those who connect from now on know the array by this name, and find it at `nbd_socket` if
+    /// it is served there. Block devices have numbers, not names.
+    ///
+    /// # Errors
+    /// The socket cannot be moved; all is as before.
+    pub fn rename_export(&self, name: &ArrayName, nbd_socket: &Path) -> io::Result<()> {
+        match &self.running {
+            Some(Running::Nbd(server)) => server.rename(name.as_str(), nbd_socket),
+            Some(Running::Ublk(_) | Running::None) | None => Ok(()),
+        }
     }
 
     /// Requests served.
@@ -400,11 +410,9 @@ impl ThreadStart {
             }
         }
         let turns = std::sync::Mutex::new(turn_receiver);
-        let export = Export::None;
         let serving = Serving {
             threads,
             running: None,
-            export,
             devices,
             tallies,
             client_memory,

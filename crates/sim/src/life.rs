@@ -755,6 +755,10 @@ impl World {
                 ]);
                 self.command(match setting {
                     Setting::ScrubPriority(n) if n % 3 == 0 => Command::ResetCounters(None),
+                    Setting::ResyncPriority(n) if n % 3 == 0 => {
+                        let name = format!("name-{n}").parse();
+                        Command::Rename(name.expect("a name"))
+                    }
                     setting => Command::Set(setting),
                 });
             }

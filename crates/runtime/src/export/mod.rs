@@ -220,7 +220,7 @@ impl Running {
         match self {
             Running::Ublk(device) => Export::Ublk(device.export()),
             Running::Nbd(server) => Export::Nbd {
-                socket: server.socket().to_owned(),
+                socket: server.socket(),
             },
             Running::None => Export::None,
         }

@@ -29,6 +29,62 @@ fn hide_others(array: &mut Scenario, slot: u8, drives: &[usize]) {
     }
 }
 
+/// The names that the members found carry.
+fn names(array: &Scenario) -> Vec<String> {
+    let found = array.world.present();
+    let mut names: Vec<String> = found.iter().map(|(_, sb)| sb.name.to_string()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn an_array_that_is_renamed_has_one_name_whenever_the_power_fails() {
+    let (mut old, mut new, mut answered, mut mixed) = (0, 0, 0, 0);
+    for seed in 0..80 {
+        let (level, members) = LEVELS[seed as usize % LEVELS.len()];
+        let mut array = Scenario::new(level, members).seed(seed).start();
+        array.write_all().rest();
+        let before = names(&array);
+        let asked = Command::Rename("other".parse().expect("a name"));
+        let id = array.world.command(asked);
+        array.begin_to_write(20, seed / 2);
+        let told = array.world.done.contains_key(&id);
+        array.power_cut();
+        mixed += u64::from(names(&array).len() > 1);
+        array.start();
+        let after = names(&array);
+        assert!(after == before || after == ["other"], "{after:?}");
+        assert!(!told || after == ["other"], "the answer was too early");
+        match after == before {
+            true => old += 1,
+            false => new += 1,
+        }
+        answered += u64::from(told);
+        array.verify();
+    }
+    assert!(
+        old > 5 && new > 5 && answered > 5 && mixed > 5,
+        "{old} {new} {answered} {mixed}"
+    );
+}
+
+#[test]
+fn a_member_that_was_away_when_its_array_was_renamed_takes_the_new_name() {
+    let mut raid6 = Scenario::new("6", 5).start();
+    raid6.write_all().rest();
+    let away = raid6.drive(3);
+    raid6.lose(3).write(20).rest();
+    let rename = |name: &str| Command::Rename(name.parse().expect("a name"));
+    raid6.command(rename("other")).expect("it serves");
+    raid6.stop();
+    raid6.bring_back(away);
+    assert_eq!(names(&raid6).len(), 2);
+    raid6.start().made_whole().verify();
+    assert_eq!(names(&raid6), ["other"]);
+    assert!(raid6.serves(away));
+}
+
 fn all_drives(array: &mut Scenario) -> Vec<usize> {
     let slots = array.world.geometry.slots() as u8;
     (0..slots).map(|slot| array.drive(slot)).collect()

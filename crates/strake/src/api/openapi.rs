@@ -73,6 +73,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     ("MemberRequest", "member:string"),
     ("ResetRequest", "member:string?"),
+    ("RenameRequest", "name:string dry_run:boolean?"),
     (
         "DeviceRequest",
         "member:string? device:string force:boolean? dry_run:boolean?",

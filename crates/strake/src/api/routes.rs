@@ -151,6 +151,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "post",
+        "/v1/arrays/{name}/rename",
+        "Give it another name",
+        Some("RenameRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
         "/v1/arrays/{name}/rebuild",
         "Start or stop",
         Some("JobRequest"),
@@ -223,6 +230,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/add", post(add))
         .route("/v1/arrays/{name}/replace", post(replace))
         .route("/v1/arrays/{name}/reset", post(reset))
+        .route("/v1/arrays/{name}/rename", post(rename))
         .route("/v1/arrays/{name}/rebuild", post(rebuild))
         .route("/v1/arrays/{name}/scrub", post(scrub))
         .route("/v1/arrays/{name}/settings", get(settings).patch(set))
@@ -354,6 +362,14 @@ async fn reset(
     In(request): In<ResetRequest>,
 ) -> Answer {
     blocking(move || service.reset(&name, &request)).await
+}
+
+async fn rename(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<RenameRequest>,
+) -> Answer {
+    blocking(move || service.rename(&name, &request)).await
 }
 
 async fn rebuild(

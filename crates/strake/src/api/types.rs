@@ -273,6 +273,16 @@ pub(crate) struct ResetRequest {
     pub(crate) member: Option<String>,
 }
 
+/// What `rename` asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RenameRequest {
+    /// The new name.
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
 /// What `add` and `replace` ask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -64,6 +64,14 @@ pub(crate) enum Command {
     Replace(ReplaceArgs),
     /// Count read errors, write errors and mismatches from zero again
     Reset(ResetArgs),
+    /// Give an array another name, also while it serves
+    Rename {
+        name: String,
+        new: String,
+        /// Only check
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Start (or go on with) the rebuild of missing members, or pause it
     Rebuild(JobArgs),
     /// Start or stop the check of parity, which changes nothing unless it is to repair

@@ -144,6 +144,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Add(args) => add(&context, &args),
         Command::Replace(args) => replace(&context, &args),
         Command::Reset(args) => upkeep::reset(&context, &args),
+        Command::Rename { name, new, dry_run } => upkeep::rename(&context, &name, new, dry_run),
         Command::Rebuild(args) => rebuild(&context, &args),
         Command::Scrub(args) => scrub(&context, &args),
         Command::Set {

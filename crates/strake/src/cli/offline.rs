@@ -12,6 +12,7 @@ use crate::cli::args::StartArgs;
 use crate::cli::output::{self, Bar};
 use crate::cli::{Context, Ended, absolutes, done};
 use crate::daemon::events::EventLog;
+use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
 use crate::daemon::service::{self, Sources};
 use crate::daemon::{EndSignals, log_to_stderr};
@@ -74,6 +75,35 @@ pub(crate) fn destroy(context: &Context, name: &str) -> Result<OutcomeJson, Fail
     // A folder that cannot be written remembers files that carry nothing: harmless.
     let _ = context.dir.forget_files(&paths);
     Ok(done(name, &what))
+}
+
+/// Gives an array that does not run another name.
+pub(crate) fn rename(
+    context: &Context,
+    name: &str,
+    request: &RenameRequest,
+) -> Result<OutcomeJson, Failure> {
+    let new = make::parse_name(&request.name)?;
+    let all = scan(context, &[]);
+    let found = find::pick(all.clone(), name)?;
+    if *found.name() == new {
+        return Ok(service::outcome(
+            name,
+            false,
+            &format!("it is called {new} already"),
+        ));
+    }
+    rename::check_free(&new, found.uuid, &all)?;
+    rename::check_whole(&found)?;
+    if request.dry_run {
+        return Ok(service::outcome(
+            name,
+            false,
+            &format!("would be called {new}"),
+        ));
+    }
+    rename::rename_stopped(&context.dir, &found, &new)?;
+    Ok(done(name, &format!("is called {new} now")))
 }
 
 /// Settings that an array carries.

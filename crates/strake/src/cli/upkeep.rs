@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{Context, Ended, absolute, shown_member, url};
+use crate::cli::{Context, Ended, absolute, offline, shown_member, url};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
 fn whole(member: &str) -> String {
@@ -39,5 +39,16 @@ pub(crate) fn reset(context: &Context, args: &ResetArgs) -> Ended {
         member: args.member.as_deref().map(whole),
     };
     let outcome: OutcomeJson = client.post(&url(&args.name, "reset")?, &request)?;
+    context.outcome(&outcome)
+}
+
+/// Gives an array another name.
+pub(crate) fn rename(context: &Context, name: &str, new: String, dry_run: bool) -> Ended {
+    let path = url(name, "rename")?;
+    let request = RenameRequest { name: new, dry_run };
+    let outcome: OutcomeJson = match Client::find(&context.dir)? {
+        Some(client) => client.post(&path, &request)?,
+        None => offline::rename(context, name, &request)?,
+    };
     context.outcome(&outcome)
 }

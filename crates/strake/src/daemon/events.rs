@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
-use strake_format::Slot;
+use strake_format::{ArrayName, Slot};
 use strake_runtime::EventRecord;
 use tokio::sync::watch;
 
@@ -49,6 +49,19 @@ pub(crate) struct Happened {
     pub(crate) effect: Option<String>,
     pub(crate) inconsistent_stripes: Option<u64>,
     pub(crate) repaired_stripes: Option<u64>,
+}
+
+impl Happened {
+    /// An array that does not run was given another name.
+    pub(crate) fn renamed(from: &ArrayName, to: &ArrayName) -> Happened {
+        Happened {
+            array: Some(from.to_string()),
+            event: "renamed",
+            cause: text("asked"),
+            effect: Some(called(to)),
+            ..Happened::default()
+        }
+    }
 }
 
 impl EventLog {
@@ -224,6 +237,7 @@ fn words(kind: &EventKind) -> Words {
         EventKind::Started { .. }
         | EventKind::Forced { .. }
         | EventKind::Failed { .. }
+        | EventKind::Renamed { .. }
         | EventKind::State { .. }
         | EventKind::Stopped => array_words(kind),
         EventKind::MemberOut { .. }
@@ -248,12 +262,19 @@ fn words(kind: &EventKind) -> Words {
     }
 }
 
+fn called(name: &ArrayName) -> String {
+    format!("called {name} from now on")
+}
+
 fn text(words: &str) -> Option<String> {
     Some(words.to_owned())
 }
 
 /// What befell the array as a whole, in words.
 fn array_words(kind: &EventKind) -> Words {
+    if let EventKind::Renamed { to, .. } = kind {
+        return ("renamed", None, text("asked"), Some(called(to)));
+    }
     match *kind {
         EventKind::Started { unclean } => {
             let cause = unclean.then(|| "unclean_stop_before".to_owned());

@@ -9,6 +9,7 @@
 
 pub(crate) mod events;
 pub(crate) mod placement;
+pub(crate) mod rename;
 pub(crate) mod running;
 pub(crate) mod schedule;
 pub(crate) mod service;

@@ -7,10 +7,12 @@
 //! Deliberately absent: which arrays there are (service).
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use strake_engine::event::{Changed, Command, MemberRef, MemberState, MemberStatus, Status};
+use strake_engine::event::{
+    Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
+};
 use strake_format::{ArrayName, ArrayUuid, Slot};
 use strake_runtime::{
     Counters, Device, DeviceError, Export, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
@@ -61,11 +63,12 @@ pub(crate) struct Start {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) uuid: ArrayUuid,
-    pub(crate) name: ArrayName,
+    /// As it is called now.
+    name: Mutex<ArrayName>,
     /// Empty once it was stopped.
     serving: RwLock<Option<Serving>>,
     export: Export,
-    record: ArrayRecord,
+    record: Mutex<ArrayRecord>,
     /// Under way at most.
     requests: Option<u32>,
 }
@@ -97,7 +100,7 @@ pub(crate) fn check_export(text: Option<&str>) -> Result<(), Failure> {
 }
 
 /// Opens the members found. A predecessor that was killed may hold them for a moment more.
-fn open_members(found: &FoundArray) -> Result<Vec<(Device, MemberImage)>, Failure> {
+pub(crate) fn open_members(found: &FoundArray) -> Result<Vec<(Device, MemberImage)>, Failure> {
     let give_up = Instant::now() + Duration::from_secs(5);
     let mut members = Vec::new();
     for member in &found.members {
@@ -171,22 +174,25 @@ pub(crate) fn start(
     if let (Some(device), Some(_), true) = (export.device(), ublk, is_root()) {
         link(&name, &device);
     }
-    let (log, array) = (Arc::clone(log), name.to_string());
+    let (log, mut array) = (Arc::clone(log), name.to_string());
     std::thread::Builder::new()
         .name(format!("events {array}"))
         .spawn(move || {
             for record in receiver {
                 log.note_at(record.time, events::describe(&array, &record));
+                if let EventKind::Renamed { to, .. } = &record.kind {
+                    array = to.to_string();
+                }
             }
         })
         .map_err(|e| Failure::io("starting a thread", &e))?;
     let serving = RwLock::new(Some(serving));
     Ok(Running {
         uuid: found.uuid,
-        name,
+        name: Mutex::new(name),
         serving,
         export,
-        record,
+        record: Mutex::new(record),
         requests: placement.requests,
     })
 }
@@ -204,13 +210,59 @@ fn link(name: &ArrayName, device: &str) {
 }
 
 impl Running {
+    /// As it is called now.
+    pub(crate) fn name(&self) -> ArrayName {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        name.clone()
+    }
+    fn record(&self) -> ArrayRecord {
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.clone()
+    }
+    /// Takes the link of that name away, if it leads to this array's device.
+    fn unlink(&self, name: &ArrayName) {
+        let Some(id) = self.export.ublk() else {
+            return;
+        };
+        let link = link_of(name);
+        let ours = PathBuf::from(format!("/dev/ublkb{id}"));
+        if std::fs::read_link(&link).is_ok_and(|target| target == ours) {
+            // It only saves typing; the device is what counts.
+            let _ = std::fs::remove_file(link);
+        }
+    }
+    /// Gives it another name: on its members, then to all that goes by the name.
+    pub(crate) fn rename(&self, dir: &Dir, new: &ArrayName) -> Result<Changed, Failure> {
+        let old = self.name();
+        let changed = self.with(|s| {
+            let changed = s.command(Command::Rename(new.clone()))?;
+            if let Err(error) = s.rename_export(new, &dir.nbd_socket(new)) {
+                tracing::warn!(%error, "the socket keeps its name until the array is started again");
+            }
+            Ok(changed)
+        })?;
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = new.clone();
+        if let (Some(device), true) = (self.export.ublk().and(self.export.device()), is_root()) {
+            link(new, &device);
+            self.unlink(&old);
+        }
+        let record = ArrayRecord {
+            name: new.to_string(),
+            ..self.record()
+        };
+        *self.record.lock().unwrap_or_else(PoisonError::into_inner) = record.clone();
+        if let Err(error) = dir.remember(self.uuid, &record) {
+            tracing::warn!(%error, "the new name is not remembered");
+        }
+        Ok(changed)
+    }
     fn with<T>(&self, act: impl FnOnce(&Serving) -> Result<T, Failure>) -> Result<T, Failure> {
         let serving = self.serving.read().expect("no holder of an array panics");
         match serving.as_ref() {
             Some(serving) => act(serving),
             None => Err(Failure::new(
                 Code::NotServing,
-                format!("{} is stopping", self.name),
+                format!("{} is stopping", self.name()),
             )),
         }
     }
@@ -219,12 +271,12 @@ impl Running {
         self.with(|s| {
             let placed = view::placed(s.placed(), self.requests);
             let path = |id| s.path(id);
-            Ok(view::running(&s.status(), &self.export, placed, path))
+            Ok(view::running(&s.status(), &s.export(), placed, path))
         })
     }
     /// As asked for.
     pub(crate) fn export_kind(&self) -> Result<ExportKind, Failure> {
-        parse_export(&self.record.export)
+        parse_export(&self.record().export)
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
@@ -268,8 +320,8 @@ impl Running {
             Ok(s.status().members.iter().find(is).cloned())
         })?;
         found.ok_or_else(|| {
-            let found = format!("{text} is no slot or device of {}", self.name);
-            let cure = format!("strake show {} lists slots and devices", self.name);
+            let found = format!("{text} is no slot or device of {}", self.name());
+            let cure = format!("strake show {} lists slots and devices", self.name());
             Failure::new(Code::MemberNotFound, found).cure(cure)
         })
     }
@@ -359,18 +411,11 @@ impl Running {
         let Some(serving) = serving else {
             return Ok(());
         };
-        if let Some(id) = self.export.ublk() {
-            let link = link_of(&self.name);
-            let ours = PathBuf::from(format!("/dev/ublkb{id}"));
-            if std::fs::read_link(&link).is_ok_and(|target| target == ours) {
-                // It only saves typing; the device is what counts.
-                let _ = std::fs::remove_file(link);
-            }
-        }
+        self.unlink(&self.name());
         let result = serving.stop();
         let record = ArrayRecord {
             ublk: None,
-            ..self.record.clone()
+            ..self.record()
         };
         if let Err(error) = dir.remember(self.uuid, &record) {
             tracing::warn!(%error, "the export is still remembered");

@@ -139,11 +139,11 @@ impl Service {
     }
 
     /// The array in service of that name or uuid, if there is one.
-    fn find_running(&self, name: &str) -> Option<Arc<Running>> {
+    pub(super) fn find_running(&self, name: &str) -> Option<Arc<Running>> {
         let running = self.all_running();
         running
             .into_iter()
-            .find(|r| r.name.as_str() == name || r.uuid.to_string() == name)
+            .find(|r| r.name().as_str() == name || r.uuid.to_string() == name)
     }
     /// The array in service of that name or uuid.
     pub(crate) fn running(&self, name: &str) -> Result<Arc<Running>, Failure> {
@@ -254,7 +254,7 @@ impl Service {
         let mut names: Vec<String> = self
             .all_running()
             .iter()
-            .map(|r| r.name.to_string())
+            .map(|r| r.name().to_string())
             .collect();
         names.extend(self.scan(&[]).iter().map(|a| a.name().to_string()));
         names
@@ -309,7 +309,7 @@ impl Service {
         export: Option<String>,
         force: bool,
     ) -> Result<Arc<Running>, Failure> {
-        let taken = self.all_running().iter().any(|r| r.name == *found.name());
+        let taken = self.all_running().iter().any(|r| r.name() == *found.name());
         if taken {
             let what = format!("another array called {} is running", found.name());
             return Err(Failure::new(Code::NameExists, what).cure("stop that one first"));
@@ -372,12 +372,12 @@ impl Service {
         let all = std::mem::take(&mut *locked(&self.running));
         for running in all.into_values() {
             if let Err(failure) = running.not_in_use() {
-                tracing::warn!(array = %running.name, %failure, "left for the next daemon");
+                tracing::warn!(array = %running.name(), %failure, "left for the next daemon");
                 running.leave();
                 continue;
             }
             if let Err(failure) = running.stop(&self.dir) {
-                tracing::error!(array = %running.name, %failure, "not stopped cleanly");
+                tracing::error!(array = %running.name(), %failure, "not stopped cleanly");
             }
         }
     }
@@ -748,7 +748,7 @@ fn own_superblock(path: &Path, array: ArrayUuid) -> Result<Option<Box<Superblock
 
 fn slot_of(running: &Running, member: &str) -> Result<Slot, Failure> {
     running.member(member)?.slot.ok_or_else(|| {
-        let found = format!("{member} is a spare of {}", running.name);
+        let found = format!("{member} is a spare of {}", running.name());
         Failure::new(Code::MemberNotFound, found).cure("name a slot or the device in it")
     })
 }

@@ -206,12 +206,12 @@ impl Watcher {
                 }
             }
             self.service.events.note(Happened {
-                array: Some(running.name.to_string()),
+                array: Some(running.name().to_string()),
                 event: "member_returned",
                 device: Some(member.path.display().to_string()),
                 effect: Some(format!(
                     "stale, not used; strake add {} {} puts it back",
-                    running.name,
+                    running.name(),
                     member.path.display()
                 )),
                 ..Happened::default()

@@ -87,8 +87,12 @@ impl Rig {
     }
     /// `count` sparse files of 64 MiB.
     pub(crate) fn files(&self, count: usize) -> Vec<String> {
+        self.files_called("d", count)
+    }
+    /// The same, with names that begin so.
+    pub(crate) fn files_called(&self, name: &str, count: usize) -> Vec<String> {
         (0..count)
-            .map(|i| self.file(&format!("d{i}"), 64 << 20))
+            .map(|i| self.file(&format!("{name}{i}"), 64 << 20))
             .collect()
     }
 

@@ -79,3 +79,98 @@ fn counts_against_members_begin_anew_when_asked_and_an_event_tells_what_they_wer
     rig.run(&["stop", "data"]).ok();
     rig.run(&["reset", "data"]).refused(4, "array-not-serving");
 }
+
+#[test]
+fn an_array_is_renamed_under_its_users_and_everything_that_goes_by_the_name_follows() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(5);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    rig.create("more", "1", NBD, &devices[3..]).ok();
+    let uuid = rig.show("data")["uuid"].clone();
+    // Somebody who is connected stays so.
+    let mut user = std::os::unix::net::UnixStream::connect(rig.nbd("data")).expect("connected");
+    let written = rig.qemu_io("data", &["write -P 5 0 8M"]).is_some();
+
+    rig.run(&["rename", "data", "more"])
+        .refused(4, "name-exists");
+    rig.run(&["rename", "data", "a/b"])
+        .refused(2, "name-invalid");
+    rig.run(&["rename", "none", "other"])
+        .refused(3, "array-not-found");
+    let would = rig.run(&["rename", "data", "store", "--dry-run"]);
+    assert_eq!(would.ok().json()["changed"], false);
+    let same = rig.run(&["rename", "data", "data"]).ok().json();
+    assert_eq!(same["changed"], false);
+    assert!(rig.nbd("data").exists());
+
+    let done = rig.run(&["rename", "data", "store"]).ok().json();
+    assert_eq!(done["changed"], true);
+    assert!(!rig.nbd("data").exists());
+    let shown = rig.show("store");
+    assert_eq!(shown["uuid"], uuid);
+    let device = shown["device"].as_str().expect("a device");
+    assert!(device.ends_with("/nbd/store.sock"), "{device}");
+    rig.run(&["show", "data"]).refused(3, "array-not-found");
+    let mut hello = [0; 8];
+    std::io::Read::read_exact(&mut user, &mut hello).expect("the server's greeting");
+    assert_eq!(&hello, b"NBDMAGIC");
+    if written {
+        rig.qemu_io("store", &["read -P 5 0 8M"]);
+    }
+    let events = rig.events();
+    let told = events.iter().find(|e| e["event"] == "renamed");
+    let told = told.expect("an event");
+    assert_eq!(
+        (&told["array"], &told["effect"]),
+        (
+            &serde_json::json!("data"),
+            &serde_json::json!("called store from now on")
+        )
+    );
+    // The old name is free, and whoever has it keeps it when the first one stops.
+    let other = rig.files_called("e", 2);
+    rig.create("data", "1", NBD, &other).ok();
+    rig.run(&["stop", "store"]).ok();
+    assert!(rig.nbd("data").exists() && !rig.nbd("store").exists());
+    let events = rig.events();
+    let stopped = events.iter().rfind(|e| e["event"] == "stopped");
+    assert_eq!(stopped.expect("an event")["array"], "store");
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("store", "optimal");
+    if written {
+        rig.qemu_io("store", &["read -P 5 0 8M"]);
+    }
+}
+
+#[test]
+fn a_stopped_array_is_renamed_with_and_without_a_daemon_unless_members_are_missing() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let written = rig.qemu_io("data", &["write -P 5 0 8M"]).is_some();
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["rename", "data", "store"]).ok();
+    assert_eq!(rig.show("store")["state"], "stopped");
+    rig.stop_daemon();
+    let done = rig.run(&["rename", "store", "depot"]).ok().json();
+    assert_eq!(done["changed"], true);
+    for device in &devices {
+        let lies = rig.run(&["examine", device]).ok().json();
+        assert_eq!(lies["array"]["name"], "depot");
+    }
+    fs::rename(&devices[2], rig.path("away")).expect("renamed");
+    rig.run(&["rename", "depot", "data"])
+        .refused(4, "members-missing");
+    fs::rename(rig.path("away"), &devices[2]).expect("renamed");
+    rig.start_daemon();
+    rig.until_state("depot", "optimal");
+    if written {
+        rig.qemu_io("depot", &["read -P 5 0 8M"]);
+    }
+    // As it was told before it was renamed.
+    let device = rig.show("depot")["device"].clone();
+    assert!(device.as_str().is_some_and(|d| d.ends_with("depot.sock")));
+}

@@ -40,14 +40,17 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// The server of one array.
 #[derive(Debug)]
 pub(crate) struct Server {
-    socket: PathBuf,
+    /// Where it listens now.
+    socket: Mutex<PathBuf>,
     listener: Arc<UnixListener>,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// What those who connect are given.
+    target: Mutex<Arc<Target>>,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -60,6 +63,11 @@ struct State {
 }
 
 impl Shared {
+    fn target(&self) -> std::sync::MutexGuard<'_, Arc<Target>> {
+        self.target
+            .lock()
+            .expect("no thread panics with the target")
+    }
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state
             .lock()
@@ -71,15 +79,19 @@ impl Server {
     /// Listens on `socket`.
     pub(crate) fn start(socket: &Path, target: Target) -> io::Result<Server> {
         let listener = Arc::new(listen(socket)?);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            target: Mutex::new(Arc::new(target)),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        });
         let accepting = {
             let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
             std::thread::Builder::new()
                 .name("strake-nbd".into())
-                .spawn(move || accept(&listener, &shared, &Arc::new(target)))?
+                .spawn(move || accept(&listener, &shared))?
         };
         Ok(Server {
-            socket: socket.to_owned(),
+            socket: Mutex::new(socket.to_owned()),
             listener,
             shared,
             accepting,
@@ -87,8 +99,23 @@ impl Server {
     }
 
     /// Where it listens.
-    pub(crate) fn socket(&self) -> &Path {
-        &self.socket
+    pub(crate) fn socket(&self) -> PathBuf {
+        let socket = self.socket.lock();
+        socket.expect("no thread panics with the path").clone()
+    }
+
+    /// Listens elsewhere, and goes by another name, from now on. Who is connected stays so.
+    pub(crate) fn rename(&self, name: &str, socket: &Path) -> io::Result<()> {
+        let mut place = self.socket.lock().expect("no thread panics with the path");
+        std::fs::rename(&*place, socket)?;
+        socket.clone_into(&mut place);
+        let mut target = self.shared.target();
+        let renamed = Target {
+            name: name.to_owned(),
+            ..Target::clone(&target)
+        };
+        *target = Arc::new(renamed);
+        Ok(())
     }
 
     /// Answers what is in flight, then closes.
@@ -102,7 +129,7 @@ impl Server {
     }
 
     fn end(self, patience: Duration) {
-        let _ = std::fs::remove_file(&self.socket);
+        let _ = std::fs::remove_file(self.socket());
         let mut state = self.shared.state();
         state.stopping = true;
         // Readers see the end of their requests and finish what they have begun.
@@ -149,7 +176,7 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     Ok(bound)
 }
 
-fn accept(listener: &UnixListener, shared: &Arc<Shared>, target: &Arc<Target>) {
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -179,8 +206,8 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, target: &Arc<Target>) {
             state.open.insert(number, handle);
             number
         };
+        let (own, target) = (Arc::clone(shared), Arc::clone(&shared.target()));
         let shard = ShardNo((number % u64::from(target.peers.count())) as u16);
-        let (own, target) = (Arc::clone(shared), Arc::clone(target));
         let spawned = std::thread::Builder::new()
             .name("strake-nbd-in".into())
             .spawn(move || {
