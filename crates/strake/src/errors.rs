@@ -140,9 +140,12 @@ catalogue! {
         "strake destroy that array first, or use --force to take the device away from it";
     /// Name is taken.
     NameExists, "name-exists", Refused, "choose another name, or strake destroy the old array";
+    /// The name of another array, as far as this machine knows.
+    NameOfAnother, "name-of-another-array", Refused,
+        "strake import UUID --as NAME starts it under another name";
     /// Two arrays, one name.
     NameAmbiguous, "name-ambiguous", Refused,
-        "use the uuid that strake scan shows instead of the name";
+        "use the uuid that strake scan shows instead of the name, or strake import UUID --as NAME";
     /// In use.
     ArrayInUse, "array-in-use", Refused, "unmount its block device or stop it first";
     /// Needs a yes.

@@ -71,6 +71,10 @@ const SHAPES: &[(&str, &str)] = &[
         "StartRequest",
         "export:string? force:boolean? devices:string[]?",
     ),
+    (
+        "ImportRequest",
+        "name:string? export:string? force:boolean? devices:string[]? dry_run:boolean?",
+    ),
     ("MemberRequest", "member:string"),
     ("ResetRequest", "member:string?"),
     ("RenameRequest", "name:string dry_run:boolean?"),

@@ -109,6 +109,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "post",
+        "/v1/arrays/{name}/import",
+        "Serve an array of another host, perhaps by another name",
+        Some("ImportRequest"),
+        "Array",
+    ),
+    (
+        "post",
         "/v1/arrays/{name}/stop",
         "Stop cleanly",
         None,
@@ -224,6 +231,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays", get(show_all).post(create))
         .route("/v1/arrays/{name}", get(show_one).delete(destroy))
         .route("/v1/arrays/{name}/start", post(start))
+        .route("/v1/arrays/{name}/import", post(import))
         .route("/v1/arrays/{name}/stop", post(stop))
         .route("/v1/arrays/{name}/fail", post(fail))
         .route("/v1/arrays/{name}/remove", post(remove))
@@ -309,6 +317,14 @@ async fn start(
     In(request): In<StartRequest>,
 ) -> Answer {
     blocking(move || service.start(&name, request)).await
+}
+
+async fn import(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<ImportRequest>,
+) -> Answer {
+    blocking(move || service.import(&name, request)).await
 }
 
 async fn stop(State(service): Shared, Path(name): Path<String>) -> Answer {

@@ -256,6 +256,20 @@ pub(crate) struct StartRequest {
     pub(crate) devices: Vec<PathBuf>,
 }
 
+/// What `import` asks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ImportRequest {
+    /// The name that it is to have here; its own unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    pub(crate) export: Option<String>,
+    pub(crate) force: bool,
+    /// Only these devices; empty: all that are found.
+    pub(crate) devices: Vec<PathBuf>,
+    pub(crate) dry_run: bool,
+}
+
 /// What `fail` and `remove` ask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

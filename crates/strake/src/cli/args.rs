@@ -35,6 +35,10 @@ pub(crate) enum Command {
     },
     /// Assemble an array and serve it
     Start(StartArgs),
+    /// Adopt an array from another host and serve it
+    ///
+    /// Needed where its name is that of an array here; others are served as soon as they are found.
+    Import(ImportArgs),
     /// Stop an array cleanly
     Stop(OneOrAll),
     /// Forget an array and wipe its superblocks
@@ -196,6 +200,29 @@ pub(crate) struct StartArgs {
     #[arg(long)]
     pub(crate) force: bool,
     /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Its uuid, as scan tells it (or its name, where only one is called so)
+    #[arg(value_name = "UUID")]
+    pub(crate) array: String,
+    /// The name that it is to have here
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Assemble from these devices only
+    #[arg(value_name = "DEV")]
+    pub(crate) devices: Vec<PathBuf>,
+    /// auto, ublk, nbd or none
+    #[arg(long)]
+    pub(crate) export: Option<String>,
+    /// As for start
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

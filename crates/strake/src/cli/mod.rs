@@ -135,6 +135,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         } => wear(&context, &name, since),
         Command::Show { name, .. } => show(&context, name.as_deref()),
         Command::Start(args) => start(&context, &args),
+        Command::Import(args) => upkeep::import(&context, args),
         Command::Stop(args) => stop(&context, &args),
         Command::Destroy { name, yes, dry_run } => destroy(&context, &name, yes, dry_run),
         Command::Scan { devices } => scan(&context, &devices),

@@ -62,6 +62,9 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
             let _ = context.dir.remember_files(&paths);
         }
         service::keep_placement(&context.dir, made.superblock.array, &placement)?;
+        context
+            .dir
+            .own(&made.superblock.name, made.superblock.array);
     }
     Ok(service::created_json(&made, request.dry_run))
 }
@@ -103,7 +106,36 @@ pub(crate) fn rename(
         ));
     }
     rename::rename_stopped(&context.dir, &found, &new)?;
+    context.dir.own(&new, found.uuid);
     Ok(done(name, &format!("is called {new} now")))
+}
+
+/// Adopts an array: the next who serves arrays here serves it, by this name.
+pub(crate) fn import(
+    context: &Context,
+    array: &str,
+    request: &ImportRequest,
+) -> Result<ArrayJson, Failure> {
+    let wanted = request.name.as_deref().map(make::parse_name).transpose()?;
+    let mut all = scan(context, &request.devices);
+    let found = find::pick(all.clone(), array)?;
+    all.extend(scan(context, &[]));
+    let name = wanted.unwrap_or_else(|| found.name().clone());
+    rename::check_free(&name, found.uuid, &all).map_err(|f| f.cure("give it another with --as"))?;
+    if !request.dry_run {
+        if name != *found.name() {
+            rename::rename_stopped(&context.dir, &found, &name)?;
+        }
+        context.dir.make()?;
+        let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
+        // A folder that cannot be written makes a user name the files again: harmless.
+        let _ = context.dir.remember_files(&paths);
+        context.dir.own(&name, found.uuid);
+    }
+    Ok(ArrayJson {
+        name: name.to_string(),
+        ..found.stopped_json()
+    })
 }
 
 /// Settings that an array carries.
@@ -148,6 +180,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     let how = Start {
         export: args.export.clone(),
         force: args.force,
+        name: None,
         limits: Limits::default(),
     };
     let runtime = crate::daemon::runtime()?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{Context, Ended, absolute, offline, shown_member, url};
+use crate::cli::{Context, Ended, absolute, absolutes, done, offline, shown_member, url};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
 fn whole(member: &str) -> String {
@@ -51,4 +51,26 @@ pub(crate) fn rename(context: &Context, name: &str, new: String, dry_run: bool) 
         None => offline::rename(context, name, &request)?,
     };
     context.outcome(&outcome)
+}
+
+/// Adopts an array.
+pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
+    let path = url(&args.array, "import")?;
+    let request = ImportRequest {
+        name: args.name,
+        export: args.export,
+        force: args.force,
+        devices: absolutes(&args.devices),
+        dry_run: args.dry_run,
+    };
+    let client = Client::find(&context.dir)?;
+    let array: ArrayJson = match &client {
+        Some(client) => client.post(&path, &request)?,
+        None => offline::import(context, &args.array, &request)?,
+    };
+    match (request.dry_run, client) {
+        (true, _) => context.would(&array.name, &format!("import array {}", array.uuid)),
+        (false, Some(_)) => context.array(&array),
+        (false, None) => context.outcome(&done(&array.name, "adopted; nothing serves it yet")),
+    }
 }

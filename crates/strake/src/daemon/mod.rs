@@ -8,6 +8,7 @@
 //! absent: going into the background; the service manager does that.
 
 pub(crate) mod events;
+pub(crate) mod names;
 pub(crate) mod placement;
 pub(crate) mod rename;
 pub(crate) mod running;

@@ -116,6 +116,7 @@ impl Service {
             (Some(running), _) => running.rename(&self.dir, &new)?,
             (None, Some(found)) => {
                 rename_stopped(&self.dir, found, &new)?;
+                self.dir.own(&new, found.uuid);
                 // The array that serves tells of it by itself.
                 self.events.note(Happened::renamed(&old, &new));
                 Changed::Yes

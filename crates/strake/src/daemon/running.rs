@@ -21,6 +21,7 @@ use strake_runtime::{
 use crate::api::types::{ArrayJson, ExplainJson};
 use crate::api::view;
 use crate::daemon::events::{self, EventLog};
+use crate::daemon::names;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::drives::find::FoundArray;
 use crate::drives::sysfs;
@@ -55,6 +56,8 @@ pub(crate) struct Start {
     pub(crate) export: Option<String>,
     /// Although it is dirty and degraded.
     pub(crate) force: bool,
+    /// By this name, whatever array had it here; `None`: by its own, unless that is another's here.
+    pub(crate) name: Option<ArrayName>,
     /// Resources.
     pub(crate) limits: Limits,
 }
@@ -147,7 +150,10 @@ pub(crate) fn start(
     let left_behind = remembered
         .and_then(|r| r.ublk)
         .filter(|id| Path::new(&format!("/sys/class/block/ublkb{id}")).exists());
-    let name = found.name().clone();
+    let name = how.name.clone().unwrap_or_else(|| found.name().clone());
+    if how.name.is_none() {
+        names::check_owner(dir, &name, found.uuid)?;
+    }
     let placement = dir.placement(found.uuid);
     let (serving, receiver) = strake_runtime::serve(ServeConfig {
         members: open_members(found)?,
@@ -161,6 +167,13 @@ pub(crate) fn start(
         recover_ublk: left_behind,
         client_stock: Vec::new(),
     })?;
+    if name != *found.name()
+        && let Err(failure) = rename(&serving, dir, &name)
+    {
+        serving.stop()?;
+        return Err(failure);
+    }
+    dir.own(&name, found.uuid);
     let export = serving.export();
     let ublk = export.ublk();
     let record = ArrayRecord {
@@ -195,6 +208,15 @@ pub(crate) fn start(
         record: Mutex::new(record),
         requests: placement.requests,
     })
+}
+
+/// Gives it another name, on its members and to those who connect.
+fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Failure> {
+    let changed = serving.command(Command::Rename(name.clone()))?;
+    if let Err(error) = serving.rename_export(name, &dir.nbd_socket(name)) {
+        tracing::warn!(%error, "the socket keeps its name until the array is started again");
+    }
+    Ok(changed)
 }
 
 fn link(name: &ArrayName, device: &str) {
@@ -234,13 +256,8 @@ impl Running {
     /// Gives it another name: on its members, then to all that goes by the name.
     pub(crate) fn rename(&self, dir: &Dir, new: &ArrayName) -> Result<Changed, Failure> {
         let old = self.name();
-        let changed = self.with(|s| {
-            let changed = s.command(Command::Rename(new.clone()))?;
-            if let Err(error) = s.rename_export(new, &dir.nbd_socket(new)) {
-                tracing::warn!(%error, "the socket keeps its name until the array is started again");
-            }
-            Ok(changed)
-        })?;
+        let changed = self.with(|s| rename(s, dir, new))?;
+        dir.own(new, self.uuid);
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = new.clone();
         if let (Some(device), true) = (self.export.ublk().and(self.export.device()), is_root()) {
             link(new, &device);

@@ -288,7 +288,12 @@ impl Service {
         keep_placement(&self.dir, made.superblock.array, &placement)?;
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
         let found = find::pick(find::group(find::members(&paths)), &name)?;
-        let running = self.start_found(&found, request.export, false)?;
+        let how = Start {
+            // Whatever array had it before was not found.
+            name: Some(made.superblock.name.clone()),
+            ..self.how(request.export, false)
+        };
+        let running = self.start_found(&found, &how)?;
         Ok(CreatedJson {
             dry_run: false,
             serving: true,
@@ -303,23 +308,23 @@ impl Service {
         }
     }
 
-    fn start_found(
-        &self,
-        found: &FoundArray,
-        export: Option<String>,
-        force: bool,
-    ) -> Result<Arc<Running>, Failure> {
-        let taken = self.all_running().iter().any(|r| r.name() == *found.name());
-        if taken {
-            let what = format!("another array called {} is running", found.name());
-            return Err(Failure::new(Code::NameExists, what).cure("stop that one first"));
-        }
-        let how = Start {
+    /// How to start what is asked for.
+    pub(super) fn how(&self, export: Option<String>, force: bool) -> Start {
+        Start {
             export,
             force,
+            name: None,
             limits: self.limits,
-        };
-        let running = Arc::new(running::start(&self.dir, &self.events, found, &how)?);
+        }
+    }
+
+    pub(super) fn start_found(
+        &self,
+        found: &FoundArray,
+        how: &Start,
+    ) -> Result<Arc<Running>, Failure> {
+        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
+        let running = Arc::new(running::start(&self.dir, &self.events, found, how)?);
         self.remember(found.members.iter().map(|m| absolute(&m.path)));
         locked(&self.stopped).remove(&found.uuid);
         locked(&self.running).insert(found.uuid, Arc::clone(&running));
@@ -332,7 +337,8 @@ impl Service {
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
             return Ok(());
         }
-        self.start_found(found, None, false).map(|_| ())
+        self.check_alone(found)?;
+        self.start_found(found, &self.how(None, false)).map(|_| ())
     }
 
     /// Starts an array as a user asks.
@@ -343,8 +349,8 @@ impl Service {
             return running.json();
         }
         let found = find::pick(self.scan(&request.devices), name)?;
-        self.start_found(&found, request.export, request.force)?
-            .json()
+        let how = self.how(request.export, request.force);
+        self.start_found(&found, &how)?.json()
     }
 
     /// Stops an array; it stays stopped until it is started again or the daemon is.

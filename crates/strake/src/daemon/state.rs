@@ -1,5 +1,6 @@
 //! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array; and what
-//! must outlive a restart of the machine: what an array may take of it, how its drives wear.
+//! must outlive a restart of the machine: what an array may take of it, which array a name means, how
+//! drives wear.
 //!
 //! Without STRAKE_DIR these are two folders, because /run is empty after a restart of the machine.
 //!
@@ -100,8 +101,10 @@ impl Dir {
             make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
         }
         // A machine whose /var cannot be written serves all the same.
-        if let Err(failure) = make(self.lasting.join("placement")) {
-            tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
+        for dir in [self.lasting.join("placement"), self.names()] {
+            if let Err(failure) = make(dir) {
+                tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
+            }
         }
         Ok(())
     }
@@ -173,6 +176,12 @@ impl Dir {
         // It may never have been remembered.
         let _ = fs::remove_file(self.here.join(Dir::record_name(uuid)));
         let _ = fs::remove_file(self.placement_file(uuid));
+        self.disown(uuid, None);
+    }
+
+    /// The folder of what names mean.
+    pub(super) fn names(&self) -> PathBuf {
+        self.lasting.join("names")
     }
 
     fn placement_file(&self, uuid: ArrayUuid) -> PathBuf {
@@ -194,7 +203,8 @@ impl Dir {
     }
 }
 
-fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
+/// Puts a value in place of another, whole or not at all.
+pub(super) fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
     replace_bytes(target, &serde_json::to_vec(value)?)
 }
 

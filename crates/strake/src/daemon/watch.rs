@@ -41,6 +41,14 @@ pub(crate) struct Watcher {
     tries: u32,
 }
 
+/// What calls for another look.
+struct News {
+    /// Members went out of service.
+    lost: bool,
+    /// Names were given or became free.
+    names: bool,
+}
+
 #[derive(Debug)]
 struct Waiting {
     since: Instant,
@@ -103,7 +111,10 @@ impl Watcher {
                 Some((path, id, size))
             })
             .collect();
-        let lost = self.members_lost();
+        let News { lost, names } = self.news();
+        if names {
+            self.try_names_again();
+        }
         let again = std::mem::take(&mut self.again);
         let changed = fingerprint != self.seen || lost || again;
         let due = self
@@ -177,13 +188,30 @@ impl Watcher {
         });
     }
 
-    /// Members went out of service since the last time that this was asked.
-    fn members_lost(&mut self) -> bool {
+    /// What has happened since the last time that this was asked.
+    fn news(&mut self) -> News {
         let events = self.service.events.since(self.next_event);
         if let Some(last) = events.last() {
             self.next_event = last.sequence + 1;
         }
-        events.iter().any(|event| event.event == "member_out")
+        let any = |names: &[&str]| events.iter().any(|e| names.contains(&e.event.as_str()));
+        News {
+            lost: any(&["member_out"]),
+            names: any(&["renamed", "imported", "destroyed"]),
+        }
+    }
+
+    /// What was refused for its name may be started now.
+    fn try_names_again(&mut self) {
+        use Code::{NameAmbiguous, NameExists, NameOfAnother};
+        let for_name = |refused: &(Vec<MemberUuid>, Code)| {
+            matches!(refused.1, NameAmbiguous | NameExists | NameOfAnother)
+        };
+        for waiting in self.waiting.values_mut() {
+            if waiting.refused_with.as_ref().is_some_and(for_name) {
+                waiting.refused_with = None;
+            }
+        }
     }
 
     fn tell_returned(&mut self, array: &FoundArray) {

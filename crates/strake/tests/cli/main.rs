@@ -8,5 +8,6 @@ mod demo;
 mod devices;
 mod foreign;
 mod life;
+mod names;
 mod rig;
 mod upkeep;

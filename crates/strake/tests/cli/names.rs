@@ -1,0 +1,156 @@
+//! Arrays of one name: which of them is served, and how the other is had.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::rig::Rig;
+
+/// An array called data that another host made, in a folder of its own; and its uuid.
+fn foreign(rig: &Rig, folder: &str) -> String {
+    let host = Rig::new();
+    let devices = host.files(2);
+    host.create("data", "1", &[], &devices).ok();
+    let uuid = host.show("data")["uuid"].clone();
+    fs::create_dir_all(rig.path(folder)).expect("a folder");
+    for (i, device) in devices.iter().enumerate() {
+        let to = format!("{}/{folder}{i}", rig.path(folder));
+        fs::copy(device, to).expect("copied");
+    }
+    uuid.as_str().expect("a uuid").to_owned()
+}
+
+fn refusals(rig: &Rig) -> Vec<String> {
+    let told = |e: &Value| (e["event"] == "start_refused").then(|| e["cause"].to_string());
+    rig.events().iter().filter_map(told).collect()
+}
+
+#[test]
+fn an_array_of_another_host_never_takes_the_name_of_one_that_is_served_here() {
+    let mut rig = Rig::new();
+    let options = ["--scan", &rig.path("x")];
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", &["--export", "nbd"], &devices).ok();
+    let own = rig.show("data")["uuid"].clone();
+    let own_uuid = own.as_str().expect("a uuid");
+    rig.stop_daemon();
+    let other = foreign(&rig, "x");
+
+    // Both are there.
+    rig.start_daemon_with(&options);
+    rig.until_state(own_uuid, "optimal");
+    rig.until("the refusal", || !refusals(&rig).is_empty());
+    assert_eq!(rig.show("data")["uuid"], own);
+    rig.run(&["start", &other]).refused(4, "name-exists");
+    let before = refusals(&rig).len();
+    rig.stop_daemon();
+
+    // Only the other one is.
+    for device in &devices {
+        fs::rename(device, format!("{device}-away")).expect("renamed");
+    }
+    rig.start_daemon_with(&options);
+    rig.until("the refusal", || refusals(&rig).len() > before);
+    let said = refusals(&rig).pop().expect("a refusal");
+    assert!(said.contains("name-of-another-array"), "{said}");
+    let refused = rig
+        .run(&["start", "data"])
+        .refused(4, "name-of-another-array");
+    let cure = refused.json_error()["cure"].clone();
+    assert!(
+        cure.as_str()
+            .is_some_and(|c| c.contains(&format!("strake import {other} --as")))
+    );
+    rig.run(&[
+        "start",
+        "--foreground",
+        "--export",
+        "none",
+        "data",
+        options[1],
+    ])
+    .refused(4, "name-of-another-array");
+    for device in &devices {
+        fs::rename(format!("{device}-away"), device).expect("renamed");
+    }
+    rig.until("its own", || {
+        let shown = rig.run(&["show", "data"]);
+        shown.code == 0 && shown.json()["state"] == "optimal"
+    });
+    assert_eq!(rig.show("data")["uuid"], own);
+
+    rig.run(&["import", &other]).refused(4, "name-exists");
+    rig.run(&["import", &other, "--as", "a b"])
+        .refused(2, "name-invalid");
+    let would = rig.run(&["import", &other, "--as", "theirs", "--dry-run"]);
+    assert_eq!(would.ok().json()["array"], "theirs");
+    let theirs = rig.run(&["import", &other, "--as", "theirs", "--export", "nbd"]);
+    assert_eq!(theirs.ok().json()["name"], "theirs");
+    assert!(rig.nbd("theirs").exists() && rig.nbd("data").exists());
+    rig.run(&["import", &other, "--as", "theirs"]).ok();
+    rig.run(&["import", &other, "--as", "mine"])
+        .refused(4, "array-in-use");
+    let events = rig.events();
+    let told = events.iter().find(|e| e["event"] == "imported");
+    assert_eq!(told.expect("an event")["array"], "theirs");
+    rig.kill_daemon();
+    rig.start_daemon_with(&options);
+    rig.until_state("theirs", "optimal");
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("theirs")["uuid"], Value::from(other));
+    assert_eq!(rig.show("data")["uuid"], own);
+}
+
+#[test]
+fn of_two_arrays_that_were_never_served_here_none_is_chosen() {
+    let mut rig = Rig::new();
+    let uuids = [foreign(&rig, "x"), foreign(&rig, "y")];
+    rig.start_daemon_with(&["--scan", &rig.path("x"), "--scan", &rig.path("y")]);
+    rig.until("both refusals", || refusals(&rig).len() == 2);
+    assert!(
+        refusals(&rig)
+            .iter()
+            .all(|said| said.contains("name-ambiguous"))
+    );
+    rig.run(&["start", "data"]).refused(4, "name-ambiguous");
+    assert!(!rig.nbd("data").exists());
+    rig.run(&["import", &uuids[0]]).refused(4, "name-exists");
+    rig.run(&["import", &uuids[0], "--as", "first"]).ok();
+    // The other is alone with its name now.
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["uuid"], Value::from(uuids[1].clone()));
+}
+
+#[test]
+fn a_name_whose_array_is_gone_is_taken_over_by_word_and_by_a_new_array() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", &["--export", "nbd"], &devices).ok();
+    rig.stop_daemon();
+    for device in &devices {
+        fs::remove_file(device).expect("removed");
+    }
+    let other = foreign(&rig, "x");
+    let folder = rig.path("x");
+    // Without a daemon it is adopted, and served by the next.
+    let here = rig.run(&["import", &other, &folder]).ok().json();
+    assert_eq!(here["changed"], true);
+    rig.run(&["import", "00000000-0000-4000-8000-000000000001", &folder])
+        .refused(3, "array-not-found");
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["uuid"], Value::from(other));
+    rig.run(&["stop", "data"]).ok();
+    for device in 0..2 {
+        fs::remove_file(format!("{folder}/x{device}")).expect("removed");
+    }
+    let more = rig.files_called("e", 2);
+    rig.create("data", "1", &["--export", "nbd"], &more).ok();
+    let uuid = rig.show("data")["uuid"].clone();
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["uuid"], uuid);
+}
