@@ -153,6 +153,9 @@ catalogue! {
     /// Too many members missing.
     MembersMissing, "members-missing", Refused,
         "bring the missing members back; nothing was written";
+    /// Members are missing, and the daemon is not to start it then.
+    DegradedStart, "degraded-start-not-allowed", Refused,
+        "bring the missing members back, or strake start NAME";
     /// Split-brain.
     SplitBrain, "split-brain", Refused,
         "start it with the members of the half that is right, and add the others anew; \

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::daemon::watch::DegradedStart;
+
 /// Software RAID for NVMe drives.
 #[derive(Debug, Parser)]
 #[command(name = "strake", version, about, max_term_width = 100)]
@@ -340,6 +342,10 @@ pub(crate) struct DaemonArgs {
     /// How long an array may wait for missing members, seconds
     #[arg(long, default_value_t = 10.0)]
     pub(crate) wait: f64,
+    /// What becomes of an array that could start without its missing members (strake start always
+    /// starts it)
+    #[arg(long, value_enum, default_value_t = DegradedStart::Wait)]
+    pub(crate) degraded: DegradedStart,
     /// Threads for each array
     #[arg(long)]
     pub(crate) shards: Option<u16>,

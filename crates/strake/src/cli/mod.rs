@@ -716,6 +716,7 @@ fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
         sources,
         limits,
         wait: seconds(args.wait)?,
+        degraded: args.degraded,
     })?;
     Ok(DONE)
 }

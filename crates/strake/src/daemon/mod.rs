@@ -31,7 +31,7 @@ use crate::api::routes;
 use crate::daemon::running::Limits;
 use crate::daemon::service::{Service, Sources};
 use crate::daemon::state::Dir;
-use crate::daemon::watch::Watcher;
+use crate::daemon::watch::{DegradedStart, Watcher};
 use crate::errors::Failure;
 
 /// How to run the daemon.
@@ -42,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     /// How long an array may wait for missing members.
     pub(crate) wait: Duration,
+    /// What becomes of it then.
+    pub(crate) degraded: DegradedStart,
 }
 
 /// Logs to standard error; `RUST_LOG` says how much (info).
@@ -98,24 +100,22 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.limits,
     ));
     let runtime = runtime()?;
-    let result = runtime.block_on(serve(
-        Arc::clone(&service),
-        config.dir.socket(),
-        config.wait,
-    ));
+    let watcher = Watcher::new(Arc::clone(&service), config.wait, config.degraded);
+    let socket = config.dir.socket();
+    let result = runtime.block_on(serve(Arc::clone(&service), socket, watcher));
     service.stop_all();
     runtime.shutdown_background();
     result
 }
 
-async fn serve(service: Arc<Service>, socket: PathBuf, wait: Duration) -> Result<(), Failure> {
+async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Result<(), Failure> {
     let signals = EndSignals::catch()?;
     // The lock is ours: a socket that lies here belongs to a daemon that is gone.
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
     only_owner(&socket)?;
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
-    let watcher = tokio::spawn(watch(Watcher::new(Arc::clone(&service), wait)));
+    let watcher = tokio::spawn(watch(watcher));
     let without = "drives are not asked how they are any more";
     let ask = again(
         Arc::clone(&service),

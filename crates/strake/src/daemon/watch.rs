@@ -3,7 +3,7 @@
 //! Protocol: every two seconds the names, numbers and sizes of the candidates are compared with the
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
 //! for members, are superblocks read. A complete array is started at once; one that could be
-//! started degraded after `wait`; a start that was refused is tried again when other members are
+//! started degraded by the rule for that: at once, after `wait`, or not by itself; a start that was refused is tried again when other members are
 //! there. A member that was away from an array that runs, and holds what it should but for what was
 //! written meanwhile, is taken back by itself; so is one that came back between two looks, for
 //! which a loss of a member is cause enough to look again. Of any other an event says that it is
@@ -22,16 +22,29 @@ use crate::daemon::events::Happened;
 use crate::daemon::service::Service;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::sysfs::{self, Identity};
-use crate::errors::Code;
+use crate::errors::{Code, Failure};
 
 /// How often to compare.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+
+/// What becomes of an array that is found without members that it expects, if it can be started
+/// without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DegradedStart {
+    /// It is started at once.
+    Allow,
+    /// It is started when it has been waited for them.
+    Wait,
+    /// It is started when they are there, or when an administrator says so.
+    Never,
+}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     service: Arc<Service>,
     wait: Duration,
+    degraded: DegradedStart,
     seen: Vec<(PathBuf, Identity, u64)>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
     /// Events from this one on are new to it.
@@ -67,11 +80,18 @@ const TRIES_MAX: u32 = 15;
 
 /// The members are as they are: nothing but other members will change this.
 fn stays(code: Code) -> bool {
-    use Code::{Damaged, DirtyDegraded, MemberTwice, MembersMissing, SplitBrain};
+    use Code::{Damaged, DegradedStart, DirtyDegraded, MemberTwice, MembersMissing, SplitBrain};
     matches!(
         code,
-        Damaged | DirtyDegraded | MemberTwice | MembersMissing | SplitBrain
+        Damaged | DegradedStart | DirtyDegraded | MemberTwice | MembersMissing | SplitBrain
     )
+}
+
+fn not_degraded(array: &FoundArray) -> Failure {
+    let name = array.name();
+    let found = format!("{name} misses members, and is not to start degraded by itself");
+    let cure = format!("bring them back, or strake start {name} starts it without them");
+    Failure::new(Code::DegradedStart, found).cure(cure)
 }
 
 fn size_of(path: &Path, id: Identity) -> u64 {
@@ -87,10 +107,11 @@ fn size_of(path: &Path, id: Identity) -> u64 {
 
 impl Watcher {
     /// A watcher that has seen nothing yet.
-    pub(crate) fn new(service: Arc<Service>, wait: Duration) -> Watcher {
+    pub(crate) fn new(service: Arc<Service>, wait: Duration, degraded: DegradedStart) -> Watcher {
         Watcher {
             service,
             wait,
+            degraded,
             seen: Vec::new(),
             waiting: BTreeMap::new(),
             next_event: 0,
@@ -160,16 +181,22 @@ impl Watcher {
         if same.is_some_and(|(_, code)| stays(*code) || Instant::now() < waiting.again_at) {
             return;
         }
-        let ready = match array.readiness() {
-            Readiness::Complete => true,
-            Readiness::Degraded => waiting.since.elapsed() >= self.wait,
+        let waited = waiting.since.elapsed() >= self.wait;
+        let (ready, allowed) = match (array.readiness(), self.degraded) {
+            (Readiness::Complete, _) | (Readiness::Degraded, DegradedStart::Allow) => (true, true),
+            (Readiness::Degraded, DegradedStart::Wait) => (waited, true),
+            (Readiness::Degraded, DegradedStart::Never) => (waited, false),
             // Said once, so that a person sees in the events why the array is not there.
-            Readiness::Incomplete | Readiness::Conflicting => waiting.since.elapsed() >= self.wait,
+            (Readiness::Incomplete | Readiness::Conflicting, _) => (waited, true),
         };
         if !ready {
             return;
         }
-        let Err(failure) = self.service.start_by_itself(array) else {
+        let started = match allowed {
+            true => self.service.start_by_itself(array),
+            false => Err(not_degraded(array)),
+        };
+        let Err(failure) = started else {
             self.waiting.remove(&array.uuid);
             return;
         };

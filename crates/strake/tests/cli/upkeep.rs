@@ -145,6 +145,44 @@ fn an_array_is_renamed_under_its_users_and_everything_that_goes_by_the_name_foll
 }
 
 #[test]
+fn an_array_without_some_members_starts_by_the_rule_for_that() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.create("data", "5", &[], &devices).ok();
+    let out = |rig: &Rig| fs::rename(&devices[2], rig.path("away")).expect("renamed");
+    let back = |rig: &Rig| fs::rename(rig.path("away"), &devices[2]).expect("renamed");
+    out(&rig);
+    // Not by itself: the event says what to do.
+    rig.start_daemon_with(&["--wait", "0", "--degraded", "never"]);
+    let refused = |e: &Value| {
+        let cause = e["cause"].as_str().unwrap_or_default();
+        e["event"] == "start_refused" && cause.starts_with("degraded-start-not-allowed")
+    };
+    rig.until("the refusal", || rig.events().iter().any(refused));
+    assert_eq!(rig.show("data")["state"], "stopped");
+    back(&rig);
+    rig.until_state("data", "optimal");
+    rig.stop_daemon();
+    out(&rig);
+    // By hand, always.
+    rig.start_daemon_with(&["--wait", "0", "--degraded", "never"]);
+    let asked = rig.run(&["start", "data", "--export", "none"]);
+    assert_eq!(asked.json()["state"], "degraded");
+    assert_eq!(asked.code, 5);
+    rig.stop_daemon();
+    // That the member is missing is known now: nothing is unexpected about it.
+    rig.start_daemon_with(&["--wait", "0", "--degraded", "never"]);
+    rig.until_state("data", "degraded");
+    back(&rig);
+    rig.until_state("data", "optimal");
+    rig.stop_daemon();
+    out(&rig);
+    // At once, however long others would be waited for.
+    rig.start_daemon_with(&["--wait", "600", "--degraded", "allow"]);
+    rig.until_state("data", "degraded");
+}
+
+#[test]
 fn a_stopped_array_is_renamed_with_and_without_a_daemon_unless_members_are_missing() {
     let mut rig = Rig::new();
     rig.start_daemon();
