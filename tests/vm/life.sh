@@ -189,6 +189,80 @@ scenario_reads_in_place() {
     umount_fs
 }
 
+# RAID 5 becomes RAID 6 under fio, the daemon is killed while the parity is built; then two drives go.
+scenario_restripe() {
+    local dev
+    with_file
+    dev=$(device data)
+    load_start "$MNT/load" 32m
+    strake restripe data --level 6 "$(drive 5)"
+    sleep 1
+    daemon_kill
+    sleep 1
+    daemon_start
+    same "$(device data)" "$dev" "the device after a kill"
+    same "$(show data .level)" 6 "the level"
+    wait_settled data 240
+    load_stop
+    known_is_there
+    umount_fs
+    user xfs_repair -n "$dev"
+    mount_fs "$dev"
+    host unplug 0
+    host unplug 3
+    wait_state data degraded 30
+    known_is_there
+    verified_again "$MNT/known" 48m 7
+    umount_fs
+    user xfs_repair -n "$dev"
+}
+
+# Partition 1 of drive N, of so many MiB; the kernel alone knows of it.
+partition() {
+    local whole
+    whole=$(drive "$1")
+    [ -b "${whole}p1" ] || addpart "$whole" 1 2048 $(($2 * 2048))
+    resizepart "$whole" 1 $(($2 * 2048))
+    echo "${whole}p1"
+}
+
+# Members grow, the array after them, and then the file system on it, which stays mounted under fio.
+scenario_grow() {
+    local dev n parts=() before
+    for n in 0 1 2 3 4; do parts+=("$(partition "$n" 200)"); done
+    daemon_start
+    strake create data --level 5 --yes --force "${parts[@]}"
+    dev=$(device data)
+    user mkfs.xfs -q -f "$dev"
+    mount_fs "$dev"
+    verified "$MNT/known" 48m 7 --fsync_on_close=1
+    digest "$MNT/known" 48 >"$RUN/known"
+    before=$(blockdev --getsize64 "$dev")
+    load_start "$MNT/load" 32m
+    for n in 0 1 2 3 4; do partition "$n" 400 >/dev/null; done
+    strake grow data
+    say "was $before, is $(blockdev --getsize64 "$dev") bytes"
+    [ "$(blockdev --getsize64 "$dev")" -ge $((before + 4 * 199 * 1048576)) ] || fail "the device did not grow"
+    same "$(show data .size_bytes)" "$(blockdev --getsize64 "$dev")" "what show tells"
+    user xfs_growfs "$MNT"
+    daemon_kill
+    sleep 1
+    daemon_start
+    same "$(device data)" "$dev" "the device after a kill"
+    wait_state data optimal 60
+    sleep 3
+    load_stop
+    # More than there was room for before.
+    user fio --name=fill --filename="$MNT/fill" --size=900m --rw=write --bs=1m --verify=crc32c --direct=1 --output="$RUN/fill.txt" ||
+        fail "the file system does not take what it has room for"
+    known_is_there
+    umount_fs
+    user xfs_repair -n "$dev"
+    strake stop data
+    strake destroy data --yes
+    for n in 0 1 2 3 4; do delpart "$(drive "$n")" 1; done
+}
+
 scenario_clean_stop() {
     with_file
     umount_fs

@@ -29,6 +29,7 @@ use crate::map::Map;
 use crate::meters::HedgeRules;
 use crate::persist::{After, Persist};
 use crate::replay::{Replay, ReplayIo};
+use crate::reshape::Reshape;
 use crate::slow::Watch;
 use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
@@ -62,6 +63,10 @@ pub(crate) struct Member {
     pub(crate) info: DeviceInfo,
     pub(crate) member: MemberUuid,
     pub(crate) layout: Layout,
+    /// Where the map and the list are written: those of `layout`, but while it is about to change.
+    pub(crate) places: Layout,
+    /// It has the zeroes that a growth adds, and may have to flush them.
+    pub(crate) extended: bool,
     /// The superblock copy that is written first; the other was the only whole one at the start.
     pub(crate) first_copy: usize,
     /// Which place of the list of unreadable blocks holds its newest version.
@@ -104,6 +109,10 @@ pub(crate) enum Purpose {
     /// Zeroing a region (before its first write, or after a discard).
     Zero {
         region: RegionNo,
+        device: DeviceId,
+    },
+    /// Zeroing of what a growth adds to a region that was written, or the flush after it.
+    Extend {
         device: DeviceId,
     },
     /// Flush before a region becomes clean.
@@ -175,6 +184,7 @@ pub struct Array {
     pub(crate) forced: Vec<Slot>,
     pub(crate) cover: Cover,
     pub(crate) replay: Option<Replay>,
+    pub(crate) reshape: Option<Reshape>,
     pub(crate) hedging: HedgeRules,
     /// When the array was started, and what time of day it was then, seconds since 1970.
     pub(crate) begun: (Time, u64),
@@ -231,6 +241,7 @@ impl Array {
             | Purpose::MapPage { device, .. }
             | Purpose::Unreadable { device }
             | Purpose::Zero { device, .. }
+            | Purpose::Extend { device }
             | Purpose::Settle { device, .. }
             | Purpose::LastFlush { device }
             | Purpose::Checkpoint { device }
@@ -249,6 +260,7 @@ impl Array {
             Purpose::MapPage { page, .. } => self.page_written(page),
             Purpose::Unreadable { .. } => self.list_written(),
             Purpose::Zero { region, .. } => self.region_zeroed(region),
+            Purpose::Extend { device } => self.extended(device),
             Purpose::Settle { region, .. } => self.region_settled(region),
             Purpose::LastFlush { .. } => self.last_flush_done(),
             Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
@@ -305,6 +317,7 @@ impl Array {
             } => self.step_done(step, outcome, seen.as_deref()),
             FromShard::Drained { log_from } => self.shard_drained(from, log_from),
             FromShard::NumbersShort => self.numbers_short(),
+            FromShard::Held { buffers } => self.shard_held(from, buffers),
             FromShard::Latencies(report) => self.latencies_told(from, report),
         }
         self.settle();
@@ -314,6 +327,14 @@ impl Array {
     /// write-zeroes).
     pub fn submit(&mut self, now: Time, request: Request) {
         self.now = now;
+        self.unmap_asked(request);
+        self.settle();
+    }
+
+    pub(crate) fn unmap_asked(&mut self, request: Request) {
+        if let Some(reshape) = self.reshape.as_mut().filter(|r| r.holds_unmaps()) {
+            return reshape.keep_unmap(request);
+        }
         match (self.stage, &request.op) {
             (Stage::Failed, _) => self.reply(request.id, Err(RequestError::Failed)),
             (Stage::Serving, Op::Discard { offset, len } | Op::WriteZeroes { offset, len, .. })
@@ -325,7 +346,6 @@ impl Array {
             (Stage::Serving, _) => self.reply(request.id, Err(RequestError::Invalid)),
             _ => self.reply(request.id, Err(RequestError::Stopping)),
         }
-        self.settle();
     }
 
     /// The runtime saw a device vanish.
@@ -351,6 +371,9 @@ impl Array {
     /// When `tick` wants to be called.
     pub fn deadline(&self) -> Option<Time> {
         if !matches!(self.stage, Stage::Serving) {
+            return None;
+        }
+        if self.reshape.is_some() {
             return None;
         }
         [
@@ -394,6 +417,10 @@ impl Array {
         self.drive_persist();
         self.drive_unreadable();
         self.replay_step();
+        if self.drive_reshape() {
+            // It wants something of all of them.
+            return self.settle();
+        }
         self.drive_jobs();
         self.drive_stop();
         let state = self.state();
@@ -511,7 +538,12 @@ impl Array {
         self.fix_lacking();
         self.view = Arc::new(self.make_view(self.view.version + 1));
         let view = Arc::clone(&self.view);
-        self.tell_all(&ToShard::View(view));
+        if self.reshape.as_ref().is_some_and(Reshape::tells) {
+            self.shape_told(view.version);
+            self.tell_all(&ToShard::Reshape(Box::new(self.setup())));
+        } else {
+            self.tell_all(&ToShard::View(view));
+        }
         self.write_pages();
     }
 

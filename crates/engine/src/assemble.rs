@@ -4,6 +4,7 @@
 //! slots, the newest believed region map pages become the map, and what cannot be started safely is
 //! refused. Nothing is written before [`Array::start`].
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -222,7 +223,8 @@ fn newest_pages(
                 let ours = version.array == sb.array
                     && version.member == f.superblock.member
                     && version.page == page
-                    && version.states.len() == states;
+                    // Longer where a growth was cut off: it says the same of what there is.
+                    && version.states.len() >= states;
                 ours.then_some(version)
             });
             let newest = versions.max_by_key(|v| v.sequence).cloned();
@@ -288,6 +290,7 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
             s.strip_bytes,
             s.group_size,
             s.members,
+            s.fixed_parities,
             s.block_bytes,
             s.layout.data_bytes,
         )
@@ -302,7 +305,11 @@ fn shape<'a>(
     slots: &[SlotUse],
     mut used: impl Iterator<Item = &'a Found>,
 ) -> Result<(Geometry, usize), StartError> {
-    if used.any(|found| !same_geometry(sb, &found.superblock)) {
+    // Superblocks from before a change of shape, or of one that never took effect, are believed for
+    // what they say of their member.
+    let explained = |own: &Superblock| sb.shape_since > own.epoch || own.shape_since > sb.epoch;
+    let differs = |own: &Superblock| !same_geometry(sb, own) && !explained(own);
+    if used.any(|found| differs(&found.superblock)) {
         return Err(StartError::Geometry(sb.array));
     }
     let geometry = Geometry::of(sb);
@@ -379,19 +386,38 @@ fn highest(logs: &[(Slot, &LogBatch)]) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
-fn members_of(found: &[Found], used: &[usize]) -> BTreeMap<DeviceId, Member> {
-    let member = |found: &Found| Member {
-        info: found.info,
-        member: found.superblock.member,
-        layout: found.superblock.layout,
-        first_copy: found.copy_to_replace,
-        list_place: unreadable::newest(found).map_or(1, |(place, _)| place),
-        counts: ErrorCounts::default(),
-        watch: Default::default(),
+fn members_of(
+    sb: &Superblock,
+    found: &[Found],
+    used: &[usize],
+) -> Result<BTreeMap<DeviceId, Member>, StartError> {
+    let member = |found: &Found| {
+        let own = &found.superblock;
+        // A device may have grown, and its superblock may be from before the shape changed.
+        let layout = sb.layout.for_device(found.info.bytes, sb.strip_bytes);
+        layout.map(|layout| Member {
+            info: found.info,
+            member: own.member,
+            layout,
+            places: layout,
+            extended: false,
+            first_copy: found.copy_to_replace,
+            list_place: match layout.map_pages.cmp(&own.layout.map_pages) {
+                Ordering::Equal => unreadable::newest(found).map_or(1, |(place, _)| place),
+                // The order of a change of shape: see `reshape`.
+                Ordering::Greater => 0,
+                Ordering::Less => 1,
+            },
+            counts: ErrorCounts::default(),
+            watch: Default::default(),
+        })
     };
-    used.iter()
-        .map(|&i| (found[i].device, member(&found[i])))
-        .collect()
+    let members = used
+        .iter()
+        .map(|&i| Some((found[i].device, member(&found[i]).ok()?)));
+    members
+        .collect::<Option<_>>()
+        .ok_or(StartError::Geometry(sb.array))
 }
 
 impl Array {
@@ -432,6 +458,8 @@ impl Array {
         let mut forced = Vec::new();
         if dirty && parity && missing > 0 {
             forced = without_member(&slots);
+            // Who holds nothing but parity takes nothing away.
+            forced.retain(|&slot| !geometry.only_parity(slot));
             let bit = |slot: &Slot| sb.accepted & (1 << slot.0) != 0;
             if !options.force && !forced.iter().all(bit) {
                 return Err(StartError::DirtyDegraded);
@@ -456,7 +484,7 @@ impl Array {
         if dirty {
             distrust_replacements(&geometry, &pages, &mut slots);
         }
-        let members = members_of(&found, &used);
+        let members = members_of(&sb, &found, &used)?;
         let logs = believed_logs(&sb, &slots, &returned, &found);
         let cover = Cover::new(sb.log_base, highest(&logs));
         let replay = covered.then(|| {
@@ -495,6 +523,7 @@ impl Array {
             view: Arc::default(),
             cover,
             replay,
+            reshape: None,
             persist,
             map,
             lacking: BTreeMap::new(),

@@ -164,11 +164,14 @@ impl Array {
             place.current.is_none() && place.incoming.is_none(),
             "a slot whose member is out is empty"
         );
-        self.fits(&new.info, new.superblock.layout.device_bytes)?;
+        // Its own may be from before the array's shape changed.
+        let layout = self.layout_for(&new.info)?;
         let member = Member {
             info: new.info,
             member: new.superblock.member,
-            layout: new.superblock.layout,
+            layout,
+            places: layout,
+            extended: false,
             first_copy: new.copy_to_replace,
             // Its own list is older than any that it gets now.
             list_place: 1,

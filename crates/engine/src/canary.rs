@@ -75,6 +75,12 @@ pub enum Canary {
     SyndromeForgotten,
     /// Records do not hold the new content of strips that have no member.
     LostStripForgotten,
+    /// What a growth adds to the last region is not zeroed.
+    GrownRegionNotZeroed,
+    /// Superblocks tell of places of the region map before anything lies there.
+    ShapeBeforeMap,
+    /// Records from before a change of the array's shape count after it.
+    ReshapeWithoutBase,
     /// A member is called in sync while records from before it was away may count.
     JoinsWithoutBase,
     /// An array that has failed acknowledges writes.
@@ -99,7 +105,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 37] = [
+    pub const ALL: [Canary; 40] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -137,6 +143,9 @@ impl Canary {
         Canary::HedgeOutOfOrder,
         Canary::LateReadAnswers,
         Canary::HedgeTrustsAnyParity,
+        Canary::GrownRegionNotZeroed,
+        Canary::ShapeBeforeMap,
+        Canary::ReshapeWithoutBase,
     ];
 
     /// Its name on the simulator's command line.
@@ -172,6 +181,9 @@ impl Canary {
             Canary::SyndromeForgotten => "syndrome-forgotten",
             Canary::LostStripForgotten => "lost-strip-forgotten",
             Canary::JoinsWithoutBase => "joins-without-base",
+            Canary::GrownRegionNotZeroed => "grown-region-not-zeroed",
+            Canary::ShapeBeforeMap => "shape-before-map",
+            Canary::ReshapeWithoutBase => "reshape-without-base",
             Canary::FailedAcknowledges => "failed-acknowledges",
             Canary::ZerosBeyond => "zeros-beyond",
             Canary::ForceBelievesStale => "force-believes-stale",

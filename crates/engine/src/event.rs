@@ -10,13 +10,14 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use strake_format::{ArrayName, MemberUuid, WriteHole};
+use strake_format::{ArrayName, Level, MemberUuid, WriteHole};
 
 pub use strake_format::{ScrubMode, ScrubPeriod};
 
+use crate::array::ShardSetup;
 use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
-use crate::geometry::StripPart;
+use crate::geometry::{Geometry, StripPart};
 use crate::latency::Histogram;
 use crate::units::*;
 use crate::unreadable::Lost;
@@ -348,6 +349,15 @@ pub enum ToShard {
     },
     /// Work on the shard's own stripes in these rows. Answered with [`FromShard::StepDone`].
     Step(Step),
+    /// The array's shape is about to change: let requests that come from now on wait, and finish
+    /// what was begun. Answered with [`FromShard::Held`]. Who routes requests on the same thread
+    /// must hear of it first: [`crate::Router::hold`].
+    Hold,
+    /// What waited since [`ToShard::Hold`] goes on; nothing has changed.
+    Resume,
+    /// The array has another shape: begin anew with it, and with what waited. Answered with
+    /// [`FromShard::ViewApplied`]. Routers must hear of it, too: [`crate::Router::reshape`].
+    Reshape(Box<ShardSetup>),
 }
 
 /// A piece of a background job.
@@ -380,6 +390,11 @@ pub enum StepKind {
 /// From a shard to the array.
 #[derive(Clone, Debug)]
 pub enum FromShard {
+    /// Nothing is under way since [`ToShard::Hold`], nor will be.
+    Held {
+        /// Strip-sized buffers that the shard has.
+        buffers: usize,
+    },
     /// The view with this version is in force; nothing started under an older one waits for it.
     ViewApplied {
         /// Which.
@@ -527,6 +542,8 @@ pub enum ArrayOutput {
     Release(DeviceId),
     /// The array serves: requests may be sent (first output after start).
     Started,
+    /// The array has another shape, and shards were told: its users may be, too.
+    Reshaped(Arc<Geometry>),
     /// Everything is durable and quiet: devices may be closed.
     Stopped,
 }
@@ -569,6 +586,12 @@ pub enum Command {
     PauseScrub,
     /// Stop the scrub.
     StopScrub,
+    /// Use what the members have room for: they were replaced by larger ones, or grew. These are
+    /// their sizes now, bytes, as far as they may differ from what was told before.
+    Grow(Vec<(DeviceId, u64)>),
+    /// Add parities, one for each of these devices, on which they are built while the array serves:
+    /// the level becomes the one that has as many.
+    AddParity(Vec<NewDevice>),
     /// Change a setting.
     Set(Setting),
     /// Call the array by another name.
@@ -668,6 +691,40 @@ pub enum CommandError {
          each may hold writes that the other lacks"
     )]
     SplitBrain,
+    /// A member is missing or being rebuilt, or a resync is under way.
+    #[error("the array is not in order: a member is missing or being rebuilt, or it resyncs")]
+    NotOptimal,
+    /// Another change of the array's shape is under way.
+    #[error("the array's shape is being changed already")]
+    Reshaping,
+    /// No member or spare has room for more than it holds.
+    #[error("the members have no room for more: the smallest has {smallest} bytes")]
+    NothingToGrow {
+        /// Bytes of the smallest member or spare.
+        smallest: u64,
+    },
+    /// The region map before the data has no room for as many regions.
+    #[error("the region map has no room for a member of {bytes} bytes of data")]
+    MapTooSmall {
+        /// Data of a member, bytes.
+        bytes: u64,
+    },
+    /// No level has as many parities as asked, over the data that are there.
+    #[error("level {level} cannot have {more} parities more")]
+    NoSuchLevel {
+        /// The level now.
+        level: Level,
+        /// Parities asked for.
+        more: usize,
+    },
+    /// The shards' buffers are too few for an operation of the new shape.
+    #[error("an operation would need {needs} buffers of a strip, a thread has {has}")]
+    BuffersTooFew {
+        /// Strip-sized buffers of the thread that has fewest.
+        has: usize,
+        /// Needed at least.
+        needs: usize,
+    },
     /// The members' log areas are too small for this geometry and number of shards.
     #[error("the members' log areas are too small for the stripe log of this array")]
     LogTooSmall,
@@ -879,6 +936,20 @@ pub enum EventKind {
         slot: Slot,
         /// The device.
         device: DeviceId,
+    },
+    /// The block device has grown.
+    Grown {
+        /// Its size before, bytes.
+        from_bytes: u64,
+        /// And now.
+        to_bytes: u64,
+    },
+    /// The array has more parities: another level.
+    LevelRaised {
+        /// Before.
+        from: Level,
+        /// And now.
+        to: Level,
     },
     /// A job started, or went on after a restart.
     JobStarted {

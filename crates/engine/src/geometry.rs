@@ -2,7 +2,8 @@
 //!
 //! Every level is one shape: `groups` groups of `width` slots; a stripe has `k` data columns and
 //! `m` parity columns in one row of one group. A mirror is the code with k = 1 whose parities are
-//! copies; RAID 0 is m = 0. Parity levels rotate as Linux md's left-symmetric layout does: for row
+//! copies; RAID 0 is m = 0. Parities that were added to an array (`fixed`) lie in the last slots and
+//! do not rotate; what follows is about the others. Parity levels rotate as Linux md's left-symmetric layout does: for row
 //! r of n members P lies in slot n−1−(r mod n), the other parities in the slots after it
 //! (wrapping), data after those. Mirrors and RAID 0 do not rotate.
 //!
@@ -27,6 +28,8 @@ pub struct Geometry {
     pub k: usize,
     /// Parity columns (or further copies) of a stripe.
     pub m: usize,
+    /// Of these the last, each of which lies in a slot of its own, behind those that rotate.
+    pub fixed: usize,
     /// Bytes of a strip.
     pub strip: u64,
     /// Logical block, bytes.
@@ -81,6 +84,7 @@ impl Geometry {
             width,
             k: width - m,
             m,
+            fixed: usize::from(sb.fixed_parities),
             strip,
             block: u64::from(sb.block_bytes),
             rows: sb.layout.data_bytes / strip,
@@ -110,7 +114,15 @@ impl Geometry {
     }
     /// Parity rotates.
     fn rotates(&self) -> bool {
-        !matches!(self.level, Level::Raid0 | Level::Raid1 | Level::Raid10)
+        !self.mirrored() && self.m > self.fixed
+    }
+    /// Slots of a group among which columns rotate.
+    fn turning(&self) -> usize {
+        self.width - self.fixed
+    }
+    /// This slot holds nothing but parity.
+    pub fn only_parity(&self, slot: Slot) -> bool {
+        usize::from(slot.0) % self.width >= self.turning()
     }
     /// Group and row of a stripe.
     pub fn row(&self, stripe: StripeNo) -> (u64, Row) {
@@ -131,11 +143,11 @@ impl Geometry {
     /// Slot that holds `column` of a stripe: 0..k data, k..k+m parity (or copies).
     pub fn slot(&self, stripe: StripeNo, column: usize) -> Slot {
         let (group, row) = self.row(stripe);
-        let n = self.width;
-        let local = if self.rotates() {
+        let n = self.turning();
+        let local = if self.rotates() && column < n {
             let p = n - 1 - (row.0 % n as u64) as usize;
             let after_p = if column < self.k {
-                self.m + column
+                self.m - self.fixed + column
             } else {
                 column - self.k
             };
@@ -146,24 +158,25 @@ impl Geometry {
         } else {
             column
         };
-        Slot((group as usize * n + local) as u8)
+        Slot((group as usize * self.width + local) as u8)
     }
     /// Column that `slot` holds in a stripe, if it belongs to the stripe's group.
     pub fn column(&self, stripe: StripeNo, slot: Slot) -> Option<usize> {
         let (group, row) = self.row(stripe);
-        let n = self.width;
+        let n = self.turning();
         let local = usize::from(slot.0)
-            .checked_sub(group as usize * n)
-            .filter(|&l| l < n)?;
-        if !self.rotates() {
+            .checked_sub(group as usize * self.width)
+            .filter(|&l| l < self.width)?;
+        if !self.rotates() || local >= n {
             return Some(local);
         }
         let p = n - 1 - (row.0 % n as u64) as usize;
         let after_p = (local + n - p) % n;
-        Some(if after_p < self.m {
+        let rotating = self.m - self.fixed;
+        Some(if after_p < rotating {
             self.k + after_p
         } else {
-            after_p - self.m
+            after_p - rotating
         })
     }
     /// Stripe, column and offset of a byte of the array.

@@ -122,7 +122,8 @@ impl Array {
         // whatever ends that comes by here again.
         self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
         let paused = self.jobs.next_at.is_some();
-        if self.stage != Stage::Serving || self.persist.view_due || self.jobs.busy() || paused {
+        let waits = self.persist.view_due || self.jobs.busy() || self.reshape.is_some();
+        if self.stage != Stage::Serving || waits || paused {
             return;
         }
         self.jobs.pace.refresh(self.now);

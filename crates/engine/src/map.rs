@@ -252,6 +252,41 @@ impl Map {
         }
     }
 
+    /// Every region is in a phase for which this holds.
+    pub(crate) fn all(&self, holds: impl Fn(Phase) -> bool) -> bool {
+        self.regions.iter().all(|region| holds(region.phase))
+    }
+
+    /// Has every page written whose newest version is not in its B place on every live member; true
+    /// if there are any.
+    pub(crate) fn gather_in_b(&mut self) -> bool {
+        let elsewhere =
+            |page: &&mut Page| page.sequence.is_multiple_of(2) || !page.lagging.is_empty();
+        let mut any = false;
+        for page in self.pages.iter_mut().filter(elsewhere) {
+            (page.dirty, any) = (true, true);
+        }
+        any
+    }
+
+    /// The map covers so many regions; those that are new were never written. Their pages have no
+    /// version yet, and the first goes to the A place, as the next does of all others.
+    pub(crate) fn extend_to(&mut self, regions: u32, pages: u32) {
+        let unwritten = Region {
+            phase: Phase::Unwritten,
+            disk: RegionState::Unwritten,
+            behind: false,
+            wanted: false,
+            unmap: Vec::new(),
+        };
+        self.regions.resize(regions as usize, unwritten);
+        let fresh = Page {
+            sequence: 1,
+            ..Page::default()
+        };
+        self.pages.resize(pages as usize, fresh);
+    }
+
     /// No page is being written.
     pub(crate) fn quiet(&self) -> bool {
         self.pages.iter().all(|p| p.pending == 0 && !p.dirty)
@@ -458,7 +493,7 @@ impl Array {
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
             let member = &self.members[&device];
-            let offset = place(&member.layout, at, sequence);
+            let offset = place(&member.places, at, sequence);
             let image = MapPage {
                 array: self.sb.array,
                 member: member.member,
@@ -651,7 +686,8 @@ impl Array {
 
     /// Looks for open regions without writes and closes them.
     pub(crate) fn map_tick(&mut self) {
-        if self.map.sweep.is_none_or(|at| at > self.now) || self.stage != Stage::Serving {
+        let due = self.map.sweep.is_some_and(|at| at <= self.now);
+        if !due || self.stage != Stage::Serving || self.reshape.is_some() {
             return;
         }
         self.map.sweep = None;

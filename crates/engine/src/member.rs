@@ -208,7 +208,7 @@ impl Array {
     /// Gives spares to slots without a member, once that has been waited for.
     pub(crate) fn use_spares(&mut self) {
         let quiet = self.stage == Stage::Serving && !self.persist.view_due;
-        if !quiet || self.jobs.paused {
+        if !quiet || self.reshape.is_some() || self.jobs.paused {
             return;
         }
         for at in 0..self.slots.len() {
@@ -265,7 +265,7 @@ impl Array {
     }
 
     /// Starts to rebuild a slot onto a device.
-    fn join(&mut self, at: usize, device: DeviceId) {
+    pub(crate) fn join(&mut self, at: usize, device: DeviceId) {
         let slot = &mut self.slots[at];
         (slot.incoming, slot.rebuilt, slot.flushed) = (Some(device), Row(0), Row(0));
         slot.joined = self.jobs.last_step();
@@ -299,8 +299,14 @@ impl Array {
         let result = match command {
             Command::Stop => return self.begin_stop(id),
             _ if self.stage != Stage::Serving => Err(CommandError::NotServing),
+            Command::Grow(sizes) => return self.begun(id, |array| array.grow(id, &sizes)),
+            Command::AddParity(devices) => {
+                return self.begun(id, |array| array.add_parity(id, devices));
+            }
             Command::Fail(slot) => self.fail_member(slot),
             Command::FailDevice(device) => self.fail_device(device),
+            // All else would change what the change was begun for.
+            _ if self.reshape.is_some() => Err(CommandError::Reshaping),
             Command::Remove(MemberRef::Slot(slot)) => self.remove_slot(slot),
             Command::Remove(MemberRef::Device(device)) => self.remove_device(device),
             Command::Add(device) => self.add(device),
@@ -318,6 +324,14 @@ impl Array {
         match result {
             Ok(changed) => self.persist.after.push(After::Done(id, changed)),
             Err(error) => self.done(id, Err(error)),
+        }
+        self.settle();
+    }
+
+    /// A command that is answered when what it began is over, unless it is refused.
+    fn begun(&mut self, id: CommandId, begin: impl FnOnce(&mut Array) -> Option<CommandError>) {
+        if let Some(error) = begin(self) {
+            self.done(id, Err(error));
         }
         self.settle();
     }
@@ -402,22 +416,25 @@ impl Array {
         }
     }
 
-    /// Can this device be a member? Then it becomes one of the devices known.
-    fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
-        self.fits(&new.info, 0)?;
-        let layout = self.sb.layout;
+    /// The places on a device like this, if it can be a member.
+    pub(crate) fn layout_for(&self, info: &DeviceInfo) -> Result<Layout, CommandError> {
+        self.fits(info, 0)?;
+        let (layout, has) = (self.sb.layout, info.bytes);
         let needs = layout.data_offset + layout.data_bytes + (64 << 10) * 2;
-        let layout = layout
-            .for_device(new.info.bytes, self.sb.strip_bytes)
-            .map_err(|_| CommandError::TooSmall {
-                has: new.info.bytes,
-                needs,
-            })?;
+        let layout = layout.for_device(has, self.sb.strip_bytes);
+        layout.map_err(|_| CommandError::TooSmall { has, needs })
+    }
+
+    /// Can this device be a member? Then it becomes one of the devices known.
+    pub(crate) fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
+        let layout = self.layout_for(&new.info)?;
         let (info, member) = (new.info, new.member);
         let member = Member {
             info,
             member,
             layout,
+            places: layout,
+            extended: false,
             first_copy: 0,
             // Its first version goes to the first place.
             list_place: 1,
@@ -541,7 +558,8 @@ impl Array {
 
     /// Stopping: closes regions, waits for steps, then writes the last superblocks.
     pub(crate) fn drive_stop(&mut self) {
-        if self.stage != Stage::Stopping || self.jobs.busy() || self.persist.view_due {
+        let busy = self.jobs.busy() || self.persist.view_due || self.reshape.is_some();
+        if self.stage != Stage::Stopping || busy {
             return;
         }
         let quiet = self.unreadable.quiet() && self.cover_quiet();

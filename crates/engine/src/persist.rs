@@ -138,14 +138,19 @@ impl Array {
         }
     }
 
+    /// The view that every shard has.
+    fn everywhere(&self) -> u64 {
+        let applied = self.persist.applied.iter().copied();
+        applied.min().unwrap_or(u64::MAX)
+    }
+
+    /// Every shard works by this view, or a newer one.
+    pub(crate) fn applied(&self, version: u64) -> bool {
+        self.everywhere() >= version
+    }
+
     pub(crate) fn release_left(&mut self) {
-        let everywhere = self
-            .persist
-            .applied
-            .iter()
-            .copied()
-            .min()
-            .unwrap_or(u64::MAX);
+        let everywhere = self.everywhere();
         let out = &mut self.out;
         self.persist.leaving.retain(|&(device, version)| {
             let left = version <= everywhere;
@@ -172,8 +177,7 @@ impl Array {
 
     /// Nothing newer than what is durable is wanted: stages that waited for this go on.
     fn durable_now(&mut self) {
-        let everywhere = self.persist.applied.iter();
-        let everywhere = everywhere.copied().min().unwrap_or(u64::MAX) >= self.view.version;
+        let everywhere = self.applied(self.view.version);
         match self.stage {
             // Not before every shard works by the newest view and knows what was told before it:
             // requests come to shards from elsewhere, and do not wait for what is on its way.

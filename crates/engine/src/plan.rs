@@ -171,6 +171,7 @@ mod tests {
             width,
             k: width - m,
             m,
+            fixed: 0,
             strip: 4096,
             block: 512,
             rows: 16,

@@ -31,6 +31,8 @@ pub struct Router {
     shards: u16,
     queue: u16,
     requests: Slab<Split>,
+    /// The array's shape is about to change: where its last region will end is not known here.
+    held: bool,
 }
 
 /// A request whose pieces are under way.
@@ -55,7 +57,26 @@ impl Router {
             shards,
             queue,
             requests: Slab::new(),
+            held: false,
         }
+    }
+
+    /// The array's shape is about to change ([`ToShard::Hold`]): a last region that is shorter than
+    /// others may become longer, so it is not given back as a whole until [`Router::reshape`] or
+    /// [`Router::resume`].
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// It did not change.
+    pub fn resume(&mut self) {
+        self.held = false;
+    }
+
+    /// The array has another shape; what was split before stays as it is.
+    pub fn reshape(&mut self, geometry: Arc<Geometry>) {
+        self.geometry = geometry;
+        self.held = false;
     }
 
     /// The queue that a piece's id belongs to: how the runtime brings its reply home.
@@ -153,7 +174,8 @@ impl Router {
         let region = geometry.region(Row(at / row_bytes));
         let here = geometry.region_bytes(region);
         let mut limit = end;
-        if forgets {
+        let short = self.held && region.0 + 1 == geometry.regions();
+        if forgets && !short {
             if at == here.start && here.end <= end {
                 return (Target::Array, here.end);
             }

@@ -29,6 +29,7 @@ use crate::direct::DirectRead;
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
 use crate::hedge::Hedges;
+use crate::hold::Hold;
 use crate::latency::Histogram;
 use crate::logs::{Flight, Logs};
 use crate::meters::{Measured, Meters};
@@ -88,10 +89,12 @@ pub struct Shard {
     stopping: Option<u64>,
     /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
     /// request is answered and one operation of any kind still finds all of its own.
-    read_pieces_max: usize,
+    pub(crate) read_pieces_max: usize,
     read_pieces: usize,
     /// Reads that wait for their turn, in order.
     held: VecDeque<UserRead>,
+    /// Requests that wait for another shape of the array.
+    pub(crate) hold: Hold,
 }
 
 impl std::fmt::Debug for Shard {
@@ -183,6 +186,19 @@ pub(crate) struct Piece {
 /// Mostly one.
 type Pieces = SmallVec<[Piece; 1]>;
 
+pub(crate) fn code_of(geometry: &Geometry) -> Code {
+    let code = match geometry.mirrored() {
+        true => Code::mirror(geometry.width),
+        false => Code::new(geometry.k, geometry.m),
+    };
+    code.expect("the superblock's geometry has a code")
+}
+
+pub(crate) fn read_pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
+    let widest = crate::limits::widest(geometry);
+    pool.largest_count().saturating_sub(widest).max(1)
+}
+
 /// The parts of a request, none of which crosses a multiple of `unit` within its strip.
 fn pieces(
     geometry: &Geometry,
@@ -217,19 +233,12 @@ impl Shard {
         let logs = Logs::new(&setup, count);
         let meters = Meters::new(setup.hedging, &setup.view);
         let geometry = setup.geometry;
-        let code = if geometry.mirrored() {
-            Code::mirror(geometry.width)
-        } else {
-            Code::new(geometry.k, geometry.m)
-        };
-        let read_pieces_max = pool
-            .largest_count()
-            .saturating_sub(crate::limits::widest(&geometry))
-            .max(1);
+        let code = code_of(&geometry);
+        let read_pieces_max = read_pieces_max(&geometry, &pool);
         Shard {
             index,
             count,
-            code: code.expect("the superblock's geometry has a code"),
+            code,
             zeros: Buf::zeroed(geometry.strip as usize),
             nowhere: Buf::nowhere(),
             logs,
@@ -262,12 +271,16 @@ impl Shard {
             read_pieces_max,
             read_pieces: 0,
             held: VecDeque::new(),
+            hold: Hold::default(),
         }
     }
 
     /// A user request, as the router split it: only stripes of this shard.
     pub fn submit(&mut self, now: Time, request: Request) {
         self.now = now;
+        if self.hold.keeps() {
+            return self.hold.keep(request);
+        }
         self.foreground += 1;
         if let Some(error) = self.closed() {
             let write = matches!(request.op, Op::Write { .. });
@@ -644,10 +657,13 @@ impl Shard {
             ToShard::Unreadable(lost) => self.unreadable = lost,
             ToShard::Listed { op, full } => self.list_answered(op, full),
             ToShard::Step(step) => self.begin_step(step),
+            ToShard::Hold => self.hold.begin(),
+            ToShard::Resume => self.resume(),
+            ToShard::Reshape(setup) => self.reshape(*setup),
         }
     }
 
-    fn apply_view(&mut self, view: Arc<View>) {
+    pub(crate) fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
         (self.whole, self.view) = (view.whole(), view);
         self.meters.follow(&self.view);
@@ -671,6 +687,7 @@ impl Shard {
         }
         if let Some(error) = self.closed() {
             self.end_gated(error);
+            self.resume();
         }
         let view = Arc::clone(&self.view);
         let still = |device: &DeviceId| !view.failed && view.has(*device);
@@ -704,6 +721,7 @@ impl Shard {
                 && !self.give_up_turns()
                 && !self.let_go()
                 && !self.say_stopped()
+                && !self.say_held()
             {
                 return None;
             }
@@ -767,7 +785,7 @@ impl Shard {
 
     /// Requests accepted and not yet answered.
     pub fn in_flight(&self) -> usize {
-        self.requests.len() + self.held.len()
+        self.requests.len() + self.held.len() + self.hold.len()
     }
 
     // ---- places ------------------------------------------------------------------------------

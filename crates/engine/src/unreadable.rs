@@ -36,6 +36,7 @@ use crate::array::{Array, Purpose, Stage};
 use crate::buffers::{Buf, Slice};
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
+use crate::reshape::Reshape;
 use crate::units::*;
 
 /// Logical blocks of the array that answer an error.
@@ -287,7 +288,11 @@ impl Array {
     }
 
     fn write_list(&mut self) {
-        let devices = self.live();
+        let mut devices = self.live();
+        if self.reshape.as_ref().is_some_and(Reshape::gathers) {
+            // Who has the newest version in its B place keeps it there.
+            devices.retain(|device| self.members[device].list_place == 0);
+        }
         let list = &mut self.unreadable;
         list.due = false;
         list.sequence += 1;
@@ -301,7 +306,7 @@ impl Array {
         for device in devices {
             let member = self.members.get_mut(&device).expect("it is live");
             member.list_place = 1 - member.list_place;
-            let offset = places(&member.layout)[member.list_place];
+            let offset = places(&member.places)[member.list_place];
             let image = UnreadableList {
                 array: self.sb.array,
                 member: member.member,

@@ -267,6 +267,12 @@ pub enum Invalid {
     /// A scrub that has done more than there is.
     #[error("a scrub that has done {0} bytes")]
     ScrubDone(u64),
+    /// The shape is from an epoch that has not come yet.
+    #[error("a shape since {0}")]
+    ShapeSince(Epoch),
+    /// More parities that do not rotate than there are, or at a level that has none.
+    #[error("{0} parities that do not rotate")]
+    FixedParities(u8),
     /// Slots that do not exist are accepted as they are.
     #[error("accepted slots {0:#x}")]
     Accepted(u64),

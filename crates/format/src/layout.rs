@@ -194,6 +194,43 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Data that a member of this size has room for, in whole strips.
+    pub fn room(&self, device_bytes: u64, strip_bytes: u32) -> u64 {
+        let end = Self::superblock_offsets(device_bytes)[1];
+        let room = end.saturating_sub(self.data_offset);
+        room - room % u64::from(strip_bytes)
+    }
+
+    /// The same beginnings with more data, on a device of this size; the map grows with the data.
+    ///
+    /// What becomes the map's and the list's A places does not touch what their B places are now:
+    /// so the one can be written while the other still counts.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn grown(
+        &self,
+        data_bytes: u64,
+        device_bytes: u64,
+        strip_bytes: u32,
+    ) -> Result<Layout, LayoutError> {
+        let regions = count_regions(data_bytes, self.region_bytes)?;
+        let layout = Layout {
+            device_bytes,
+            data_bytes,
+            map_pages: pages_for(regions, self.page_regions),
+            ..*self
+        };
+        layout.check(strip_bytes)?;
+        let half = |layout: &Layout| {
+            u64::from(layout.map_pages) * BLOCK_BYTES + u64::from(layout.unreadable_bytes)
+        };
+        if self.map_offset + half(&layout) > self.log_offset - half(self) {
+            return Err(LayoutError::Overlap { area: Area::Map });
+        }
+        Ok(layout)
+    }
+
     /// Regions of this member.
     ///
     /// # Panics

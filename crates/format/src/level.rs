@@ -68,6 +68,28 @@ impl Level {
         }
     }
 
+    /// The level with so many parities more over the same data, where there is one and the parities
+    /// that are there are the same at both: up to three, each is what it is whatever comes after it.
+    pub fn with_parities(self, more: usize) -> Option<Level> {
+        let now = match self {
+            Level::Raid0 | Level::Raid5 | Level::Raid6 | Level::Raid7_3 | Level::Nm { .. } => {
+                usize::from(self.parity_count())
+            }
+            Level::Raid1 | Level::Raid10 | Level::Raid50 | Level::Raid60 | Level::Raid70 => {
+                return None;
+            }
+        };
+        match (self, now.checked_add(more)?) {
+            (Level::Nm { n, .. }, m @ 1..=3) => Some(Level::Nm { n, m: m as u8 }),
+            (Level::Nm { .. }, _) => None,
+            (_, 0) => Some(Level::Raid0),
+            (_, 1) => Some(Level::Raid5),
+            (_, 2) => Some(Level::Raid6),
+            (_, 3) => Some(Level::Raid7_3),
+            _ => None,
+        }
+    }
+
     /// Data strips in a stripe of one group of `group_size` members: 1 for mirrors.
     pub fn data_count(self, group_size: u8) -> u8 {
         match self {

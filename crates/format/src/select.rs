@@ -252,6 +252,7 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
             s.strip_bytes,
             s.group_size,
             s.members,
+            s.fixed_parities,
             s.block_bytes,
             s.created_unix_s,
             layout,
@@ -277,7 +278,8 @@ fn history(old: &Superblock, new: &Superblock) -> History {
         .edition_of(old.epoch)
         .is_none_or(|edition| edition == old.editions[0]);
     let one_moment = (old.epoch, old.generation) == (new.epoch, new.generation);
-    let shared = same_geometry(old, new)
+    let same_shape = same_geometry(old, new) || new.shape_since > old.epoch;
+    let shared = same_shape
         && old.epoch <= new.epoch
         && same_past
         && rows.into_iter().all(newer)

@@ -34,12 +34,15 @@ pub const SPARES_MAX: usize = 16;
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
-/// can be turned off, 3 how long spares wait, 4 scrubs that go on. What a superblock says is the oldest that knows all of its bytes, so that an
-/// older program goes on reading it.
-const VERSION_MINOR: u16 = 4;
+/// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed. What
+/// a superblock says is the oldest that knows all of its bytes, so that an older program goes on
+/// reading it.
+const VERSION_MINOR: u16 = 5;
 const CHECKSUM_AT: usize = 12;
-/// Features without which a superblock cannot be read rightly; none yet.
-const FEATURES_KNOWN: u64 = 0;
+/// Some parities do not rotate: data read without knowing lies elsewhere.
+const FEATURE_FIXED_PARITIES: u64 = 2;
+/// Features without which a superblock cannot be read rightly.
+const FEATURES_KNOWN: u64 = FEATURE_FIXED_PARITIES;
 const SLOT_NONE: u8 = 0xff;
 
 /// What a member is to its array.
@@ -206,10 +209,16 @@ pub struct Superblock {
     pub group_size: u8,
     /// Slots, at most 64.
     pub members: u8,
+    /// Parities that were added to the array: each lies on a member of its own, behind the slots
+    /// among which data and the other parities rotate.
+    pub fixed_parities: u8,
     /// The array's logical block: 512 or 4096.
     pub block_bytes: u32,
     /// Where things lie on this member.
     pub layout: Layout,
+    /// The epoch with which level, members and places became what they are; zero since the array
+    /// was made.
+    pub shape_since: Epoch,
     /// When the array was created, in seconds since 1970.
     pub created_unix_s: u64,
     /// The write-hole policy.
@@ -376,8 +385,12 @@ struct RawSuperblock {
     /// The same for a resync and a scrub that go on; 0 for the default of 50.
     resync_priority: u8,
     scrub_priority: u8,
+    /// A table from before the shape changed taken for that of another array.
+    shape_since: U64,
+    /// Data read where it would lie if all parities rotated.
+    fixed_parities: u8,
     /// Room to grow; zero.
-    reserved: [u8; 413],
+    reserved: [u8; 404],
     /// An array that is never scrubbed after a restart, or at another time, or that repairs what it
     /// was told only to report; 0 for the defaults.
     scrub_period: u8,
@@ -415,7 +428,9 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, log_base) == 3560);
     assert!(std::mem::offset_of!(RawSuperblock, accepted) == 3568);
     assert!(std::mem::offset_of!(RawSuperblock, latency_target_us) == 3576);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3582);
+    assert!(std::mem::offset_of!(RawSuperblock, shape_since) == 3582);
+    assert!(std::mem::offset_of!(RawSuperblock, fixed_parities) == 3590);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3591);
     assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
     assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
@@ -558,6 +573,14 @@ impl Superblock {
         if self.whole_since > self.epoch {
             return Err(Invalid::WholeSince(self.whole_since));
         }
+        if self.shape_since > self.epoch {
+            return Err(Invalid::ShapeSince(self.shape_since));
+        }
+        if self.fixed_parities > 0
+            && (self.level.is_grouped() || self.fixed_parities > self.level.parity_count())
+        {
+            return Err(Invalid::FixedParities(self.fixed_parities));
+        }
         self.check_table()?;
         let listed = match self.role {
             Role::Slot(slot) => self.slot(slot).is_some_and(|r| r.member == self.member),
@@ -620,6 +643,11 @@ impl Superblock {
         raw.generation = self.generation.0.into();
         raw.epoch = self.epoch.0.into();
         raw.whole_since = self.whole_since.0.into();
+        raw.shape_since = self.shape_since.0.into();
+        raw.fixed_parities = self.fixed_parities;
+        if self.fixed_parities > 0 {
+            raw.features_incompatible = FEATURE_FIXED_PARITIES.into();
+        }
         raw.editions = self.editions.map(U32::from);
         raw.created_unix_s = self.created_unix_s.into();
         raw.put_layout(&self.layout);
@@ -815,13 +843,19 @@ impl RawSuperblock {
             self.latency_target_us.get() | u32::from(self.resync_priority | self.scrub_priority);
         let scrubs = self.scrubs.as_bytes().iter().any(|&byte| byte != 0)
             || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
-        match (scrubs, self.spare_delay.get(), self.unhedged, steers_jobs) {
-            (false, 0, 0, 0) => 0,
-            (false, 0, 0, _) => 1,
-            (false, 0, ..) => 2,
-            (false, ..) => 3,
-            (true, ..) => 4,
-        }
+        let uses = [
+            (
+                5,
+                self.shape_since.get() | u64::from(self.fixed_parities) != 0,
+            ),
+            (4, scrubs),
+            (3, self.spare_delay.get() != 0),
+            (2, self.unhedged != 0),
+            (1, steers_jobs != 0),
+        ];
+        uses.iter()
+            .find(|(_, used)| *used)
+            .map_or(0, |(minor, _)| *minor)
     }
 
     /// The settings.
@@ -942,6 +976,10 @@ impl RawSuperblock {
     /// The value of a block that is whole, known and read where it says that it lies.
     fn parse(&self, offset: u64) -> Result<Superblock, Invalid> {
         self.check_reserved()?;
+        let told = self.features_incompatible.get() & FEATURE_FIXED_PARITIES != 0;
+        if told != (self.fixed_parities > 0) {
+            return Err(Invalid::FixedParities(self.fixed_parities));
+        }
         let spares = self.spare_list()?;
         let superblock = Superblock {
             array: ArrayUuid(self.array),
@@ -951,7 +989,9 @@ impl RawSuperblock {
             group_size: self.group_size,
             members: self.members,
             block_bytes: self.block_bytes.get(),
+            fixed_parities: self.fixed_parities,
             layout: self.layout(),
+            shape_since: Epoch(self.shape_since.get()),
             created_unix_s: self.created_unix_s.get(),
             write_hole: match self.write_hole {
                 1 => WriteHole::Closed,

@@ -15,6 +15,7 @@ use strake_engine::units::*;
 use crate::clock::Clock;
 use crate::devices::Devices;
 use crate::mail::Mail;
+use crate::shape::Shape;
 use crate::watch::Watch;
 
 /// An event with wall-clock time.
@@ -47,6 +48,8 @@ pub(crate) struct Control {
     next_command: u64,
     events: Sender<EventRecord>,
     turns: Sender<Turn>,
+    /// What others know of its shape.
+    shape: Shape,
 }
 
 impl Control {
@@ -56,9 +59,11 @@ impl Control {
         watch: Watch,
         events: Sender<EventRecord>,
         turns: Sender<Turn>,
+        shape: Shape,
     ) -> Control {
         Control {
             array,
+            shape,
             watch,
             commands: BTreeMap::new(),
             next_command: 0,
@@ -115,6 +120,7 @@ impl Control {
                 }
             }
             ArrayOutput::Event(event) => self.tell(clock, event, devices),
+            ArrayOutput::Reshaped(geometry) => self.shape.set(geometry),
             ArrayOutput::Started => self.turn(Turn::Started),
             ArrayOutput::Stopped => self.turn(Turn::Stopped),
             ArrayOutput::Io(_)

@@ -237,6 +237,15 @@ impl Device {
         self.info
     }
 
+    /// Its size now: it may have grown since it was opened. What does not tell is as it was.
+    pub fn bytes_now(&self) -> u64 {
+        let bytes = match self.kind {
+            Kind::Block { .. } => probe::block_bytes(&self.file).ok(),
+            Kind::File => self.file.metadata().ok().map(|stat| stat.len()),
+        };
+        bytes.map_or(self.info.bytes, |bytes| bytes.max(self.info.bytes))
+    }
+
     /// Reads, synchronously (metadata, control path). Any alignment.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         let page = PAGE as u64;

@@ -27,6 +27,7 @@ mod placement;
 mod raw;
 mod ring;
 mod serve;
+mod shape;
 mod shard;
 mod trace;
 mod watch;

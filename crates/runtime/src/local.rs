@@ -14,27 +14,28 @@ use strake_engine::units::ShardNo;
 use strake_engine::{Geometry, Pool};
 
 use crate::mail::{Answer, Mail, Peers};
+use crate::shape::Shape;
 
 /// See the module. Clones are the same user.
 #[derive(Clone, Debug)]
 pub struct LocalClient {
     peers: Peers,
-    geometry: Arc<Geometry>,
+    shape: Shape,
     memory: Arc<[Pool]>,
 }
 
 impl LocalClient {
-    pub(crate) fn new(peers: Peers, geometry: Arc<Geometry>, memory: Arc<[Pool]>) -> LocalClient {
+    pub(crate) fn new(peers: Peers, shape: Shape, memory: Arc<[Pool]>) -> LocalClient {
         LocalClient {
             peers,
-            geometry,
+            shape,
             memory,
         }
     }
 
     /// The array's arithmetic.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+    pub fn geometry(&self) -> Arc<Geometry> {
+        self.shape.now()
     }
 
     /// How many shards there are to give requests to.

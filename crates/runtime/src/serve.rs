@@ -16,11 +16,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use strake_engine::event::{Changed, Command, CommandError, DeviceInfo, FailCause, Found, Status};
+use strake_engine::event::{
+    Changed, Command, CommandError, DeviceInfo, FailCause, Found, NewDevice, Status,
+};
 use strake_engine::gather;
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
-use strake_engine::{Array, Geometry, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
+use strake_engine::{Array, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
 use strake_format::{ArrayName, RegionState};
 
 use crate::buffers::Registered;
@@ -34,6 +36,7 @@ use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
 use crate::placement::{Pinning, Placed, Placement, memory_bytes, pin, stock_of_shard};
 use crate::ring::Ring;
+use crate::shape::Shape;
 use crate::shard::Worker;
 use crate::trace::{Counters, Tally, declare_io_flusher, lock_memory};
 use crate::watch::Watch;
@@ -123,7 +126,7 @@ pub struct Serving {
     devices: Arc<Devices>,
     tallies: Arc<[Tally]>,
     client_memory: Arc<[Pool]>,
-    geometry: Arc<Geometry>,
+    shape: Shape,
     placed: Placed,
     turns: std::sync::Mutex<Receiver<Turn>>,
 }
@@ -176,6 +179,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         unix_s: crate::clock::unix_s(),
     };
     let array = Array::assemble(all, &options)?;
+    let shape = Shape::new(Arc::clone(array.geometry()));
     let setup = array.setup();
     let (queue_stock, pages) = (plan.stock(), plan.pages());
     let queue = queue_stock.as_deref().unwrap_or_default();
@@ -200,12 +204,14 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
             .collect(),
         queue_stock,
         pages,
+        shape,
     };
     let (mut serving, events) = start.array(shards, array)?;
     let target = export::Target {
         name,
         tag,
-        geometry: Arc::clone(&serving.geometry),
+        geometry: serving.shape.now(),
+        shape: serving.shape.clone(),
         granularity,
         peers: serving.threads.peers.clone(),
         in_flight: placement.requests.map(InFlight::new),
@@ -274,6 +280,50 @@ impl Serving {
             .unwrap_or(Err(CommandError::NotServing))
     }
 
+    /// Sizes of the devices now, which may have grown since they were opened. One that does not
+    /// tell is as it was.
+    fn device_sizes(&self) -> Vec<(DeviceId, u64)> {
+        let all = self.devices.all().into_iter();
+        all.map(|(id, device)| (id, device.bytes_now())).collect()
+    }
+
+    /// Bytes of the smallest device.
+    pub fn smallest_device(&self) -> u64 {
+        let sizes = self.device_sizes().into_iter();
+        sizes.map(|(_, bytes)| bytes).min().unwrap_or(0)
+    }
+
+    /// Uses all that the members have room for, and tells the block device's users of it; false:
+    /// who has it open sees the old size until they open it anew, or until the array's next start.
+    ///
+    /// # Errors
+    /// Why it does not grow.
+    pub fn grow(&self) -> Result<(Changed, bool), CommandError> {
+        let changed = self.command(Command::Grow(self.device_sizes()))?;
+        let told = self
+            .running
+            .as_ref()
+            .map(|running| running.tell_size(self.shape.now().size()));
+        let told = told.unwrap_or(Ok(true)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the block device keeps its old size");
+            false
+        });
+        Ok((changed, told))
+    }
+
+    /// Adds parities on devices that were attached; they are detached again if it is refused.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn add_parity(&self, devices: Vec<NewDevice>) -> Result<Changed, CommandError> {
+        let attached: Vec<DeviceId> = devices.iter().map(|new| new.device).collect();
+        let done = self.command(Command::AddParity(devices));
+        if done.is_err() {
+            attached.into_iter().for_each(|device| self.detach(device));
+        }
+        done
+    }
+
     /// What it has of the machine.
     pub fn placed(&self) -> &Placed {
         &self.placed
@@ -309,7 +359,7 @@ impl Serving {
     pub fn client(&self) -> LocalClient {
         LocalClient::new(
             self.threads.peers.clone(),
-            Arc::clone(&self.geometry),
+            self.shape.clone(),
             Arc::clone(&self.client_memory),
         )
     }
@@ -319,9 +369,10 @@ impl Serving {
     /// # Panics
     /// If the byte lies beyond the array's end.
     pub fn region_of(&self, offset: u64) -> RegionState {
-        assert!(offset < self.geometry.size(), "a byte of the array");
-        let place = self.geometry.locate(offset);
-        let region = self.geometry.region(self.geometry.row(place.stripe).1);
+        let geometry = self.shape.now();
+        assert!(offset < geometry.size(), "a byte of the array");
+        let place = geometry.locate(offset);
+        let region = geometry.region(geometry.row(place.stripe).1);
         self.ask(|answer| Mail::Regions(region, 1, answer))
             .and_then(|states| states.first().copied())
             .expect("shard 0 answers for as long as its array is served")
@@ -385,6 +436,7 @@ struct ThreadStart {
     queue_stock: Option<ublk::Stock>,
     /// Places for pages of ublk requests.
     pages: u16,
+    shape: Shape,
 }
 
 impl ThreadStart {
@@ -398,7 +450,7 @@ impl ThreadStart {
         let (turns, turn_receiver) = channel();
         let devices = Arc::clone(&self.devices);
         let (tallies, client_memory) = (Arc::clone(&self.tallies), Arc::clone(&self.client_memory));
-        let geometry = Arc::clone(&self.setup.geometry);
+        let shape = self.shape.clone();
         let placed = self.placed.clone();
         let threads = self.threads(shards, array, events, turns)?;
         threads.peers.array().post(Mail::Start);
@@ -416,7 +468,7 @@ impl ThreadStart {
             devices,
             tallies,
             client_memory,
-            geometry,
+            shape,
             placed,
             turns,
         };
@@ -435,7 +487,13 @@ impl ThreadStart {
         for (id, device) in self.devices.all() {
             watch.add(id, device);
         }
-        let mut control = Some(Control::new(array, watch, events, turns));
+        let mut control = Some(Control::new(
+            array,
+            watch,
+            events,
+            turns,
+            self.shape.clone(),
+        ));
         let (mailboxes, receivers): (Vec<_>, Vec<_>) = (0..shards)
             .map(|_| Mailbox::new())
             .collect::<io::Result<Vec<_>>>()

@@ -301,7 +301,7 @@ impl Worker {
                 continue;
             }
             match mail {
-                Mail::ToShard(message) => self.engine.message(now, message),
+                Mail::ToShard(message) => self.hear(now, message),
                 Mail::Piece(request) => self.engine.submit(now, request),
                 Mail::PieceReply(reply) => self.join(reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
@@ -367,7 +367,7 @@ impl Worker {
             ArrayOutput::Io(io) => self.start_io(now, Owner::Array, io),
             ArrayOutput::Reply(reply) => self.bring_home(reply),
             ArrayOutput::Message(shard, message) if shard == self.index => {
-                self.engine.message(now, message);
+                self.hear(now, message);
             }
             ArrayOutput::Message(shard, message) => {
                 self.post(shard, Mail::ToShard(message));
@@ -383,6 +383,17 @@ impl Worker {
                 control.carry_out(&self.clock, other, &self.devices);
             }
         }
+    }
+
+    /// A message of the array reaches this thread's machines: the router first.
+    fn hear(&mut self, now: Time, message: ToShard) {
+        match &message {
+            ToShard::Hold => self.router.hold(),
+            ToShard::Resume => self.router.resume(),
+            ToShard::Reshape(setup) => self.router.reshape(Arc::clone(&setup.geometry)),
+            _ => {}
+        }
+        self.engine.message(now, message);
     }
 
     fn tally(&self) -> &Tally {

@@ -20,7 +20,7 @@
 use strake_engine::StartError;
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{MemberUuid, SelectError, SlotState};
+use strake_format::{MemberUuid, SelectError, SlotState, Superblock};
 
 use crate::faults::FaultSet;
 use crate::life::Parting;
@@ -116,6 +116,8 @@ pub(crate) fn quiet_life() -> Life {
         read_errors_in_resync: 0,
         missing_percent: 0,
         return_percent: 50,
+        enlarge_bytes: 0,
+        end_after_reshape: None,
     }
 }
 
@@ -453,13 +455,12 @@ impl World {
         let width = self.geometry.width;
         let present = self.present();
         let in_sync = |member: MemberUuid| {
-            let mut tables = present
-                .iter()
-                .map(|(_, sb)| &sb.slots[group * width..][..width]);
-            tables.any(|rows| {
-                let mut rows = rows.iter();
+            // A table from before the shape changed has fewer rows.
+            let rows = |sb: &Superblock| {
+                let mut rows = sb.slots.iter().skip(group * width).take(width);
                 rows.any(|row| row.member == member && row.state == SlotState::InSync)
-            })
+            };
+            present.iter().any(|(_, sb)| rows(sb))
         };
         let doubtful = present
             .iter()

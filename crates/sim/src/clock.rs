@@ -132,6 +132,14 @@ impl Lanes {
         *last = Time(now.0 + ns).max(Time(last.0 + 1));
         *last
     }
+
+    /// What is sent from `from` from now on does not overtake what `other` has sent to the same
+    /// place: they are one thread.
+    pub fn join(&mut self, from: Place, other: Place, to: Place) {
+        let others = self.0[other.index() * PLACES + to.index()];
+        let last = &mut self.0[from.index() * PLACES + to.index()];
+        *last = others.max(*last);
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub mod oracle;
 pub mod plan;
 pub mod prng;
 pub mod report;
+pub mod reshape;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;

@@ -34,6 +34,9 @@ impl World {
             calm: self.oracle_is_defined(),
         };
         for life in &lives {
+            if life.enlarge_bytes > 0 && !without.has(FaultKind::Command) {
+                self.enlarge(life.enlarge_bytes);
+            }
             self.begin(life, parting, without)?;
             parting = self.live(life, without)?;
         }
@@ -164,8 +167,11 @@ impl World {
                 newest.is_some_and(|n| sb.epoch == n.epoch || calls_live(n, sb.member))
             });
             let agreed = current.clone().all(|(_, sb)| {
-                let record = &sb.slots[slot];
-                Some(record.member) == member && record.state == SlotState::InSync
+                // A table from before the shape changed has fewer.
+                let record = sb.slots.get(slot);
+                record.is_some_and(|record| {
+                    Some(record.member) == member && record.state == SlotState::InSync
+                })
             });
             let mut condition = Condition::default();
             if let Some(&(index, _)) = holder.filter(|_| agreed) {
@@ -227,6 +233,7 @@ impl World {
         let mut actions = life.actions.iter().peekable();
         let crash = crash_of(life.end).filter(|&kind| !without.has(kind));
         let mut events_since = born;
+        self.reshaped_at = None;
         let (lost_before, mut lost_at) = (self.stats.losses, None);
         loop {
             if self.stats.losses > lost_before {
@@ -260,8 +267,10 @@ impl World {
             if self.resyncing && !without.has(FaultKind::Latent) {
                 self.fail_reads_in_resync(life.read_errors_in_resync);
             }
+            let told = self.reshaped_at.zip(life.end_after_reshape);
+            let reshaped = told.is_some_and(|(at, after)| self.stats.events >= at + after);
             let true_now = self.silent.lies.is_empty();
-            let due = true_now && (fallen || passed(life.end_at));
+            let due = true_now && (fallen || reshaped || passed(life.end_at));
             if let Some(kind) = crash.filter(|_| self.strikes(due)) {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {
@@ -739,6 +748,14 @@ impl World {
             }
             Action::StopRebuild => drop(self.command(Command::StopRebuild)),
             Action::StartRebuild => drop(self.command(Command::StartRebuild)),
+            Action::Grow => drop(self.command(Command::Grow(Vec::new()))),
+            Action::AddParity => {
+                if let Some(new) = self.fresh() {
+                    let device = new.device;
+                    let id = self.command(Command::AddParity(vec![new]));
+                    self.offered.insert(id, device);
+                }
+            }
             Action::Scrub => self.scrub(),
             Action::PauseScrub => drop(self.command(Command::PauseScrub)),
             Action::StopScrub => drop(self.command(Command::StopScrub)),

@@ -38,7 +38,10 @@ impl World {
         let status = self.machines().array.status();
         for member in &status.members {
             let Some(slot) = member.slot else { continue };
-            let look = &mut looks[slot.index()];
+            // Of another shape nobody was told yet.
+            let Some(look) = looks.get_mut(slot.index()) else {
+                continue;
+            };
             let drive = member.device.map(|device| self.devices[device.0 as usize]);
             match member.state {
                 MemberState::InSync => look.in_sync = drive,

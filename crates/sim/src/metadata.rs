@@ -78,6 +78,12 @@ impl Metadata {
         self.spoiled.retain(|spoiled| spoiled.drive != drive);
     }
 
+    /// What lies here means nothing any more.
+    pub(crate) fn forget_at(&mut self, drive: usize, offset: u64) {
+        let here = |spoiled: &Spoiled| spoiled.drive == drive && spoiled.offset == offset;
+        self.spoiled.retain(|spoiled| !here(spoiled));
+    }
+
     /// Blocks from `offset` on are damaged: this lies there. A block that was damaged before is so
     /// anew.
     pub(crate) fn spoil(&mut self, drive: usize, area: Area, offset: u64, bytes: Option<Vec<u8>>) {
@@ -212,6 +218,16 @@ impl World {
             Area::Log => true,
         };
         here == bytes.as_slice() || !whole()
+    }
+
+    /// Places of the metadata may be others now: what is damaged is damage of what lies there now.
+    pub(crate) fn sort_damage(&mut self) {
+        for mut spoiled in std::mem::take(&mut self.metadata.spoiled) {
+            if let Some(area) = self.area_at(spoiled.drive, spoiled.offset) {
+                spoiled.area = area;
+                self.metadata.spoiled.push(spoiled);
+            }
+        }
     }
 
     /// Something of this drive's metadata is damaged.

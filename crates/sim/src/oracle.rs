@@ -176,6 +176,22 @@ impl Oracle {
         }
     }
 
+    /// The array has grown to so many blocks: those that are new were never written.
+    pub fn grow(&mut self, blocks: u64) {
+        let now = self.tick();
+        let entry = Entry {
+            version: Version::ZEROS,
+            start: now,
+            end: now,
+            hidden: NEVER,
+            certain: true,
+            durable: true,
+            buried: false,
+        };
+        assert!(blocks >= self.blocks(), "an array does not shrink");
+        self.blocks.resize(blocks as usize, vec![entry]);
+    }
+
     /// Blocks of the array.
     pub fn blocks(&self) -> u64 {
         self.blocks.len() as u64

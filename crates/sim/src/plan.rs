@@ -79,6 +79,7 @@ impl Shape {
             width,
             k: width - m,
             m,
+            fixed: 0,
             strip: u64::from(strip),
             block: u64::from(block),
             rows: 1,
@@ -191,6 +192,10 @@ pub enum Action {
     StopScrub,
     /// Command: change a setting.
     Set,
+    /// Command: use what the members have room for.
+    Grow,
+    /// Command: add a parity.
+    AddParity,
 }
 
 const ACTIONS: [Action; 22] = [
@@ -250,6 +255,10 @@ pub struct Life {
     pub missing_percent: u64,
     /// Percent of chance that each lost device is there again.
     pub return_percent: u64,
+    /// Before it begins, every device grows by so much.
+    pub enlarge_bytes: u64,
+    /// It also ends so many events after the array has told of another shape.
+    pub end_after_reshape: Option<u64>,
 }
 
 /// A device.
@@ -415,7 +424,67 @@ impl Plan {
         if focus != Focus::Wide {
             plan.aim();
         }
+        plan.draw_reshapes();
         plan
+    }
+
+    /// Room in the log for one parity more; devices are larger by as much.
+    fn make_log_room(&mut self) {
+        let Some(level) = self.shape.level.with_parities(1) else {
+            return;
+        };
+        let raised = Shape {
+            level,
+            members: self.shape.members + 1,
+            ..self.shape
+        };
+        let log_bytes = |shape: &Shape| shape.log_bytes(self.strip, self.block, &self.tiny);
+        let (now, raised) = (log_bytes(&self.shape), log_bytes(&raised));
+        self.tiny.log_bytes = raised;
+        let devices = self.devices.iter_mut();
+        devices.for_each(|device| device.bytes += raised - now);
+    }
+
+    /// One array in eight changes its shape, most of these more than once. Draws of its own, as for
+    /// the settings.
+    fn draw_reshapes(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 5, Purpose::Focus);
+        if !rng.one_in(8) {
+            return;
+        }
+        let lives = self.lives.len();
+        for _ in 0..rng.range(1, 3) {
+            let life = rng.index(lives);
+            let action = match rng.percent(60) {
+                true => Action::Grow,
+                false => Action::AddParity,
+            };
+            if action == Action::AddParity {
+                self.make_log_room();
+            }
+            let life = &mut self.lives[life];
+            if action == Action::Grow {
+                life.enlarge_bytes += self.tiny.region_bytes * rng.range(1, 12);
+            }
+            // The array is more often in order at first.
+            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
+            let at = Moment {
+                asks: rng.below(asks + 1),
+                events: rng.below(200),
+            };
+            life.actions.push((at, action));
+            life.actions.sort_by_key(|&(at, _)| at);
+            // It may be cut off in its middle, or when it has just been told.
+            if life.end != End::Stop && rng.percent(40) {
+                life.end_at = Moment {
+                    asks: at.asks,
+                    events: at.events + rng.below(250),
+                };
+            } else if rng.percent(60) {
+                life.end = rng.pick(&[End::PowerCut, End::Kill]);
+                life.end_after_reshape = Some(rng.below(25));
+            }
+        }
     }
 
     /// Makes the plan one that is after its focus: the log is on, and lives are short, cut off
@@ -575,6 +644,8 @@ fn draw_life(ends: &[u32; 3], troubled: bool, flapping: u64, rng: &mut Prng) -> 
         read_errors_in_resync: rng.pick(&[0, 0, 1, 4]),
         missing_percent: rng.pick(&[0, 0, 30]),
         return_percent: rng.pick(&[0, 50, 100]),
+        enlarge_bytes: 0,
+        end_after_reshape: None,
     }
 }
 
@@ -594,6 +665,8 @@ fn aimed_life(most: u64, rng: &mut Prng) -> Life {
         read_errors_in_resync: 0,
         missing_percent: rng.pick(&[50, 100]),
         return_percent: rng.pick(&[50, 100]),
+        enlarge_bytes: 0,
+        end_after_reshape: None,
     }
 }
 

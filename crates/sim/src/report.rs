@@ -41,6 +41,8 @@ pub struct Stats {
     pub returns: u64,
     /// Of those, rebuilds that were finished.
     pub partial_rebuilds: u64,
+    /// Changes of the array's shape.
+    pub reshapes: u64,
     /// Starts by force from a part of the members that were refused.
     pub refused_starts: u64,
     /// Rebuilds finished.
@@ -149,6 +151,7 @@ impl Stats {
             (&mut self.losses, other.losses),
             (&mut self.missing_at_start, other.missing_at_start),
             (&mut self.stale_returns, other.stale_returns),
+            (&mut self.reshapes, other.reshapes),
             (&mut self.returns, other.returns),
             (&mut self.partial_rebuilds, other.partial_rebuilds),
             (&mut self.refused_starts, other.refused_starts),

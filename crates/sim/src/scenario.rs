@@ -151,6 +151,17 @@ impl Scenario {
         }
         self
     }
+    /// Every device grows while nothing runs.
+    pub fn enlarge(&mut self, bytes: u64) -> &mut Self {
+        assert!(self.world.enlarge(bytes), "the first superblocks are there");
+        self
+    }
+    /// Asks for parities on so many fresh devices, and does not wait.
+    pub fn begin_to_add_parity(&mut self, count: usize) -> CommandId {
+        let fresh = |_| self.world.fresh().expect("there are drives left");
+        let devices: Vec<_> = (0..count).map(fresh).collect();
+        self.world.command(Command::AddParity(devices))
+    }
     /// Goes on until `until` says so.
     pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> &mut Self {
         let waited = self.world.wait(what, until);
@@ -399,7 +410,11 @@ impl Scenario {
         let id = self.world.command(command);
         self.answer(id)
     }
-    fn answer(&mut self, id: CommandId) -> Result<(), CommandError> {
+    /// Waits for the answer to a command.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn answer(&mut self, id: CommandId) -> Result<(), CommandError> {
         self.wait("the command is answered", |world| {
             world.done.contains_key(&id)
         });
@@ -560,6 +575,14 @@ impl Draft {
         self.0.tiny.region_bytes = u64::from(self.0.strip) * 256;
         let devices = self.0.devices.iter_mut();
         devices.for_each(|device| device.bytes += 2048 * 4096);
+        self
+    }
+    /// With a log that has room for parities to come.
+    pub fn roomy_log(mut self) -> Draft {
+        const MORE: u64 = 256 << 10;
+        self.0.tiny.log_bytes += MORE;
+        let devices = self.0.devices.iter_mut();
+        devices.for_each(|device| device.bytes += MORE);
         self
     }
     /// With this many shards.

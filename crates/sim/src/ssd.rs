@@ -144,6 +144,16 @@ impl Ssd {
         }
     }
 
+    /// It has so many bytes more, of garbage; nothing is in flight.
+    pub fn enlarge(&mut self, bytes: usize, seed: u64) {
+        let mut more = vec![0; bytes];
+        prng::fill(seed, &mut more);
+        self.current.extend_from_slice(&more);
+        if let Some(durable) = &mut self.durable {
+            durable.extend_from_slice(&more);
+        }
+    }
+
     /// Size, bytes.
     pub fn len(&self) -> u64 {
         self.current.len() as u64

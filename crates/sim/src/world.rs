@@ -205,6 +205,10 @@ pub struct World {
     pub hash: TraceHash,
     /// What happened, in words.
     pub story: Vec<String>,
+    /// A change of shape was asked for in this life.
+    pub reshaping: bool,
+    /// When the array told of another shape in this life, in events.
+    pub reshaped_at: Option<u64>,
     /// Print every event.
     pub tracing: bool,
     pub(crate) scratch: Vec<u8>,
@@ -216,12 +220,7 @@ impl World {
         let seed = plan.seed;
         let geometry = Arc::new(Geometry::of(&made.superblock));
         let block = geometry.block;
-        let shape = workload::Shape {
-            total: geometry.size() / block,
-            strip: geometry.strip / block,
-            stripe: geometry.stripe_bytes() / block,
-            region: geometry.region_bytes(RegionNo(0)).end / block,
-        };
+        let shape = crate::reshape::shape_of(&geometry);
         let chance = Chances {
             workload: Prng::new(seed, Purpose::Workload),
             latency: Prng::new(seed, Purpose::Latency),
@@ -277,6 +276,8 @@ impl World {
             refused_blocks: Vec::new(),
             demand: crate::beyond::Demand::All,
             scrub_must_agree: false,
+            reshaping: false,
+            reshaped_at: None,
             stats: Stats::default(),
             hash: TraceHash::default(),
             story: Vec::new(),
@@ -333,6 +334,7 @@ impl World {
         let id = CommandId(self.next_command);
         self.next_command += 1;
         let text = command_text(&command);
+        self.reshaping |= matches!(command, Command::Grow(_) | Command::AddParity(_));
         self.note(format!("command {}: {text}", id.0));
         self.commands.insert(id, text);
         self.send(
@@ -355,6 +357,7 @@ impl World {
         match happening {
             Happening::Io(drive, op) => self.io_done(drive, op)?,
             Happening::ToShard(shard, message) => {
+                self.tell_routers(shard, &message);
                 self.trace([2, u64::from(shard), 0, 0], || {
                     format!("shard {shard}: {message:?}")
                 });
@@ -520,11 +523,7 @@ impl World {
                         Happening::Answer(queue, reply),
                     );
                 }
-                ShardOutput::Message(message) => self.send(
-                    Place::Shard(shard),
-                    Place::Array,
-                    Happening::FromShard(shard, message),
-                ),
+                ShardOutput::Message(message) => self.tell_array(shard, message),
             }
         }
         self.failure(format!(
@@ -588,6 +587,13 @@ impl World {
                 self.machines().started = true;
                 self.torn_blocks.clear();
                 self.metadata_is_mended()?;
+            }
+            ArrayOutput::Reshaped(geometry) => {
+                self.note(format!("another shape: {geometry:?}"));
+                self.stats.reshapes += 1;
+                self.reshaped_at = Some(self.stats.events);
+                let superblock = self.machines().array.status().superblock;
+                self.take_shape(geometry, superblock);
             }
             ArrayOutput::Stopped => {
                 self.note("the array has stopped".to_owned());
@@ -817,6 +823,10 @@ fn command_text(command: &Command) -> String {
         Command::Remove(MemberRef::Device(device)) => format!("remove {device:?}"),
         Command::Add(new) => format!("add {:?}", new.device),
         Command::Return(member) => format!("return {:?}", member.device),
+        Command::AddParity(new) => {
+            let devices: Vec<DeviceId> = new.iter().map(|new| new.device).collect();
+            format!("add parities on {devices:?}")
+        }
         Command::Replace(slot, new) => format!("replace slot {slot} by {:?}", new.device),
         other => format!("{other:?}"),
     }

@@ -92,6 +92,19 @@ catalogue! {
     /// The log areas are too small for the stripe log of this geometry.
     LogTooSmall, "log-too-small", Usage,
         "give the daemon fewer shards, or set write_hole=resync";
+    /// Members missing, rebuilds or a resync under way.
+    NotOptimal, "not-optimal", Refused,
+        "see strake show: replace what is missing, wait for what is being rebuilt or resynced";
+    /// A change of shape under way.
+    Reshaping, "reshape-under-way", Refused, "try again in a moment";
+    /// Members without more room.
+    NothingToGrow, "nothing-to-grow", Refused,
+        "replace every member, and every spare, by a larger one first (strake replace)";
+    /// A region map without more room.
+    MapTooSmall, "map-too-small", Failed, "make a new array on these devices and copy";
+    /// No such change of level.
+    LevelUnreachable, "level-unreachable", Usage,
+        "0 becomes 5, 5 becomes 6 and 6 becomes 7.3, with one device for each parity more";
     /// The memory limit.
     MemoryLimit, "memory-limit-too-small", Usage,
         "strake set NAME memory_limit=SIZE with at least that, or shards=N with fewer threads";
@@ -368,6 +381,12 @@ impl From<CommandError> for Failure {
             CommandError::NotKept => Code::NotKept,
             CommandError::SplitBrain => Code::SplitBrain,
             CommandError::LogTooSmall => Code::LogTooSmall,
+            CommandError::NotOptimal => Code::NotOptimal,
+            CommandError::Reshaping => Code::Reshaping,
+            CommandError::NothingToGrow { .. } => Code::NothingToGrow,
+            CommandError::MapTooSmall { .. } => Code::MapTooSmall,
+            CommandError::NoSuchLevel { .. } => Code::LevelUnreachable,
+            CommandError::BuffersTooFew { .. } => Code::MemoryLimit,
         };
         let failure = Failure::new(code, error.to_string());
         match error {

@@ -133,12 +133,22 @@ pub(crate) const BOOTS: [Boot; 5] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 150,
-        limit_s: 900,
-        scenarios: &[scenario(
-            "reads-in-place",
-            "a newer kernel's ublk mode under fio: SIGKILL, then a drive is pulled",
-        )],
+        usual_s: 300,
+        limit_s: 1800,
+        scenarios: &[
+            scenario(
+                "reads-in-place",
+                "a newer kernel's ublk mode under fio: SIGKILL, then a drive is pulled",
+            ),
+            scenario(
+                "restripe",
+                "RAID 5 becomes RAID 6 under fio, with a SIGKILL; then two drives are pulled",
+            ),
+            scenario(
+                "grow",
+                "members, the array and the xfs mounted on it grow under fio, with a SIGKILL",
+            ),
+        ],
     },
     Boot {
         name: "losses",

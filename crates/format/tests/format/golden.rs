@@ -62,7 +62,14 @@ fn superblocks_are_what_they_were() {
         role: Role::Spare,
         ..rich.clone()
     };
-    for (name, superblock) in [("superblock-slot", rich), ("superblock-spare", spare)] {
+    let mut raised = superblock(Level::Raid6, 6, 6, 5);
+    raised.epoch = Epoch(9);
+    (raised.fixed_parities, raised.shape_since) = (1, Epoch(7));
+    for (name, superblock) in [
+        ("superblock-slot", rich),
+        ("superblock-spare", spare),
+        ("superblock-raised", raised),
+    ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {
             let bytes = superblock.encode(offset);

@@ -166,6 +166,13 @@ impl World {
                 changed = true;
             }
         }
+        // An array in order may change its shape, in an epoch of its own.
+        let in_order = table.slots.iter().all(|r| r.state == SlotState::InSync);
+        if in_order && self.dice.roll(4) == 0 {
+            table.layout.data_bytes += u64::from(table.strip_bytes);
+            table.shape_since = epoch;
+            changed = true;
+        }
         if changed {
             table.advance();
         }

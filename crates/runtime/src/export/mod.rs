@@ -12,6 +12,7 @@ use strake_engine::Geometry;
 
 use crate::ServeError;
 use crate::mail::Peers;
+use crate::shape::Shape;
 
 pub mod nbd;
 pub mod ublk;
@@ -84,8 +85,10 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// Half of its uuid: what a block device left behind is known by.
     pub(crate) tag: u64,
-    /// Its arithmetic.
+    /// Its arithmetic, as it was when this export, or this connection, began.
     pub(crate) geometry: Arc<Geometry>,
+    /// And as it is.
+    pub(crate) shape: Shape,
     /// Largest write granularity of its members, bytes; 0 if none is known.
     pub(crate) granularity: u32,
     /// Its shards.
@@ -223,6 +226,16 @@ impl Running {
                 socket: server.socket(),
             },
             Running::None => Export::None,
+        }
+    }
+
+    /// The array has so many bytes now. False: those who have opened it do not hear of that.
+    pub(crate) fn tell_size(&self, bytes: u64) -> Result<bool, ServeError> {
+        match self {
+            Running::Ublk(device) => device.tell_size(bytes),
+            // The protocol has no word for it; who connects anew sees it.
+            Running::Nbd(_) => Ok(false),
+            Running::None => Ok(true),
         }
     }
 

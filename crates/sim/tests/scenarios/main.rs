@@ -10,6 +10,7 @@ mod log;
 mod media;
 mod metadata;
 mod pace;
+mod reshape;
 mod scrub;
 mod slow;
 mod spares;

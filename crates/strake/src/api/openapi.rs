@@ -15,7 +15,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
-         group_size:integer? block_bytes:integer device:string? export:Export? \
+         group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
          placement:Placed? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
          spares:Member[] jobs:Job[] last_scrub:Scrub?",
@@ -61,8 +61,8 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Created",
         "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
-         size_bytes:integer strip_bytes:integer group_size:integer? block_bytes:integer \
-         device:string? export:Export? placement:Placed? write_hole:string latency_target_us:integer \
+         size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
+         block_bytes:integer device:string? export:Export? placement:Placed? write_hole:string latency_target_us:integer \
          epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
          jobs:Job[] last_scrub:Scrub?",
@@ -81,6 +81,11 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "DeviceRequest",
         "member:string? device:string force:boolean? dry_run:boolean?",
+    ),
+    ("GrowRequest", "dry_run:boolean?"),
+    (
+        "RestripeRequest",
+        "level:string devices:string[] force:boolean? dry_run:boolean?",
     ),
     ("JobRequest", "action:string repair:boolean? halt:boolean?"),
     (

@@ -158,9 +158,23 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "post",
+        "/v1/arrays/{name}/grow",
+        "Use all that the members have room for",
+        Some("GrowRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
         "/v1/arrays/{name}/rename",
         "Give it another name",
         Some("RenameRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/restripe",
+        "Raise the level",
+        Some("RestripeRequest"),
         "Outcome",
     ),
     (
@@ -239,6 +253,8 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/replace", post(replace))
         .route("/v1/arrays/{name}/reset", post(reset))
         .route("/v1/arrays/{name}/rename", post(rename))
+        .route("/v1/arrays/{name}/grow", post(grow))
+        .route("/v1/arrays/{name}/restripe", post(restripe))
         .route("/v1/arrays/{name}/rebuild", post(rebuild))
         .route("/v1/arrays/{name}/scrub", post(scrub))
         .route("/v1/arrays/{name}/settings", get(settings).patch(set))
@@ -386,6 +402,22 @@ async fn rename(
     In(request): In<RenameRequest>,
 ) -> Answer {
     blocking(move || service.rename(&name, &request)).await
+}
+
+async fn grow(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<GrowRequest>,
+) -> Answer {
+    blocking(move || service.grow(&name, &request)).await
+}
+
+async fn restripe(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<RestripeRequest>,
+) -> Answer {
+    blocking(move || service.restripe(&name, &request)).await
 }
 
 async fn rebuild(

@@ -17,6 +17,9 @@ pub(crate) struct ArrayJson {
     pub(crate) size_bytes: u64,
     pub(crate) strip_bytes: u64,
     pub(crate) group_size: Option<u8>,
+    /// Parities that were added to the array, each on a member of its own.
+    #[serde(default)]
+    pub(crate) fixed_parities: u8,
     pub(crate) block_bytes: u32,
     pub(crate) device: Option<String>,
     /// What serves it; `null` while it is stopped.
@@ -305,6 +308,28 @@ pub(crate) struct DeviceRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
     pub(crate) device: PathBuf,
+    #[serde(default)]
+    pub(crate) force: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What `grow` asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GrowRequest {
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What `restripe` asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RestripeRequest {
+    /// The level to become.
+    pub(crate) level: String,
+    /// One for each parity more.
+    pub(crate) devices: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) force: bool,
     #[serde(default)]

@@ -264,6 +264,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         size_bytes: Geometry::of(sb).size(),
         strip_bytes: u64::from(sb.strip_bytes),
         group_size: group_size(sb),
+        fixed_parities: sb.fixed_parities,
         block_bytes: sb.block_bytes,
         device: None,
         export: None,

@@ -78,6 +78,13 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Use all that the members have room for: they were replaced by larger ones, or grew
+    Grow(GrowArgs),
+    /// Raise the level: 0 becomes 5, 5 becomes 6, 6 becomes 7.3, with one device for each parity more
+    ///
+    /// Data stays where it is: the new parity is built on its device while the array serves, as a
+    /// rebuild, and until that is done the array survives what it survived before.
+    Restripe(RestripeArgs),
     /// Start (or go on with) the rebuild of missing members, or pause it
     Rebuild(JobArgs),
     /// Start or stop the check of parity, which changes nothing unless it is to repair
@@ -290,6 +297,33 @@ pub(crate) struct ReplaceArgs {
     /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// Arguments of `grow`.
+#[derive(Debug, Args)]
+pub(crate) struct GrowArgs {
+    pub(crate) name: String,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `restripe`.
+#[derive(Debug, Args)]
+pub(crate) struct RestripeArgs {
+    pub(crate) name: String,
+    /// 5, 6, 7.3 or N+M
+    #[arg(long, short)]
+    pub(crate) level: String,
+    /// Overwrite foreign signatures
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only check
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// One for each parity more
+    #[arg(required = true, value_name = "DEV")]
+    pub(crate) devices: Vec<PathBuf>,
 }
 
 /// Arguments of `scrub`.

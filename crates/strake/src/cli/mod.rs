@@ -8,6 +8,7 @@ pub(crate) mod args;
 pub(crate) mod client;
 pub(crate) mod offline;
 pub(crate) mod output;
+mod reshape;
 pub(crate) mod size;
 pub(crate) mod upkeep;
 
@@ -146,6 +147,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Replace(args) => replace(&context, &args),
         Command::Reset(args) => upkeep::reset(&context, &args),
         Command::Rename { name, new, dry_run } => upkeep::rename(&context, &name, new, dry_run),
+        Command::Grow(args) => reshape::grow(&context, &args),
+        Command::Restripe(args) => reshape::restripe(&context, &args),
         Command::Rebuild(args) => rebuild(&context, &args),
         Command::Scrub(args) => scrub(&context, &args),
         Command::Set {

@@ -222,8 +222,13 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     let groups = a
         .group_size
         .map_or_else(String::new, |g| format!(" in groups of {g}"));
+    let fixed = match a.fixed_parities {
+        0 => String::new(),
+        1 => ", the last for an added parity alone".to_owned(),
+        n => format!(", the last {n} for added parities alone"),
+    };
     let mut text = format!(
-        "{}  {}\n  level       {} of {}{groups}, strip {}, blocks of {}\n  \
+        "{}  {}\n  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n{}{}  \
          write hole  {}\n  latency     target {}\n  uuid        {}, epoch {}\n",
         a.name,

@@ -239,6 +239,8 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::Failed { .. }
         | EventKind::Renamed { .. }
         | EventKind::State { .. }
+        | EventKind::Grown { .. }
+        | EventKind::LevelRaised { .. }
         | EventKind::Stopped => array_words(kind),
         EventKind::MemberOut { .. }
         | EventKind::CountersReset { .. }
@@ -300,6 +302,19 @@ fn array_words(kind: &EventKind) -> Words {
             };
             let effect = text("requests answer an error, nothing is written");
             ("failed", None, text(cause), effect)
+        }
+        EventKind::Grown {
+            from_bytes,
+            to_bytes,
+        } => {
+            let cause = Some(format!("was {from_bytes} bytes"));
+            let effect = Some(format!("{to_bytes} bytes; what is new was never written"));
+            ("grown", None, cause, effect)
+        }
+        EventKind::LevelRaised { from, to } => {
+            let cause = Some(format!("was {from}"));
+            let effect = Some(format!("{to}, once the parity is built"));
+            ("level_raised", None, cause, effect)
         }
         EventKind::Stopped => ("stopped", None, None, text("clean")),
         _ => unreachable!("only for the array"),

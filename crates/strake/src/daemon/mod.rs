@@ -11,6 +11,7 @@ pub(crate) mod events;
 pub(crate) mod names;
 pub(crate) mod placement;
 pub(crate) mod rename;
+pub(crate) mod reshape;
 pub(crate) mod running;
 pub(crate) mod schedule;
 pub(crate) mod service;

@@ -273,7 +273,10 @@ impl Running {
         }
         Ok(changed)
     }
-    fn with<T>(&self, act: impl FnOnce(&Serving) -> Result<T, Failure>) -> Result<T, Failure> {
+    pub(crate) fn with<T>(
+        &self,
+        act: impl FnOnce(&Serving) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let serving = self.serving.read().expect("no holder of an array panics");
         match serving.as_ref() {
             Some(serving) => act(serving),

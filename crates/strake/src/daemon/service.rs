@@ -78,7 +78,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -301,7 +301,7 @@ impl Service {
         })
     }
 
-    fn remember(&self, paths: impl Iterator<Item = PathBuf>) {
+    pub(crate) fn remember(&self, paths: impl Iterator<Item = PathBuf>) {
         let paths: Vec<PathBuf> = paths.collect();
         if let Err(error) = self.dir.remember_files(&paths) {
             tracing::warn!(%error, "the members' paths are not remembered");

@@ -53,7 +53,7 @@ pub(crate) fn parse_name(text: &str) -> Result<ArrayName, Failure> {
         .map_err(|e| Failure::new(Code::NameInvalid, format!("'{text}': {e}")))
 }
 
-fn parse_level(text: &str) -> Result<Level, Failure> {
+pub(crate) fn parse_level(text: &str) -> Result<Level, Failure> {
     text.parse::<Level>()
         .map_err(|e| Failure::new(Code::LevelUnknown, format!("level '{text}' is {e}")))
 }

@@ -9,5 +9,6 @@ mod devices;
 mod foreign;
 mod life;
 mod names;
+mod reshape;
 mod rig;
 mod upkeep;

@@ -206,7 +206,12 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             state.open.insert(number, handle);
             number
         };
-        let (own, target) = (Arc::clone(shared), Arc::clone(&shared.target()));
+        let own = Arc::clone(shared);
+        let target = Target::clone(&shared.target());
+        let target = Target {
+            geometry: target.shape.now(),
+            ..target
+        };
         let shard = ShardNo((number % u64::from(target.peers.count())) as u16);
         let spawned = std::thread::Builder::new()
             .name("strake-nbd-in".into())

@@ -35,6 +35,7 @@ pub(super) enum Command {
     StartUserRecovery = change_control(0x10),
     EndUserRecovery = change_control(0x11),
     GetFeatures = read_control(0x13),
+    UpdateSize = change_control(0x15),
 }
 
 /// Commands to /dev/ublkcN.
@@ -50,6 +51,8 @@ pub(super) const F_USER_RECOVERY_REISSUE: u64 = 1 << 4;
 pub(super) const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 /// Data goes through pread and pwrite on /dev/ublkcN.
 pub(super) const F_USER_COPY: u64 = 1 << 7;
+/// A device that is in use can be told another size.
+pub(super) const F_UPDATE_SIZE: u64 = 1 << 10;
 /// The pages of each request are registered with the ring that fetched it.
 pub(super) const F_AUTO_BUF_REG: u64 = 1 << 11;
 

@@ -26,8 +26,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -304,7 +304,9 @@ impl Driver {
         params[0..4].copy_from_slice(&(Params::BYTES as u32).to_ne_bytes());
         self.command_out(Command::GetParams, id, &mut params)
             .map_err(|e| ServeError::io("ask for the ublk device", e))?;
-        if Params::sectors_of(&params) * SECTOR != target.geometry.size() {
+        // The array may have grown, and the daemon have been killed before it said so.
+        let (known, size) = (Params::sectors_of(&params) * SECTOR, target.geometry.size());
+        if known > size {
             return Ok(None);
         }
         let mode = mode_of(info.flags);
@@ -340,7 +342,20 @@ impl Driver {
         let ends = start_queues(target, &info, mode)?;
         self.command(Command::EndUserRecovery, id, u64::from(std::process::id()))
             .map_err(|e| ServeError::io("end the recovery of the ublk device", e))?;
+        if known < size
+            && let Err(error) = self.update_size(id, size)
+        {
+            tracing::warn!(id, %error, "the ublk device keeps its old size");
+        }
         Ok(Some(ends))
+    }
+
+    fn update_size(&mut self, id: u32, bytes: u64) -> io::Result<bool> {
+        let can = self.features & abi::F_UPDATE_SIZE != 0;
+        if can {
+            self.command(Command::UpdateSize, id, bytes / SECTOR)?;
+        }
+        Ok(can)
     }
 }
 
@@ -482,18 +497,18 @@ fn open_char(id: u32) -> io::Result<File> {
 /// A block device that serves.
 #[derive(Debug)]
 pub(crate) struct Device {
-    driver: Driver,
+    /// Behind a lock only so that a served array can be shared between threads; so are `ends`.
+    driver: Mutex<Driver>,
     id: u32,
     queues: u16,
     depth: u16,
-    /// Behind a lock only so that a served array can be shared between threads.
     ends: Mutex<Vec<Receiver<()>>>,
 }
 
 impl Device {
     fn new(driver: Driver, info: &DeviceInfo, ends: Vec<Receiver<()>>) -> Device {
         Device {
-            driver,
+            driver: Mutex::new(driver),
             id: info.id,
             queues: info.queues,
             depth: info.depth,
@@ -501,29 +516,46 @@ impl Device {
         }
     }
 
+    fn driver(&self) -> MutexGuard<'_, Driver> {
+        self.driver
+            .lock()
+            .expect("no thread panics with the driver")
+    }
+
     /// What it is to the outside.
     pub(crate) fn export(&self) -> UblkExport {
+        let driver = self.driver();
         UblkExport {
             id: self.id,
-            mode: self.driver.mode.word(),
+            mode: driver.mode.word(),
             queues: self.queues,
             depth: self.depth,
-            kernel_features: abi::feature_names(self.driver.features),
+            kernel_features: abi::feature_names(driver.features),
         }
+    }
+
+    /// Tells the kernel, and with it whoever has the device open, of another size; false where the
+    /// driver has no way to (before 6.16).
+    pub(crate) fn tell_size(&self, bytes: u64) -> Result<bool, ServeError> {
+        self.driver()
+            .update_size(self.id, bytes)
+            .map_err(|e| ServeError::io("tell the ublk device its size", e))
     }
 
     /// Removes the device: requests in flight are answered first.
     pub(crate) fn stop(mut self) -> Result<(), ServeError> {
-        self.driver
-            .command(Command::StopDev, self.id, 0)
+        let id = self.id;
+        let driver = self.driver.get_mut().expect("nobody else has the device");
+        driver
+            .command(Command::StopDev, id, 0)
             .map_err(|e| ServeError::io("stop the ublk device", e))?;
         let ends = self.ends.get_mut().expect("nobody else has the device");
         for end in ends {
             // Disconnected is what a queue's end looks like.
             let _ = end.recv_timeout(PATIENCE);
         }
-        self.driver
-            .command(Command::DelDev, self.id, 0)
+        driver
+            .command(Command::DelDev, id, 0)
             .map(drop)
             .map_err(|e| ServeError::io("remove the ublk device", e))
     }
@@ -543,6 +575,7 @@ mod tests {
             width: k + m,
             k,
             m,
+            fixed: 0,
             strip,
             block: 4096,
             rows: 1000,
@@ -553,6 +586,7 @@ mod tests {
         Target {
             name: "t".into(),
             tag: 7,
+            shape: crate::shape::Shape::new(Arc::new(geometry.clone())),
             geometry: Arc::new(geometry),
             granularity: 512,
             peers,

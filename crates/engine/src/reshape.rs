@@ -1,0 +1,504 @@
+//! Changes of the array's shape while it serves: more data on larger members, more parities.
+//!
+//! Nothing that a change touches is at work while it is made, so there is no state between two
+//! shapes but the superblocks':
+//! 1. shards let new requests wait and finish what was begun (`hold`); background work pauses;
+//! 2. the map comes to rest: no region is on its way from one state to another;
+//! 3. a new base of the log, so that no record from before counts any more (`cover`);
+//! 4. where the map's places move (more regions, more pages): the newest version of every page and
+//!    of the list goes to the B places; then the versions after these go to where the A places will
+//!    be, which does not touch the old B places ([`Layout::grown`]). Superblocks with the old places
+//!    find the former, superblocks with the new places the latter, and both say the same. Before
+//!    that, where the last region was shorter than others and was written, what it gets is zeroed
+//!    on every live member;
+//! 5. superblocks with the new shape, in an epoch of their own (`shape_since`);
+//! 6. shards begin anew with the new geometry, and with what waited.
+//!
+//! A crash finds the array in its old shape or in its new one. A member that is lost before (4)
+//! ends the change; from then on it goes on without that member.
+//!
+//! A parity that is added lies on a member of its own and does not rotate: data stays where it is.
+//! All that there is to do is to build it, which is a rebuild like any other; until that is done
+//! the array survives what it survived before.
+//!
+//! Invariants:
+//! * No superblock tells of places of the map before what they hold is durable on every live member.
+//! * No record that was written for one shape is replayed in another.
+//!
+//! Deliberately absent: data that moves (other strips, more data columns).
+
+use std::sync::Arc;
+
+use strake_format::*;
+
+use crate::array::{Array, Purpose, SlotUse, Stage};
+use crate::canary::{self, Canary};
+use crate::event::*;
+use crate::geometry::Geometry;
+use crate::map::Phase;
+use crate::units::*;
+
+/// A change under way.
+#[derive(Debug)]
+pub(crate) struct Reshape {
+    id: CommandId,
+    change: Change,
+    step: Step,
+    /// Discards of whole regions that wait.
+    unmaps: Vec<Request>,
+    /// What it was, for the event.
+    before: (u64, Level),
+}
+
+/// What is to be.
+#[derive(Debug)]
+enum Change {
+    /// So much data on each member.
+    Grow { data_bytes: u64 },
+    /// Parities on these devices.
+    AddParity(Vec<NewDevice>),
+}
+
+/// How far it has come; the numbers of the module's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// (1): shards that have not said that they hold, and the fewest buffers that one has.
+    Holding { waits: Vec<ShardNo>, buffers: usize },
+    /// (2)
+    Resting,
+    /// (3): the base that the new one comes after.
+    Basing { before: u64 },
+    /// (4): newest versions to the B places.
+    Gathering,
+    /// (4): zeroes at the end of the last region, on so many members.
+    Extending { pending: usize },
+    /// (4): the versions after these to the new A places.
+    Laying,
+    /// (5)
+    Telling,
+    /// (6): shards take up the view with this version.
+    Applying { version: u64 },
+}
+
+impl Reshape {
+    /// Whole regions are not given back now.
+    pub(crate) fn holds_unmaps(&self) -> bool {
+        !matches!(self.step, Step::Holding { .. })
+    }
+
+    pub(crate) fn keep_unmap(&mut self, request: Request) {
+        self.unmaps.push(request);
+    }
+
+    /// The newest version of everything is being brought to the B places.
+    pub(crate) fn gathers(&self) -> bool {
+        self.step == Step::Gathering
+    }
+
+    /// The next view brings another shape.
+    pub(crate) fn tells(&self) -> bool {
+        self.step == Step::Telling
+    }
+}
+
+impl Array {
+    // ---- commands ----------------------------------------------------------------------------
+
+    fn may_reshape(&self) -> Result<(), CommandError> {
+        if self.reshape.is_some() {
+            return Err(CommandError::Reshaping);
+        }
+        match self.in_order() {
+            true => Ok(()),
+            false => Err(CommandError::NotOptimal),
+        }
+    }
+
+    /// Every slot has a member in sync and nothing else, and parity is trusted everywhere.
+    fn in_order(&self) -> bool {
+        let whole = |s: &SlotUse| s.current.is_some() && s.incoming.is_none();
+        self.slots.iter().all(whole) && !self.map.syncing()
+    }
+
+    /// Begins to grow; `None`: [`ArrayOutput::Done`] follows.
+    pub(crate) fn grow(
+        &mut self,
+        id: CommandId,
+        sizes: &[(DeviceId, u64)],
+    ) -> Option<CommandError> {
+        for (device, bytes) in sizes {
+            if let Some(member) = self.members.get_mut(device) {
+                member.info.bytes = member.info.bytes.max(*bytes);
+            }
+        }
+        match self.growth() {
+            Ok(data_bytes) => {
+                self.begin_reshape(id, Change::Grow { data_bytes });
+                None
+            }
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Data that every member and spare has room for, if that is more than now.
+    fn growth(&self) -> Result<u64, CommandError> {
+        self.may_reshape()?;
+        let (layout, strip) = (self.sb.layout, self.sb.strip_bytes);
+        let smallest = self.members.values().map(|member| member.info.bytes).min();
+        let smallest = smallest.unwrap_or(0);
+        let data_bytes = layout.room(smallest, strip);
+        if data_bytes <= layout.data_bytes {
+            return Err(CommandError::NothingToGrow { smallest });
+        }
+        match layout.grown(data_bytes, smallest, strip) {
+            Ok(_) => Ok(data_bytes),
+            Err(_) => Err(CommandError::MapTooSmall { bytes: data_bytes }),
+        }
+    }
+
+    /// Begins to add parities; `None`: [`ArrayOutput::Done`] follows.
+    pub(crate) fn add_parity(
+        &mut self,
+        id: CommandId,
+        devices: Vec<NewDevice>,
+    ) -> Option<CommandError> {
+        match self.may_add_parity(&devices) {
+            Ok(()) => {
+                self.begin_reshape(id, Change::AddParity(devices));
+                None
+            }
+            Err(error) => Some(error),
+        }
+    }
+
+    fn may_add_parity(&self, devices: &[NewDevice]) -> Result<(), CommandError> {
+        self.may_reshape()?;
+        let raised = self.raised(devices.len())?;
+        for device in devices {
+            self.layout_for(&device.info)?;
+        }
+        let geometry = Geometry::of(&raised);
+        let bytes = raised.layout.log_bytes;
+        let fits = crate::logs::divide(&geometry, bytes, self.shards).is_some();
+        match fits || self.sb.write_hole == WriteHole::Resync {
+            true => Ok(()),
+            false => Err(CommandError::LogTooSmall),
+        }
+    }
+
+    /// The superblock with so many parities more, whose members are nobody yet.
+    fn raised(&self, more: usize) -> Result<Superblock, CommandError> {
+        let level = self.sb.level;
+        let refused = CommandError::NoSuchLevel { level, more };
+        let added = u8::try_from(more).ok().filter(|&added| added > 0);
+        let (Some(added), Some(level)) = (added, level.with_parities(more)) else {
+            return Err(refused);
+        };
+        let members = self.sb.members.checked_add(added).ok_or(refused)?;
+        let nobody = SlotRecord {
+            member: MemberUuid([0; 16]),
+            state: SlotState::Missing,
+            since: self.sb.epoch.next(),
+            kept: false,
+        };
+        let mut sb = self.sb.clone();
+        (sb.level, sb.members, sb.group_size) = (level, members, members);
+        sb.fixed_parities += added;
+        sb.slots.extend(std::iter::repeat_n(nobody, more));
+        match level.check_shape(members, members) {
+            Ok(()) => Ok(sb),
+            Err(_) => Err(refused),
+        }
+    }
+
+    fn begin_reshape(&mut self, id: CommandId, change: Change) {
+        let waits = (0..self.shards).map(ShardNo).collect();
+        let buffers = usize::MAX;
+        self.reshape = Some(Reshape {
+            id,
+            change,
+            step: Step::Holding { waits, buffers },
+            unmaps: Vec::new(),
+            before: (self.geometry.size(), self.sb.level),
+        });
+        self.tell_all(&ToShard::Hold);
+    }
+
+    /// A shard has nothing under way.
+    pub(crate) fn shard_held(&mut self, shard: ShardNo, has: usize) {
+        if let Some(reshape) = &mut self.reshape
+            && let Step::Holding { waits, buffers } = &mut reshape.step
+        {
+            waits.retain(|&s| s != shard);
+            *buffers = has.min(*buffers);
+        }
+    }
+
+    // ---- the order ---------------------------------------------------------------------------
+
+    /// Goes a step on with the change, if there is one and it can be done; true if so.
+    pub(crate) fn drive_reshape(&mut self) -> bool {
+        if matches!(self.stage, Stage::Failed | Stage::Stopped) {
+            // What waits in shards is answered by the view that says so.
+            if let Some(reshape) = self.reshape.take() {
+                self.done(reshape.id, Err(CommandError::NotServing));
+                self.release_unmaps(reshape.unmaps);
+            }
+            return false;
+        }
+        let Some(reshape) = &self.reshape else {
+            return false;
+        };
+        let step = reshape.step.clone();
+        let early = matches!(
+            step,
+            Step::Holding { .. } | Step::Resting | Step::Basing { .. }
+        );
+        let next = match step {
+            _ if early && !self.in_order() => Err(CommandError::NotOptimal),
+            Step::Holding { waits, buffers } => self
+                .held(&waits, buffers)
+                .map(|held| held.then_some(Step::Resting)),
+            Step::Resting => Ok(self.at_rest().then(|| Step::Basing {
+                before: self.ask_for_base(),
+            })),
+            Step::Basing { before } => {
+                let based = self.base_since(before) && self.cover_quiet();
+                let based = based || canary::hit(Canary::ReshapeWithoutBase);
+                Ok((based && self.at_rest()).then(|| self.after_base()))
+            }
+            Step::Gathering => Ok(self.gather_versions().then(|| self.extend_last())),
+            Step::Extending { pending } => Ok((pending == 0).then(|| self.lay_out())),
+            Step::Laying => Ok(self.metadata_quiet().then(|| self.take_shape())),
+            Step::Telling => Ok(None),
+            Step::Applying { version } => {
+                let over = self.applied(version);
+                if over {
+                    self.end_reshape();
+                }
+                return over;
+            }
+        };
+        match next {
+            Ok(Some(next)) => {
+                self.reshape.as_mut().expect("it is under way").step = next;
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                self.give_up_reshape(error);
+                true
+            }
+        }
+    }
+
+    /// Shards hold, no step of a job is at work, and every shard has the buffers that it needs.
+    fn held(&self, waits: &[ShardNo], has: usize) -> Result<bool, CommandError> {
+        if !waits.is_empty() || self.jobs.busy() {
+            return Ok(false);
+        }
+        if let Some(Reshape {
+            change: Change::AddParity(devices),
+            ..
+        }) = &self.reshape
+        {
+            let geometry = Geometry::of(&self.raised(devices.len())?);
+            let needs = crate::limits::strips_least(&geometry);
+            if has < needs {
+                return Err(CommandError::BuffersTooFew { has, needs });
+            }
+        }
+        Ok(true)
+    }
+
+    /// No region is on its way, and nothing is being written.
+    fn at_rest(&self) -> bool {
+        let rests = |phase| matches!(phase, Phase::Unwritten | Phase::Open | Phase::Clean);
+        self.map.all(rests) && self.metadata_quiet()
+    }
+
+    fn metadata_quiet(&self) -> bool {
+        let quiet = self.map.quiet() && self.unreadable.quiet();
+        quiet && self.persist.quiet() && !self.persist.view_due
+    }
+
+    fn after_base(&mut self) -> Step {
+        match &self.reshape.as_ref().expect("it is under way").change {
+            Change::Grow { .. } => Step::Gathering,
+            Change::AddParity(_) => self.take_shape(),
+        }
+    }
+
+    /// Brings the newest version of every page and of the list to the B places; true when they are
+    /// there, on every live member.
+    fn gather_versions(&mut self) -> bool {
+        if !self.metadata_quiet() {
+            return false;
+        }
+        let live = self.live();
+        let elsewhere = live.iter().any(|d| self.members[d].list_place == 0);
+        let moved = self.map.gather_in_b();
+        if elsewhere {
+            self.rewrite_list();
+        }
+        if moved {
+            self.write_pages();
+        }
+        if elsewhere {
+            self.drive_unreadable();
+        }
+        !moved && !elsewhere
+    }
+
+    /// The layout of a member, as it is to be.
+    fn layout_to_be(&self, device: DeviceId, data_bytes: u64) -> Layout {
+        let member = &self.members[&device];
+        let grown = member
+            .layout
+            .grown(data_bytes, member.info.bytes, self.sb.strip_bytes);
+        grown.expect("the smallest member has room for it")
+    }
+
+    /// Zeroes what the last region gets, if it is to be longer and was written: so that its parity is
+    /// true and it reads as zeros.
+    fn extend_last(&mut self) -> Step {
+        let Some(Reshape {
+            change: Change::Grow { data_bytes },
+            ..
+        }) = self.reshape
+        else {
+            unreachable!("only growth moves the map")
+        };
+        let (geometry, strip) = (Arc::clone(&self.geometry), self.geometry.strip);
+        let last = RegionNo(geometry.regions() - 1);
+        let start = geometry.region_rows(last).end;
+        let end = (u64::from(last.0 + 1) * geometry.region_rows).min(data_bytes / strip);
+        let written = self.map.phase(last) != Phase::Unwritten;
+        let forgets = canary::hit(Canary::GrownRegionNotZeroed);
+        let mut pending = 0;
+        for device in self.live() {
+            if start < end && written && !forgets {
+                let offset = self.members[&device].layout.data_offset + start * strip;
+                let len = (end - start) * strip;
+                let kind = IoKind::WriteZeroes { offset, len };
+                self.io(device, Purpose::Extend { device }, kind);
+                pending += 1;
+            }
+        }
+        Step::Extending { pending }
+    }
+
+    /// A member has the zeroes; then it flushes them.
+    pub(crate) fn extended(&mut self, device: DeviceId) {
+        let member = self.members.get_mut(&device);
+        let flushes = member.is_some_and(|member| {
+            !std::mem::replace(&mut member.extended, true) && member.info.volatile_cache
+        });
+        if flushes {
+            self.io(device, Purpose::Extend { device }, IoKind::Flush);
+        } else if let Some(Reshape {
+            step: Step::Extending { pending },
+            ..
+        }) = &mut self.reshape
+        {
+            *pending -= 1;
+        }
+    }
+
+    /// From now on pages and lists go where they will be; superblocks do not tell of it yet.
+    fn lay_out(&mut self) -> Step {
+        let reshape = self.reshape.as_mut().expect("it is under way");
+        reshape.step = Step::Laying;
+        let Change::Grow { data_bytes } = reshape.change else {
+            unreachable!("only growth moves the map")
+        };
+        let devices: Vec<DeviceId> = self.members.keys().copied().collect();
+        for device in devices {
+            let layout = self.layout_to_be(device, data_bytes);
+            let member = self.members.get_mut(&device).expect("one of them");
+            (member.places, member.extended) = (layout, false);
+            self.map.extend_to(layout.regions(), layout.map_pages);
+        }
+        let early = canary::hit(Canary::ShapeBeforeMap).then(|| self.take_shape());
+        self.rewrite_map();
+        self.rewrite_list();
+        self.drive_unreadable();
+        early.unwrap_or(Step::Laying)
+    }
+
+    /// The shape becomes what it is to be, in memory and then in superblocks.
+    fn take_shape(&mut self) -> Step {
+        let since = self.sb.epoch.next();
+        let reshape = self.reshape.as_mut().expect("it is under way");
+        match std::mem::replace(&mut reshape.change, Change::AddParity(Vec::new())) {
+            Change::Grow { .. } => {
+                self.members
+                    .values_mut()
+                    .for_each(|member| member.layout = member.places);
+                let any = self.members.values().next().expect("an array has members");
+                self.sb.layout = Layout {
+                    device_bytes: self.sb.layout.device_bytes,
+                    ..any.layout
+                };
+                self.geometry = Arc::new(Geometry::of(&self.sb));
+            }
+            Change::AddParity(devices) => {
+                let first = self.slots.len();
+                let raised = self.raised(devices.len());
+                self.sb = raised.expect("looked at when it was asked for");
+                self.geometry = Arc::new(Geometry::of(&self.sb));
+                self.note_absence();
+                for (at, new) in (first..).zip(devices) {
+                    self.slots.push(SlotUse::default());
+                    // It may have shrunk or vanished meanwhile: then the slot is empty.
+                    if self.admit(&new).is_ok() {
+                        self.join(at, new.device);
+                    }
+                }
+            }
+        }
+        self.sb.shape_since = since;
+        self.membership_changed();
+        Step::Telling
+    }
+
+    /// The view of the new shape is on its way to the shards.
+    pub(crate) fn shape_told(&mut self, version: u64) {
+        let reshape = self.reshape.as_mut().expect("it tells");
+        reshape.step = Step::Applying { version };
+        let (from_bytes, from) = reshape.before;
+        let (to_bytes, to) = (self.geometry.size(), self.sb.level);
+        if from_bytes != to_bytes {
+            self.event(EventKind::Grown {
+                from_bytes,
+                to_bytes,
+            });
+        }
+        if from != to {
+            self.event(EventKind::LevelRaised { from, to });
+        }
+        self.out
+            .push_back(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
+    }
+
+    /// Every shard works by the new shape.
+    fn end_reshape(&mut self) {
+        let reshape = self.reshape.take().expect("it was under way");
+        self.done(reshape.id, Ok(Changed::Yes));
+        self.release_unmaps(reshape.unmaps);
+    }
+
+    /// The change is not made.
+    fn give_up_reshape(&mut self, error: CommandError) {
+        let reshape = self.reshape.take().expect("it was under way");
+        self.done(reshape.id, Err(error));
+        self.tell_all(&ToShard::Resume);
+        self.release_unmaps(reshape.unmaps);
+    }
+
+    fn release_unmaps(&mut self, unmaps: Vec<Request>) {
+        for request in unmaps {
+            self.unmap_asked(request);
+        }
+    }
+}

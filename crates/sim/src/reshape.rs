@@ -1,0 +1,96 @@
+//! Changes of the array's shape, as the world sees them: who hears of them, what is demanded then,
+//! and devices that grow.
+//!
+//! Invariant: an export queue and a shard that share a thread hear of a change at the same moment,
+//! and what the queue had sent before goes before what the shard says after it.
+
+use std::sync::Arc;
+
+use strake_engine::Geometry;
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::{Layout, Superblock};
+
+use crate::clock::Place;
+use crate::workload;
+use crate::world::{Happening, World};
+
+impl World {
+    /// Queues on the thread of a shard.
+    fn queues_of(&self, shard: u16) -> impl Iterator<Item = u16> + use<> {
+        let shards = self.shards;
+        (0..self.plan.queues).filter(move |queue| queue % shards == shard)
+    }
+
+    /// A message is about to reach a shard: routers on its thread hear of it first.
+    pub(crate) fn tell_routers(&mut self, shard: u16, message: &ToShard) {
+        for queue in self.queues_of(shard) {
+            let router = &mut self.machines().routers[usize::from(queue)];
+            match message {
+                ToShard::Hold => router.hold(),
+                ToShard::Resume => router.resume(),
+                ToShard::Reshape(setup) => router.reshape(Arc::clone(&setup.geometry)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends what a shard says to the array.
+    pub(crate) fn tell_array(&mut self, shard: u16, message: FromShard) {
+        let from = Place::Shard(shard);
+        if matches!(message, FromShard::Held { .. }) {
+            for queue in self.queues_of(shard) {
+                self.lanes.join(from, Place::Queue(queue), Place::Array);
+            }
+        }
+        let what = Happening::FromShard(shard, message);
+        self.send(from, Place::Array, what);
+    }
+
+    /// The array has this shape now.
+    pub(crate) fn take_shape(&mut self, geometry: Arc<Geometry>, superblock: Superblock) {
+        let block = geometry.block;
+        self.shape = shape_of(&geometry);
+        self.oracle.grow(geometry.size() / block);
+        let layout = superblock.layout;
+        for drive in &mut self.drives {
+            drive.ssd.data = layout.data_offset..layout.data_offset + layout.data_bytes;
+        }
+        if let Some(machines) = &mut self.machines {
+            machines.geometry = Arc::clone(&geometry);
+        }
+        (self.geometry, self.superblock) = (geometry, superblock);
+        self.sort_damage();
+    }
+
+    /// Every device has grown while nothing ran; the first superblock is the only one that is
+    /// found then, so it has to be there. True if it happened.
+    pub fn enlarge(&mut self, bytes: u64) -> bool {
+        let whole = |drive: &crate::world::Drive| {
+            let carried = drive.carried();
+            !drive.used || carried.is_some_and(|(_, copies)| copies[0].is_valid())
+        };
+        if !self.drives.iter().all(whole) {
+            return false;
+        }
+        for index in 0..self.drives.len() {
+            let [_, last] = Layout::superblock_offsets(self.drives[index].ssd.len());
+            self.metadata.forget_at(index, last);
+            let seed = self.plan.seed ^ bytes;
+            self.drives[index].ssd.enlarge(bytes as usize, seed);
+        }
+        self.note(format!("every device has {bytes} bytes more"));
+        true
+    }
+}
+
+/// What requests are drawn by.
+pub(crate) fn shape_of(geometry: &Geometry) -> workload::Shape {
+    let block = geometry.block;
+    workload::Shape {
+        total: geometry.size() / block,
+        strip: geometry.strip / block,
+        stripe: geometry.stripe_bytes() / block,
+        region: geometry.region_bytes(RegionNo(0)).end / block,
+    }
+}

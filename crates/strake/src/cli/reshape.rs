@@ -1,0 +1,27 @@
+//! `strake grow` and `strake restripe`.
+
+use crate::api::types::{GrowRequest, OutcomeJson, RestripeRequest};
+use crate::cli::args::{GrowArgs, RestripeArgs};
+use crate::cli::client::Client;
+use crate::cli::{Context, Ended, absolutes, url};
+
+pub(super) fn grow(context: &Context, args: &GrowArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = GrowRequest {
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = client.post(&url(&args.name, "grow")?, &request)?;
+    context.outcome(&outcome)
+}
+
+pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = RestripeRequest {
+        level: args.level.clone(),
+        devices: absolutes(&args.devices),
+        force: args.force,
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = client.post(&url(&args.name, "restripe")?, &request)?;
+    context.outcome(&outcome)
+}

@@ -1,0 +1,123 @@
+//! Changes of an array's shape that a user asks for: growth onto larger members, more parities.
+//!
+//! Deliberately absent: how either is done (engine), and data that moves.
+
+use std::path::PathBuf;
+
+use strake_engine::Geometry;
+use strake_engine::event::{Changed, NewDevice};
+use strake_format::{Level, MemberUuid, Superblock};
+use strake_runtime::{Device, OpenMode};
+
+use crate::api::types::{GrowRequest, OutcomeJson, RestripeRequest};
+use crate::daemon::running::Running;
+use crate::daemon::service::{Service, absolute, outcome};
+use crate::drives::make;
+use crate::drives::safety::{self, Permit};
+use crate::errors::{Code, Failure};
+
+/// Size that an array would have with so much data on each member.
+fn size_with(superblock: &Superblock, data_bytes: u64) -> u64 {
+    let mut superblock = superblock.clone();
+    superblock.layout.data_bytes = data_bytes;
+    Geometry::of(&superblock).size()
+}
+
+/// The level that so many devices more make of this one, which is to be `wanted`.
+fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<Level, Failure> {
+    let now = superblock.level;
+    match now.with_parities(devices).filter(|_| devices > 0) {
+        Some(level) if level == wanted => Ok(level),
+        _ => {
+            let found = format!("level {now} does not become {wanted} with {devices} devices more");
+            Err(Failure::new(Code::LevelUnreachable, found))
+        }
+    }
+}
+
+impl Service {
+    /// Uses all that the members have room for.
+    pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
+        let _admin = self.change()?;
+        let running = self.running(name)?;
+        let before = running.status()?.size_bytes;
+        if request.dry_run {
+            let superblock = running.status()?.superblock;
+            let (layout, strip) = (superblock.layout, superblock.strip_bytes);
+            let smallest = running.with(|s| Ok(s.smallest_device()))?;
+            let data_bytes = layout.room(smallest, strip).max(layout.data_bytes);
+            let after = size_with(&superblock, data_bytes);
+            let what = match after > before {
+                true => format!("would grow from {before} to {after} bytes"),
+                false => format!("has no room to grow: the smallest device has {smallest} bytes"),
+            };
+            return Ok(outcome(name, false, &what));
+        }
+        let (changed, told) = running.with(|s| Ok(s.grow()?))?;
+        let after = running.status()?.size_bytes;
+        let mut what = format!("grew from {before} to {after} bytes");
+        if !told {
+            what += "; who has the device open sees the old size until it is opened anew, \
+                     or until strake stop and start where the kernel's ublk cannot tell it";
+        }
+        Ok(outcome(name, changed == Changed::Yes, &what))
+    }
+
+    /// Raises the level by parities on these devices.
+    pub(crate) fn restripe(
+        &self,
+        name: &str,
+        request: &RestripeRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let _admin = self.change()?;
+        let running = self.running(name)?;
+        let wanted = make::parse_level(&request.level)?;
+        let now = running.status()?.superblock;
+        level_with(&now, request.devices.len(), wanted)?;
+        let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
+        for path in &paths {
+            if running.serves(path) {
+                let found = format!("{} is a member or spare of {name}", path.display());
+                return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
+            }
+        }
+        let permit = Permit {
+            force: request.force,
+            own: Some(running.uuid),
+        };
+        let wipe = safety::check(&paths, permit)?;
+        if request.dry_run {
+            let what = format!("would become level {wanted} from {}", now.level);
+            return Ok(outcome(name, false, &what));
+        }
+        for foreign in &wipe {
+            safety::wipe_foreign(foreign)?;
+        }
+        let changed = add_parity(&running, &paths)?;
+        self.remember(paths.into_iter());
+        let what = format!(
+            "level {wanted} from {}: its new parity is being built, data stays where it is",
+            now.level
+        );
+        Ok(outcome(name, changed, &what))
+    }
+}
+
+fn add_parity(running: &Running, paths: &[PathBuf]) -> Result<bool, Failure> {
+    let opened = paths
+        .iter()
+        .map(|path| Device::open(path, OpenMode::Member));
+    let devices = opened.collect::<Result<Vec<_>, _>>()?;
+    running.with(|s| {
+        let attach = |device: Device| {
+            let info = device.info();
+            NewDevice {
+                device: s.attach(device),
+                info,
+                member: MemberUuid(make::random_uuid()),
+            }
+        };
+        let changed = s.add_parity(devices.into_iter().map(attach).collect())?;
+        Ok(changed == Changed::Yes)
+    })
+}

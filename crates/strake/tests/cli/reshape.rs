@@ -1,0 +1,134 @@
+//! Arrays that change their shape: larger members, more parities.
+
+use std::fs::File;
+
+use serde_json::Value;
+
+use crate::rig::Rig;
+
+const NBD: &[&str] = &["--export", "nbd"];
+const MIB: u64 = 1 << 20;
+
+fn size(shown: &Value) -> u64 {
+    shown["size_bytes"].as_u64().expect("a size")
+}
+
+/// Makes a file longer, as lvextend makes a volume.
+fn lengthen(path: &str, bytes: u64) {
+    let file = File::options().write(true).open(path).expect("it is there");
+    file.set_len(bytes).expect("it is longer");
+}
+
+#[test]
+fn an_array_grows_onto_members_that_were_replaced_by_larger_ones() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let pattern = ["write -P 0x5a 1M 3M", "flush"];
+    if rig.qemu_io("data", &pattern).is_none() {
+        return;
+    }
+    let before = size(&rig.show("data"));
+    rig.run(&["grow", "data"]).refused(4, "nothing-to-grow");
+    for slot in 0..3 {
+        let larger = rig.file(&format!("larger{slot}"), 256 * MIB);
+        rig.run(&["replace", "data", &slot.to_string(), &larger])
+            .ok();
+        let replaced = || {
+            let shown = rig.show("data");
+            let members = shown["members"].as_array().expect("members");
+            members.len() == 3 && members[slot]["device"] == larger
+        };
+        rig.until("the member is replaced", replaced);
+    }
+    let dry = rig.run(&["grow", "data", "--dry-run"]).ok().json();
+    assert_eq!(dry["changed"], false);
+    assert!(
+        dry["what"]
+            .as_str()
+            .is_some_and(|what| what.contains("would grow")),
+        "{dry}"
+    );
+    assert_eq!(size(&rig.show("data")), before);
+    let grown = rig.run(&["grow", "data"]).ok().json();
+    assert_eq!(grown["changed"], true);
+    let after = size(&rig.show("data"));
+    assert!(after >= before + 2 * 190 * MIB, "{before} {after}");
+    let far = format!("write -P 0xa5 {} 1M", after - MIB);
+    rig.qemu_io("data", &[&far, "read -P 0x5a 1M 3M"]);
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(size(&rig.show("data")), after);
+    let far = format!("read -P 0xa5 {} 1M", after - MIB);
+    let between = format!("read -P 0 {} 1M", before + MIB);
+    rig.qemu_io("data", &[&far, &between, "read -P 0x5a 1M 3M"]);
+    let events = rig.events();
+    let grown = events.iter().find(|event| event["event"] == "grown");
+    assert!(grown.is_some(), "{events:?}");
+}
+
+#[test]
+fn an_array_grows_where_its_devices_grew_while_it_serves() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "6", NBD, &devices).ok();
+    let before = size(&rig.show("data"));
+    devices.iter().for_each(|device| lengthen(device, 96 * MIB));
+    rig.run(&["grow", "data"]).ok();
+    let after = size(&rig.show("data"));
+    assert_eq!(after - before, 2 * 32 * MIB);
+    rig.stop_daemon();
+    for device in &devices {
+        let examined = rig.run(&["examine", device]).ok().json();
+        assert_eq!(examined["copies"][0]["valid"], true);
+        assert_eq!(examined["copies"][1]["valid"], true);
+    }
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(size(&rig.show("data")), after);
+}
+
+#[test]
+fn raid_5_becomes_raid_6_and_survives_two_members_less() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    if rig
+        .qemu_io("data", &["write -P 0x5a 0 8M", "flush"])
+        .is_none()
+    {
+        return;
+    }
+    let fourth = rig.file("fourth", 64 * MIB);
+    let small = rig.file("small", 16 * MIB);
+    let wrong = ["restripe", "data", "--level", "7.3", &fourth];
+    rig.run(&wrong).refused(2, "level-unreachable");
+    rig.run(&["restripe", "data", "--level", "9", &fourth])
+        .refused(2, "level-unknown");
+    rig.run(&["restripe", "data", "--level", "6", &devices[0]])
+        .refused(4, "member-in-use");
+    let run = rig.run(&["restripe", "data", "--level", "6", &small]);
+    run.refused(2, "device-too-small");
+    let dry = ["restripe", "data", "--level", "6", "--dry-run", &fourth];
+    assert_eq!(rig.run(&dry).ok().json()["changed"], false);
+    assert_eq!(rig.show("data")["level"], "5");
+    rig.run(&["restripe", "data", "--level", "6", &fourth]).ok();
+    let shown = rig.show("data");
+    assert_eq!(
+        (&shown["level"], &shown["fixed_parities"]),
+        (&"6".into(), &1.into())
+    );
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.qemu_io("data", &["read -P 0x5a 0 8M", "write -P 0xa5 4M 1M"]);
+    rig.run(&["fail", "data", "2"]).refused(4, "would-fail");
+    rig.kill_daemon();
+    rig.start_daemon_with(&["--wait", "0.2"]);
+    rig.until_state("data", "degraded");
+    rig.qemu_io("data", &["read -P 0x5a 0 4M", "read -P 0xa5 4M 1M"]);
+}
