@@ -256,6 +256,7 @@ fn superblocks(
         shape_since: Epoch(0),
         created_unix_s: spec.created_unix_s,
         write_hole: spec.write_hole,
+        carved: false,
         clean: true,
         covered: false,
         log_base: 0,

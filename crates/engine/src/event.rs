@@ -637,6 +637,9 @@ pub enum Setting {
     ScrubMinute(u16),
     /// What these do with what they find.
     ScrubPolicy(ScrubMode),
+    /// The array's data begins with a table of volumes from now on, whatever becomes of these: for
+    /// ever.
+    Carved,
 }
 
 /// Why a command was refused or failed.

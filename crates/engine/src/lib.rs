@@ -62,6 +62,7 @@ mod stripe;
 mod turns;
 pub mod units;
 mod unreadable;
+pub mod volumes;
 mod work;
 mod write;
 
@@ -74,3 +75,4 @@ pub use meters::HedgeRules;
 pub use router::{Router, Target};
 pub use shard::Shard;
 pub use unreadable::Lost;
+pub use volumes::VolumeMap;

@@ -486,7 +486,7 @@ impl Array {
     }
 
     fn set(&mut self, setting: Setting) -> Result<Changed, CommandError> {
-        let before = (self.sb.settings, self.sb.write_hole);
+        let before = (self.sb.settings, self.sb.write_hole, self.sb.carved);
         match setting {
             Setting::RebuildPriority(p) if !(1..=100).contains(&p) => {
                 return Err(CommandError::OutOfRange);
@@ -513,6 +513,7 @@ impl Array {
             Setting::ScrubMinute(minute) => self.sb.settings.scrub_minute = minute,
             Setting::ScrubPolicy(mode) => self.sb.settings.scrub_policy = mode,
             Setting::SpareDelayMs(ms) => self.sb.settings.spare_delay_ms = ms,
+            Setting::Carved => self.sb.carved = true,
             Setting::HedgedReads(on) => {
                 let before = std::mem::replace(&mut self.sb.settings.hedged_reads, on);
                 self.persist.view_due |= before != on;
@@ -528,7 +529,7 @@ impl Array {
                 self.persist.view_due |= before != policy;
             }
         }
-        if before == (self.sb.settings, self.sb.write_hole) {
+        if before == (self.sb.settings, self.sb.write_hole, self.sb.carved) {
             return Ok(Changed::No);
         }
         // A pause was meant by what was set before.

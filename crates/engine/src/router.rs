@@ -3,6 +3,9 @@
 //! One router for each export queue, on that queue's thread. Invariant: every request is answered
 //! exactly once, with the first error of its pieces if any failed.
 //!
+//! A volume's request is split along the volume's extents first; the rest of the engine knows
+//! nothing of volumes.
+//!
 //! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to
 //! shards.
 
@@ -14,6 +17,7 @@ use smallvec::SmallVec;
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::units::*;
+use crate::volumes::VolumeMap;
 
 /// Where a piece of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +94,17 @@ impl Router {
         request: Request,
         pieces: &mut Vec<(Target, Request)>,
     ) -> Option<Reply> {
+        self.route_in(None, request, pieces)
+    }
+
+    /// The same for a request of a volume's user, whose bytes are those of the volume; pieces are
+    /// of the array.
+    pub fn route_in(
+        &mut self,
+        volume: Option<&VolumeMap>,
+        request: Request,
+        pieces: &mut Vec<(Target, Request)>,
+    ) -> Option<Reply> {
         let Request { id, op } = request;
         let range = match &op {
             Op::Read { offset, len } | Op::ReadInPlace { offset, len, .. } => Some((*offset, *len)),
@@ -99,7 +114,11 @@ impl Router {
             }
             Op::Flush => None,
         };
-        if range.is_some_and(|(offset, len)| !self.geometry.valid(offset, len)) {
+        let valid = |(offset, len)| match volume {
+            None => self.geometry.valid(offset, len),
+            Some(volume) => volume.valid(offset, len),
+        };
+        if range.is_some_and(|range| !valid(range)) {
             return Some(Reply {
                 id,
                 result: Err(RequestError::Invalid),
@@ -118,9 +137,17 @@ impl Router {
             pieces.push((target, Request { id, op }));
             left += 1;
         };
-        match range {
-            None => push(Target::Shard(ShardNo(0)), op),
-            Some((offset, len)) => self.split(&op, offset, len, push),
+        match (range, volume) {
+            (None, _) => push(Target::Shard(ShardNo(0)), op),
+            (Some((offset, len)), None) => self.split(&op, 0, offset, len, push),
+            (Some((offset, len)), Some(volume)) => {
+                let mut from = 0;
+                for range in volume.ranges(offset, len) {
+                    let len = range.end - range.start;
+                    self.split(&op, from, range.start, len, &mut push);
+                    from += len;
+                }
+            }
         }
         let split = &mut self.requests[key];
         split.parts.resize_with(left, || None);
@@ -128,7 +155,8 @@ impl Router {
         None
     }
 
-    fn split(&self, op: &Op, offset: u64, len: u64, mut push: impl FnMut(Target, Op)) {
+    /// Splits the part of a request that is these bytes of the array and begins at its byte `from`.
+    fn split(&self, op: &Op, from: u64, offset: u64, len: u64, mut push: impl FnMut(Target, Op)) {
         let (mut at, end) = (offset, offset + len);
         let forgets = matches!(op, Op::Discard { .. } | Op::WriteZeroes { .. });
         while at < end {
@@ -141,10 +169,10 @@ impl Router {
                 Op::ReadInPlace { at: first, .. } => Op::ReadInPlace {
                     offset: at,
                     len: to - at,
-                    at: first + (at - offset),
+                    at: first + from + (at - offset),
                 },
                 Op::Write { data, fua, .. } => {
-                    let data = data.part((at - offset) as usize, (to - at) as usize);
+                    let data = data.part((from + at - offset) as usize, (to - at) as usize);
                     Op::Write {
                         offset: at,
                         data,

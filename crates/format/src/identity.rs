@@ -89,6 +89,10 @@ uuid_type!(
     /// Names a member: the drive as this array knows it, wherever it is plugged in.
     MemberUuid
 );
+uuid_type!(
+    /// Names a volume of an array, whatever its name becomes.
+    VolumeUuid
+);
 
 /// Grows with every change of membership. A write is acknowledged under an epoch only once every
 /// live member durably carries it.

@@ -1,8 +1,8 @@
 //! What lies on a member of a Strake array: bytes to values and back, no I/O.
 //!
 //! A member carries, in this order: a first superblock, the region map and the list of unreadable
-//! blocks (two places for each), the stripe log, the data, and a last superblock. The tables of
-//! bytes stand in `docs/on-disk-format.md`.
+//! blocks (two places for each), the stripe log, the data, and a last superblock. The data of an
+//! array that is carved begins with a table of volumes. The tables of bytes stand in `docs/on-disk-format.md`.
 //!
 //! Invariants:
 //! * A value that came out of `decode` is valid by type: the checksum was right, the block was
@@ -28,12 +28,15 @@ pub mod scrub;
 pub mod select;
 pub mod superblock;
 pub mod unreadable;
+pub mod volumes;
 
 pub use error::{
     Area, Invalid, LayoutError, LevelError, LogError, MapError, NameError, ParseError, SelectError,
     ShapeError, SuperblockError, UnreadableError,
 };
-pub use identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
+pub use identity::{
+    ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, VolumeUuid, WriteHole,
+};
 pub use layout::{Layout, LayoutParams};
 pub use level::Level;
 pub use log::{BatchHead, BatchSize, LogBatch, LogPayload, LogRecord};
@@ -47,6 +50,10 @@ pub use superblock::{
     SlotState, Superblock,
 };
 pub use unreadable::UnreadableList;
+pub use volumes::{
+    ChosenTable, EXTENTS_MAX, Extent, VOLUME_AREA_BYTES, VOLUME_TABLE_BYTES, VOLUME_TABLE_OFFSETS,
+    VOLUMES_MAX, Volume, VolumeTable, VolumeTableError, select_table,
+};
 
 /// The unit of everything durable that is not data: no structure is smaller, none starts elsewhere.
 pub const BLOCK_BYTES: u64 = 4096;

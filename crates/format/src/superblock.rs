@@ -39,10 +39,12 @@ const VERSION_MAJOR: u16 = 1;
 /// reading it.
 const VERSION_MINOR: u16 = 5;
 const CHECKSUM_AT: usize = 12;
+/// The array's data begins with a table of volumes: its block device is none that a user may have.
+const FEATURE_CARVED: u64 = 1;
 /// Some parities do not rotate: data read without knowing lies elsewhere.
 const FEATURE_FIXED_PARITIES: u64 = 2;
 /// Features without which a superblock cannot be read rightly.
-const FEATURES_KNOWN: u64 = FEATURE_FIXED_PARITIES;
+const FEATURES_KNOWN: u64 = FEATURE_CARVED | FEATURE_FIXED_PARITIES;
 const SLOT_NONE: u8 = 0xff;
 
 /// What a member is to its array.
@@ -223,6 +225,8 @@ pub struct Superblock {
     pub created_unix_s: u64,
     /// The write-hole policy.
     pub write_hole: WriteHole,
+    /// The array is carved: its data begins with a table of volumes (see [`crate::volumes`]).
+    pub carved: bool,
     /// Whether the array was stopped cleanly: nothing is dirty and the log is retired.
     pub clean: bool,
     /// Every write that may be under way has its record in the log: after an unclean stop the log
@@ -332,8 +336,7 @@ struct RawSuperblock {
     data_bytes: U64,
     region_bytes: U64,
     map_pages: U32,
-    /// Data read with another geometry than it was written with; so for block, level, members and
-    /// group size.
+    /// Data read with another geometry than it was written with; so for block, level and shape.
     strip_bytes: U32,
     block_bytes: U32,
     /// A failing drive that is kept for ever, or a good one that is dropped for one error.
@@ -356,8 +359,7 @@ struct RawSuperblock {
     spare_count: u8,
     rebuild_priority: u8,
     name_bytes: u8,
-    /// A log replayed that does not tell all, or parity distrusted although it does: 1 not all, 2
-    /// all writes under way are in the log.
+    /// A log replayed that does not tell all, or parity distrusted although it does: 1 not all, 2 all.
     covered: u8,
     /// A state taken for that of other regions.
     page_regions: U16,
@@ -391,8 +393,7 @@ struct RawSuperblock {
     fixed_parities: u8,
     /// Room to grow; zero.
     reserved: [u8; 404],
-    /// An array that is never scrubbed after a restart, or at another time, or that repairs what it
-    /// was told only to report; 0 for the defaults.
+    /// An array never scrubbed after a restart, or that repairs what it was told only to report.
     scrub_period: u8,
     scrub_policy: u8,
     /// One more than the minutes.
@@ -402,11 +403,9 @@ struct RawSuperblock {
     /// A spare that takes the place of a member that only came back late, after a restart: 0 for
     /// the default, else one more than the milliseconds.
     spare_delay: U32,
-    /// An array that its administrator told not to do so loads its members with hedged reads: 0
-    /// on, 1 off.
+    /// An array that was told not to do so loads its members with hedged reads: 0 on, 1 off.
     unhedged: u8,
-    /// A torn head: the magic once more, so that a block that lost its first sector is still known
-    /// as ours.
+    /// A torn head: the magic once more, so that what lost its first sector is known as ours.
     magic_tail: [u8; 8],
 }
 
@@ -645,9 +644,6 @@ impl Superblock {
         raw.whole_since = self.whole_since.0.into();
         raw.shape_since = self.shape_since.0.into();
         raw.fixed_parities = self.fixed_parities;
-        if self.fixed_parities > 0 {
-            raw.features_incompatible = FEATURE_FIXED_PARITIES.into();
-        }
         raw.editions = self.editions.map(U32::from);
         raw.created_unix_s = self.created_unix_s.into();
         raw.put_layout(&self.layout);
@@ -661,6 +657,12 @@ impl Superblock {
             WriteHole::Degraded => 2,
             WriteHole::Resync => 3,
         };
+        let features = [
+            (self.carved, FEATURE_CARVED),
+            (self.fixed_parities > 0, FEATURE_FIXED_PARITIES),
+        ];
+        let used = features.iter().filter(|(used, _)| *used);
+        raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
         raw.clean = if self.clean { 2 } else { 1 };
         raw.covered = if self.covered { 2 } else { 1 };
         raw.log_base = self.log_base.into();
@@ -999,6 +1001,7 @@ impl RawSuperblock {
                 3 => WriteHole::Resync,
                 code => return Err(Invalid::WriteHoleCode(code)),
             },
+            carved: self.features_incompatible.get() & FEATURE_CARVED != 0,
             clean: match self.clean {
                 1 => false,
                 2 => true,

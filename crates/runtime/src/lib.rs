@@ -30,6 +30,7 @@ mod serve;
 mod shape;
 mod shard;
 mod trace;
+mod volumes;
 mod watch;
 
 pub use control::EventRecord;
@@ -41,3 +42,4 @@ pub use placement::{Placed, Placement, cpus_text, least_memory_bytes, parse_cpus
 pub use raw::RawMembers;
 pub use serve::{ServeConfig, ServeError, Serving, found, serve};
 pub use trace::Counters;
+pub use volumes::VolumeExport;

@@ -1,5 +1,6 @@
 //! An array's user in the same process: requests without a kernel or a socket between, and memory
-//! for them that is registered with the shards' rings. Benchmarks measure an array through it.
+//! for them that is registered with the shards' rings. Benchmarks measure an array through it, and
+//! the daemon keeps the table of volumes through it.
 //!
 //! Invariants: a request is answered once, on the thread of the shard that it was given to, or,
 //! where that thread has ended, dropped with its answer uncalled; an answer may give the next
@@ -8,8 +9,9 @@
 //! Deliberately absent: limits. Whoever is in the process bounds its own requests.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
-use strake_engine::event::Op;
+use strake_engine::event::{Op, RequestError, Slices};
 use strake_engine::units::ShardNo;
 use strake_engine::{Geometry, Pool};
 
@@ -52,11 +54,23 @@ impl LocalClient {
         &self.memory[usize::from(shard)]
     }
 
+    /// Gives a request to a shard's thread and waits for the answer. Call it on no shard's thread.
+    pub fn ask(&self, op: Op) -> Result<Slices, RequestError> {
+        let (sender, receiver) = channel();
+        let answer = move |result| {
+            // Nobody waits any more only where the caller's thread has ended.
+            let _ = sender.send(result);
+        };
+        self.submit(0, op, Box::new(answer));
+        // A thread that has ended drops the request with its answer.
+        receiver.recv().unwrap_or(Err(RequestError::Stopping))
+    }
+
     /// Gives a request to a shard's thread: any shard takes any request. A read is of
     /// [`strake_engine::limits::REQUEST_BYTES_MAX`] at most. False: the thread has ended.
     pub fn submit(&self, shard: u16, op: Op, answer: Answer) -> bool {
         self.peers
             .shard(ShardNo(shard))
-            .post(Mail::Submit(op, answer))
+            .post(Mail::Submit(op, answer, None))
     }
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::EventfdFlags;
+use strake_engine::VolumeMap;
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_format::RegionState;
@@ -40,8 +41,8 @@ pub(crate) enum Mail {
     InPlace(ShardNo, MemberIo),
     /// What came of such a read.
     InPlaceDone(Completion),
-    /// A request of an export that has no thread of ours.
-    Submit(Op, Answer),
+    /// A request of an export that has no thread of ours; of a volume's, where the volume lies.
+    Submit(Op, Answer, Option<Arc<VolumeMap>>),
     /// The device is not used any more.
     Release(DeviceId),
     /// A device was attached: watch it (shard 0's thread only).

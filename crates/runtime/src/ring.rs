@@ -37,7 +37,7 @@ pub(crate) enum Token {
     Member(u32),
     /// A ublk command.
     Ublk {
-        /// Queue of the ublk device.
+        /// The queue, as this thread knows it.
         queue: u16,
         /// Tag within the queue.
         tag: u16,

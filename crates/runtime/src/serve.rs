@@ -1,5 +1,8 @@
 //! From members to an array that serves, and back.
 //!
+//! An array that is carved is started without an export of its own; its volumes have theirs
+//! (`volumes`).
+//!
 //! Order of a start: export chosen and devices numbered → engine assembled → threads and rings
 //! ready → superblocks written → `Started` → export. Order of a stop: export gone → engine stopped
 //! (all durable) → threads ended → devices closed. Nothing is written before every thread has its
@@ -9,10 +12,12 @@
 //! and a ublk device stays for the next daemon. Deliberately absent: choosing members (the caller
 //! scans) and time limits of commands.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,7 +28,7 @@ use strake_engine::gather;
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
 use strake_engine::{Array, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
-use strake_format::{ArrayName, RegionState};
+use strake_format::{ArrayName, RegionState, VolumeUuid};
 
 use crate::buffers::Registered;
 use crate::clock::Clock;
@@ -39,6 +44,7 @@ use crate::ring::Ring;
 use crate::shape::Shape;
 use crate::shard::Worker;
 use crate::trace::{Counters, Tally, declare_io_flusher, lock_memory};
+use crate::volumes::Served;
 use crate::watch::Watch;
 
 /// A region without writes for this long is made clean.
@@ -122,13 +128,20 @@ impl ServeError {
 #[derive(Debug)]
 pub struct Serving {
     threads: Threads,
-    running: Option<Running>,
+    /// The array's own export, unless it is carved.
+    pub(crate) running: Mutex<Option<Running>>,
+    pub(crate) volumes: Mutex<BTreeMap<VolumeUuid, Served>>,
+    /// What an export of the array is made from.
+    pub(crate) target: export::Target,
+    pub(crate) export_kind: ExportKind,
+    pub(crate) requests: Option<NonZeroU32>,
+    pub(crate) nbd_socket: PathBuf,
     devices: Arc<Devices>,
     tallies: Arc<[Tally]>,
     client_memory: Arc<[Pool]>,
     shape: Shape,
     placed: Placed,
-    turns: std::sync::Mutex<Receiver<Turn>>,
+    turns: Mutex<Receiver<Turn>>,
 }
 
 /// The array's threads; dropping ends them.
@@ -170,7 +183,10 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     read_logs(&devices, &mut all);
     // A member that was away may tell of another policy.
     let wanted = config.shards.max(1);
-    let shards = gather::authority(&all).map_or(wanted, |sb| shards_for(sb, wanted));
+    let authority = gather::authority(&all);
+    let shards = authority.map_or(wanted, |sb| shards_for(sb, wanted));
+    // What lies at the start of one that is carved is no user's.
+    let carved = authority.is_some_and(|sb| sb.carved);
     let options = StartOptions {
         shards,
         force: config.force,
@@ -206,19 +222,25 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         pages,
         shape,
     };
-    let (mut serving, events) = start.array(shards, array)?;
-    let target = export::Target {
+    let exports = Exports {
         name,
         tag,
-        geometry: serving.shape.now(),
-        shape: serving.shape.clone(),
         granularity,
-        peers: serving.threads.peers.clone(),
-        in_flight: placement.requests.map(InFlight::new),
+        kind: config.export,
+        requests: placement.requests,
+        nbd_socket: config.nbd_socket,
     };
-    match plan.serve(target, &config.nbd_socket, config.recover_ublk) {
+    let (serving, events) = start.array(shards, array, exports)?;
+    if carved {
+        return Ok((serving, events));
+    }
+    match plan.serve(
+        serving.target.clone(),
+        &serving.nbd_socket,
+        config.recover_ublk,
+    ) {
         Ok(running) => {
-            serving.running = Some(running);
+            *serving.running() = Some(running);
             Ok((serving, events))
         }
         Err(error) => {
@@ -227,6 +249,16 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
             Err(error)
         }
     }
+}
+
+/// How an array is exported.
+struct Exports {
+    name: String,
+    tag: u64,
+    granularity: u32,
+    kind: ExportKind,
+    requests: Option<NonZeroU32>,
+    nbd_socket: PathBuf,
 }
 
 /// Reads what counts of the logs, where they may have to be replayed.
@@ -300,10 +332,8 @@ impl Serving {
     /// Why it does not grow.
     pub fn grow(&self) -> Result<(Changed, bool), CommandError> {
         let changed = self.command(Command::Grow(self.device_sizes()))?;
-        let told = self
-            .running
-            .as_ref()
-            .map(|running| running.tell_size(self.shape.now().size()));
+        let size = self.shape.now().size();
+        let told = self.running().as_ref().map(|running| running.grown(size));
         let told = told.unwrap_or(Ok(true)).unwrap_or_else(|error| {
             tracing::warn!(%error, "the block device keeps its old size");
             false
@@ -329,9 +359,17 @@ impl Serving {
         &self.placed
     }
 
+    pub(crate) fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running
+            .lock()
+            .expect("no thread panics with the export")
+    }
+
     /// What serves it.
     pub fn export(&self) -> Export {
-        self.running.as_ref().map_or(Export::None, Running::export)
+        self.running()
+            .as_ref()
+            .map_or(Export::None, Running::export)
     }
 
     /// Those who connect from now on know the array by this name, and find it at `nbd_socket` if
@@ -340,7 +378,7 @@ impl Serving {
     /// # Errors
     /// The socket cannot be moved; all is as before.
     pub fn rename_export(&self, name: &ArrayName, nbd_socket: &Path) -> io::Result<()> {
-        match &self.running {
+        match &*self.running() {
             Some(Running::Nbd(server)) => server.rename(name.as_str(), nbd_socket),
             Some(Running::Ublk(_) | Running::None) | None => Ok(()),
         }
@@ -379,8 +417,11 @@ impl Serving {
     }
 
     /// Stops taking requests, removes the export, makes everything durable and closes the members.
-    pub fn stop(mut self) -> Result<(), ServeError> {
-        let export = self.running.take().map_or(Ok(()), Running::stop);
+    pub fn stop(self) -> Result<(), ServeError> {
+        let mut export = self.withdraw();
+        for (_, served) in self.take_volumes() {
+            export = served.stop().and(export);
+        }
         // The engine answers when everything is durable, which a member that hangs may keep it
         // from.
         let (sender, receiver) = channel();
@@ -395,6 +436,11 @@ impl Serving {
             Err(error) => tracing::warn!(%error, "the array did not stop cleanly"),
         }
         export
+    }
+
+    fn take_volumes(&self) -> BTreeMap<VolumeUuid, Served> {
+        let volumes = self.volumes.lock();
+        std::mem::take(&mut volumes.expect("no thread panics with the exports"))
     }
 
     fn wait_until_stopped(&self) -> Result<(), ServeError> {
@@ -415,8 +461,11 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         // As a kill would: sockets close, a ublk device stays for the next daemon.
-        if let Some(Running::Nbd(server)) = self.running.take() {
-            server.abandon();
+        if let Some(running) = self.running().take() {
+            running.abandon();
+        }
+        for served in self.take_volumes().into_values() {
+            served.abandon();
         }
     }
 }
@@ -445,6 +494,7 @@ impl ThreadStart {
         self,
         shards: u16,
         array: Array,
+        exports: Exports,
     ) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
         let (events, event_receiver) = channel();
         let (turns, turn_receiver) = channel();
@@ -461,10 +511,25 @@ impl ThreadStart {
                 return Err(ServeError::MembersFailed);
             }
         }
-        let turns = std::sync::Mutex::new(turn_receiver);
+        let turns = Mutex::new(turn_receiver);
+        let target = export::Target {
+            name: exports.name,
+            tag: exports.tag,
+            geometry: shape.now(),
+            shape: shape.clone(),
+            volume: None,
+            granularity: exports.granularity,
+            peers: threads.peers.clone(),
+            in_flight: exports.requests.map(InFlight::new),
+        };
         let serving = Serving {
             threads,
-            running: None,
+            running: Mutex::default(),
+            volumes: Mutex::default(),
+            target,
+            export_kind: exports.kind,
+            requests: exports.requests,
+            nbd_socket: exports.nbd_socket,
             devices,
             tallies,
             client_memory,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Pool, Router, Shard, Target};
+use strake_engine::{Pool, Router, Shard, Target, VolumeMap};
 
 use crate::buffers::Slab;
 use crate::clock::Clock;
@@ -71,7 +71,7 @@ pub(crate) struct Worker {
     pub(crate) devices: Arc<Devices>,
     pub(crate) tallies: Arc<[Tally]>,
     pub(crate) queue_memory: Option<ublk::QueueMemory>,
-    /// Places of the ring's table for pages of ublk requests: those of the first queue.
+    /// Places of the ring's table for pages of ublk requests: one queue has them.
     pub(crate) pages: Range<u16>,
     /// Kept for as long as it is registered.
     pub(crate) _client_memory: Pool,
@@ -306,7 +306,9 @@ impl Worker {
                 Mail::PieceReply(reply) => self.join(reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
                 Mail::InPlaceDone(completion) => self.engine.complete(now, completion),
-                Mail::Submit(op, answer) => self.submit(now, Origin::Answer(answer), op),
+                Mail::Submit(op, answer, volume) => {
+                    self.submit(now, Origin::Answer(answer), op, volume.as_deref());
+                }
                 Mail::Release(device) => self.release(device),
                 Mail::Ublk(start) => self.ublk_start(*start),
                 Mail::Exit => {
@@ -463,7 +465,7 @@ impl Worker {
         }
     }
 
-    fn submit(&mut self, now: Time, origin: Origin, op: Op) {
+    fn submit(&mut self, now: Time, origin: Origin, op: Op, volume: Option<&VolumeMap>) {
         let counted = match &op {
             Op::Read { len, .. } | Op::ReadInPlace { len, .. } => Counted::Read(*len),
             Op::Write { data, .. } => Counted::Write(data.len as u64),
@@ -471,7 +473,8 @@ impl Worker {
         };
         let id = RequestId(u64::from(self.work.origins.insert((origin, counted))));
         let mut pieces = std::mem::take(&mut self.work.pieces);
-        let answered = self.router.route(Request { id, op }, &mut pieces);
+        let request = Request { id, op };
+        let answered = self.router.route_in(volume, request, &mut pieces);
         for (target, mut request) in pieces.drain(..) {
             if let Op::ReadInPlace { offset, len, .. } = request.op
                 && len < IN_PLACE_MIN
@@ -533,15 +536,19 @@ impl Worker {
             .queue_memory
             .as_ref()
             .expect("made where ublk was asked for");
-        let number = start.queue();
-        // A device left behind may have more queues than there are shards now.
-        let pages = match self.work.queues.is_empty() {
-            true => self.pages.clone(),
-            false => 0..0,
+        // Several devices have queues here, where volumes have one each.
+        let queues = &self.work.queues;
+        let Some(key) = (0..=u16::MAX).find(|key| !queues.contains_key(key)) else {
+            return;
         };
-        let started = ublk::Queue::start(start, memory, pages, &mut self.ring);
+        // A device left behind may have more queues than there are shards now.
+        let pages = match self.work.queues.values().any(ublk::Queue::has_pages) {
+            false => self.pages.clone(),
+            true => 0..0,
+        };
+        let started = ublk::Queue::start(start, key, memory, pages, &mut self.ring);
         if let Some(queue) = started {
-            self.work.queues.insert(number, queue);
+            self.work.queues.insert(key, queue);
         }
     }
 
@@ -550,7 +557,11 @@ impl Worker {
             return;
         };
         match queue.event(&mut self.ring, tag, result) {
-            ublk::Event::Request(op) => self.submit(now, Origin::Ublk { queue: number, tag }, op),
+            ublk::Event::Request(op) => {
+                let volume = queue.volume();
+                let origin = Origin::Ublk { queue: number, tag };
+                self.submit(now, origin, op, volume.as_deref());
+            }
             ublk::Event::Nothing => {}
             ublk::Event::Ended => {
                 self.work.queues.remove(&number);
@@ -572,9 +583,11 @@ impl Worker {
             let Some(queue) = self.work.queues.get_mut(&number) else {
                 continue;
             };
+            let volume = queue.volume();
             for (tag, op) in queue.retry(&mut self.ring) {
                 worked = true;
-                self.submit(now, Origin::Ublk { queue: number, tag }, op);
+                let origin = Origin::Ublk { queue: number, tag };
+                self.submit(now, origin, op, volume.as_deref());
             }
         }
         worked

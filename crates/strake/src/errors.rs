@@ -161,6 +161,26 @@ catalogue! {
         "use the uuid that strake scan shows instead of the name, or strake import UUID --as NAME";
     /// In use.
     ArrayInUse, "array-in-use", Refused, "unmount its block device or stop it first";
+    /// No volume.
+    VolumeNotFound, "volume-not-found", NotFound, "strake volume show ARRAY lists its volumes";
+    /// A volume of that name.
+    VolumeExists, "volume-exists", Refused, "choose another name, or strake volume delete the old one";
+    /// A volume in use.
+    VolumeInUse, "volume-in-use", Refused, "unmount its block device, or close what is connected";
+    /// Too many volumes.
+    TooManyVolumes, "too-many-volumes", Refused, "delete one: an array has at most 1023";
+    /// An array with data is not carved.
+    ArrayNotEmpty, "array-not-empty", Refused,
+        "use another array, or --force to give up what is written: volumes take its place";
+    /// No room for a volume.
+    ArrayFull, "array-full", Failed,
+        "choose a smaller size, or delete or shrink a volume: strake volume show ARRAY tells what is free";
+    /// A smaller size that nobody confirmed.
+    WouldShrink, "would-shrink", Refused,
+        "use --shrink if nothing behind the new end is needed any more";
+    /// The table of volumes.
+    VolumeTableDamaged, "volume-table-damaged", Failed,
+        "bring missing members back and start the array again; nothing was written";
     /// Needs a yes.
     NotConfirmed, "not-confirmed", Refused, "use --yes to go on without being asked";
     /// Too many members missing.

@@ -17,12 +17,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source.
-pub(crate) const SCRIPTS: [(&str, &str); 5] = [
+pub(crate) const SCRIPTS: [(&str, &str); 6] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("cuts.sh", include_str!("../../../tests/vm/cuts.sh")),
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
+    ("volumes.sh", include_str!("../../../tests/vm/volumes.sh")),
 ];
 
 /// One thing to prove.
@@ -59,7 +60,7 @@ const fn scenario(name: &'static str, about: &'static str) -> Scenario {
     }
 }
 
-pub(crate) const BOOTS: [Boot; 5] = [
+pub(crate) const BOOTS: [Boot; 6] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -149,6 +150,21 @@ pub(crate) const BOOTS: [Boot; 5] = [
                 "members, the array and the xfs mounted on it grow under fio, with a SIGKILL",
             ),
         ],
+    },
+    Boot {
+        name: "volumes",
+        script: "volumes.sh",
+        kernel: Series::New,
+        set: "volumes",
+        drives: 5,
+        size_mib: 512,
+        block_bytes: 512,
+        usual_s: 150,
+        limit_s: 900,
+        scenarios: &[scenario(
+            "volumes",
+            "xfs on one volume, fio on the other: SIGKILL, growth while mounted, a drive is pulled",
+        )],
     },
     Boot {
         name: "losses",

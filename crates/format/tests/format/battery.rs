@@ -290,6 +290,17 @@ fn what_steers_background_work_is_kept_and_costs_nothing_where_it_is_not_used() 
 }
 
 #[test]
+fn a_carved_array_is_refused_by_programs_that_know_nothing_of_volumes() {
+    let mut superblock = superblock(Level::Raid5, 3, 3, 0);
+    assert_eq!(superblock.encode(4096)[24..32], [0; 8], "as it always was");
+    superblock.carved = true;
+    let bytes = superblock.encode(4096);
+    // Where such a program sees bits that it does not know.
+    assert_eq!(bytes[24..32], [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+}
+
+#[test]
 fn hedged_reads_that_are_off_stay_off_and_only_they_need_a_newer_program() {
     let mut superblock = superblock(Level::Raid5, 3, 3, 0);
     superblock.settings.hedged_reads = false;

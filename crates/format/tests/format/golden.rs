@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use strake_format::*;
 
-use crate::{battery, lists, logs, samples::*};
+use crate::{battery, lists, logs, samples::*, volumes};
 
 /// Compares with, or writes, one image; gives it as it lies in the folder.
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
@@ -65,10 +65,15 @@ fn superblocks_are_what_they_were() {
     let mut raised = superblock(Level::Raid6, 6, 6, 5);
     raised.epoch = Epoch(9);
     (raised.fixed_parities, raised.shape_since) = (1, Epoch(7));
+    let carved = Superblock {
+        carved: true,
+        ..rich.clone()
+    };
     for (name, superblock) in [
         ("superblock-slot", rich),
         ("superblock-spare", spare),
         ("superblock-raised", raised),
+        ("superblock-carved", carved),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {
@@ -109,6 +114,17 @@ fn a_list_of_unreadable_blocks_is_what_it_was() {
     let list = lists::sample_list();
     let image = golden("unreadable.bin", &list.encode(8192, 12288));
     assert_eq!(UnreadableList::decode(&image, 12288), Ok(list));
+}
+
+#[test]
+fn a_table_of_volumes_is_what_it_was() {
+    let table = volumes::sample_table();
+    let offset = VOLUME_TABLE_OFFSETS[1];
+    let image = golden("volumes.bin", &table.encode(offset));
+    assert_eq!(
+        VolumeTable::decode(&image, offset, table.array),
+        Ok(Some(table))
+    );
 }
 
 #[test]

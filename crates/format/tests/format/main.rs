@@ -7,4 +7,5 @@ mod lists;
 mod logs;
 mod samples;
 mod selection;
+mod volumes;
 mod walk;

@@ -6,9 +6,9 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use strake_engine::Geometry;
+use strake_engine::{Geometry, VolumeMap};
 
 use crate::ServeError;
 use crate::mail::Peers;
@@ -78,23 +78,71 @@ impl Export {
     }
 }
 
-/// The array as an export sees it.
+/// A volume as its exports see it: they go on while it grows.
+#[derive(Debug)]
+pub(crate) struct VolumeView(RwLock<Arc<VolumeMap>>);
+
+impl VolumeView {
+    /// A volume that lies there.
+    pub(crate) fn new(map: VolumeMap) -> Arc<VolumeView> {
+        Arc::new(VolumeView(RwLock::new(Arc::new(map))))
+    }
+
+    /// Where its bytes lie now.
+    pub(crate) fn map(&self) -> Arc<VolumeMap> {
+        let map = self.0.read();
+        Arc::clone(&map.expect("no thread panics while it looks at a map"))
+    }
+
+    /// It has grown: no byte that it had lies elsewhere.
+    pub(crate) fn grow(&self, map: VolumeMap) {
+        let mut now = self.0.write();
+        **now
+            .as_mut()
+            .expect("no thread panics while it looks at a map") = Arc::new(map);
+    }
+}
+
+/// The array, or a volume of it, as an export sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// Its name.
     pub(crate) name: String,
     /// Half of its uuid: what a block device left behind is known by.
     pub(crate) tag: u64,
-    /// Its arithmetic, as it was when this export, or this connection, began.
+    /// The array's arithmetic, as it was when this export, or this connection, began.
     pub(crate) geometry: Arc<Geometry>,
     /// And as it is.
     pub(crate) shape: Shape,
+    /// The volume, if it is one.
+    pub(crate) volume: Option<Arc<VolumeView>>,
     /// Largest write granularity of its members, bytes; 0 if none is known.
     pub(crate) granularity: u32,
     /// Its shards.
     pub(crate) peers: Peers,
     /// What bounds its requests, where something is to.
     pub(crate) in_flight: Option<Arc<InFlight>>,
+}
+
+impl Target {
+    /// Where the bytes of its requests lie, if not where they say.
+    pub(crate) fn map(&self) -> Option<Arc<VolumeMap>> {
+        self.volume.as_ref().map(|volume| volume.map())
+    }
+
+    /// Size of the block device, bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.map()
+            .map_or(self.geometry.size(), |volume| volume.size())
+    }
+
+    /// Is this request inside, aligned, and longer than nothing?
+    pub(crate) fn valid(&self, offset: u64, len: u64) -> bool {
+        match self.map() {
+            None => self.geometry.valid(offset, len),
+            Some(volume) => volume.valid(offset, len),
+        }
+    }
 }
 
 /// A bound for requests under way, for exports whose clients have none by themselves.
@@ -218,6 +266,32 @@ pub(crate) enum Running {
 }
 
 impl Running {
+    /// Tells the users that the block device has grown; false where they hear of it only when it is
+    /// served anew.
+    pub(crate) fn grown(&self, size: u64) -> Result<bool, ServeError> {
+        match self {
+            Running::Ublk(device) => device.grown(size),
+            // The protocol has no word for it; who connects from now on sees it.
+            Running::Nbd(_) => Ok(false),
+            Running::None => Ok(true),
+        }
+    }
+
+    /// Clients that are connected; of a block device only the kernel knows.
+    pub(crate) fn clients(&self) -> usize {
+        match self {
+            Running::Nbd(server) => server.clients(),
+            Running::Ublk(_) | Running::None => 0,
+        }
+    }
+
+    /// Lets go as a kill would: sockets close, a block device stays.
+    pub(crate) fn abandon(self) {
+        if let Running::Nbd(server) = self {
+            server.abandon();
+        }
+    }
+
     /// What it is to the outside.
     pub(crate) fn export(&self) -> Export {
         match self {
@@ -226,16 +300,6 @@ impl Running {
                 socket: server.socket(),
             },
             Running::None => Export::None,
-        }
-    }
-
-    /// The array has so many bytes now. False: those who have opened it do not hear of that.
-    pub(crate) fn tell_size(&self, bytes: u64) -> Result<bool, ServeError> {
-        match self {
-            Running::Ublk(device) => device.tell_size(bytes),
-            // The protocol has no word for it; who connects anew sees it.
-            Running::Nbd(_) => Ok(false),
-            Running::None => Ok(true),
         }
     }
 

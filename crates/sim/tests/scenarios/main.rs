@@ -1,11 +1,12 @@
 //! Named scenarios: each is a story that must come out well.
 //!
-//! Here members come and go; `beyond` is about more that is lost than the level survives, `media`
+//! Here members come and go; `carved` is about the word that an array has volumes, `beyond` is about more that is lost than the level survives, `media`
 //! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
 //! writes, `metadata` about writes that tell of the others and go wrong, `pace` about background
 //! work beside a load.
 
 mod beyond;
+mod carved;
 mod log;
 mod media;
 mod metadata;

@@ -7,3 +7,4 @@ pub(crate) mod openapi;
 pub(crate) mod routes;
 pub(crate) mod types;
 pub(crate) mod view;
+mod volumes;

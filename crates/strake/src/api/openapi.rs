@@ -18,8 +18,34 @@ const SHAPES: &[(&str, &str)] = &[
          group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
          placement:Placed? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
-         spares:Member[] jobs:Job[] last_scrub:Scrub?",
+         spares:Member[] jobs:Job[] last_scrub:Scrub? carved:boolean \
+         volume_table_damaged:boolean volume_unit_bytes:integer? volume_free_bytes:integer? \
+         volumes:Volume[]",
     ),
+    (
+        "Volumes",
+        "carved:boolean volume_table_damaged:boolean volume_unit_bytes:integer? \
+         volume_free_bytes:integer? volumes:Volume[]",
+    ),
+    (
+        "Volume",
+        "name:string uuid:string size_bytes:integer allocated_bytes:integer extents:integer \
+         created:string device:string?",
+    ),
+    (
+        "VolumeRequest",
+        "name:string size_bytes:integer? force:boolean? dry_run:boolean?",
+    ),
+    (
+        "VolumeCreated",
+        "dry_run:boolean carves:boolean name:string uuid:string size_bytes:integer \
+         allocated_bytes:integer extents:integer created:string device:string?",
+    ),
+    (
+        "VolumeChange",
+        "size_bytes:integer? name:string? shrink:boolean? dry_run:boolean?",
+    ),
+    ("VolumeDeletion", "dry_run:boolean?"),
     (
         "Export",
         "kind:string mode:string? queues:integer? depth:integer? kernel_features:string[]?",
@@ -65,7 +91,8 @@ const SHAPES: &[(&str, &str)] = &[
          block_bytes:integer device:string? export:Export? placement:Placed? write_hole:string latency_target_us:integer \
          epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
-         jobs:Job[] last_scrub:Scrub?",
+         jobs:Job[] last_scrub:Scrub? carved:boolean volume_table_damaged:boolean \
+         volume_unit_bytes:integer? volume_free_bytes:integer? volumes:Volume[]",
     ),
     (
         "StartRequest",
@@ -177,6 +204,9 @@ fn parameters(path: &str) -> Vec<Value> {
     let mut all = Vec::new();
     if path.contains("{name}") {
         all.push(parameter("name", "path", "string", true));
+    }
+    if path.contains("{volume}") {
+        all.push(parameter("volume", "path", "string", true));
     }
     if path.ends_with("/explain") {
         all.push(parameter("lba", "query", "integer", true));
@@ -297,7 +327,7 @@ mod tests {
             );
             let request = Request::builder()
                 .method(method.to_uppercase().as_str())
-                .uri(path.replace("{name}", "none"))
+                .uri(path.replace("{name}", "none").replace("{volume}", "none"))
                 .header("content-type", "application/json")
                 .body(Body::from("{}"))
                 .expect("request");

@@ -25,13 +25,14 @@ use tokio::sync::watch;
 
 use crate::api::openapi;
 use crate::api::types::*;
+use crate::api::volumes;
 use crate::daemon::running::Limits;
 use crate::daemon::service::{Job, Service, Sources};
 use crate::daemon::state::Dir;
 use crate::errors::{Code, Failure};
 
-type Shared = State<Arc<Service>>;
-type Answer = Result<Response, Failure>;
+pub(super) type Shared = State<Arc<Service>>;
+pub(super) type Answer = Result<Response, Failure>;
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
@@ -54,7 +55,7 @@ impl From<QueryRejection> for Failure {
 }
 
 /// A JSON body whose rejection is one of the catalogue's errors.
-struct In<T>(T);
+pub(super) struct In<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for In<T> {
     type Rejection = Failure;
@@ -221,6 +222,34 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "get",
+        "/v1/arrays/{name}/volumes",
+        "Its volumes",
+        None,
+        "Volumes",
+    ),
+    (
+        "post",
+        "/v1/arrays/{name}/volumes",
+        "Make a volume",
+        Some("VolumeRequest"),
+        "VolumeCreated",
+    ),
+    (
+        "patch",
+        "/v1/arrays/{name}/volumes/{volume}",
+        "Another size or another name for a volume",
+        Some("VolumeChange"),
+        "Outcome",
+    ),
+    (
+        "delete",
+        "/v1/arrays/{name}/volumes/{volume}",
+        "Delete a volume",
+        Some("VolumeDeletion"),
+        "Outcome",
+    ),
+    (
+        "get",
         "/v1/arrays/{name}/preparing",
         "Progress of create's zeroing",
         None,
@@ -261,6 +290,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/explain", get(explain))
         .route("/v1/arrays/{name}/wear", get(wear))
         .route("/v1/arrays/{name}/preparing", get(preparing))
+        .merge(volumes::router())
         .route("/v1/events", get(events))
         .route("/v1/scan", get(scan))
         .route("/metrics", get(metrics))
@@ -282,7 +312,7 @@ pub fn without_changes(dir: &std::path::Path) -> Router {
 }
 
 /// Runs what may block, and answers its value as JSON.
-async fn blocking<T, F>(act: F) -> Answer
+pub(super) async fn blocking<T, F>(act: F) -> Answer
 where
     T: Serialize + Send + 'static,
     F: FnOnce() -> Result<T, Failure> + Send + 'static,

@@ -279,6 +279,10 @@ fn blank(sb: &Superblock) -> ArrayJson {
         spares: Vec::new(),
         jobs: Vec::new(),
         last_scrub: sb.last_scrub.as_ref().map(scrubbed),
+        volumes: VolumesJson {
+            carved: sb.carved,
+            ..VolumesJson::default()
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::cli::volume::VolumeCommand;
 use crate::daemon::watch::DegradedStart;
 
 /// Software RAID for NVMe drives.
@@ -112,6 +113,9 @@ pub(crate) enum Command {
     },
     /// Tell settings
     Get { name: String, key: Option<String> },
+    /// Carve an array into volumes, each with a block device of its own
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Tell what happened, when and why
     Events {
         /// Go on telling

@@ -11,6 +11,7 @@ pub(crate) mod output;
 mod reshape;
 pub(crate) mod size;
 pub(crate) mod upkeep;
+pub(crate) mod volume;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -157,6 +158,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
             dry_run,
         } => set(&context, &name, &settings, dry_run),
         Command::Get { name, key } => get(&context, &name, key.as_deref()),
+        Command::Volume(command) => volume::run(&context, &command),
         Command::Events { follow } => events(&context, follow),
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),

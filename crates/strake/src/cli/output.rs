@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::api::types::*;
-use crate::cli::size;
+use crate::cli::{size, volume};
 
 /// Columns, as wide as they must be.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-fn or_dash(text: Option<&String>) -> String {
+pub(crate) fn or_dash(text: Option<&String>) -> String {
     text.map_or_else(|| "-".to_owned(), Clone::clone)
 }
 
@@ -248,6 +248,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         a.epoch,
     );
     text.push_str(&unreadable(a));
+    text.push_str(&volume::text(&a.volumes));
     let mut table = Table::new(&[
         "SLOT",
         "STATE",

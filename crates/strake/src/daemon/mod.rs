@@ -17,6 +17,7 @@ pub(crate) mod schedule;
 pub(crate) mod service;
 pub(crate) mod state;
 pub(crate) mod upkeep;
+pub(crate) mod volumes;
 pub(crate) mod watch;
 pub(crate) mod wear;
 

@@ -15,7 +15,7 @@ use strake_engine::event::{
 };
 use strake_format::{ArrayName, ArrayUuid, Slot};
 use strake_runtime::{
-    Counters, Device, DeviceError, Export, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
+    Counters, Device, DeviceError, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
 };
 
 use crate::api::types::{ArrayJson, ExplainJson};
@@ -23,6 +23,7 @@ use crate::api::view;
 use crate::daemon::events::{self, EventLog};
 use crate::daemon::names;
 use crate::daemon::state::{ArrayRecord, Dir};
+use crate::daemon::volumes::Volumes;
 use crate::drives::find::FoundArray;
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
@@ -70,8 +71,9 @@ pub(crate) struct Running {
     name: Mutex<ArrayName>,
     /// Empty once it was stopped.
     serving: RwLock<Option<Serving>>,
-    export: Export,
     record: Mutex<ArrayRecord>,
+    /// Known once it was started.
+    pub(crate) volumes: Volumes,
     /// Under way at most.
     requests: Option<u32>,
 }
@@ -129,7 +131,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn link_of(name: &ArrayName) -> PathBuf {
+/// Where the block device of an array has its name, or the folder with those of its volumes.
+pub(crate) fn link_of(name: &ArrayName) -> PathBuf {
     Path::new("/dev/strake").join(name.as_str())
 }
 
@@ -147,9 +150,9 @@ pub(crate) fn start(
         .or_else(|| remembered.as_ref().map(|r| r.export.clone()))
         .unwrap_or_else(|| "auto".to_owned());
     check_export(Some(&word))?;
-    let left_behind = remembered
-        .and_then(|r| r.ublk)
-        .filter(|id| Path::new(&format!("/sys/class/block/ublkb{id}")).exists());
+    let left_behind = remembered.as_ref().and_then(|r| r.ublk);
+    let left_behind = left_behind.filter(|&id| ublk_exists(id));
+    let left_volumes = remembered.map(|r| r.volumes).unwrap_or_default();
     let name = how.name.clone().unwrap_or_else(|| found.name().clone());
     if how.name.is_none() {
         names::check_owner(dir, &name, found.uuid)?;
@@ -180,34 +183,36 @@ pub(crate) fn start(
         name: name.to_string(),
         export: word,
         ublk,
+        volumes: left_volumes,
     };
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
     }
-    if let (Some(device), Some(_), true) = (export.device(), ublk, is_root()) {
-        link(&name, &device);
+    if let (Some(device), Some(_)) = (export.device(), ublk) {
+        link(&link_of(&name), &device);
     }
-    let (log, mut array) = (Arc::clone(log), name.to_string());
+    let (events, mut array) = (Arc::clone(log), name.to_string());
     std::thread::Builder::new()
         .name(format!("events {array}"))
         .spawn(move || {
             for record in receiver {
-                log.note_at(record.time, events::describe(&array, &record));
+                events.note_at(record.time, events::describe(&array, &record));
                 if let EventKind::Renamed { to, .. } = &record.kind {
                     array = to.to_string();
                 }
             }
         })
         .map_err(|e| Failure::io("starting a thread", &e))?;
-    let serving = RwLock::new(Some(serving));
-    Ok(Running {
+    let running = Running {
         uuid: found.uuid,
         name: Mutex::new(name),
-        serving,
-        export,
+        serving: RwLock::new(Some(serving)),
         record: Mutex::new(record),
+        volumes: Volumes::default(),
         requests: placement.requests,
-    })
+    };
+    running.bring_up_volumes(dir, log)?;
+    Ok(running)
 }
 
 /// Gives it another name, on its members and to those who connect.
@@ -219,16 +224,54 @@ fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Fai
     Ok(changed)
 }
 
-fn link(name: &ArrayName, device: &str) {
-    let link = link_of(name);
-    let made =
-        std::fs::create_dir_all("/dev/strake").and_then(|()| match std::fs::remove_file(&link) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => std::os::unix::fs::symlink(device, &link),
-        });
+/// Whether the kernel has such a block device.
+pub(crate) fn ublk_exists(id: u32) -> bool {
+    Path::new(&format!("/sys/class/block/ublkb{id}")).exists()
+}
+
+/// Gives a block device a name that stays the same. It only saves typing.
+pub(crate) fn link(link: &Path, device: &str) {
+    if !is_root() {
+        return;
+    }
+    let folder = link.parent().unwrap_or(Path::new("/dev/strake"));
+    let made = std::fs::create_dir_all(folder).and_then(|()| match std::fs::remove_file(link) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => std::os::unix::fs::symlink(device, link),
+    });
     if let Err(error) = made {
         tracing::warn!(%error, link = %link.display(), "no link to the device");
     }
+}
+
+/// Takes the name away again, if it is that of this device.
+pub(crate) fn unlink(link: &Path, id: u32) {
+    let ours = PathBuf::from(format!("/dev/ublkb{id}"));
+    if std::fs::read_link(link).is_ok_and(|target| target == ours) {
+        // It only saves typing; the device is what counts.
+        let _ = std::fs::remove_file(link);
+    }
+}
+
+/// What keeps a ublk device busy.
+pub(crate) fn user_of_ublk(id: u32) -> Option<String> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
+    if let Some(point) = sysfs::mounted(rdev) {
+        return Some(format!("/dev/ublkb{id} is mounted on {point}"));
+    }
+    let holders = sysfs::holders(rdev);
+    if !holders.is_empty() {
+        let holders = holders.join(", ");
+        return Some(format!("/dev/ublkb{id} is held by {holders}"));
+    }
+    // Mounts in other mount namespaces cannot be seen, but they hold the device exclusively.
+    let exclusive = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::EXCL.bits() as i32)
+        .open(format!("/dev/ublkb{id}"));
+    let busy = exclusive.is_err_and(|e| e.kind() == std::io::ErrorKind::ResourceBusy);
+    busy.then(|| format!("/dev/ublkb{id} is in use"))
 }
 
 impl Running {
@@ -237,42 +280,32 @@ impl Running {
         let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
         name.clone()
     }
-    fn record(&self) -> ArrayRecord {
-        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        record.clone()
-    }
-    /// Takes the link of that name away, if it leads to this array's device.
-    fn unlink(&self, name: &ArrayName) {
-        let Some(id) = self.export.ublk() else {
-            return;
-        };
-        let link = link_of(name);
-        let ours = PathBuf::from(format!("/dev/ublkb{id}"));
-        if std::fs::read_link(&link).is_ok_and(|target| target == ours) {
-            // It only saves typing; the device is what counts.
-            let _ = std::fs::remove_file(link);
-        }
-    }
     /// Gives it another name: on its members, then to all that goes by the name.
     pub(crate) fn rename(&self, dir: &Dir, new: &ArrayName) -> Result<Changed, Failure> {
         let old = self.name();
-        let changed = self.with(|s| rename(s, dir, new))?;
+        let changed = self.with(|s| {
+            self.not_carved(s, &old)?;
+            rename(s, dir, new)
+        })?;
         dir.own(new, self.uuid);
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = new.clone();
-        if let (Some(device), true) = (self.export.ublk().and(self.export.device()), is_root()) {
-            link(new, &device);
-            self.unlink(&old);
+        if let Some(id) = self.with(|s| Ok(s.export().ublk()))? {
+            link(&link_of(new), &format!("/dev/ublkb{id}"));
+            unlink(&link_of(&old), id);
         }
-        let record = ArrayRecord {
-            name: new.to_string(),
-            ..self.record()
-        };
-        *self.record.lock().unwrap_or_else(PoisonError::into_inner) = record.clone();
-        if let Err(error) = dir.remember(self.uuid, &record) {
-            tracing::warn!(%error, "the new name is not remembered");
-        }
+        self.remember(dir, |record| record.name = new.to_string());
         Ok(changed)
     }
+    /// Its volumes go by its name, and are in use by it.
+    fn not_carved(&self, serving: &Serving, name: &ArrayName) -> Result<(), Failure> {
+        if !serving.status().superblock.carved {
+            return Ok(());
+        }
+        let found = format!("the volumes of {name} are served by its name");
+        let cure = format!("strake stop {name} first");
+        Err(Failure::new(Code::ArrayInUse, found).cure(cure))
+    }
+    /// Does something with it, while it is served.
     pub(crate) fn with<T>(
         &self,
         act: impl FnOnce(&Serving) -> Result<T, Failure>,
@@ -291,12 +324,34 @@ impl Running {
         self.with(|s| {
             let placed = view::placed(s.placed(), self.requests);
             let path = |id| s.path(id);
-            Ok(view::running(&s.status(), &s.export(), placed, path))
+            let told = view::running(&s.status(), &s.export(), placed, path);
+            let volumes = self.volumes_json(s);
+            Ok(ArrayJson { volumes, ..told })
         })
     }
     /// As asked for.
     pub(crate) fn export_kind(&self) -> Result<ExportKind, Failure> {
         parse_export(&self.record().export)
+    }
+    /// What is remembered of it.
+    pub(crate) fn record(&self) -> ArrayRecord {
+        let record = self.record.lock();
+        record.expect("no thread panics with the record").clone()
+    }
+    /// Remembers something else.
+    pub(crate) fn remember(&self, dir: &Dir, change: impl FnOnce(&mut ArrayRecord)) {
+        let record = self.record.lock();
+        let mut record = record.expect("no thread panics with the record");
+        change(&mut record);
+        if let Err(error) = dir.remember(self.uuid, &record) {
+            tracing::warn!(%error, "the exports are not remembered");
+        }
+    }
+    /// Takes away the name of its own block device, before that goes.
+    pub(crate) fn unlink_array(&self, serving: &Serving) {
+        if let Some(id) = serving.export().ublk() {
+            unlink(&link_of(&self.name()), id);
+        }
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
@@ -381,26 +436,12 @@ impl Running {
             view::explain(&status.superblock, &members, lba, &status.unreadable, state)
         })
     }
-    /// What keeps the block device busy.
+    /// What keeps its block devices busy.
     fn user(&self) -> Option<String> {
-        use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-        let id = self.export.ublk()?;
-        let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
-        if let Some(point) = sysfs::mounted(rdev) {
-            return Some(format!("/dev/ublkb{id} is mounted on {point}"));
-        }
-        let holders = sysfs::holders(rdev);
-        if !holders.is_empty() {
-            let holders = holders.join(", ");
-            return Some(format!("/dev/ublkb{id} is held by {holders}"));
-        }
-        // Mounts in other mount namespaces cannot be seen, but they hold the device exclusively.
-        let exclusive = std::fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(rustix::fs::OFlags::EXCL.bits() as i32)
-            .open(format!("/dev/ublkb{id}"));
-        let busy = exclusive.is_err_and(|e| e.kind() == std::io::ErrorKind::ResourceBusy);
-        busy.then(|| format!("/dev/ublkb{id} is in use"))
+        let serving = self.serving.read().expect("no holder of an array panics");
+        let serving = serving.as_ref()?;
+        let own = serving.export().ublk().and_then(user_of_ublk);
+        own.or_else(|| self.volume_user(serving))
     }
     /// Refuses if the block device is mounted or held.
     pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
@@ -431,15 +472,13 @@ impl Running {
         let Some(serving) = serving else {
             return Ok(());
         };
-        self.unlink(&self.name());
+        self.unlink_array(&serving);
+        self.unlink_volumes(&serving);
         let result = serving.stop();
-        let record = ArrayRecord {
-            ublk: None,
-            ..self.record()
-        };
-        if let Err(error) = dir.remember(self.uuid, &record) {
-            tracing::warn!(%error, "the export is still remembered");
-        }
+        self.remember(dir, |record| {
+            record.ublk = None;
+            record.volumes.clear();
+        });
         Ok(result?)
     }
 }

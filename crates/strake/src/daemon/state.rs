@@ -8,6 +8,7 @@
 //! spares the administrator from naming files again, and lets a daemon that was killed take its
 //! exports back. Files are replaced by rename, never rewritten in place.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,9 @@ pub(crate) struct ArrayRecord {
     pub(crate) export: String,
     /// N of /dev/ublkbN, while it is served.
     pub(crate) ublk: Option<u32>,
+    /// The same for each of its volumes, by uuid.
+    #[serde(default)]
+    pub(crate) volumes: BTreeMap<String, u32>,
 }
 
 /// Held for the daemon's life.
@@ -86,16 +90,25 @@ impl Dir {
         self.here.join("nbd").join(format!("{name}.sock"))
     }
 
-    /// Makes the folder and those in it; only the owner may enter.
-    pub(crate) fn make(&self) -> Result<(), Failure> {
+    /// The NBD socket of a volume.
+    pub(crate) fn volume_socket(&self, array: &ArrayName, volume: &ArrayName) -> PathBuf {
+        let folder = self.here.join("volumes").join(array.as_str());
+        folder.join(format!("{volume}.sock"))
+    }
+
+    /// Makes a folder that only the owner may enter.
+    pub(crate) fn make_folder(&self, dir: &Path) -> Result<(), Failure> {
         use std::os::unix::fs::DirBuilderExt;
-        let make = |dir: PathBuf| {
-            let made = fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&dir);
-            made.map_err(|error| Failure::io(dir.display(), &error))
-        };
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir);
+        made.map_err(|error| Failure::io(dir.display(), &error))
+    }
+
+    /// Makes the folder and those in it.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        let make = |dir: PathBuf| self.make_folder(&dir);
         let here = [Path::new(""), Path::new("arrays"), Path::new("nbd")];
         for dir in here.map(|dir| self.here.join(dir)) {
             make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
@@ -237,9 +250,11 @@ mod tests {
             name: "d".into(),
             export: "ublk".into(),
             ublk: Some(3),
+            volumes: BTreeMap::from([("v".into(), 4)]),
         };
         dir.remember(uuid, &record).expect("write");
         assert_eq!(dir.record(uuid).and_then(|r| r.ublk), Some(3));
+        assert_eq!(dir.record(uuid).map(|r| r.volumes["v"]), Some(4));
         let placement = PlacementRecord {
             cpus: vec![0],
             ..PlacementRecord::default()

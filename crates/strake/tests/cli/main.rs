@@ -12,3 +12,4 @@ mod names;
 mod reshape;
 mod rig;
 mod upkeep;
+mod volumes;

@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::net::Shutdown;
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -173,12 +174,11 @@ impl Reader<'_> {
 
     /// Why a request cannot be carried out, if so.
     fn refusal(&self, request: &Request) -> Option<ErrorCode> {
-        let geometry = &self.target.geometry;
         let len = u64::from(request.len);
         let beyond = request
             .offset
             .checked_add(len)
-            .is_none_or(|end| end > geometry.size());
+            .is_none_or(|end| end > self.target.size());
         if !request.flags_known() {
             return Some(ErrorCode::Invalid);
         }
@@ -201,7 +201,7 @@ impl Reader<'_> {
             | CommandKind::Write
             | CommandKind::Trim
             | CommandKind::WriteZeroes => {
-                (!geometry.valid(request.offset, len)).then_some(ErrorCode::Invalid)
+                (!self.target.valid(request.offset, len)).then_some(ErrorCode::Invalid)
             }
             CommandKind::Disconnect | CommandKind::Unknown(_) => Some(ErrorCode::Invalid),
         }
@@ -238,7 +238,7 @@ impl Reader<'_> {
         self.target
             .peers
             .shard(self.shard)
-            .post(Mail::Submit(op, answer));
+            .post(Mail::Submit(op, answer, self.target.map()));
     }
 
     /// Answers a request without data.
@@ -333,7 +333,9 @@ impl Reader<'_> {
         let (peers, shard) = (self.target.peers.clone(), self.shard);
         let then_flush = move |result: Result<Slices, RequestError>| match result {
             Ok(_) => {
-                peers.shard(shard).post(Mail::Submit(Op::Flush, answer));
+                peers
+                    .shard(shard)
+                    .post(Mail::Submit(Op::Flush, answer, None));
             }
             Err(error) => answer(Err(error)),
         };
@@ -341,39 +343,61 @@ impl Reader<'_> {
     }
 
     fn block_status(&self, request: &Request) {
-        let geometry = &self.target.geometry;
-        let end = request.offset + u64::from(request.len);
-        let region_of = |byte: u64| geometry.region(geometry.row(geometry.locate(byte).stripe).1);
-        let (first, last) = (region_of(request.offset), region_of(end - 1));
+        let (offset, len) = (request.offset, u64::from(request.len));
         let one = request.flags & wire::CMD_FLAG_REQ_ONE != 0;
-        let count = (last.0 - first.0 + 1).min(EXTENTS_MAX);
+        let mut extents: Vec<(u32, u32)> = Vec::new();
+        let mut asked = 0;
+        let ranges: Vec<Range<u64>> = match self.target.map() {
+            None => std::iter::once(offset..offset + len).collect(),
+            Some(volume) => volume.ranges(offset, len).collect(),
+        };
+        for range in ranges {
+            let most = EXTENTS_MAX - asked;
+            let Some(told) = self.holes(range.clone(), most) else {
+                return self.refuse(request, ErrorCode::Shutdown);
+            };
+            asked += told.len() as u32;
+            let whole = told.iter().map(|(len, _)| u64::from(*len)).sum::<u64>();
+            for (len, flags) in told {
+                match extents.last_mut() {
+                    Some(extent) if extent.1 == flags => extent.0 += len,
+                    _ => extents.push((len, flags)),
+                }
+            }
+            if whole < range.end - range.start || asked >= EXTENTS_MAX || one && extents.len() > 1 {
+                break;
+            }
+        }
+        if one {
+            extents.truncate(1);
+        }
+        self.send(wire::block_status_chunk(request.cookie, &extents));
+    }
+
+    /// What a range of the array is, region by region, `most` of them from the first on; `None`
+    /// where the array is not served any more.
+    fn holes(&self, range: Range<u64>, most: u32) -> Option<Vec<(u32, u32)>> {
+        let geometry = &self.target.geometry;
+        let region_of = |byte: u64| geometry.region(geometry.row(geometry.locate(byte).stripe).1);
+        let (first, last) = (region_of(range.start), region_of(range.end - 1));
+        let count = (last.0 - first.0 + 1).min(most);
         let (answer, states) = channel();
         self.target
             .peers
             .array()
             .post(Mail::Regions(first, count, answer));
-        let Ok(states) = states.recv() else {
-            return self.refuse(request, ErrorCode::Shutdown);
-        };
-        let mut extents: Vec<(u32, u32)> = Vec::new();
-        let mut at = request.offset;
-        for (region, state) in (first.0..).zip(states) {
+        let mut at = range.start;
+        let told = (first.0..).zip(states.recv().ok()?).map(|(region, state)| {
             let region = geometry.region_bytes(strake_engine::units::RegionNo(region));
             // At most the length of the request, which fits.
-            let len = (region.end.min(end) - at) as u32;
-            let flags = if state == RegionState::Unwritten {
-                wire::EXTENT_HOLE_ZERO
-            } else {
-                wire::EXTENT_DATA
-            };
-            at = region.end.min(end);
-            match extents.last_mut() {
-                Some(extent) if extent.1 == flags => extent.0 += len,
-                Some(_) if one => break,
-                _ => extents.push((len, flags)),
+            let len = (region.end.min(range.end) - at) as u32;
+            at = region.end.min(range.end);
+            match state {
+                RegionState::Unwritten => (len, wire::EXTENT_HOLE_ZERO),
+                _ => (len, wire::EXTENT_DATA),
             }
-        }
-        self.send(wire::block_status_chunk(request.cookie, &extents));
+        });
+        Some(told.collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The array over NBD on a Unix socket: for kernels without ublk, for virtual machines and for
+//! The array, or a volume of it, over NBD on a Unix socket: for kernels without ublk, for virtual machines and for
 //! tests.
 //!
 //! Threads: one that accepts, and for each connection one that reads requests and one that writes
@@ -11,7 +11,7 @@
 //! * The socket is for its owner only (mode 0600), and a file left behind by a killed daemon is
 //!   replaced; one that answers is not.
 //!
-//! Deliberately absent: TCP, TLS, and exports other than the one array.
+//! Deliberately absent: TCP, TLS, and more than one export on a socket.
 
 mod connection;
 mod negotiate;
@@ -96,6 +96,11 @@ impl Server {
             shared,
             accepting,
         })
+    }
+
+    /// Connections that are open.
+    pub(crate) fn clients(&self) -> usize {
+        self.shared.state().open.len()
     }
 
     /// Where it listens.

@@ -144,7 +144,7 @@ impl<S: Read + Write> Haggle<'_, S> {
         if !std::str::from_utf8(name).is_ok_and(|name| self.is_ours(name)) {
             return Err(broken("no such export"));
         }
-        let mut answer = self.target.geometry.size().to_be_bytes().to_vec();
+        let mut answer = self.target.size().to_be_bytes().to_vec();
         answer.extend(self.flags().to_be_bytes());
         if !self.no_zeroes {
             answer.extend([0; 124]);
@@ -166,7 +166,7 @@ impl<S: Read + Write> Haggle<'_, S> {
             return Ok(Next::Option);
         }
         let geometry = &self.target.geometry;
-        let export = wire::info_export(geometry.size(), self.flags());
+        let export = wire::info_export(self.target.size(), self.flags());
         let sizes = wire::info_block_size(
             geometry.block as u32,
             geometry.strip as u32,

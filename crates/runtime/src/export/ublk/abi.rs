@@ -51,7 +51,7 @@ pub(super) const F_USER_RECOVERY_REISSUE: u64 = 1 << 4;
 pub(super) const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 /// Data goes through pread and pwrite on /dev/ublkcN.
 pub(super) const F_USER_COPY: u64 = 1 << 7;
-/// A device that is in use can be told another size.
+/// The size of a device in service can be changed.
 pub(super) const F_UPDATE_SIZE: u64 = 1 << 10;
 /// The pages of each request are registered with the ring that fetched it.
 pub(super) const F_AUTO_BUF_REG: u64 = 1 << 11;

@@ -130,6 +130,12 @@ impl Driver {
         }
     }
 
+    /// Whether several devices can share the memory of a shard: where each tag keeps a buffer, there
+    /// is enough for one.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.mode != Mode::Copy
+    }
+
     /// What each queue's memory is made of.
     pub(crate) fn stock(&self) -> Stock {
         match self.mode {
@@ -290,6 +296,16 @@ impl Driver {
             .map_err(|e| ServeError::io("describe the ublk device", e))
     }
 
+    /// Tells the block layer of another size; false where the driver cannot.
+    fn update_size(&mut self, id: u32, bytes: u64) -> Result<bool, ServeError> {
+        if self.features & abi::F_UPDATE_SIZE == 0 {
+            return Ok(false);
+        }
+        self.command(Command::UpdateSize, id, bytes / SECTOR)
+            .map(|_| true)
+            .map_err(|e| ServeError::io("tell the ublk device its size", e))
+    }
+
     /// Takes a device over. `None`: it is not this array's.
     fn recover(
         &mut self,
@@ -304,9 +320,10 @@ impl Driver {
         params[0..4].copy_from_slice(&(Params::BYTES as u32).to_ne_bytes());
         self.command_out(Command::GetParams, id, &mut params)
             .map_err(|e| ServeError::io("ask for the ublk device", e))?;
-        // The array may have grown, and the daemon have been killed before it said so.
-        let (known, size) = (Params::sectors_of(&params) * SECTOR, target.geometry.size());
-        if known > size {
+        // The array, or the volume, may have grown, and the daemon been killed before it said so.
+        let left_bytes = Params::sectors_of(&params) * SECTOR;
+        let grown = left_bytes < target.size();
+        if left_bytes > target.size() {
             return Ok(None);
         }
         let mode = mode_of(info.flags);
@@ -342,20 +359,13 @@ impl Driver {
         let ends = start_queues(target, &info, mode)?;
         self.command(Command::EndUserRecovery, id, u64::from(std::process::id()))
             .map_err(|e| ServeError::io("end the recovery of the ublk device", e))?;
-        if known < size
-            && let Err(error) = self.update_size(id, size)
-        {
-            tracing::warn!(id, %error, "the ublk device keeps its old size");
+        if grown {
+            // Its users have not heard of it yet; where they cannot, the next start tells.
+            if let Err(error) = self.update_size(id, target.size()) {
+                tracing::warn!(id, %error, "the ublk device keeps its old size");
+            }
         }
         Ok(Some(ends))
-    }
-
-    fn update_size(&mut self, id: u32, bytes: u64) -> io::Result<bool> {
-        let can = self.features & abi::F_UPDATE_SIZE != 0;
-        if can {
-            self.command(Command::UpdateSize, id, bytes / SECTOR)?;
-        }
-        Ok(can)
     }
 }
 
@@ -436,7 +446,7 @@ fn params(target: &Target, max_io_bytes: u32) -> Params {
         io_min_shift: shift(geometry.strip.max(physical)),
         io_opt_shift: shift(geometry.strip * columns),
         max_sectors: (cut / SECTOR) as u32,
-        sectors: geometry.size() / SECTOR,
+        sectors: target.size() / SECTOR,
         discard_granularity: geometry.block as u32,
         max_discard_sectors: MAX_RANGE_SECTORS,
         max_write_zeroes_sectors: MAX_RANGE_SECTORS,
@@ -458,7 +468,8 @@ fn start_queues(
         let (started, start) = channel();
         let (ended, end) = channel();
         let shard = ShardNo(queue % target.peers.count());
-        let message = QueueStart::new(Arc::clone(&device), queue, info, mode, started, ended);
+        let (device, how) = (Arc::clone(&device), (mode, target.volume.clone()));
+        let message = QueueStart::new(device, queue, info, how, started, ended);
         target
             .peers
             .shard(shard)
@@ -534,12 +545,9 @@ impl Device {
         }
     }
 
-    /// Tells the kernel, and with it whoever has the device open, of another size; false where the
-    /// driver has no way to (before 6.16).
-    pub(crate) fn tell_size(&self, bytes: u64) -> Result<bool, ServeError> {
-        self.driver()
-            .update_size(self.id, bytes)
-            .map_err(|e| ServeError::io("tell the ublk device its size", e))
+    /// Tells its users that it has grown; false where they hear of it only at the next start.
+    pub(crate) fn grown(&self, bytes: u64) -> Result<bool, ServeError> {
+        self.driver().update_size(self.id, bytes)
     }
 
     /// Removes the device: requests in flight are answered first.
@@ -588,6 +596,7 @@ mod tests {
             tag: 7,
             shape: crate::shape::Shape::new(Arc::new(geometry.clone())),
             geometry: Arc::new(geometry),
+            volume: None,
             granularity: 512,
             peers,
             in_flight: None,

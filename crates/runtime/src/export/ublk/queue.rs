@@ -28,10 +28,12 @@ use std::sync::mpsc::Sender;
 
 use io_uring::{opcode, types};
 use rustix::mm::{MapFlags, ProtFlags};
+use strake_engine::VolumeMap;
 use strake_engine::buffers::{Buf, Pool, Slice};
 use strake_engine::event::{Op, RequestError, Slices};
 
 use super::abi::{self, Descriptor, DeviceInfo, SECTOR};
+use crate::export::VolumeView;
 use crate::ring::{Ring, Token};
 
 /// Sizes and counts of a queue's buffers.
@@ -83,6 +85,7 @@ pub(crate) struct QueueStart {
     depth: u16,
     max_io_bytes: u32,
     mode: Mode,
+    volume: Option<Arc<VolumeView>>,
     started: Sender<io::Result<()>>,
     /// Dropped at the end.
     ended: Sender<()>,
@@ -95,7 +98,7 @@ impl QueueStart {
         device: Arc<File>,
         queue: u16,
         info: &DeviceInfo,
-        mode: Mode,
+        (mode, volume): (Mode, Option<Arc<VolumeView>>),
         started: Sender<io::Result<()>>,
         ended: Sender<()>,
     ) -> QueueStart {
@@ -106,14 +109,10 @@ impl QueueStart {
             depth,
             max_io_bytes,
             mode,
+            volume,
             started,
             ended,
         }
-    }
-
-    /// Its number.
-    pub(crate) fn queue(&self) -> u16 {
-        self.queue
     }
 }
 
@@ -190,6 +189,8 @@ enum Tag {
 /// See the module.
 pub(crate) struct Queue {
     start: QueueStart,
+    /// What its completions are known by on this thread's ring.
+    key: u16,
     /// Where the ring's table has places for the pages of the first tags.
     pages: Range<u16>,
     descriptors: Descriptors,
@@ -216,6 +217,7 @@ impl Queue {
     /// reads copied in.
     pub(crate) fn start(
         start: QueueStart,
+        key: u16,
         memory: &QueueMemory,
         pages: Range<u16>,
         ring: &mut Ring,
@@ -245,6 +247,7 @@ impl Queue {
         let tags = (0..live).map(|_| Tag::Ended).collect();
         let mut queue = Queue {
             start,
+            key,
             pages,
             descriptors,
             pool,
@@ -258,6 +261,16 @@ impl Queue {
         // The entries go to the driver before this thread sleeps; START_DEV waits for them.
         let _ = queue.start.started.send(Ok(()));
         Some(queue)
+    }
+
+    /// Where the bytes of its requests lie, if not where they say.
+    pub(crate) fn volume(&self) -> Option<Arc<VolumeMap>> {
+        self.start.volume.as_ref().map(|volume| volume.map())
+    }
+
+    /// It has places for the pages of its requests.
+    pub(crate) fn has_pages(&self) -> bool {
+        !self.pages.is_empty()
     }
 
     /// Some tag waits for a buffer.
@@ -289,7 +302,7 @@ impl Queue {
         unsafe {
             ring.push(
                 Token::Ublk {
-                    queue: self.start.queue,
+                    queue: self.key,
                     tag,
                 },
                 entry,

@@ -1,0 +1,227 @@
+//! Volumes of an array that serves: exports of their own, and the steps of a change of their table,
+//! carried out as any user's requests are.
+//!
+//! Invariants: a step is done when this returns; an export of a volume gives no byte of the array
+//! but the volume's. Deliberately absent: which volumes there are and what becomes of them (engine,
+//! daemon).
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use strake_engine::event::{Op, RequestError, Slices};
+use strake_engine::volumes::{Step, VolumeMap};
+use strake_engine::{Pool, Slice};
+use strake_format::volumes::{VOLUME_TABLE_BYTES, VOLUME_TABLE_OFFSETS};
+use strake_format::{
+    ArrayUuid, ChosenTable, VolumeTable, VolumeTableError, VolumeUuid, select_table,
+};
+
+use crate::export::{Export, ExportKind, Plan, Running, Target, VolumeView};
+use crate::local::LocalClient;
+use crate::{ServeError, Serving};
+
+/// Bytes that are zeroed or discarded with one request, where they are no whole units.
+const RANGE_BYTES: u64 = 256 << 20;
+/// Whole units with one request.
+const RANGE_UNITS: u64 = 64;
+
+/// A volume to be served.
+#[derive(Debug)]
+pub struct VolumeExport {
+    /// Which.
+    pub uuid: VolumeUuid,
+    /// Its name.
+    pub name: String,
+    /// Where its bytes lie.
+    pub map: VolumeMap,
+    /// Where the NBD socket goes.
+    pub nbd_socket: PathBuf,
+    /// Number of a ublk device that a daemon killed before left behind, to be recovered.
+    pub recover_ublk: Option<u32>,
+}
+
+/// A volume that is served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    view: Arc<VolumeView>,
+    running: Running,
+}
+
+impl Served {
+    /// Takes the export away.
+    pub(crate) fn stop(self) -> Result<(), ServeError> {
+        self.running.stop()
+    }
+
+    /// Lets go as a kill would.
+    pub(crate) fn abandon(self) {
+        self.running.abandon();
+    }
+}
+
+/// A plan that leaves room for other block devices of the same array.
+fn plan(kind: ExportKind, requests: Option<std::num::NonZeroU32>) -> Result<Plan, ServeError> {
+    match Plan::choose(kind, requests)? {
+        Plan::Ublk(driver) if !driver.shares_memory() => match kind {
+            ExportKind::Auto => Ok(Plan::Nbd),
+            _ => Err(ServeError::NoUblk(
+                "volumes need a driver with user copy (Linux 6.5)".into(),
+            )),
+        },
+        plan => Ok(plan),
+    }
+}
+
+impl Serving {
+    fn served<T>(
+        &self,
+        act: impl FnOnce(&mut std::collections::BTreeMap<VolumeUuid, Served>) -> T,
+    ) -> T {
+        let volumes = self.volumes.lock();
+        act(&mut volumes.expect("no thread panics with the exports"))
+    }
+
+    /// Serves a volume, if it is not served already.
+    pub fn export_volume(&self, volume: VolumeExport) -> Result<Export, ServeError> {
+        self.served(|volumes| {
+            if let Some(served) = volumes.get(&volume.uuid) {
+                return Ok(served.running.export());
+            }
+            let tag = u64::from_be_bytes(volume.uuid.0[..8].try_into().expect("16 bytes"));
+            let view = VolumeView::new(volume.map);
+            let target = Target {
+                name: volume.name,
+                tag,
+                volume: Some(Arc::clone(&view)),
+                ..self.target.clone()
+            };
+            let plan = plan(self.export_kind, self.requests)?;
+            let running = plan.serve(target, &volume.nbd_socket, volume.recover_ublk)?;
+            let export = running.export();
+            volumes.insert(volume.uuid, Served { view, running });
+            Ok(export)
+        })
+    }
+
+    /// What serves a volume.
+    pub fn volume_export(&self, volume: VolumeUuid) -> Option<Export> {
+        self.served(|volumes| volumes.get(&volume).map(|served| served.running.export()))
+    }
+
+    /// Clients that are connected to a volume, where that can be told.
+    pub fn volume_clients(&self, volume: VolumeUuid) -> usize {
+        self.served(|volumes| {
+            let served = volumes.get(&volume);
+            served.map_or(0, |served| served.running.clients())
+        })
+    }
+
+    /// Answers what is in flight and takes a volume's export away.
+    pub fn withdraw_volume(&self, volume: VolumeUuid) -> Result<(), ServeError> {
+        let served = self.served(|volumes| volumes.remove(&volume));
+        served.map_or(Ok(()), Served::stop)
+    }
+
+    /// A volume has grown. False where its users hear of it only when it is served anew.
+    pub fn grow_volume(&self, volume: VolumeUuid, map: VolumeMap) -> Result<bool, ServeError> {
+        self.served(|volumes| match volumes.get_mut(&volume) {
+            None => Ok(true),
+            Some(served) => {
+                let size = map.size();
+                served.view.grow(map);
+                served.running.grown(size)
+            }
+        })
+    }
+
+    /// Answers what is in flight and takes the array's own export away.
+    pub fn withdraw(&self) -> Result<(), ServeError> {
+        let running = self.running.lock();
+        let running = running.expect("no thread panics with the export").take();
+        running.map_or(Ok(()), Running::stop)
+    }
+
+    /// Serves the array itself again, after [`Serving::withdraw`].
+    pub fn expose(&self) -> Result<(), ServeError> {
+        let running = self.running.lock();
+        let mut running = running.expect("no thread panics with the export");
+        if running.is_none() {
+            let plan = Plan::choose(self.export_kind, self.requests)?;
+            *running = Some(plan.serve(self.target.clone(), &self.nbd_socket, None)?);
+        }
+        Ok(())
+    }
+}
+
+impl LocalClient {
+    /// Reads both copies of the table of volumes and chooses.
+    pub fn read_volumes(&self, array: ArrayUuid) -> Result<ChosenTable, VolumeTableError> {
+        let copies = VOLUME_TABLE_OFFSETS.map(|offset| self.read_copy(array, offset));
+        select_table(&copies)
+    }
+
+    fn read_copy(
+        &self,
+        array: ArrayUuid,
+        offset: u64,
+    ) -> Result<Option<VolumeTable>, VolumeTableError> {
+        let len = VOLUME_TABLE_BYTES;
+        let read = self.ask(Op::Read { offset, len });
+        let slices = read.map_err(|_| VolumeTableError::Unreadable)?;
+        let mut bytes = Vec::with_capacity(len as usize);
+        for slice in &slices {
+            bytes.extend_from_slice(slice.bytes());
+        }
+        VolumeTable::decode(&bytes, offset, array)
+    }
+
+    /// Carries out a step of a change of the table.
+    pub fn carry_out(&self, step: Step, unit_bytes: u64) -> Result<(), RequestError> {
+        let done = |_: Slices| ();
+        match step {
+            Step::Flush => self.ask(Op::Flush).map(done),
+            Step::Write(offset, bytes) => {
+                let pool = Pool::new(&[(bytes.len(), 1)]);
+                let mut buf = pool.take(bytes.len()).expect("a buffer of that size");
+                buf.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+                let data = Slice::new(buf, 0, bytes.len());
+                let fua = false;
+                self.ask(Op::Write { offset, data, fua }).map(done)
+            }
+            Step::Zero(range) => self.over(range, unit_bytes, |offset, len| Op::WriteZeroes {
+                offset,
+                len,
+                fua: false,
+            }),
+            Step::Discard(range) => {
+                self.over(range, unit_bytes, |offset, len| Op::Discard { offset, len })
+            }
+            Step::Acknowledge => Ok(()),
+        }
+    }
+
+    /// Asks for a range in parts: whole units many at a time, for they cost next to nothing.
+    fn over(
+        &self,
+        range: Range<u64>,
+        unit_bytes: u64,
+        op: impl Fn(u64, u64) -> Op,
+    ) -> Result<(), RequestError> {
+        let whole = [range.start, range.end]
+            .iter()
+            .all(|at| at.is_multiple_of(unit_bytes));
+        let part = if whole {
+            RANGE_UNITS * unit_bytes
+        } else {
+            RANGE_BYTES
+        };
+        let mut at = range.start;
+        while at < range.end {
+            let len = part.min(range.end - at);
+            self.ask(op(at, len))?;
+            at += len;
+        }
+        Ok(())
+    }
+}
