@@ -82,26 +82,24 @@ impl Serving {
         act(&mut volumes.expect("no thread panics with the exports"))
     }
 
-    /// Serves a volume, if it is not served already.
+    /// Serves a volume, if it is not served already. One at a time; whoever looks does not wait.
     pub fn export_volume(&self, volume: VolumeExport) -> Result<Export, ServeError> {
-        self.served(|volumes| {
-            if let Some(served) = volumes.get(&volume.uuid) {
-                return Ok(served.running.export());
-            }
-            let tag = u64::from_be_bytes(volume.uuid.0[..8].try_into().expect("16 bytes"));
-            let view = VolumeView::new(volume.map);
-            let target = Target {
-                name: volume.name,
-                tag,
-                volume: Some(Arc::clone(&view)),
-                ..self.target.clone()
-            };
-            let plan = plan(self.export_kind, self.requests)?;
-            let running = plan.serve(target, &volume.nbd_socket, volume.recover_ublk)?;
-            let export = running.export();
-            volumes.insert(volume.uuid, Served { view, running });
-            Ok(export)
-        })
+        if let Some(export) = self.volume_export(volume.uuid) {
+            return Ok(export);
+        }
+        let tag = u64::from_be_bytes(volume.uuid.0[..8].try_into().expect("16 bytes"));
+        let view = VolumeView::new(volume.map);
+        let target = Target {
+            name: volume.name,
+            tag,
+            volume: Some(Arc::clone(&view)),
+            ..self.target.clone()
+        };
+        let plan = plan(self.export_kind, self.requests)?;
+        let running = plan.serve(target, &volume.nbd_socket, volume.recover_ublk)?;
+        let export = running.export();
+        self.served(|volumes| volumes.insert(volume.uuid, Served { view, running }));
+        Ok(export)
     }
 
     /// What serves a volume.

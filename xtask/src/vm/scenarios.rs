@@ -159,8 +159,8 @@ pub(crate) const BOOTS: [Boot; 6] = [
         drives: 5,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 150,
-        limit_s: 900,
+        usual_s: 240,
+        limit_s: 1800,
         scenarios: &[scenario(
             "volumes",
             "xfs on one volume, fio on the other: SIGKILL, growth while mounted, a drive is pulled",

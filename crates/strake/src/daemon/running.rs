@@ -436,16 +436,15 @@ impl Running {
             view::explain(&status.superblock, &members, lba, &status.unreadable, state)
         })
     }
-    /// What keeps its block devices busy.
-    fn user(&self) -> Option<String> {
-        let serving = self.serving.read().expect("no holder of an array panics");
-        let serving = serving.as_ref()?;
-        let own = serving.export().ublk().and_then(user_of_ublk);
-        own.or_else(|| self.volume_user(serving))
-    }
-    /// Refuses if the block device is mounted or held.
+    /// Refuses if a block device of it is mounted or held.
     pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
-        match self.user() {
+        let serving = self.serving.read().expect("no holder of an array panics");
+        serving.as_ref().map_or(Ok(()), |s| self.free(s))
+    }
+    /// The same, for whoever holds it.
+    pub(crate) fn free(&self, serving: &Serving) -> Result<(), Failure> {
+        let own = serving.export().ublk().and_then(user_of_ublk);
+        match own.or_else(|| self.volume_user(serving)) {
             Some(found) => {
                 Err(Failure::new(Code::ArrayInUse, found).cure("unmount or close it first"))
             }

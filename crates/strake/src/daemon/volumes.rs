@@ -227,7 +227,7 @@ impl<'a> Site<'a> {
 
     /// Makes the array one that has volumes: its block device goes, for ever.
     fn carve(&self, force: bool) -> Result<(), Failure> {
-        self.running.not_in_use()?;
+        self.running.free(self.serving)?;
         if !force {
             empty(&self.serving.status())?;
         }
@@ -456,6 +456,8 @@ impl Service {
         running.site(&self.dir, &self.events, |site| {
             let mut table = site.table()?;
             let free = volumes::free_bytes(&table, site.ground);
+            // Of nothing, there is no volume: a block says so by the right name.
+            let free = free.max(site.ground.block_bytes);
             let new = NewVolume {
                 uuid: VolumeUuid(make::random_uuid()),
                 name: name.clone(),

@@ -207,6 +207,8 @@ fn volumes_grow_shrink_and_are_renamed_and_what_they_give_up_never_shows_again()
     );
     rig.run(&["volume", "create", "data", "e", "--size", "4K"])
         .refused(1, "array-full");
+    rig.run(&["volume", "create", "data", "e", "--size", "max"])
+        .refused(1, "array-full");
     rig.kill_daemon();
     rig.start_daemon();
     rig.until_state("data", "optimal");
