@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use strake_format::{ArrayName, Level, MemberUuid, WriteHole};
+use strake_format::{ArrayName, Level, MemberUuid};
 
 pub use strake_format::{ScrubMode, ScrubPeriod};
 
@@ -22,6 +22,7 @@ use crate::latency::Histogram;
 use crate::units::*;
 use crate::unreadable::Lost;
 
+pub use crate::command::*;
 pub use crate::offered::*;
 pub use crate::status::*;
 
@@ -557,195 +558,7 @@ pub enum Changed {
     No,
 }
 
-// ---- commands, events ------------------------------------------------------------------------
-
-/// What an administrator asks of a running array.
-#[derive(Clone, Debug)]
-pub enum Command {
-    /// Take the member in this slot out of service.
-    Fail(Slot),
-    /// Take this very device out of service: a member, a replacement, or a spare.
-    FailDevice(DeviceId),
-    /// Forget the member of this slot (failed, missing or stale) or this spare.
-    Remove(MemberRef),
-    /// Add a spare; it is used at once where a member is missing.
-    Add(NewDevice),
-    /// A member that was away is there again: rebuild what was written meanwhile onto it, and use
-    /// the rest as it is.
-    Return(Returning),
-    /// Rebuild this slot onto the device; the present member stays in service until it is done.
-    Replace(Slot, NewDevice),
-    /// Start or go on with the rebuild of missing members (spares are used by themselves).
-    StartRebuild,
-    /// Pause the rebuild until it is started again.
-    StopRebuild,
-    /// Check parity, and perhaps repair what is wrong; or go on where a scrub was paused. One of the
-    /// other mode ends.
-    StartScrub(ScrubMode),
-    /// The scrub waits until it is started again, also after restarts.
-    PauseScrub,
-    /// Stop the scrub.
-    StopScrub,
-    /// Use what the members have room for: they were replaced by larger ones, or grew. These are
-    /// their sizes now, bytes, as far as they may differ from what was told before.
-    Grow(Vec<(DeviceId, u64)>),
-    /// Add parities, one for each of these devices, on which they are built while the array serves:
-    /// the level becomes the one that has as many.
-    AddParity(Vec<NewDevice>),
-    /// Change a setting.
-    Set(Setting),
-    /// Call the array by another name.
-    Rename(ArrayName),
-    /// Count the errors and mismatches of this member, or of all, from zero again.
-    ResetCounters(Option<MemberRef>),
-    /// Make everything durable and stop.
-    Stop,
-}
-
-/// A member as commands name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberRef {
-    /// Whatever fills this slot.
-    Slot(Slot),
-    /// A spare, by its device.
-    Device(DeviceId),
-}
-
-/// A setting of a running array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// 1 (give way to every request) to 100 (as fast as it can).
-    RebuildPriority(u8),
-    /// The same for a resync.
-    ResyncPriority(u8),
-    /// The same for a scrub.
-    ScrubPriority(u8),
-    /// Background work gives way where more than one request in a hundred takes longer than this,
-    /// microseconds; 0: it is not looked at.
-    LatencyTargetUs(u32),
-    /// Read errors after which a member is failed.
-    ReadErrorThreshold(u32),
-    /// What protects writes that are cut off.
-    WriteHole(WriteHole),
-    /// Reads that their member does not answer in time are asked of the others, too.
-    HedgedReads(bool),
-    /// So long a spare waits for a member that is missing and may come back, milliseconds.
-    SpareDelayMs(u32),
-    /// When scrubs begin by themselves; whoever has a calendar looks after that.
-    ScrubPeriod(ScrubPeriod),
-    /// At which minute of the day they do.
-    ScrubMinute(u16),
-    /// What these do with what they find.
-    ScrubPolicy(ScrubMode),
-    /// The array's data begins with a table of volumes from now on, whatever becomes of these: for
-    /// ever.
-    Carved,
-}
-
-/// Why a command was refused or failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommandError {
-    /// Slot number outside the array.
-    #[error("no such slot")]
-    NoSuchSlot,
-    /// Not a member or spare of this array.
-    #[error("no such member")]
-    NoSuchMember,
-    /// Failing this member would lose data.
-    #[error("the array would fail: no redundancy is left to lose this member")]
-    WouldFail,
-    /// The member is in use; fail it first.
-    #[error("the member is in use")]
-    InUse,
-    /// The device is too small.
-    #[error("the device is too small: {has} bytes, at least {needs} are needed")]
-    TooSmall {
-        /// Bytes that the device has.
-        has: u64,
-        /// Bytes that a member of this array needs.
-        needs: u64,
-    },
-    /// The device has another logical block size than the array.
-    #[error("the device has blocks of {has} bytes, larger than the array's {needs}")]
-    BlockSize {
-        /// The device's block, bytes.
-        has: u32,
-        /// The array's block, bytes.
-        needs: u32,
-    },
-    /// Sixteen spares at most.
-    #[error("too many spares")]
-    TooManySpares,
-    /// A value outside its range.
-    #[error("the value is out of range")]
-    OutOfRange,
-    /// The array is stopping or has failed.
-    #[error("the array is not serving")]
-    NotServing,
-    /// The slot is being rebuilt or replaced already.
-    #[error("the slot is being rebuilt already")]
-    Rebuilding,
-    /// The device is no member whose content can be kept.
-    #[error("what the device holds is of no use any more: it would have to be rebuilt as a whole")]
-    NotKept,
-    /// The device went on without the array.
-    #[error(
-        "the device and the array went on without each other: \
-         each may hold writes that the other lacks"
-    )]
-    SplitBrain,
-    /// A member is missing or being rebuilt, or a resync is under way.
-    #[error("the array is not in order: a member is missing or being rebuilt, or it resyncs")]
-    NotOptimal,
-    /// Another change of the array's shape is under way.
-    #[error("the array's shape is being changed already")]
-    Reshaping,
-    /// No member or spare has room for more than it holds.
-    #[error("the members have no room for more: the smallest has {smallest} bytes")]
-    NothingToGrow {
-        /// Bytes of the smallest member or spare.
-        smallest: u64,
-    },
-    /// The region map before the data has no room for as many regions.
-    #[error("the region map has no room for a member of {bytes} bytes of data")]
-    MapTooSmall {
-        /// Data of a member, bytes.
-        bytes: u64,
-    },
-    /// No level has as many parities as asked, over the data that are there.
-    #[error("level {level} cannot have {more} parities more")]
-    NoSuchLevel {
-        /// The level now.
-        level: Level,
-        /// Parities asked for.
-        more: usize,
-    },
-    /// The shards' buffers are too few for an operation of the new shape.
-    #[error("an operation would need {needs} buffers of a strip, a thread has {has}")]
-    BuffersTooFew {
-        /// Strip-sized buffers of the thread that has fewest.
-        has: usize,
-        /// Needed at least.
-        needs: usize,
-    },
-    /// The members' log areas are too small for this geometry and number of shards.
-    #[error("the members' log areas are too small for the stripe log of this array")]
-    LogTooSmall,
-    /// The device failed while it was being added.
-    #[error("the device failed while it was being prepared")]
-    DeviceFailed,
-}
-
-/// What was counted against a member since the start, or since it was told to begin again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ErrorCounts {
-    /// Reads that failed.
-    pub reads: u64,
-    /// Writes and flushes that failed.
-    pub writes: u64,
-    /// Pieces that a scrub found wrong.
-    pub mismatches: u64,
-}
+// ---- events ----------------------------------------------------------------------------------
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ mod behind;
 pub mod buffers;
 pub mod canary;
 mod check;
+mod command;
 mod counters;
 mod cover;
 pub mod create;

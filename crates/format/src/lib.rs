@@ -26,6 +26,7 @@ pub mod log;
 pub mod region_map;
 pub mod scrub;
 pub mod select;
+pub mod settings;
 pub mod superblock;
 pub mod unreadable;
 pub mod volumes;
@@ -45,9 +46,10 @@ pub use scrub::{ScrubCounts, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};
 pub use select::{
     CopyStatus, Finding, Returns, Selection, copy_to_replace, returns, select_array, select_copy,
 };
+pub use settings::Settings;
 pub use superblock::{
-    EDITIONS, MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, Settings, SlotRecord,
-    SlotState, Superblock,
+    EDITIONS, MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, SlotRecord, SlotState,
+    Superblock,
 };
 pub use unreadable::UnreadableList;
 pub use volumes::{
