@@ -200,6 +200,7 @@ scenario_restripe() {
     daemon_kill
     sleep 1
     daemon_start
+    wait_for 60 "the device after a kill" device data
     same "$(device data)" "$dev" "the device after a kill"
     same "$(show data .level)" 6 "the level"
     wait_settled data 240
@@ -248,8 +249,8 @@ scenario_grow() {
     daemon_kill
     sleep 1
     daemon_start
-    same "$(device data)" "$dev" "the device after a kill"
     wait_state data optimal 60
+    same "$(device data)" "$dev" "the device after a kill"
     sleep 3
     load_stop
     # More than there was room for before.

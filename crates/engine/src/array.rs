@@ -80,6 +80,8 @@ pub(crate) struct Member {
 pub(crate) struct SlotUse {
     pub(crate) current: Option<DeviceId>,
     pub(crate) incoming: Option<DeviceId>,
+    /// What was replaced, until that is durable everywhere: it gets every write as long.
+    pub(crate) outgoing: Option<DeviceId>,
     /// Rows below are valid on the incoming device.
     pub(crate) rebuilt: Row,
     /// Rows below are durable on it: what the superblock tells.
@@ -464,11 +466,12 @@ impl Array {
         }
     }
 
-    /// Devices that carry data and metadata of the array: in sync, and being rebuilt.
+    /// Devices that carry data and metadata of the array: in sync, being rebuilt, and replaced but
+    /// not durably so.
     pub(crate) fn live(&self) -> Vec<DeviceId> {
         self.slots
             .iter()
-            .flat_map(|s| [s.current, s.incoming])
+            .flat_map(|s| [s.current, s.incoming, s.outgoing])
             .flatten()
             .collect()
     }

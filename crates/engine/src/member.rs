@@ -33,6 +33,10 @@ impl Array {
         offset: u64,
     ) {
         let Some(slot) = self.slot_of(device) else {
+            if write {
+                // What was just replaced is of no use any more: it lacks a write.
+                self.member_out(device, cause_of(error));
+            }
             return;
         };
         let Some(member) = self.members.get_mut(&device) else {
@@ -82,6 +86,12 @@ impl Array {
             self.event(EventKind::Removed { slot: None });
             return self.touch();
         }
+        if let Some(at) = self.outgoing_in(device) {
+            // Nobody needs it any more, if the other holds.
+            self.slots[at].outgoing = None;
+            self.members.remove(&device);
+            return self.persist.after.push(After::Release(device));
+        }
         let Some(slot) = self.slot_of(device) else {
             return;
         };
@@ -96,6 +106,12 @@ impl Array {
             place.counts = member.counts;
         }
         let since = self.sb.epoch.next();
+        if self.keeps_slot(at, device) {
+            self.members.remove(&device);
+            self.persist.after.push(After::Release(device));
+            return self.membership_changed();
+        }
+        let place = &mut self.slots[at];
         if place.incoming == Some(device) {
             place.incoming = None;
             (place.rebuilt, place.flushed) = (Row(0), Row(0));
@@ -154,7 +170,9 @@ impl Array {
         for after in std::mem::take(&mut self.persist.after) {
             match after {
                 After::Done(id, _) => self.done(id, Err(CommandError::NotServing)),
-                After::Release(device) => self.persist.leaving.push((device, self.view.version)),
+                After::Release(device) | After::Replaced(device) => {
+                    self.persist.leaving.push((device, self.view.version));
+                }
                 // The view that says so ends it.
                 After::Settled(..) => {}
                 After::Unmap(_) => {}
@@ -169,6 +187,7 @@ impl Array {
         let replaced = slot.current.replace(incoming);
         *slot = SlotUse {
             current: slot.current,
+            outgoing: replaced,
             ..SlotUse::default()
         };
         let member = self.members[&incoming].member;
@@ -187,15 +206,49 @@ impl Array {
             partial,
         });
         if let Some(device) = replaced {
-            self.members.remove(&device);
-            let (slot, cause) = (Slot(at as u8), OutCause::Replaced);
-            self.event(EventKind::MemberOut {
-                slot,
-                device: Some(device),
-                cause,
-            });
-            self.persist.after.push(After::Release(device));
+            self.persist.after.push(After::Replaced(device));
         }
+    }
+
+    /// It is durable everywhere that another has the slot of this device.
+    pub(crate) fn replaced(&mut self, device: DeviceId) {
+        let cause = OutCause::Replaced;
+        let Some(at) = self.outgoing_in(device) else {
+            return;
+        };
+        self.slots[at].outgoing = None;
+        self.members.remove(&device);
+        self.event(EventKind::MemberOut {
+            slot: Slot(at as u8),
+            device: Some(device),
+            cause,
+        });
+        self.persist.leaving.push((device, self.view.version));
+    }
+
+    fn outgoing_in(&self, device: DeviceId) -> Option<usize> {
+        let goes = |slot: &SlotUse| slot.outgoing == Some(device);
+        self.slots.iter().position(goes)
+    }
+
+    /// A device that has just taken a slot is lost before that is durable: what it replaced holds
+    /// all that it should, and keeps the slot. True if so.
+    fn keeps_slot(&mut self, at: usize, device: DeviceId) -> bool {
+        let place = &mut self.slots[at];
+        if place.current != Some(device) || canary::hit(Canary::ReplacedTooSoon) {
+            return false;
+        }
+        let Some(kept) = place.outgoing.take() else {
+            return false;
+        };
+        place.current = Some(kept);
+        self.sb.slots[at] = SlotRecord {
+            member: self.members[&kept].member,
+            state: SlotState::InSync,
+            since: self.sb.epoch.next(),
+            kept: false,
+        };
+        true
     }
 
     fn forget_spare(&mut self, device: DeviceId) {

@@ -19,6 +19,8 @@ use crate::units::*;
 pub(crate) enum After {
     Done(CommandId, Changed),
     Release(DeviceId),
+    /// Its slot has another member.
+    Replaced(DeviceId),
     /// A shard's operation waits for what was decided on a member.
     Settled(ShardNo, u64),
     /// No record of the region counts any more.
@@ -121,6 +123,7 @@ impl Array {
             match after {
                 After::Done(id, changed) => self.done(id, Ok(changed)),
                 After::Release(device) => self.persist.leaving.push((device, self.view.version)),
+                After::Replaced(device) => self.replaced(device),
                 After::Settled(shard, op) => self.answer_list(shard, op, false),
                 After::Unmap(region) => self.unmap_region(region),
             }
@@ -171,7 +174,10 @@ impl Array {
             },
             None => Role::Spare,
         };
-        let devices = self.live().into_iter().chain(self.spares.iter().copied());
+        // The table of a member that was replaced stays what it was.
+        let stays = |device: &DeviceId| self.slot_of(*device).is_some();
+        let live = self.live().into_iter().filter(stays);
+        let devices = live.chain(self.spares.iter().copied());
         devices.map(|device| (device, role(device))).collect()
     }
 

@@ -116,7 +116,8 @@ impl Array {
 
     /// Every slot has a member in sync and nothing else, and parity is trusted everywhere.
     fn in_order(&self) -> bool {
-        let whole = |s: &SlotUse| s.current.is_some() && s.incoming.is_none();
+        let alone = |s: &SlotUse| s.incoming.is_none() && s.outgoing.is_none();
+        let whole = |s: &SlotUse| s.current.is_some() && alone(s);
         self.slots.iter().all(whole) && !self.map.syncing()
     }
 

@@ -188,3 +188,29 @@ fn a_delay_that_is_longer_than_a_week_is_refused() {
     let settings = raid6.world.machines().array.status().superblock.settings;
     assert_eq!(settings.spare_delay_ms, longest);
 }
+
+#[test]
+fn what_was_replaced_keeps_its_slot_if_the_new_member_is_lost_before_that_is_durable() {
+    for after in 0..4 {
+        let mut raid6 = Scenario::new("6", 6).seed(after + 1).start();
+        raid6.fill().rest().lose(0).write(5).lose(3).write(5).rest();
+        let (old, new) = (raid6.drive(1), raid6.world.fresh().expect("a drive"));
+        let target = raid6.world.devices[new.device.0 as usize];
+        raid6
+            .command(Command::Replace(Slot(1), new))
+            .expect("it can be replaced");
+        raid6.begin_to_write(30, 0);
+        while raid6.world.looks()[1].in_sync != Some(target) {
+            raid6.steps(1);
+        }
+        // Nothing more may be lost but this; superblocks are on their way.
+        raid6.steps(after);
+        let vanished = raid6.world.vanish(target);
+        vanished.expect("it vanishes");
+        raid6.write(30).rest();
+        assert_eq!(raid6.state(), ArrayState::Degraded);
+        assert_eq!(raid6.drive(1), old);
+        raid6.verify().stop();
+        raid6.start().verify();
+    }
+}
