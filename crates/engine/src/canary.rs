@@ -81,8 +81,6 @@ pub enum Canary {
     GrownRegionNotZeroed,
     /// Superblocks tell of places of the region map before anything lies there.
     ShapeBeforeMap,
-    /// Records from before a change of the array's shape count after it.
-    ReshapeWithoutBase,
     /// A member is called in sync while records from before it was away may count.
     JoinsWithoutBase,
     /// An array that has failed acknowledges writes.
@@ -107,7 +105,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 41] = [
+    pub const ALL: [Canary; 40] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -148,7 +146,6 @@ impl Canary {
         Canary::ReplacedTooSoon,
         Canary::GrownRegionNotZeroed,
         Canary::ShapeBeforeMap,
-        Canary::ReshapeWithoutBase,
     ];
 
     /// Its name on the simulator's command line.
@@ -187,7 +184,6 @@ impl Canary {
             Canary::ReplacedTooSoon => "replaced-too-soon",
             Canary::GrownRegionNotZeroed => "grown-region-not-zeroed",
             Canary::ShapeBeforeMap => "shape-before-map",
-            Canary::ReshapeWithoutBase => "reshape-without-base",
             Canary::FailedAcknowledges => "failed-acknowledges",
             Canary::ZerosBeyond => "zeros-beyond",
             Canary::ForceBelievesStale => "force-believes-stale",

@@ -543,7 +543,7 @@ pub enum ArrayOutput {
     Release(DeviceId),
     /// The array serves: requests may be sent (first output after start).
     Started,
-    /// The array has another shape, and shards were told: its users may be, too.
+    /// The array has another shape, and every shard works by it: its users may hear of it.
     Reshaped(Arc<Geometry>),
     /// Everything is durable and quiet: devices may be closed.
     Stopped,

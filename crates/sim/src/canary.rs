@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 61] = [
+    pub const ALL: [(Canary, u64); 60] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -131,7 +131,6 @@ impl Canary {
         (Canary::Inside(engine::Canary::ReplacedTooSoon), 40000),
         (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 500),
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
-        (Canary::Inside(engine::Canary::ReshapeWithoutBase), 30000),
     ];
 
     /// Its name on the command line.

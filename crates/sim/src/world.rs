@@ -591,7 +591,6 @@ impl World {
             ArrayOutput::Reshaped(geometry) => {
                 self.note(format!("another shape: {geometry:?}"));
                 self.stats.reshapes += 1;
-                self.reshaped_at = Some(self.stats.events);
                 let superblock = self.machines().array.status().superblock;
                 self.take_shape(geometry, superblock);
             }
@@ -683,6 +682,9 @@ impl World {
                 }
             }
             EventKind::Repaired { .. } => self.stats.repairs += 1,
+            EventKind::Grown { .. } | EventKind::LevelRaised { .. } => {
+                self.reshaped_at = Some(self.stats.events);
+            }
             EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
             EventKind::Started { unclean: true } if self.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");
