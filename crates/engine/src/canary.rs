@@ -75,8 +75,6 @@ pub enum Canary {
     SyndromeForgotten,
     /// Records do not hold the new content of strips that have no member.
     LostStripForgotten,
-    /// A member that was replaced is given up before that is durable.
-    ReplacedTooSoon,
     /// What a growth adds to the last region is not zeroed.
     GrownRegionNotZeroed,
     /// Superblocks tell of places of the region map before anything lies there.
@@ -105,7 +103,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 40] = [
+    pub const ALL: [Canary; 39] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -143,7 +141,6 @@ impl Canary {
         Canary::HedgeOutOfOrder,
         Canary::LateReadAnswers,
         Canary::HedgeTrustsAnyParity,
-        Canary::ReplacedTooSoon,
         Canary::GrownRegionNotZeroed,
         Canary::ShapeBeforeMap,
     ];
@@ -181,7 +178,6 @@ impl Canary {
             Canary::SyndromeForgotten => "syndrome-forgotten",
             Canary::LostStripForgotten => "lost-strip-forgotten",
             Canary::JoinsWithoutBase => "joins-without-base",
-            Canary::ReplacedTooSoon => "replaced-too-soon",
             Canary::GrownRegionNotZeroed => "grown-region-not-zeroed",
             Canary::ShapeBeforeMap => "shape-before-map",
             Canary::FailedAcknowledges => "failed-acknowledges",

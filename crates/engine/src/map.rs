@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! * Shards write a region only after a page that says Dirty (or NeedSync) is durable on every live
-//!   member.
+//!   member, and it is durable which members are live.
 //! * A page says Clean only after every shard closed the region and every live member flushed.
 //! * What reads as zeros because it is Unwritten is zeroed on every member before its first write,
 //!   so that
@@ -289,7 +289,8 @@ impl Map {
 
     /// No page is being written.
     pub(crate) fn quiet(&self) -> bool {
-        self.pages.iter().all(|p| p.pending == 0 && !p.dirty)
+        let quiet = |p: &Page| p.pending == 0 && !p.dirty && p.waiting.is_empty();
+        self.pages.iter().all(quiet)
     }
 
     pub(crate) fn accesses(&self) -> Vec<RegionAccess> {
@@ -450,9 +451,12 @@ impl Array {
         self.write_pages();
     }
 
-    /// Writes the pages that were held back.
+    /// Goes on with what the pages waited for, and writes those that were held back.
     pub(crate) fn write_pages(&mut self) {
-        (0..self.map.pages.len() as u32).for_each(|page| self.write_page(page));
+        for page in 0..self.map.pages.len() as u32 {
+            self.page_durable(page);
+            self.write_page(page);
+        }
     }
 
     fn write_page(&mut self, at: u32) {
@@ -516,10 +520,21 @@ impl Array {
         if page.pending > 0 || self.stage == Stage::Failed {
             return;
         }
+        self.page_durable(at);
+        self.write_page(at);
+    }
+
+    /// Every live member has taken a version of a page, and who did not is durably out: until then
+    /// it could be believed at the next start, with the version before, where this one is damaged
+    /// on the others. What waits for the version goes on.
+    fn page_durable(&mut self, at: u32) {
+        let page = &mut self.map.pages[at as usize];
+        if page.pending > 0 || self.persist.view_due || self.stage == Stage::Failed {
+            return;
+        }
         for region in std::mem::take(&mut page.waiting) {
             self.state_durable(region);
         }
-        self.write_page(at);
     }
 
     fn state_durable(&mut self, region: RegionNo) {

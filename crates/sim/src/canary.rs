@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 60] = [
+    pub const ALL: [(Canary, u64); 59] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -128,7 +128,6 @@ impl Canary {
         (Canary::Inside(engine::Canary::HedgeOutOfOrder), 600),
         (Canary::Inside(engine::Canary::LateReadAnswers), 100),
         (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 30000),
-        (Canary::Inside(engine::Canary::ReplacedTooSoon), 40000),
         (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 500),
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
     ];

@@ -800,7 +800,10 @@ impl World {
             .filter(|&index| {
                 let drive = &self.drives[index];
                 let idle = drive.device.is_none() && drive.ssd.in_flight() == 0;
-                idle && !drive.hidden && !self.named(index)
+                // An array that grew may have outgrown what was its member once.
+                let layout = &self.superblock.layout;
+                let fits = layout.for_device(drive.ssd.len(), self.superblock.strip_bytes);
+                idle && fits.is_ok() && !drive.hidden && !self.named(index)
             })
             .collect();
         let index = self.choose(&free)?;

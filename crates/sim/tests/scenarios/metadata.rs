@@ -2,7 +2,7 @@
 
 use strake_engine::event::{Command, Setting};
 use strake_engine::units::Slot;
-use strake_format::Layout;
+use strake_format::{Layout, MapPage, region_map};
 use strake_sim::scenario::Scenario;
 use strake_sim::silent::Misfortune;
 use strake_sim::ssd::written;
@@ -215,4 +215,45 @@ fn map_pages_torn_within_a_block_on_every_member_are_noticed() {
         array.start().rest().verify().begin_to_scrub().rest();
     }
     assert!(torn > 15, "{torn}");
+}
+
+/// A member was lost, a region was opened without it, and the process died before it was durable
+/// that the member was out. At the next start it was there again, and believed; and the other's
+/// page that said Dirty could not be read, so its older one held: nothing was resynced.
+#[test]
+fn a_region_is_written_only_when_it_is_durable_who_did_not_hear_of_that() {
+    let mut not_durable = 0;
+    for events in 0..120 {
+        let draft = Scenario::new("1", 2).no_caches();
+        let mut raid1 = draft.seed(events + 1).start();
+        raid1.fill().rest().sleep();
+        let epoch = |array: &Scenario, drive: usize| {
+            let own = array.world.drives[drive].superblock(array.world.array);
+            own.expect("it is a member").epoch
+        };
+        let (kept, lost) = (raid1.drive(0), raid1.drive(1));
+        raid1.world.drives[lost].ssd.faults.gone = true;
+        raid1.begin_to_overwrite().steps(events).kill();
+        raid1.bring_back(lost);
+        if epoch(&raid1, kept) != epoch(&raid1, lost) {
+            continue;
+        }
+        not_durable += 1;
+        let (layout, block) = (raid1.world.superblock.layout, raid1.world.geometry.block);
+        let ssd = &raid1.world.drives[kept].ssd;
+        let newest = [0, 1].map(|sequence| {
+            let at = region_map::place(&layout, 0, sequence);
+            let page = ssd
+                .peek(at, region_map::PAGE_BYTES)
+                .expect("it can be read");
+            let page = MapPage::decode(page, at);
+            page.map_or((0, at), |page| (page.sequence, at))
+        });
+        let (_, at) = newest.into_iter().max().expect("two places");
+        let latent = &mut raid1.world.drives[kept].ssd.faults.latent;
+        latent.insert(at / block);
+        raid1.start();
+        raid1.rest().verify().begin_to_scrub().rest();
+    }
+    assert!(not_durable > 10, "{not_durable}");
 }
