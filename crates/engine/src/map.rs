@@ -252,6 +252,14 @@ impl Map {
         }
     }
 
+    /// There was no parity so far: what pages call NeedSync is only Dirty. To be written.
+    pub(crate) fn nothing_to_sync(&mut self) {
+        let untrue = |region: &&mut Region| region.disk == RegionState::NeedSync;
+        for region in self.regions.iter_mut().filter(untrue) {
+            region.disk = RegionState::Dirty;
+        }
+    }
+
     /// Every region is in a phase for which this holds.
     pub(crate) fn all(&self, holds: impl Fn(Phase) -> bool) -> bool {
         self.regions.iter().all(|region| holds(region.phase))

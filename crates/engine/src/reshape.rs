@@ -444,6 +444,9 @@ impl Array {
             }
             Change::AddParity(devices) => {
                 let first = self.slots.len();
+                if self.geometry.m == 0 {
+                    self.map.nothing_to_sync();
+                }
                 let raised = self.raised(devices.len());
                 self.sb = raised.expect("looked at when it was asked for");
                 self.geometry = Arc::new(Geometry::of(&self.sb));

@@ -577,6 +577,11 @@ impl Draft {
         devices.for_each(|device| device.bytes += 2048 * 4096);
         self
     }
+    /// With members that hold this at first.
+    pub fn init(mut self, init: Init) -> Draft {
+        self.0.init = init;
+        self
+    }
     /// With a log that has room for parities to come.
     pub fn roomy_log(mut self) -> Draft {
         const MORE: u64 = 256 << 10;

@@ -1,5 +1,6 @@
 //! The array changes its shape while it serves: more data, more parities.
 
+use strake_engine::create::Init;
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_format::{Level, Settings, WriteHole};
@@ -253,4 +254,14 @@ fn a_discard_of_everything_that_meets_a_growth_is_done() {
         array.answer(id).expect("there is room");
         array.rest().verify();
     }
+}
+
+#[test]
+fn an_array_that_had_no_parity_has_none_to_sync_once_it_was_built() {
+    let mut raid0 = Scenario::new("0", 3).roomy_log().init(Init::Sync).start();
+    raid0.write(20).rest();
+    let id = raid0.begin_to_add_parity(1);
+    raid0.answer(id).expect("RAID 5");
+    raid0.rest().write(10).lose(0).write(10).power_cut();
+    raid0.start().rest().verify();
 }
