@@ -11,6 +11,7 @@ use std::sync::Arc;
 use strake_engine::create::{self, CreateSpec, Init};
 use strake_engine::event::{Command, DeviceInfo, Found, Setting};
 use strake_engine::gather::{self, Gather};
+use strake_engine::logs::shards_for;
 use strake_engine::units::{RegionNo, ShardNo};
 use strake_engine::{Array, Pool, Router, Shard, StartError, StartOptions, limits};
 use strake_format::log::Scan;
@@ -349,6 +350,15 @@ impl World {
         Array::assemble(found, &options)
     }
 
+    /// As many shards as the plan says, and as the log has room for: an array that has more parities
+    /// than at first may have room for fewer.
+    fn shards_to_start(&self) -> u16 {
+        let wanted = self.plan.shards_of(self.starts);
+        let present = self.present().into_iter().map(|(_, sb)| sb);
+        let newest = present.max_by_key(|sb| (sb.epoch, sb.generation));
+        newest.map_or(wanted, |sb| shards_for(&sb, wanted))
+    }
+
     /// Starts the process: assembles the array and lets it begin.
     pub fn launch(&mut self) -> Going {
         self.launch_as(false)
@@ -357,7 +367,7 @@ impl World {
     /// The same, by force or not.
     pub fn launch_as(&mut self, force: bool) -> Going {
         self.look_at_damage();
-        self.shards = self.plan.shards_of(self.starts);
+        self.shards = self.shards_to_start();
         self.starts += 1;
         let array = match self.assemble(force) {
             Ok(array) => array,
