@@ -132,7 +132,7 @@ pub struct Serving {
     pub(crate) running: Mutex<Option<Running>>,
     pub(crate) volumes: Mutex<BTreeMap<VolumeUuid, Served>>,
     /// What an export of the array is made from.
-    pub(crate) target: export::Target,
+    target: export::Target,
     pub(crate) export_kind: ExportKind,
     pub(crate) requests: Option<NonZeroU32>,
     pub(crate) nbd_socket: PathBuf,
@@ -234,11 +234,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     if carved {
         return Ok((serving, events));
     }
-    match plan.serve(
-        serving.target.clone(),
-        &serving.nbd_socket,
-        config.recover_ublk,
-    ) {
+    match plan.serve(serving.target(), &serving.nbd_socket, config.recover_ublk) {
         Ok(running) => {
             *serving.running() = Some(running);
             Ok((serving, events))
@@ -357,6 +353,14 @@ impl Serving {
     /// What it has of the machine.
     pub fn placed(&self) -> &Placed {
         &self.placed
+    }
+
+    /// What an export that begins now is made from.
+    pub(crate) fn target(&self) -> export::Target {
+        export::Target {
+            geometry: self.shape.now(),
+            ..self.target.clone()
+        }
     }
 
     pub(crate) fn running(&self) -> MutexGuard<'_, Option<Running>> {

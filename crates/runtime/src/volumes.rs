@@ -93,7 +93,7 @@ impl Serving {
             name: volume.name,
             tag,
             volume: Some(Arc::clone(&view)),
-            ..self.target.clone()
+            ..self.target()
         };
         let plan = plan(self.export_kind, self.requests)?;
         let running = plan.serve(target, &volume.nbd_socket, volume.recover_ublk)?;
@@ -146,7 +146,7 @@ impl Serving {
         let mut running = running.expect("no thread panics with the export");
         if running.is_none() {
             let plan = Plan::choose(self.export_kind, self.requests)?;
-            *running = Some(plan.serve(self.target.clone(), &self.nbd_socket, None)?);
+            *running = Some(plan.serve(self.target(), &self.nbd_socket, None)?);
         }
         Ok(())
     }
