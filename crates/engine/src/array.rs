@@ -75,6 +75,24 @@ pub(crate) struct Member {
     pub(crate) watch: Watch,
 }
 
+impl Member {
+    /// A device on which nothing was counted, or written, yet.
+    pub(crate) fn new(info: DeviceInfo, member: MemberUuid, layout: Layout) -> Member {
+        Member {
+            info,
+            member,
+            layout,
+            places: layout,
+            extended: false,
+            first_copy: 0,
+            // The first version goes to the first place.
+            list_place: 1,
+            counts: ErrorCounts::default(),
+            watch: Watch::default(),
+        }
+    }
+}
+
 /// What fills a slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SlotUse {

@@ -396,11 +396,6 @@ fn members_of(
         // A device may have grown, and its superblock may be from before the shape changed.
         let layout = sb.layout.for_device(found.info.bytes, sb.strip_bytes);
         layout.map(|layout| Member {
-            info: found.info,
-            member: own.member,
-            layout,
-            places: layout,
-            extended: false,
             first_copy: found.copy_to_replace,
             list_place: match layout.map_pages.cmp(&own.layout.map_pages) {
                 Ordering::Equal => unreadable::newest(found).map_or(1, |(place, _)| place),
@@ -408,8 +403,7 @@ fn members_of(
                 Ordering::Greater => 0,
                 Ordering::Less => 1,
             },
-            counts: ErrorCounts::default(),
-            watch: Default::default(),
+            ..Member::new(found.info, own.member, layout)
         })
     };
     let members = used

@@ -166,17 +166,10 @@ impl Array {
         );
         // Its own may be from before the array's shape changed.
         let layout = self.layout_for(&new.info)?;
+        // Its own list is older than any that it gets now.
         let member = Member {
-            info: new.info,
-            member: new.superblock.member,
-            layout,
-            places: layout,
-            extended: false,
             first_copy: new.copy_to_replace,
-            // Its own list is older than any that it gets now.
-            list_place: 1,
-            counts: ErrorCounts::default(),
-            watch: Default::default(),
+            ..Member::new(new.info, new.superblock.member, layout)
         };
         self.members.insert(new.device, member);
         self.slots[at] = SlotUse {

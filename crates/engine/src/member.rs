@@ -481,19 +481,7 @@ impl Array {
     /// Can this device be a member? Then it becomes one of the devices known.
     pub(crate) fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
         let layout = self.layout_for(&new.info)?;
-        let (info, member) = (new.info, new.member);
-        let member = Member {
-            info,
-            member,
-            layout,
-            places: layout,
-            extended: false,
-            first_copy: 0,
-            // Its first version goes to the first place.
-            list_place: 1,
-            counts: ErrorCounts::default(),
-            watch: Default::default(),
-        };
+        let member = Member::new(new.info, new.member, layout);
         self.members.insert(new.device, member);
         Ok(())
     }

@@ -151,18 +151,25 @@ pub struct Oracle {
     no_caches: bool,
 }
 
-impl Oracle {
-    /// An array of `blocks` blocks that all hold `first`.
-    pub fn new(blocks: u64, block_bytes: usize, first: Version, no_caches: bool) -> Oracle {
-        let entry = Entry {
-            version: first,
-            start: 0,
-            end: 0,
+impl Entry {
+    /// What a block holds for certain, and durably, since this moment.
+    fn settled(version: Version, since: Moment) -> Entry {
+        Entry {
+            version,
+            start: since,
+            end: since,
             hidden: NEVER,
             certain: true,
             durable: true,
             buried: false,
-        };
+        }
+    }
+}
+
+impl Oracle {
+    /// An array of `blocks` blocks that all hold `first`.
+    pub fn new(blocks: u64, block_bytes: usize, first: Version, no_caches: bool) -> Oracle {
+        let entry = Entry::settled(first, 0);
         Oracle {
             blocks: vec![vec![entry]; blocks as usize],
             block_bytes,
@@ -179,15 +186,7 @@ impl Oracle {
     /// The array has grown to so many blocks: those that are new were never written.
     pub fn grow(&mut self, blocks: u64) {
         let now = self.tick();
-        let entry = Entry {
-            version: Version::ZEROS,
-            start: now,
-            end: now,
-            hidden: NEVER,
-            certain: true,
-            durable: true,
-            buried: false,
-        };
+        let entry = Entry::settled(Version::ZEROS, now);
         assert!(blocks >= self.blocks(), "an array does not shrink");
         self.blocks.resize(blocks as usize, vec![entry]);
     }
@@ -253,15 +252,7 @@ impl Oracle {
     pub fn undefine(&mut self, first: u64, count: u64) {
         let now = self.tick();
         for block in first..first + count {
-            self.blocks[block as usize] = vec![Entry {
-                version: Version::UNDEFINED,
-                start: now,
-                end: now,
-                hidden: NEVER,
-                certain: true,
-                durable: true,
-                buried: false,
-            }];
+            self.blocks[block as usize] = vec![Entry::settled(Version::UNDEFINED, now)];
             self.open.remove(&block);
             self.loose.remove(&block);
         }
