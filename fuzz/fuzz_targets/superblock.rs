@@ -1,9 +1,9 @@
 //! Any block, as it is and with its checksum made right: decoding never panics, and what passes
-//! encodes and comes back. Two blocks together go through the choice of a copy and of an array.
+//! encodes and comes back; so is the label of a pool, which lies in the same places. Two blocks together go through the choice of a copy and of an array.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use strake_format::{SUPERBLOCK_BYTES, Superblock, checksum, select_array, select_copy};
+use strake_format::{PoolLabel, SUPERBLOCK_BYTES, Superblock, checksum, select_array, select_copy};
 
 /// Where the first copy lies.
 const FIRST: u64 = 4096;
@@ -22,6 +22,9 @@ fuzz_target!(|data: &[u8]| {
     let mut found = Vec::new();
     for part in data.chunks(SUPERBLOCK_BYTES).take(4) {
         let block = sealed(part);
+        if let Ok(label) = PoolLabel::decode(&block, FIRST) {
+            assert_eq!(label.encode(FIRST)[..], block[..]);
+        }
         if let Ok(superblock) = Superblock::decode(&block, FIRST) {
             let again = superblock.encode(FIRST);
             assert_eq!(

@@ -10,6 +10,7 @@
 #   STATES       optimal, degraded or both
 #   ROUNDS       of everything; SECONDS of each measurement
 #   MEMBER_MIB   size of a member
+#   DRIVE_IOPS   I/Os per second of a drive, DRIVE_MBPS 10^6 bytes per second; 0: as many as the CPUs manage
 #
 # Each subject has drives of its own (null_blk, memory-backed), and all exist at once, so that the subjects take turns
 # within each round. All of them are written in full before anything is read: nobody is measured on blocks that were
@@ -21,6 +22,8 @@
 
 NULLB=/sys/kernel/config/nullb
 STRIP=128K
+# I/Os that a drive with a limit works on at once.
+DRIVE_DEPTH=4
 mkdir -p "$SHARE/fio"
 : >"$SHARE/rows"
 : >"$SHARE/rebuilds"
@@ -40,7 +43,16 @@ make_set() {
         echo "$3" >"$folder/size"
         echo 1 >"$folder/memory_backed"
         echo 1 >"$folder/discard"
-        echo 2 >"$folder/submit_queues"
+        if [ "$DRIVE_IOPS" = 0 ]; then
+            echo 2 >"$folder/submit_queues"
+        else
+            # One queue of so many I/Os, each of which a timer ends when its time is over.
+            echo 1 >"$folder/submit_queues"
+            echo "$DRIVE_DEPTH" >"$folder/hw_queue_depth"
+            echo 2 >"$folder/irqmode"
+            echo $((DRIVE_DEPTH * 1000000000 / DRIVE_IOPS)) >"$folder/completion_nsec"
+        fi
+        [ "$DRIVE_MBPS" = 0 ] || echo "$DRIVE_MBPS" >"$folder/mbps"
         echo 1 >"$folder/power"
         wait_for 10 "drive $1$n" test -b "/dev/$1$n"
     done

@@ -108,6 +108,8 @@ pub(crate) struct SlotUse {
     pub(crate) joined: u64,
     /// Since when spares wait for the member that is missing here; `None`: they do not.
     pub(crate) missing_from: Option<Time>,
+    /// The member that serves has too many read errors: a spare is to take its place.
+    pub(crate) failing: bool,
     /// What was counted against the member that was here last, for `show`.
     pub(crate) counts: ErrorCounts,
 }
@@ -588,10 +590,13 @@ impl Array {
                 _ => MemberState::Missing,
             };
             let status = self.member_status(Some(Slot(at as u8)), device, record.member, state);
-            let waits = !self.spares.is_empty() && !self.jobs.paused;
-            let due = self.spare_due(at).filter(|_| waits);
+            let (none, may) = (self.spares.is_empty(), !self.jobs.paused);
+            let due = self.spare_due(at);
+            let waited = due.is_none_or(|due| due <= now);
+            let vacant = device.is_none() && self.stage == Stage::Serving && self.reshape.is_none();
             members.push(MemberStatus {
-                spare_in_ns: due.map(|due| due.since(now)),
+                spare_in_ns: due.filter(|_| !none && may).map(|due| due.since(now)),
+                wants_spare: vacant && none && may && waited,
                 ..status
             });
             if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
@@ -636,6 +641,7 @@ impl Array {
             mismatches: counts.mismatches,
             latency: found.map(|m| m.watch.status()).unwrap_or_default(),
             spare_in_ns: None,
+            wants_spare: false,
         }
     }
 }

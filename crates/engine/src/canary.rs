@@ -56,6 +56,10 @@ pub enum Canary {
     IntentOnOneMember,
     /// A record counts as retired before what it tells of is durable in place.
     RetiredBeforeFlush,
+    /// Reads that are computed together all get the first one's bytes.
+    NeighbourAnswers,
+    /// What makes one of them unreadable is told to all.
+    NeighbourFails,
     /// A read in its user's place that failed counts as done.
     InPlaceUnread,
     /// A late read is hedged although its member may still fill its user's place.
@@ -168,6 +172,8 @@ impl Canary {
             Canary::NoFlushAfterLog => "no-flush-after-log",
             Canary::IntentOnOneMember => "intent-on-one-member",
             Canary::RetiredBeforeFlush => "retired-before-flush",
+            Canary::NeighbourAnswers => "neighbour-answers",
+            Canary::NeighbourFails => "neighbour-fails",
             Canary::InPlaceUnread => "in-place-unread",
             Canary::HedgeInPlace => "hedge-in-place",
             Canary::MixtureReturned => "mixture-returned",

@@ -24,6 +24,8 @@ pub enum Command {
     Return(Returning),
     /// Rebuild this slot onto the device; the present member stays in service until it is done.
     Replace(Slot, NewDevice),
+    /// The same onto a spare of the array.
+    ReplaceBySpare(Slot, DeviceId),
     /// Start or go on with the rebuild of missing members (spares are used by themselves).
     StartRebuild,
     /// Pause the rebuild until it is started again.
@@ -122,6 +124,9 @@ pub enum CommandError {
         /// The array's block, bytes.
         needs: u32,
     },
+    /// There is nothing in the slot that a spare could relieve.
+    #[error("the slot has no member in sync: a spare takes it by itself")]
+    NothingToReplace,
     /// Sixteen spares at most.
     #[error("too many spares")]
     TooManySpares,

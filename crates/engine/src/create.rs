@@ -211,40 +211,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         let layout = layout(spec, info, usable, strip, granularity, log_bytes);
         layouts.push(layout.map_err(|source| CreateError::Layout { index, source })?);
     }
-    let superblocks = superblocks(spec, group, strip, block, &layouts);
-    let first = &superblocks[0];
-    let writes = superblocks
-        .iter()
-        .map(|sb| member_writes(sb, spec.init))
-        .collect();
-    let size_bytes = Geometry::of(first).size();
-    Ok(CreatePlan {
-        superblocks,
-        writes,
-        size_bytes,
-    })
-}
-
-/// The superblock of every member, then of every spare.
-fn superblocks(
-    spec: &CreateSpec,
-    group: u8,
-    strip: u32,
-    block: u32,
-    layouts: &[Layout],
-) -> Vec<Superblock> {
-    let members = spec.members.len();
-    let epoch = Epoch(1);
-    let record = |(_, member): &(DeviceInfo, MemberUuid)| SlotRecord {
-        member: *member,
-        state: SlotState::InSync,
-        since: epoch,
-        kept: false,
-    };
-    let slots: Vec<SlotRecord> = spec.members.iter().map(record).collect();
-    let first = Superblock {
-        editions: superblock::first_edition(epoch, &slots),
-        array: spec.array,
+    let definition = Definition {
         name: spec.name.clone(),
         level: spec.level,
         strip_bytes: strip,
@@ -252,11 +219,108 @@ fn superblocks(
         members: members as u8,
         fixed_parities: 0,
         block_bytes: block,
-        layout: layouts[0],
-        shape_since: Epoch(0),
-        created_unix_s: spec.created_unix_s,
         write_hole: spec.write_hole,
+        settings: spec.settings,
         carved: false,
+        layout: layouts[0],
+    };
+    let ids: Vec<MemberUuid> = all.iter().map(|(_, member)| *member).collect();
+    let superblocks = superblocks(spec.array, spec.created_unix_s, &definition, &ids, &layouts);
+    Ok(CreatePlan::of(superblocks, spec.init))
+}
+
+impl CreatePlan {
+    /// What is to be written for these superblocks.
+    pub(crate) fn of(superblocks: Vec<Superblock>, init: Init) -> CreatePlan {
+        CreatePlan {
+            size_bytes: Geometry::of(&superblocks[0]).size(),
+            writes: superblocks
+                .iter()
+                .map(|sb| member_writes(sb, init))
+                .collect(),
+            superblocks,
+        }
+    }
+}
+
+/// What an array is, whoever its members are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name.
+    pub name: ArrayName,
+    /// Its level.
+    pub level: Level,
+    /// Bytes of a strip.
+    pub strip_bytes: u32,
+    /// Members of a group; of the array where the level has no groups.
+    pub group_size: u8,
+    /// Slots.
+    pub members: u8,
+    /// Parities on members of their own.
+    pub fixed_parities: u8,
+    /// Logical block.
+    pub block_bytes: u32,
+    /// Write-hole policy.
+    pub write_hole: WriteHole,
+    /// What else is set.
+    pub settings: Settings,
+    /// Its data begins with a table of volumes.
+    pub carved: bool,
+    /// Where things lie on each member; of the device's size only this member's is meant.
+    pub layout: Layout,
+}
+
+impl Definition {
+    /// What this superblock says of its array.
+    pub fn of(sb: &Superblock) -> Definition {
+        Definition {
+            name: sb.name.clone(),
+            level: sb.level,
+            strip_bytes: sb.strip_bytes,
+            group_size: sb.group_size,
+            members: sb.members,
+            fixed_parities: sb.fixed_parities,
+            block_bytes: sb.block_bytes,
+            write_hole: sb.write_hole,
+            settings: sb.settings,
+            carved: sb.carved,
+            layout: sb.layout,
+        }
+    }
+}
+
+/// The superblocks of an array that has none yet: of every member, then of every spare.
+pub(crate) fn superblocks(
+    array: ArrayUuid,
+    created_unix_s: u64,
+    definition: &Definition,
+    ids: &[MemberUuid],
+    layouts: &[Layout],
+) -> Vec<Superblock> {
+    let (members, spares) = ids.split_at(usize::from(definition.members));
+    let epoch = Epoch(1);
+    let record = |member: &MemberUuid| SlotRecord {
+        member: *member,
+        state: SlotState::InSync,
+        since: epoch,
+        kept: false,
+    };
+    let slots: Vec<SlotRecord> = members.iter().map(record).collect();
+    let first = Superblock {
+        editions: superblock::first_edition(epoch, &slots),
+        array,
+        name: definition.name.clone(),
+        level: definition.level,
+        strip_bytes: definition.strip_bytes,
+        group_size: definition.group_size,
+        members: definition.members,
+        fixed_parities: definition.fixed_parities,
+        block_bytes: definition.block_bytes,
+        layout: definition.layout,
+        shape_since: Epoch(0),
+        created_unix_s,
+        write_hole: definition.write_hole,
+        carved: definition.carved,
         clean: true,
         covered: false,
         log_base: 0,
@@ -264,32 +328,27 @@ fn superblocks(
         epoch,
         generation: Generation(1),
         whole_since: epoch,
-        member: spec.members[0].1,
+        member: ids[0],
         role: Role::Slot(Slot(0)),
         slots,
-        spares: spec.spares.iter().map(|(_, member)| *member).collect(),
+        spares: spares.to_vec(),
         replacements: Vec::new(),
-        settings: spec.settings,
+        settings: definition.settings,
         scrub: None,
         scrub_begun_unix_s: 0,
         last_scrub: None,
     };
-    spec.members
-        .iter()
-        .chain(&spec.spares)
+    ids.iter()
+        .zip(layouts)
         .enumerate()
-        .map(|(index, (_, member))| {
-            let role = if index < members {
-                Role::Slot(Slot(index as u8))
-            } else {
-                Role::Spare
-            };
-            Superblock {
-                member: *member,
-                role,
-                layout: layouts[index],
-                ..first.clone()
-            }
+        .map(|(index, (&member, &layout))| Superblock {
+            member,
+            role: match index < members.len() {
+                true => Role::Slot(Slot(index as u8)),
+                false => Role::Spare,
+            },
+            layout,
+            ..first.clone()
         })
         .collect()
 }

@@ -20,7 +20,6 @@
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
-use crate::geometry::StripPart;
 use crate::hedge::{NEVER, Racing};
 use crate::plan::Columns;
 use crate::shard::{IoFor, Piece, Shard, Starved};
@@ -53,9 +52,18 @@ pub(crate) struct DirectRead {
 impl DirectRead {
     /// The same as work for an operation, which does without these.
     pub(crate) fn computed(&self, avoid: Vec<Bad>) -> Work {
-        let (part, column) = (self.part, self.column);
-        let pieces = ReadPieces::from_slice(&[ReadPiece { part, column }]);
-        Work::read(self.request, pieces, self.lo, self.hi, avoid)
+        let pieces = ReadPieces::from_slice(&[self.piece()]);
+        Work::read(pieces, self.lo, self.hi, avoid)
+    }
+
+    fn piece(&self) -> ReadPiece {
+        ReadPiece {
+            request: self.request,
+            part: self.part,
+            column: self.column,
+            lo: self.lo,
+            hi: self.hi,
+        }
     }
 }
 
@@ -165,13 +173,7 @@ impl Shard {
         if !self.claims(read.racing) {
             return self.side_ends(read.racing, None);
         }
-        let place = StripPart {
-            stripe: read.stripe,
-            column: read.column,
-            lo: read.lo,
-            hi: read.hi,
-        };
-        self.finish_read(read.request, read.part, slice, &place);
+        self.finish_read(&read.piece(), slice, read.stripe);
         self.side_ends(read.racing, None);
     }
 

@@ -698,6 +698,13 @@ pub enum EventKind {
         /// Bytes.
         len: u64,
     },
+    /// A member has too many read errors, and a spare waits: it serves until the spare is filled.
+    MemberFailing {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+    },
     /// A spare (or a new device) was given a slot.
     SpareUsed {
         /// The slot.

@@ -5,6 +5,8 @@
 //!   answered.
 //! * No member is taken out for read errors, or on request, if data would be lost by it.
 //! * Only one device at a time is being rebuilt into a slot.
+//! * A member with too many read errors goes on serving while what replaces it is filled: each place that it cannot
+//!   read is computed from the others, and the rest is redundancy that the array would lack without it.
 
 use strake_format::*;
 
@@ -58,10 +60,32 @@ impl Array {
         match error {
             IoError::Gone => self.member_out(device, OutCause::Gone),
             _ if !self.may_lose(device) => {}
-            IoError::Media if !too_many => {}
+            IoError::Media if !too_many || self.relieved(slot) => {}
             IoError::Media => self.member_out(device, OutCause::ReadErrors),
             _ => self.member_out(device, cause_of(error)),
         }
+    }
+
+    /// A spare takes the place of the member in this slot, which has too many read errors, or is about to: none that
+    /// an empty slot needs.
+    fn relieved(&mut self, slot: Slot) -> bool {
+        let place = &self.slots[usize::from(slot.0)];
+        if place.incoming.is_some() || place.failing {
+            return true;
+        }
+        if self.reshape.is_some() || self.jobs.paused {
+            return false;
+        }
+        let first = |s: &SlotUse| s.incoming.is_none() && (s.current.is_none() || s.failing);
+        if self.spares.len() <= self.slots.iter().filter(|s| first(s)).count() {
+            return false;
+        }
+        let device = place.current;
+        self.slots[usize::from(slot.0)].failing = true;
+        if let Some(device) = device {
+            self.event(EventKind::MemberFailing { slot, device });
+        }
+        true
     }
 
     /// The level survives the loss of this device, as things stand: what is being resynced has no
@@ -272,11 +296,27 @@ impl Array {
             if self.spare_due(at).is_some_and(|due| due > self.now) {
                 continue;
             }
-            let device = self.spares.remove(0);
-            let member = self.members[&device].member;
-            self.sb.spares.retain(|uuid| *uuid != member);
-            self.join(at, device);
+            self.give_spare(at, 0);
         }
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            // Where none is left, the next read error decides again.
+            if std::mem::take(&mut slot.failing)
+                && slot.current.is_some()
+                && slot.incoming.is_none()
+                && !self.spares.is_empty()
+            {
+                self.give_spare(at, 0);
+            }
+        }
+    }
+
+    /// Rebuilds the slot onto one of the spares that wait, of which the first has waited longest.
+    fn give_spare(&mut self, at: usize, which: usize) {
+        let device = self.spares.remove(which);
+        let member = self.members[&device].member;
+        self.sb.spares.retain(|uuid| *uuid != member);
+        self.join(at, device);
     }
 
     /// At the start: what is missing is waited for from now on.
@@ -365,6 +405,7 @@ impl Array {
             Command::Add(device) => self.add(device),
             Command::Return(device) => self.return_member(device),
             Command::Replace(slot, device) => self.replace(slot, device),
+            Command::ReplaceBySpare(slot, spare) => self.replace_by_spare(slot, spare),
             Command::StartRebuild => Ok(self.start_rebuild()),
             Command::StopRebuild => Ok(self.stop_rebuild()),
             Command::StartScrub(mode) => Ok(self.start_scrub(mode)),
@@ -513,6 +554,21 @@ impl Array {
         }
         self.admit(&new)?;
         self.join(usize::from(slot.0), new.device);
+        Ok(Changed::Yes)
+    }
+
+    /// A spare takes the place of a member that still serves.
+    fn replace_by_spare(&mut self, slot: Slot, spare: DeviceId) -> Result<Changed, CommandError> {
+        let place = self.slot_use(slot)?;
+        if place.incoming.is_some() {
+            return Err(CommandError::Rebuilding);
+        }
+        if place.current.is_none() {
+            return Err(CommandError::NothingToReplace);
+        }
+        let waits = self.spares.iter().position(|&device| device == spare);
+        let which = waits.ok_or(CommandError::NoSuchMember)?;
+        self.give_spare(usize::from(slot.0), which);
         Ok(Changed::Yes)
     }
 

@@ -29,7 +29,7 @@ use crate::plan::{Extra, Reads};
 use crate::shard::Shard;
 use crate::stripe::Phase;
 use crate::units::*;
-use crate::work::{Bad, Work, WorkKind};
+use crate::work::{Bad, ReadPiece, Work, WorkKind};
 
 /// Salvages of one operation: sectors that fail again as soon as they were written end it. Every
 /// member that leaves or falls silent meanwhile takes a round or two, too, and no write may fail
@@ -108,16 +108,10 @@ impl Shard {
     /// Only an operation that holds its range alone may write back: the read comes again as one.
     fn read_alone(&mut self, key: usize) {
         let op = self.retire(key);
-        let WorkKind::Read {
-            request,
-            pieces,
-            race,
-            ..
-        } = op.work.kind
-        else {
+        let WorkKind::Read { pieces, race, .. } = op.work.kind else {
             unreachable!("only reads share")
         };
-        let work = Work::read(request, pieces, op.work.lo, op.work.hi, op.bad);
+        let work = Work::read(pieces, op.work.lo, op.work.hi, op.bad);
         self.enqueue(op.stripe, work.healing(op.heal).racing(race));
     }
 
@@ -357,16 +351,10 @@ impl Shard {
     }
 
     /// A piece of a read has its content; unless that means nothing by now.
-    pub(crate) fn finish_read(
-        &mut self,
-        request: usize,
-        at: usize,
-        slice: Slice,
-        part: &StripPart,
-    ) {
-        match self.touches_lost(part) {
-            true => self.finish_part(request, None, Err(RequestError::Unreadable)),
-            false => self.finish_part(request, Some((at, slice)), Ok(())),
+    pub(crate) fn finish_read(&mut self, piece: &ReadPiece, slice: Slice, stripe: StripeNo) {
+        match self.touches_lost(&piece.place(stripe)) {
+            true => self.finish_part(piece.request, None, Err(RequestError::Unreadable)),
+            false => self.finish_part(piece.request, Some((piece.part, slice)), Ok(())),
         }
     }
 }

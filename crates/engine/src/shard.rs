@@ -35,6 +35,7 @@ use crate::logs::{Flight, Logs};
 use crate::meters::{Measured, Meters};
 use crate::order::Lock;
 use crate::regions::Gate;
+use crate::rows::Row;
 use crate::steps::StepRun;
 use crate::streams::Streams;
 use crate::stripe::{Scrap, StripeOp};
@@ -67,6 +68,8 @@ pub struct Shard {
     /// The time of the latest input.
     pub(crate) now: Time,
     pub(crate) requests: Slab<Active>,
+    /// Pieces of reads that wait for the batch to be complete.
+    pub(crate) rows: Vec<Row>,
     pub(crate) ops: Slab<StripeOp>,
     pub(crate) ios: Slab<InFlight>,
     pub(crate) steps: Vec<StepRun>,
@@ -174,6 +177,7 @@ pub(crate) enum Starved {
 }
 
 /// A part of a request within one strip.
+#[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) stripe: StripeNo,
     pub(crate) column: usize,
@@ -184,7 +188,7 @@ pub(crate) struct Piece {
 }
 
 /// Mostly one.
-type Pieces = SmallVec<[Piece; 1]>;
+pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 pub(crate) fn code_of(geometry: &Geometry) -> Code {
     let code = match geometry.mirrored() {
@@ -257,6 +261,7 @@ impl Shard {
             streams: Streams::default(),
             now: Time(0),
             requests: Slab::new(),
+            rows: Vec::new(),
             ops: Slab::new(),
             ios: Slab::new(),
             steps: Vec::new(),
@@ -404,53 +409,30 @@ impl Shard {
         }
     }
 
-    /// Reads the pieces of a request that lie in one stripe, the first of which is its piece
-    /// `first`.
-    fn read_row(&mut self, request: usize, first: usize, row: &[Piece], place: Option<u64>) {
-        let stripe = row[0].stripe;
-        let gate = &self.gates[self.region(stripe).0 as usize];
-        let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
-        let settles = self.geometry.mirrored() && !trusted;
-        // The first of several that no member can give: computing it reads what is beside it.
-        let alone = row.len() == 1 || unwritten || settles;
-        let mut others = row.iter().enumerate().filter(|_| !alone);
-        let mut computed = others
-            .find(|&(at, piece)| {
-                !self.place_lost(piece) && self.direct(request, first + at, piece).is_none()
-            })
-            .map(|(_, piece)| (piece, ReadPieces::new()));
-        for (at, piece) in row.iter().enumerate() {
-            let (part, lo, hi) = (first + at, piece.lo, piece.hi);
-            let column = piece.column;
-            let own = || ReadPieces::from_slice(&[ReadPiece { part, column }]);
-            if unwritten {
-                let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
-                self.finish_part(request, Some((part, zeros)), Ok(()));
-            } else if self.place_lost(piece) {
-                self.finish_part(request, None, Err(RequestError::Unreadable));
-            } else if settles {
-                let work = Work::read(request, own(), lo, hi, Vec::new());
-                self.enqueue(stripe, work.settling());
-            } else if let Some((_, pieces)) = computed
-                .as_mut()
-                .filter(|(of, _)| (of.lo, of.hi) == (lo, hi))
-            {
-                pieces.push(ReadPiece { part, column });
-            } else if let Some(read) = self.direct(request, part, piece) {
-                let place = place.filter(|_| self.meters.fills_in_time(read.device, self.now));
-                let place = place.map(|first| first + piece.at as u64);
-                self.start_read(DirectRead { place, ..read });
-            } else {
-                self.enqueue(stripe, Work::read(request, own(), lo, hi, Vec::new()));
-            }
+    /// Reads a piece: from its member, or computed where none can give it.
+    pub(crate) fn read_piece(
+        &mut self,
+        request: usize,
+        part: usize,
+        piece: &Piece,
+        place: Option<u64>,
+    ) {
+        if let Some(read) = self.direct(request, part, piece) {
+            let place = place.filter(|_| self.meters.fills_in_time(read.device, self.now));
+            let place = place.map(|first| first + piece.at as u64);
+            return self.start_read(DirectRead { place, ..read });
         }
-        if let Some((piece, pieces)) = computed {
-            let work = Work::read(request, pieces, piece.lo, piece.hi, Vec::new());
-            self.enqueue(stripe, work);
-        }
+        let pieces = ReadPieces::from_slice(&[ReadPiece::of(request, part, piece)]);
+        let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
+        self.enqueue(piece.stripe, work);
     }
 
-    fn place_lost(&self, piece: &Piece) -> bool {
+    /// So many zeros.
+    pub(crate) fn zeros_of(&self, bytes: u64) -> Slice {
+        Slice::new(self.zeros.clone(), 0, bytes as usize)
+    }
+
+    pub(crate) fn place_lost(&self, piece: &Piece) -> bool {
         self.touches_lost(&StripPart {
             stripe: piece.stripe,
             column: piece.column,
@@ -714,6 +696,9 @@ impl Shard {
     /// elsewhere.
     pub fn poll(&mut self) -> Option<ShardOutput> {
         while self.out.is_empty() {
+            if self.plan_rows() {
+                continue;
+            }
             if let Some(stripe) = self.ready.pop_front() {
                 self.pump(stripe, false);
             } else if !self.pump_logs()

@@ -82,6 +82,9 @@ pub struct MemberStatus {
     pub latency: LatencyStatus,
     /// The member is missing, and a spare takes its place after so long, nanoseconds.
     pub spare_in_ns: Option<u64>,
+    /// Nobody has the slot, none is waited for any more, and there is no spare: a device that is added now is used
+    /// at once.
+    pub wants_spare: bool,
 }
 
 /// How long a member takes, as `show` tells it; as of the last second in which it was used.

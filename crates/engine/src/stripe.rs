@@ -19,14 +19,13 @@
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
-use crate::geometry::StripPart;
 use crate::intent::NewContent;
 use crate::plan::{Columns, Extra, Reads, WritePlan};
 use crate::salvage::Salvage;
 use crate::scrub::Found;
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
-use crate::work::{Bad, Work, WorkKind, WritePieces};
+use crate::work::{Bad, ReadPiece, ReadPieces, Work, WorkKind, WritePieces};
 use smallvec::SmallVec;
 
 /// How far an operation has come.
@@ -219,16 +218,6 @@ impl StripeOp {
         let columns = avoided.iter().fold(0, |all, (column, _)| all | 1 << column);
         self.heal = Columns(self.heal.0 & !columns);
         !avoided.is_empty()
-    }
-
-    /// Its bytes of this column.
-    pub(crate) fn place(&self, column: usize) -> StripPart {
-        StripPart {
-            stripe: self.stripe,
-            column,
-            lo: self.work.lo,
-            hi: self.work.hi,
-        }
     }
 
     /// Takes its memory out; what it held is dropped.
@@ -762,23 +751,15 @@ impl Shard {
                 }
             }
             WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
-            WorkKind::Read {
-                request,
-                pieces,
-                race,
-                ..
-            } => {
+            WorkKind::Read { pieces, race, .. } => {
                 if let (Some(slice), Ok(())) = (op.settled.take(), result) {
                     for piece in pieces {
-                        let place = op.place(piece.column);
-                        self.finish_read(*request, piece.part, slice.clone(), &place);
+                        self.finish_read(piece, slice.clone(), op.stripe);
                     }
                 } else if !op.answered && race.is_none() {
                     // One that could be computed was answered before its repair was written.
                     let result = result.and(Err(RequestError::Unreadable));
-                    for _ in pieces {
-                        self.finish_part(*request, None, result);
-                    }
+                    self.fail_read(op.stripe, pieces, result);
                 }
                 self.side_ends(*race, error);
             }
@@ -798,6 +779,27 @@ impl Shard {
             self.say_repaired(op.stripe, op.healed, op.work.lo, op.work.hi);
         }
         self.scraps.push(op.scrap());
+    }
+
+    /// A read cannot be had. Of several that were planned together others may do: each comes again
+    /// by itself.
+    fn fail_read(
+        &mut self,
+        stripe: StripeNo,
+        pieces: &[ReadPiece],
+        result: Result<(), RequestError>,
+    ) {
+        let apart = pieces.len() > 1 && result == Err(RequestError::Unreadable);
+        for piece in pieces {
+            match apart && !canary::hit(Canary::NeighbourFails) {
+                true => {
+                    let own = ReadPieces::from_slice(&[*piece]);
+                    let work = Work::read(own, piece.lo, piece.hi, Vec::new());
+                    self.enqueue(stripe, work);
+                }
+                false => self.finish_part(piece.request, None, result),
+            }
+        }
     }
 
     pub(crate) fn say_repaired(&mut self, stripe: StripeNo, columns: Columns, lo: u64, hi: u64) {

@@ -10,6 +10,7 @@ use crate::event::StepKind;
 use crate::geometry::StripPart;
 use crate::hedge::Racing;
 use crate::plan::Columns;
+use crate::shard::Piece;
 use crate::units::*;
 
 /// What waits for its turn on a stripe.
@@ -23,8 +24,7 @@ pub(crate) enum WorkKind {
     /// Compute a piece that its member cannot give, and answer those beside it from what that
     /// takes.
     Read {
-        request: usize,
-        /// All of the same bytes `lo..hi`, each of another column.
+        /// All within the bytes `lo..hi`.
         pieces: ReadPieces,
         avoid: Vec<Bad>,
         heal: Columns,
@@ -73,9 +73,34 @@ impl WritePiece {
 /// A part of a read request within one strip.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadPiece {
+    pub(crate) request: usize,
     /// Which of the request's.
     pub(crate) part: usize,
     pub(crate) column: usize,
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+}
+
+impl ReadPiece {
+    pub(crate) fn of(request: usize, part: usize, piece: &Piece) -> ReadPiece {
+        ReadPiece {
+            request,
+            part,
+            column: piece.column,
+            lo: piece.lo,
+            hi: piece.hi,
+        }
+    }
+
+    /// Where it lies.
+    pub(crate) fn place(&self, stripe: StripeNo) -> StripPart {
+        StripPart {
+            stripe,
+            column: self.column,
+            lo: self.lo,
+            hi: self.hi,
+        }
+    }
 }
 
 /// Mostly one, outside streams.
@@ -88,19 +113,12 @@ pub(crate) type ReadPieces = SmallVec<[ReadPiece; 1]>;
 pub(crate) type Bad = (usize, DeviceId);
 
 impl Work {
-    pub(crate) fn read(
-        request: usize,
-        pieces: ReadPieces,
-        lo: u64,
-        hi: u64,
-        avoid: Vec<Bad>,
-    ) -> Work {
+    pub(crate) fn read(pieces: ReadPieces, lo: u64, hi: u64, avoid: Vec<Bad>) -> Work {
         let heal = Columns::default();
         Work {
             lo,
             hi,
             kind: WorkKind::Read {
-                request,
                 pieces,
                 avoid,
                 heal,

@@ -93,6 +93,10 @@ uuid_type!(
     /// Names a volume of an array, whatever its name becomes.
     VolumeUuid
 );
+uuid_type!(
+    /// Names a pool of spares, whatever machine the devices are in.
+    PoolUuid
+);
 
 /// Grows with every change of membership. A write is acknowledged under an epoch only once every
 /// live member durably carries it.

@@ -2,7 +2,7 @@
 //!
 //! A member carries, in this order: a first superblock, the region map and the list of unreadable
 //! blocks (two places for each), the stripe log, the data, and a last superblock. The data of an
-//! array that is carved begins with a table of volumes. The tables of bytes stand in `docs/on-disk-format.md`.
+//! array that is carved begins with a table of volumes. A device that waits in a pool of spares carries a label instead. The tables of bytes stand in `docs/on-disk-format.md`.
 //!
 //! Invariants:
 //! * A value that came out of `decode` is valid by type: the checksum was right, the block was
@@ -23,6 +23,7 @@ pub mod identity;
 pub mod layout;
 pub mod level;
 pub mod log;
+pub mod pool;
 pub mod region_map;
 pub mod scrub;
 pub mod select;
@@ -36,11 +37,12 @@ pub use error::{
     ShapeError, SuperblockError, UnreadableError,
 };
 pub use identity::{
-    ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, VolumeUuid, WriteHole,
+    ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, PoolUuid, Slot, VolumeUuid, WriteHole,
 };
 pub use layout::{Layout, LayoutParams};
 pub use level::Level;
 pub use log::{BatchHead, BatchSize, LogBatch, LogPayload, LogRecord};
+pub use pool::{POOL_LABEL_BYTES, PoolLabel, PoolLabelError};
 pub use region_map::{MapPage, RegionState};
 pub use scrub::{ScrubCounts, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};
 pub use select::{

@@ -145,6 +145,7 @@ impl Control {
             EventKind::ReadError { device, .. }
             | EventKind::Repaired { device, .. }
             | EventKind::Mismatch { device, .. }
+            | EventKind::MemberFailing { device, .. }
             | EventKind::SpareUsed { device, .. }
             | EventKind::Returned { device, .. }
             | EventKind::Rebuilt { device, .. }

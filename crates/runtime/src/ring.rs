@@ -42,6 +42,13 @@ pub(crate) enum Token {
         /// Tag within the queue.
         tag: u16,
     },
+    /// A ublk command for many tags.
+    UblkBatch {
+        /// The queue, as this thread knows it.
+        queue: u16,
+        /// Which command it is.
+        step: u32,
+    },
 }
 
 impl Token {
@@ -51,6 +58,7 @@ impl Token {
             Token::Watch => 1 << 56,
             Token::Member(place) => 2 << 56 | u64::from(place),
             Token::Ublk { queue, tag } => 3 << 56 | u64::from(queue) << 16 | u64::from(tag),
+            Token::UblkBatch { queue, step } => 4 << 56 | u64::from(queue) << 32 | u64::from(step),
         }
     }
 
@@ -62,6 +70,10 @@ impl Token {
             3 => Token::Ublk {
                 queue: (data >> 16) as u16,
                 tag: data as u16,
+            },
+            4 => Token::UblkBatch {
+                queue: (data >> 32) as u16,
+                step: data as u32,
             },
             kind => unreachable!("no token of kind {kind} was ever made"),
         }
@@ -77,6 +89,8 @@ pub(crate) struct Reaped {
     pub(crate) result: i32,
     /// A multishot request stays armed.
     pub(crate) more: bool,
+    /// The buffer of the group that the kernel took for it.
+    pub(crate) buffer: Option<u16>,
 }
 
 /// How a file is named in an entry.
@@ -178,6 +192,27 @@ impl Ring {
                 false
             }
         }
+    }
+
+    /// Registers a ring of `entries` buffers, which the kernel takes from by itself, as `group`.
+    ///
+    /// # Safety
+    /// The memory of the ring and of its buffers must stay where it is until
+    /// [`Ring::unregister_group`], or for ever.
+    pub(crate) unsafe fn register_group(
+        &self,
+        address: u64,
+        entries: u16,
+        group: u16,
+    ) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        // SAFETY: the caller keeps the memory.
+        unsafe { submitter.register_buf_ring_with_flags(address, entries, group, 0) }
+    }
+
+    /// The kernel forgets a ring of buffers.
+    pub(crate) fn unregister_group(&self, group: u16) -> io::Result<()> {
+        self.ring.submitter().unregister_buf_ring(group)
     }
 
     /// Registers a descriptor, where there is room.
@@ -286,6 +321,7 @@ impl Ring {
             token: Token::decode(entry.user_data()),
             result: entry.result(),
             more: io_uring::cqueue::more(entry.flags()),
+            buffer: io_uring::cqueue::buffer_select(entry.flags()),
         }));
     }
 }
@@ -315,6 +351,10 @@ mod tests {
             Token::Ublk {
                 queue: u16::MAX,
                 tag: 4095,
+            },
+            Token::UblkBatch {
+                queue: u16::MAX,
+                step: u32::MAX,
             },
         ];
         for token in tokens {

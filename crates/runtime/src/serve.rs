@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strake_engine::event::{
     Changed, Command, CommandError, DeviceInfo, FailCause, Found, NewDevice, Status,
@@ -51,6 +51,8 @@ use crate::watch::Watch;
 const CLEAN_AFTER_MS: u64 = 2000;
 /// How long a stop waits for the array to become quiet after it has agreed to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a member that was replaced may take to be let go of.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is needed to serve an array.
 #[derive(Debug)]
@@ -313,6 +315,19 @@ impl Serving {
     fn device_sizes(&self) -> Vec<(DeviceId, u64)> {
         let all = self.devices.all().into_iter();
         all.map(|(id, device)| (id, device.bytes_now())).collect()
+    }
+
+    /// Waits a moment for members that were replaced to be let go of, which happens when it is
+    /// durable that they were. What the array is made of is known then.
+    pub fn settle(&self) {
+        let known = || {
+            let members = self.status().members.into_iter();
+            members.filter(|member| member.device.is_some()).count()
+        };
+        let since = Instant::now();
+        while self.devices.all().len() > known() && since.elapsed() < SETTLE_PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Bytes of the smallest device.

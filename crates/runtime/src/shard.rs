@@ -87,6 +87,8 @@ pub(crate) struct Work {
     queues: BTreeMap<u16, ublk::Queue>,
     pieces: Vec<(Target, Request)>,
     reaped: Vec<Reaped>,
+    /// Tags that a batch brought.
+    tags: Vec<u16>,
     finished: Vec<Finished>,
     next_scan: Time,
     /// Peers that have mail and were not woken yet.
@@ -126,6 +128,7 @@ impl Worker {
                 true => self.sleep(now),
                 false => Some(Duration::ZERO),
             };
+            self.flush_ublk();
             if let Err(error) = self.ring.wait(patience) {
                 panic!("io_uring_enter fails on a ring that worked: {error}");
             }
@@ -224,6 +227,7 @@ impl Worker {
                     }
                 }
                 Token::Ublk { queue, tag } => self.ublk_event(now, queue, tag, done.result),
+                Token::UblkBatch { queue, .. } => self.ublk_batch_event(now, queue, &done),
             }
         }
         self.work.reaped = reaped;
@@ -563,9 +567,35 @@ impl Worker {
                 self.submit(now, origin, op, volume.as_deref());
             }
             ublk::Event::Nothing => {}
-            ublk::Event::Ended => {
-                self.work.queues.remove(&number);
-            }
+            ublk::Event::Ended => self.ublk_end(number),
+        }
+    }
+
+    fn ublk_batch_event(&mut self, now: Time, number: u16, done: &Reaped) {
+        let Some(queue) = self.work.queues.get_mut(&number) else {
+            return;
+        };
+        let mut tags = std::mem::take(&mut self.work.tags);
+        let ended = queue.batch_event(&mut self.ring, done, &mut tags);
+        for tag in tags.drain(..) {
+            self.ublk_event(now, number, tag, 0);
+        }
+        self.work.tags = tags;
+        if ended {
+            self.ublk_end(number);
+        }
+    }
+
+    fn ublk_end(&mut self, number: u16) {
+        if let Some(queue) = self.work.queues.remove(&number) {
+            queue.end(&self.ring);
+        }
+    }
+
+    /// Gives the driver the answers that have gathered.
+    fn flush_ublk(&mut self) {
+        for queue in self.work.queues.values_mut() {
+            queue.flush(&mut self.ring);
         }
     }
 

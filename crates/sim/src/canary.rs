@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 59] = [
+    pub const ALL: [(Canary, u64); 61] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -106,6 +106,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::NoFlushAfterLog), 6000),
         (Canary::Inside(engine::Canary::IntentOnOneMember), 500),
         (Canary::Inside(engine::Canary::RetiredBeforeFlush), 500),
+        (Canary::Inside(engine::Canary::NeighbourAnswers), 100),
+        (Canary::Inside(engine::Canary::NeighbourFails), 2000),
         (Canary::Inside(engine::Canary::InPlaceUnread), 100),
         (Canary::Inside(engine::Canary::HedgeInPlace), 100),
         (Canary::Inside(engine::Canary::MixtureReturned), 4000),

@@ -75,6 +75,13 @@ impl<T> Clock<T> {
         self.now = entry.at;
         Some(entry.what)
     }
+    /// The next happening, if it comes within `ns` and is one of these: it comes now.
+    pub fn next_if(&mut self, ns: u64, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let Reverse(next) = self.queue.peek()?;
+        let soon = next.at.0 <= self.now.0.saturating_add(ns);
+        let Reverse(entry) = (soon && wanted(&next.what)).then(|| self.queue.pop())??;
+        Some(entry.what)
+    }
     /// Nothing that was to happen will.
     pub fn clear(&mut self) {
         self.queue.clear();

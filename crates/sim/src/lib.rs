@@ -34,6 +34,7 @@ pub mod plan;
 pub mod prng;
 pub mod report;
 pub mod reshape;
+pub mod restored;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;

@@ -740,10 +740,20 @@ impl World {
             }
             Action::Replace => {
                 let whole = slots(&|look| look.in_sync.is_some() && look.incoming.is_none());
-                if let Some(slot) = self.choose(&whole)
-                    && let Some(new) = self.fresh()
-                {
-                    self.command(Command::Replace(Slot(slot as u8), new));
+                let Some(slot) = self.choose(&whole) else {
+                    return Ok(());
+                };
+                let members = self.machines().array.status().members;
+                let spare = members.iter().find(|m| m.state == MemberState::Spare);
+                match spare.and_then(|spare| spare.device) {
+                    Some(spare) if slot % 2 == 0 => {
+                        self.command(Command::ReplaceBySpare(Slot(slot as u8), spare));
+                    }
+                    _ => {
+                        if let Some(new) = self.fresh() {
+                            self.command(Command::Replace(Slot(slot as u8), new));
+                        }
+                    }
                 }
             }
             Action::StopRebuild => drop(self.command(Command::StopRebuild)),

@@ -307,6 +307,8 @@ pub struct Plan {
     pub hedging: HedgeRules,
     /// One read in so many has a place for what it asks for (0: none).
     pub in_place_one_in: u64,
+    /// Requests that reach a shard within so many nanoseconds may be one batch (0: never).
+    pub batch_ns: u64,
     /// Memory of a shard beyond the least.
     pub budget_bytes: usize,
     /// Read errors after which a member is failed; `None` leaves the default.
@@ -406,6 +408,7 @@ impl Plan {
             clean_after_ms: rng.pick(&[1, 5, 50]),
             hedging: crate::dawdle::draw_rules(seed),
             in_place_one_in: 3,
+            batch_ns: if seed % 4 == 3 { 1_000_000 } else { 0 },
             budget_bytes: rng.pick(&[1 << 17, 1 << 18, 1 << 19]),
             read_error_threshold: rng.pick(&[None, Some(1), Some(1000), Some(1000)]),
             latencies: Latencies {

@@ -17,7 +17,7 @@ use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMo
 use strake_engine::meters::HedgeCounts;
 use strake_engine::units::{CommandId, Slot, StripeNo};
 use strake_engine::{HedgeRules, StartError};
-use strake_format::{Settings, WriteHole};
+use strake_format::{Settings, Superblock, WriteHole};
 
 use crate::launch;
 use crate::misled::Armed;
@@ -154,6 +154,11 @@ impl Scenario {
     /// Every device grows while nothing runs.
     pub fn enlarge(&mut self, bytes: u64) -> &mut Self {
         assert!(self.world.enlarge(bytes), "the first superblocks are there");
+        self
+    }
+    /// Superblocks, maps and lists are lost while nothing runs, and made again by what was known.
+    pub fn restore(&mut self, known: &Superblock) -> &mut Self {
+        self.world.restore(known).expect("all members are there");
         self
     }
     /// Asks for parities on so many fresh devices, and does not wait.
@@ -545,6 +550,11 @@ impl Draft {
     /// Every read has a place for what it asks for.
     pub fn in_place(mut self) -> Draft {
         self.0.in_place_one_in = 1;
+        self
+    }
+    /// Requests that are made together reach a shard together.
+    pub fn batches(mut self) -> Draft {
+        self.0.batch_ns = 1_000_000;
         self
     }
     /// With another seed's latencies and requests.

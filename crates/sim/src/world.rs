@@ -369,6 +369,7 @@ impl World {
                     format!("shard {shard}: {}", op_text(&request))
                 });
                 self.machines().shards[usize::from(shard)].submit(now, request);
+                self.join_batch(shard);
                 self.poll_shard(shard)?;
             }
             Happening::FromShard(shard, message) => {
@@ -459,6 +460,21 @@ impl World {
                 self.machines().shards[usize::from(shard)].complete(now, completion);
                 self.poll_shard(shard)
             }
+        }
+    }
+
+    /// Requests that reach the shard next are in the same batch, where the plan has such: nothing
+    /// that depends on an answer is among them.
+    fn join_batch(&mut self, shard: u16) {
+        let (now, within) = (self.clock.now(), self.plan.batch_ns);
+        let same = |next: &Happening| matches!(next, Happening::AskShard(of, _) if *of == shard);
+        while within > 0
+            && let Some(Happening::AskShard(_, request)) = self.clock.next_if(within, same)
+        {
+            self.trace([3, u64::from(shard), request.id.0, 1], || {
+                format!("shard {shard}, same batch: {}", op_text(&request))
+            });
+            self.machines().shards[usize::from(shard)].submit(now, request);
         }
     }
 

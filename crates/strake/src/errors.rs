@@ -114,7 +114,8 @@ catalogue! {
          a time to 60s like 500us or 2ms, read_error_threshold 1 or more, write_hole closed, degraded or \
          resync, hedged_reads on or off, spare_delay off or a time to 7d like 45s or 3m, \
          scrub_schedule off, continuous, daily, weekly or monthly, scrub_at a time like 03:00, scrub_policy report, repair or halt, \
-         cpus auto or a list like 0-3,8, shards auto or 1 to 64, memory_limit auto or a size, requests auto or a number";
+         cpus auto or a list like 0-3,8, shards auto or 1 to 64, memory_limit auto or a size, requests auto or a number, \
+         replace_at_wear off or 1 to 255, pool none or the name of a pool";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
     /// Not there.
@@ -186,6 +187,24 @@ catalogue! {
     /// Too many members missing.
     MembersMissing, "members-missing", Refused,
         "bring the missing members back; nothing was written";
+    /// Not a backup, or not one of this format.
+    BackupInvalid, "backup-invalid", Usage, "use what strake config backup wrote, as it is";
+    /// Members that do not have the same history.
+    MembersDisagree, "members-disagree", Refused,
+        "if you know that every member was in sync to the end: --force; what is stale becomes the data otherwise";
+    /// No such pool.
+    PoolNotFound, "pool-not-found", NotFound, "strake pool show lists pools; strake pool create NAME DEV makes one";
+    /// Two pools, one name.
+    PoolAmbiguous, "pool-ambiguous", Refused, "use the uuid that strake pool show tells: strake pool delete UUID";
+    /// A pool of that name.
+    PoolExists, "pool-exists", Refused, "strake pool add NAME DEV adds to it";
+    /// It waits in a pool.
+    DeviceInPool, "device-in-pool", Refused, "strake pool remove POOL DEV first, or use --force to take it";
+    /// No light to find a drive by.
+    NoLight, "no-locate-light", Failed,
+        "look for its serial number: strake show NAME --wear --json, or lsblk -o NAME,SERIAL";
+    /// No spare waits.
+    NoSpare, "no-spare", Refused, "strake add NAME DEV adds one, or name the device to replace it with";
     /// Members are missing, and the daemon is not to start it then.
     DegradedStart, "degraded-start-not-allowed", Refused,
         "bring the missing members back, or strake start NAME";
@@ -393,6 +412,7 @@ impl From<CommandError> for Failure {
             CommandError::InUse => Code::MemberInUse,
             CommandError::TooSmall { .. } => Code::DeviceTooSmall,
             CommandError::BlockSize { .. } => Code::MixedBlocks,
+            CommandError::NothingToReplace => Code::MemberNotFound,
             CommandError::TooManySpares => Code::TooManySpares,
             CommandError::OutOfRange => Code::SettingInvalid,
             CommandError::NotServing => Code::NotServing,

@@ -65,7 +65,7 @@ pub(crate) const LANES: [Lane; 2] = [
 const KINDS: [(Kind, usize); 3] = [(Kind::Healthy, 6), (Kind::Degraded, 4), (Kind::Hole, 5)];
 
 /// What a round of both lanes takes on a machine that is not slow.
-const ROUND_S: u64 = 100;
+const ROUND_S: u64 = 70;
 
 /// One for each cut.
 fn kinds() -> Vec<Kind> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use strake_format::*;
 
-use crate::{battery, lists, logs, samples::*, volumes};
+use crate::{battery, lists, logs, pools, samples::*, volumes};
 
 /// Compares with, or writes, one image; gives it as it lies in the folder.
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
@@ -114,6 +114,16 @@ fn a_list_of_unreadable_blocks_is_what_it_was() {
     let list = lists::sample_list();
     let image = golden("unreadable.bin", &list.encode(8192, 12288));
     assert_eq!(UnreadableList::decode(&image, 12288), Ok(list));
+}
+
+#[test]
+fn a_label_of_a_pool_is_what_it_was() {
+    let label = pools::sample_label();
+    let offsets = Layout::superblock_offsets(label.device_bytes);
+    for (name, offset) in ["first", "last"].into_iter().zip(offsets) {
+        let image = golden(&format!("pool-label-{name}.bin"), &label.encode(offset)[..]);
+        assert_eq!(PoolLabel::decode(&image, offset).as_ref(), Ok(&label));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod battery;
 mod golden;
 mod lists;
 mod logs;
+mod pools;
 mod samples;
 mod selection;
 mod volumes;

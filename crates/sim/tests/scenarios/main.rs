@@ -12,6 +12,7 @@ mod media;
 mod metadata;
 mod pace;
 mod reshape;
+mod restored;
 mod scrub;
 mod slow;
 mod spares;
@@ -606,6 +607,55 @@ fn a_degraded_read_of_whole_stripes_reads_no_strip_twice() {
             array.ask(AskKind::Read, first, 2 * stripe);
         }
         array.verify();
+    }
+}
+
+/// A stream of reads far smaller than a strip, on an array that misses members: whatever comes in
+/// one batch is computed from one read of each strip.
+#[test]
+fn degraded_reads_of_one_batch_read_no_strip_twice() {
+    for (level, members, lost) in [("5", 4, 1), ("6", 6, 2), ("70", 10, 3)] {
+        let draft = Scenario::new(level, members).small_blocks().batches();
+        let mut array = draft.start();
+        array.write_all().rest();
+        for slot in 0..lost {
+            array.lose(slot);
+        }
+        array.write_all().rest().steps(20_000);
+        let geometry = array.world.geometry.clone();
+        let stripe = geometry.stripe_bytes() / geometry.block;
+        let half = geometry.strip / geometry.block / 2;
+        let (total, k) = (array.world.oracle.blocks(), geometry.k as u64);
+        let before = accepted(&array);
+        for first in (0..total).step_by(stripe as usize) {
+            for first in (first..first + stripe).step_by(half as usize) {
+                array.begin(AskKind::Read, first, half);
+            }
+            array.wait("they are answered", |world| world.asks.is_empty());
+        }
+        // A stripe whose lost columns are parities has each half of a strip read by itself.
+        let commands = accepted(&array) - before;
+        let most = total / stripe * k * 7 / 4;
+        assert!(commands <= most, "level {level}: {commands}, not {most}");
+        array.verify();
+    }
+}
+
+#[test]
+fn a_block_that_cannot_be_computed_is_an_error_of_its_own_reader_alone() {
+    for (row, block) in (0..8).flat_map(|row| [(row, 0), (row, 3), (row, 7)]) {
+        let draft = Scenario::new("5", 4).small_blocks().batches();
+        let mut raid5 = draft.start();
+        raid5.write_all().rest().lose(1).steps(3000);
+        raid5.spoil_block(2, row, block);
+        let geometry = raid5.world.geometry.clone();
+        let stripe = geometry.stripe_bytes() / geometry.block;
+        for first in row * stripe..(row + 1) * stripe {
+            raid5.begin(AskKind::Read, first, 1);
+        }
+        // The oracle knows which block may answer an error.
+        raid5.wait("they are answered", |world| world.asks.is_empty());
+        raid5.verify();
     }
 }
 

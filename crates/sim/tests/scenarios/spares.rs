@@ -91,6 +91,34 @@ fn members_that_failed_or_were_put_out_are_replaced_at_once() {
     assert_eq!(spares(&mut raid6), 0);
 }
 
+/// Whoever keeps spares for several arrays asks for this.
+#[test]
+fn an_array_without_a_spare_wants_one_when_the_delay_has_passed_and_not_before() {
+    let wants = |array: &mut Scenario, in_ms: u64| {
+        let then = array.world.clock.now().plus_ms(in_ms);
+        let members = array.world.machines().array.status_at(then).members;
+        members.iter().filter(|m| m.wants_spare).count()
+    };
+    let delay_ms = u64::from(DELAY_MS);
+    let mut raid6 = patient(0).start();
+    raid6.write(60).rest();
+    assert_eq!(wants(&mut raid6, delay_ms), 0);
+    raid6.lose(2).write(10);
+    assert_eq!((wants(&mut raid6, 0), wants(&mut raid6, delay_ms)), (0, 1));
+    // What an administrator put out is waited for by nobody.
+    raid6
+        .command(Command::Fail(Slot(4)))
+        .expect("it survives that");
+    assert_eq!((wants(&mut raid6, 0), wants(&mut raid6, delay_ms)), (1, 2));
+    raid6.add();
+    assert_eq!(wants(&mut raid6, delay_ms), 1, "a spare is used at once");
+    raid6.command(Command::StopRebuild).expect("it pauses");
+    assert_eq!(wants(&mut raid6, delay_ms), 0);
+    raid6.command(Command::StartRebuild).expect("it goes on");
+    raid6.rest().verify();
+    assert_eq!(wants(&mut raid6, 0), 1);
+}
+
 #[test]
 fn what_is_missing_at_the_start_is_waited_for_from_then_on() {
     let mut raid6 = patient(1).start();
@@ -104,6 +132,165 @@ fn what_is_missing_at_the_start_is_waited_for_from_then_on() {
     let waited_ms = raid6.world.clock.now().since(from) / 1_000_000;
     assert!((5000..=5100).contains(&waited_ms), "{waited_ms} ms");
     raid6.rest().verify();
+}
+
+/// The spare that waits, and the command by which it takes the place of a member that serves.
+fn relieve(array: &mut Scenario, slot: u8) -> Command {
+    let members = array.world.machines().array.status().members;
+    let spare = members.iter().find(|m| m.slot.is_none());
+    let device = spare.and_then(|spare| spare.device);
+    Command::ReplaceBySpare(Slot(slot), device.expect("a spare waits"))
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_member_that_serves_and_the_array_stays_whole() {
+    let mut raid5 = Scenario::new("5", 4).spares(1).start();
+    raid5.write_all().rest();
+    let old = raid5.drive(1);
+    let relief = relieve(&mut raid5, 1);
+    raid5.command(relief.clone()).expect("it may be relieved");
+    assert_eq!(raid5.command(relief), Err(CommandError::Rebuilding));
+    assert!(raid5.serves(old));
+    raid5.write(60);
+    assert_eq!(raid5.state(), ArrayState::Optimal);
+    raid5.rest().verify();
+    assert!(!raid5.serves(old));
+    assert_eq!(
+        (raid5.state(), spares(&mut raid5)),
+        (ArrayState::Optimal, 0)
+    );
+    // It is a member like any other.
+    raid5.lose(2).verify();
+}
+
+#[test]
+fn a_spare_that_relieves_a_member_goes_on_after_a_cut_and_whichever_of_the_two_is_lost() {
+    let (mut went_on, mut cut_off) = (0, 0);
+    for seed in 0..45 {
+        let mut raid5 = Scenario::new("5", 4).spares(1).seed(seed).start();
+        raid5.write_all().rest();
+        let old = raid5.drive(1);
+        let relief = relieve(&mut raid5, 1);
+        raid5.world.command(relief);
+        raid5.begin_to_write(20, 4 * seed);
+        let replacing =
+            raid5.world.machines().array.status().members.len() == 5 && spares(&mut raid5) == 0;
+        match seed % 3 {
+            0 => drop(raid5.power_cut().start()),
+            1 if raid5.serves(old) => drop(raid5.lose(1)),
+            _ => drop(raid5.kill().start()),
+        }
+        went_on += u64::from(replacing);
+        cut_off += u64::from(!replacing);
+        raid5.rest().verify();
+        if spares(&mut raid5) > 0 && raid5.serves(old) {
+            // The word had not become durable: it is said again.
+            let relief = relieve(&mut raid5, 1);
+            raid5.command(relief).expect("it may be relieved");
+        }
+        raid5.made_whole().verify();
+        assert!(!raid5.serves(old));
+        raid5.lose(3).verify();
+    }
+    assert!(went_on > 5 && cut_off > 0, "{went_on} {cut_off}");
+}
+
+#[test]
+fn only_a_spare_relieves_and_only_a_member_that_serves() {
+    let mut raid6 = patient(1).start();
+    raid6.write(60).rest();
+    let relief = relieve(&mut raid6, 1);
+    let Command::ReplaceBySpare(_, spare) = relief else {
+        panic!("it is that command");
+    };
+    let members = raid6.world.machines().array.status().members;
+    let member = members[0].device.expect("slot 0 has a device");
+    let not_a_spare = Command::ReplaceBySpare(Slot(1), member);
+    assert_eq!(raid6.command(not_a_spare), Err(CommandError::NoSuchMember));
+    let nowhere = Command::ReplaceBySpare(Slot(60), spare);
+    assert_eq!(raid6.command(nowhere), Err(CommandError::NoSuchSlot));
+    raid6.lose(1).write(5);
+    assert_eq!(raid6.command(relief), Err(CommandError::NothingToReplace));
+    assert_eq!(spares(&mut raid6), 1);
+}
+
+/// Reads with an unreadable sector in one slot after the other row, until so many errors were counted against it, or it
+/// is not in service any more.
+fn read_errors(array: &mut Scenario, slot: u8, wanted: u64) {
+    let counted = |array: &mut Scenario| {
+        let members = array.world.machines().array.status().members;
+        let member = members.iter().find(|m| m.slot == Some(Slot(slot)));
+        member.map_or(0, |member| member.read_errors)
+    };
+    for row in 0..40 {
+        let drive = array.drive(slot);
+        if counted(array) >= wanted {
+            return;
+        }
+        array.spoil_drive(drive, row, 0);
+        array.begin_to_read();
+        let served = |world: &mut World| world.asks.is_empty();
+        array.wait("the reads are answered", served);
+    }
+    panic!("{wanted} errors were not counted");
+}
+
+#[test]
+fn a_member_with_too_many_read_errors_serves_until_a_spare_is_filled() {
+    let mut raid5 = Scenario::new("5", 4).spares(1).threshold(3).start();
+    raid5.write_all().rest();
+    let old = raid5.drive(1);
+    read_errors(&mut raid5, 1, 3);
+    assert!(
+        raid5.serves(old),
+        "it holds what the array needs if another is lost"
+    );
+    assert_eq!(raid5.state(), ArrayState::Optimal);
+    // What it cannot read is computed from the others, however much that is.
+    for row in 0..6 {
+        raid5.spoil_drive(old, row, 1);
+    }
+    raid5.write(20).rest().verify();
+    assert!(!raid5.serves(old));
+    assert_eq!(
+        (raid5.state(), spares(&mut raid5)),
+        (ArrayState::Optimal, 0)
+    );
+    raid5.lose(2).verify();
+}
+
+#[test]
+fn a_spare_that_an_empty_slot_needs_does_not_relieve_a_failing_member() {
+    let mut raid6 = patient(1).threshold(3).start();
+    raid6.write_all().rest().lose(1).write(5);
+    let failing = raid6.drive(3);
+    read_errors(&mut raid6, 3, 3);
+    assert!(!raid6.serves(failing), "it is failed, as without a spare");
+    raid6.rest().verify();
+}
+
+#[test]
+fn a_failing_member_is_relieved_through_cuts_and_losses() {
+    let mut relieved = 0;
+    for seed in 0..30 {
+        let mut raid6 = Scenario::new("6", 5)
+            .spares(1)
+            .threshold(2)
+            .seed(seed)
+            .start();
+        raid6.write_all().rest();
+        let old = raid6.drive(1);
+        read_errors(&mut raid6, 1, 2);
+        raid6.begin_to_write(20, 6 * seed);
+        match seed % 3 {
+            0 => drop(raid6.power_cut().start()),
+            1 => drop(raid6.lose(3)),
+            _ => drop(raid6.lose(1)),
+        }
+        raid6.rest().verify();
+        relieved += u64::from(!raid6.serves(old));
+    }
+    assert!(relieved > 10, "{relieved}");
 }
 
 #[test]

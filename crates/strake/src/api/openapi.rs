@@ -82,7 +82,7 @@ const SHAPES: &[(&str, &str)] = &[
         "name:string level:string strip_bytes:integer? group_size:integer? write_hole:string? \
          latency_target_us:integer? cpus:string? shards:integer? memory_limit_bytes:integer? \
          requests:integer? init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
-         force:boolean? dry_run:boolean?",
+         pool:string? force:boolean? dry_run:boolean?",
     ),
     (
         "Created",
@@ -103,11 +103,12 @@ const SHAPES: &[(&str, &str)] = &[
         "name:string? export:string? force:boolean? devices:string[]? dry_run:boolean?",
     ),
     ("MemberRequest", "member:string"),
+    ("LocateRequest", "member:string on:boolean dry_run:boolean?"),
     ("ResetRequest", "member:string?"),
     ("RenameRequest", "name:string dry_run:boolean?"),
     (
         "DeviceRequest",
-        "member:string? device:string force:boolean? dry_run:boolean?",
+        "member:string? device:string? force:boolean? dry_run:boolean?",
     ),
     ("GrowRequest", "dry_run:boolean?"),
     (
@@ -120,7 +121,7 @@ const SHAPES: &[(&str, &str)] = &[
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? \
          latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
-         hedged_reads:string?",
+         hedged_reads:string? replace_at_wear:integer? pool:string?",
     ),
     ("Outcome", "array:string changed:boolean what:string"),
     (
@@ -153,6 +154,50 @@ const SHAPES: &[(&str, &str)] = &[
          host_written_bytes_since:integer? media_written_bytes_since:integer? \
          write_amplification_since:number?",
     ),
+    (
+        "Pool",
+        "name:string uuid:string? devices:PoolDevice[] arrays:PoolUser[]",
+    ),
+    (
+        "PoolDevice",
+        "device:string uuid:string size_bytes:integer block_bytes:integer",
+    ),
+    ("PoolUser", "name:string fitting:integer"),
+    (
+        "PoolRequest",
+        "devices:string[]? force:boolean? dry_run:boolean?",
+    ),
+    ("PoolDone", "pool:string changed:boolean what:string"),
+    (
+        "Backup",
+        "strake_backup:integer taken:string arrays:BackupArray[]",
+    ),
+    (
+        "BackupArray",
+        "name:string uuid:string level:string strip_bytes:integer group_size:integer fixed_parities:integer \
+         block_bytes:integer carved:boolean layout:BackupLayout export:string settings:Settings \
+         members:BackupMember[]",
+    ),
+    (
+        "BackupLayout",
+        "map_offset:integer map_pages:integer page_regions:integer unreadable_bytes:integer log_offset:integer \
+         log_bytes:integer data_offset:integer data_bytes:integer region_bytes:integer",
+    ),
+    ("BackupMember", "uuid:string device:string?"),
+    (
+        "RestoreRequest",
+        "backup:Backup names:string[]? devices:string[]? slots:SlotDevice[]? force:boolean? dry_run:boolean?",
+    ),
+    ("SlotDevice", "slot:integer device:string"),
+    ("Restored", "dry_run:boolean arrays:RestoredArray[]"),
+    (
+        "RestoredArray",
+        "name:string restored:boolean what:string devices:string[]",
+    ),
+    ("Scrubs", "name:string now:Job? past:Scrub[]"),
+    ("CleanRequest", "devices:string[] dry_run:boolean?"),
+    ("Cleaned", "dry_run:boolean devices:CleanedDevice[]"),
+    ("CleanedDevice", "device:string was:string"),
     ("Preparing", "done_bytes:integer total_bytes:integer"),
     (
         "Event",
@@ -169,6 +214,7 @@ fn reference(name: &str) -> Value {
         "Any" => json!({}),
         "Text" => json!({ "type": "string" }),
         "Arrays" => json!({ "type": "array", "items": reference("Array") }),
+        "Pools" => json!({ "type": "array", "items": reference("Pool") }),
         "Scan" => json!({ "type": "array", "items": reference("ScanArray") }),
         _ => json!({ "$ref": format!("#/components/schemas/{name}") }),
     }

@@ -23,12 +23,15 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::api::config;
 use crate::api::openapi;
+use crate::api::pools;
 use crate::api::types::*;
 use crate::api::volumes;
 use crate::daemon::running::Limits;
 use crate::daemon::service::{Job, Service, Sources};
 use crate::daemon::state::Dir;
+use crate::drives::find;
 use crate::errors::{Code, Failure};
 
 pub(super) type Shared = State<Arc<Service>>;
@@ -152,6 +155,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "post",
+        "/v1/arrays/{name}/locate",
+        "Switch the light of a member's drive",
+        Some("LocateRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
         "/v1/arrays/{name}/reset",
         "Count errors and mismatches from zero again",
         Some("ResetRequest"),
@@ -191,6 +201,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "Start or stop",
         Some("JobRequest"),
         "Outcome",
+    ),
+    (
+        "get",
+        "/v1/arrays/{name}/scrub",
+        "What past scrubs found, and the present one",
+        None,
+        "Scrubs",
     ),
     (
         "get",
@@ -256,6 +273,50 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "Preparing",
     ),
     (
+        "post",
+        "/v1/drives/clean",
+        "Wipe what Strake left on devices",
+        Some("CleanRequest"),
+        "Cleaned",
+    ),
+    (
+        "get",
+        "/v1/config/backup",
+        "The configuration of all arrays",
+        None,
+        "Backup",
+    ),
+    (
+        "post",
+        "/v1/config/restore",
+        "Make arrays of a backup again whose superblocks are lost",
+        Some("RestoreRequest"),
+        "Restored",
+    ),
+    ("get", "/v1/pools", "Pools of spares", None, "Pools"),
+    ("get", "/v1/pools/{name}", "One pool", None, "Pool"),
+    (
+        "post",
+        "/v1/pools/{name}",
+        "Make a pool of devices",
+        Some("PoolRequest"),
+        "PoolDone",
+    ),
+    (
+        "post",
+        "/v1/pools/{name}/add",
+        "Add devices",
+        Some("PoolRequest"),
+        "PoolDone",
+    ),
+    (
+        "post",
+        "/v1/pools/{name}/remove",
+        "Take devices out, all unless some are named",
+        Some("PoolRequest"),
+        "PoolDone",
+    ),
+    (
         "get",
         "/v1/events",
         "What happened, one JSON object a line",
@@ -280,17 +341,21 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/remove", post(remove))
         .route("/v1/arrays/{name}/add", post(add))
         .route("/v1/arrays/{name}/replace", post(replace))
+        .route("/v1/arrays/{name}/locate", post(locate))
         .route("/v1/arrays/{name}/reset", post(reset))
         .route("/v1/arrays/{name}/rename", post(rename))
         .route("/v1/arrays/{name}/grow", post(grow))
         .route("/v1/arrays/{name}/restripe", post(restripe))
         .route("/v1/arrays/{name}/rebuild", post(rebuild))
-        .route("/v1/arrays/{name}/scrub", post(scrub))
+        .route("/v1/arrays/{name}/scrub", get(scrubs).post(scrub))
         .route("/v1/arrays/{name}/settings", get(settings).patch(set))
         .route("/v1/arrays/{name}/explain", get(explain))
         .route("/v1/arrays/{name}/wear", get(wear))
         .route("/v1/arrays/{name}/preparing", get(preparing))
         .merge(volumes::router())
+        .merge(pools::router())
+        .merge(config::router())
+        .route("/v1/drives/clean", post(clean))
         .route("/v1/events", get(events))
         .route("/v1/scan", get(scan))
         .route("/metrics", get(metrics))
@@ -415,7 +480,22 @@ async fn replace(
     if request.member.is_none() {
         return Err(Failure::new(Code::BadRequest, "replace needs a member"));
     }
+    if let (Some(member), None) = (request.member.clone(), &request.device) {
+        return blocking(move || service.replace_by_spare(&name, &member, request.dry_run)).await;
+    }
     blocking(move || service.add(&name, request)).await
+}
+
+async fn clean(State(service): Shared, In(request): In<CleanRequest>) -> Answer {
+    blocking(move || service.clean(&request)).await
+}
+
+async fn locate(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<LocateRequest>,
+) -> Answer {
+    blocking(move || service.locate(&name, &request)).await
 }
 
 async fn reset(
@@ -464,6 +544,10 @@ async fn scrub(
     In(request): In<JobRequest>,
 ) -> Answer {
     blocking(move || service.job(&name, Job::Scrub, &request)).await
+}
+
+async fn scrubs(State(service): Shared, Path(name): Path<String>) -> Answer {
+    blocking(move || service.scrubs(&name)).await
 }
 
 async fn settings(State(service): Shared, Path(name): Path<String>) -> Answer {
@@ -604,14 +688,7 @@ impl hyper::body::Body for Followed {
 }
 
 async fn scan(State(service): Shared) -> Answer {
-    blocking(move || {
-        Ok(service
-            .scan(&[])
-            .iter()
-            .map(|a| a.json())
-            .collect::<Vec<_>>())
-    })
-    .await
+    blocking(move || Ok(find::scan_json(&service.paths()))).await
 }
 
 async fn metrics(State(service): Shared) -> Answer {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// An array, as `show` tells it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ArrayJson {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -131,12 +131,61 @@ pub(crate) struct VolumeDeletion {
     pub(crate) dry_run: bool,
 }
 
+/// A pool of spares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolJson {
+    pub(crate) name: String,
+    /// `null` where no device of it was found.
+    pub(crate) uuid: Option<String>,
+    pub(crate) devices: Vec<PoolDeviceJson>,
+    /// Those that may take from it.
+    pub(crate) arrays: Vec<PoolUserJson>,
+}
+
+/// A device in a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolDeviceJson {
+    pub(crate) device: String,
+    pub(crate) uuid: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) block_bytes: u32,
+}
+
+/// An array that may take from a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolUserJson {
+    pub(crate) name: String,
+    /// Devices of the pool that can be a spare of it.
+    pub(crate) fitting: usize,
+}
+
+/// Body of the requests that change a pool.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PoolRequest {
+    #[serde(default)]
+    pub(crate) devices: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) force: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What was done to a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolDone {
+    pub(crate) pool: String,
+    pub(crate) changed: bool,
+    pub(crate) what: String,
+}
+
 /// What serves the block device, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ExportJson {
     /// `ublk`, `nbd` or `none`.
     pub(crate) kind: String,
-    /// Of ublk: how data travels, `auto-buffer`, `user-copy` or `copy`.
+    /// Of ublk: how data travels, `auto-buffer`, `user-copy` or `copy`, with `batch-` before it where
+    /// requests come in batches.
     pub(crate) mode: Option<String>,
     /// Of ublk.
     pub(crate) queues: Option<u16>,
@@ -185,7 +234,7 @@ pub(crate) struct RangeJson {
 }
 
 /// A member or spare.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct MemberJson {
     pub(crate) slot: Option<u8>,
     pub(crate) device: Option<String>,
@@ -320,6 +369,9 @@ pub(crate) struct CreateRequest {
     /// 0: no limit.
     #[serde(default)]
     pub(crate) requests: Option<u32>,
+    /// Where spares are taken from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pool: Option<String>,
     #[serde(default)]
     pub(crate) init: Option<String>,
     #[serde(default)]
@@ -367,6 +419,51 @@ pub(crate) struct MemberRequest {
     pub(crate) member: String,
 }
 
+/// The scrubs of an array.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ScrubsJson {
+    pub(crate) name: String,
+    /// The one that is not over.
+    pub(crate) now: Option<JobJson>,
+    /// The last ten that came to their end, the newest first.
+    pub(crate) past: Vec<ScrubJson>,
+}
+
+/// Body of the request that cleans devices.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CleanRequest {
+    pub(crate) devices: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// Devices that were cleaned, or would be.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CleanedJson {
+    pub(crate) dry_run: bool,
+    pub(crate) devices: Vec<CleanedDeviceJson>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CleanedDeviceJson {
+    pub(crate) device: String,
+    /// What it was, in words.
+    pub(crate) was: String,
+}
+
+/// Body of `locate`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LocateRequest {
+    /// A slot number or a device.
+    pub(crate) member: String,
+    pub(crate) on: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
 /// What `reset` asks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -393,7 +490,9 @@ pub(crate) struct DeviceRequest {
     /// The member to replace: a slot number or a device. Absent for `add`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
-    pub(crate) device: PathBuf,
+    /// Absent: a spare, of `replace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<PathBuf>,
     #[serde(default)]
     pub(crate) force: bool,
     #[serde(default)]
@@ -480,6 +579,12 @@ pub(crate) struct SettingsJson {
     /// 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requests: Option<u32>,
+    /// Per cent of its endurance at which a drive is replaced by a spare; 0: not for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) replace_at_wear: Option<u8>,
+    /// The pool that spares are taken from; `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pool: Option<String>,
 }
 
 impl SettingsJson {
@@ -490,6 +595,8 @@ impl SettingsJson {
             shards: None,
             memory_limit_bytes: None,
             requests: None,
+            replace_at_wear: None,
+            pool: None,
             ..self.clone()
         }
     }

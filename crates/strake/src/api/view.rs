@@ -18,6 +18,7 @@ use strake_runtime::{Export, MemberImage, Placed, cpus_text};
 use crate::api::types::*;
 use crate::daemon::events::rfc3339;
 use crate::daemon::placement::PlacementRecord;
+use crate::daemon::pools;
 use crate::daemon::schedule;
 use crate::errors::{Code, Failure};
 
@@ -38,6 +39,13 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
         shards: Some(placement.shards.unwrap_or(0)),
         memory_limit_bytes: Some(placement.memory_limit_bytes.unwrap_or(0)),
         requests: Some(placement.requests.unwrap_or(0)),
+        replace_at_wear: Some(placement.replace_at_wear().unwrap_or(0)),
+        pool: Some(
+            placement
+                .pool
+                .clone()
+                .unwrap_or_else(|| pools::NONE.to_owned()),
+        ),
         hedged_reads: Some(on_off(sb.settings.hedged_reads).to_owned()),
     }
 }
@@ -222,8 +230,8 @@ fn range(bytes: &Range<u64>) -> RangeJson {
     }
 }
 
-/// What the last scrub found.
-fn scrubbed(last: &ScrubResult) -> ScrubJson {
+/// What a scrub found.
+pub(crate) fn scrubbed(last: &ScrubResult) -> ScrubJson {
     let at = |unix_s| rfc3339(UNIX_EPOCH + Duration::from_secs(unix_s));
     ScrubJson {
         repair: last.mode == ScrubMode::Repair,

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::cli::config::ConfigCommand;
+use crate::cli::pool::PoolCommand;
 use crate::cli::volume::VolumeCommand;
 use crate::daemon::watch::DegradedStart;
 
@@ -69,6 +71,11 @@ pub(crate) enum Command {
     Add(AddArgs),
     /// Rebuild a member onto another device while it stays in service
     Replace(ReplaceArgs),
+    /// Switch the light of a member's drive on or off, to find it
+    Locate(LocateArgs),
+    /// What concerns drives, whichever array they are in
+    #[command(subcommand)]
+    Drive(DriveCommand),
     /// Count read errors, write errors and mismatches from zero again
     Reset(ResetArgs),
     /// Give an array another name, also while it serves
@@ -101,6 +108,9 @@ pub(crate) enum Command {
     /// scrub_schedule: off, continuous, daily, weekly (Sundays) or monthly (the first), scrub_at: when
     /// on such a day (03:00), scrub_policy: report, repair or halt.
     ///
+    /// On this machine: replace_at_wear: a spare takes the place of a drive that has used so much of
+    /// its endurance, per cent (off, 90); pool: where spares come from, if it has none (none).
+    ///
     /// From the next start on, and on this machine: cpus (0-3,8), shards (threads), memory_limit
     /// (buffers of all threads: 256M), requests (under way at most); auto takes each back.
     Set {
@@ -113,6 +123,12 @@ pub(crate) enum Command {
     },
     /// Tell settings
     Get { name: String, key: Option<String> },
+    /// Keep spares for several arrays
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Keep what all arrays are in a file, and make them again from it
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Carve an array into volumes, each with a block device of its own
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -165,6 +181,9 @@ pub(crate) struct CreateArgs {
     /// Requests under way at most
     #[arg(long)]
     pub(crate) requests: Option<u32>,
+    /// Where it has no spare and needs one, it takes one from this pool
+    #[arg(long)]
+    pub(crate) pool: Option<String>,
     /// auto, trim, lazy, zero, sync or assume-clean
     #[arg(long)]
     pub(crate) init: Option<String>,
@@ -264,6 +283,47 @@ pub(crate) struct OfMember {
     pub(crate) dry_run: bool,
 }
 
+/// What to do with drives.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DriveCommand {
+    /// Wipe what Strake left on devices: superblocks, region maps, logs, labels of pools
+    ///
+    /// Refuses members of arrays that run, mounted devices, and devices without anything of Strake's.
+    Clean(CleanArgs),
+}
+
+/// Arguments of `drive clean`.
+#[derive(Debug, Args)]
+pub(crate) struct CleanArgs {
+    #[arg(required = true, value_name = "DEV")]
+    pub(crate) devices: Vec<PathBuf>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Only say what would be wiped
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `locate`.
+#[derive(Debug, Args)]
+pub(crate) struct LocateArgs {
+    pub(crate) name: String,
+    /// A slot number or a device
+    pub(crate) member: String,
+    pub(crate) light: OnOff,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// What becomes of a light.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnOff {
+    On,
+    Off,
+}
+
 /// Arguments of `reset`.
 #[derive(Debug, Args)]
 pub(crate) struct ResetArgs {
@@ -294,7 +354,8 @@ pub(crate) struct ReplaceArgs {
     pub(crate) name: String,
     /// A slot number or a device
     pub(crate) member: String,
-    pub(crate) device: PathBuf,
+    /// A spare unless given
+    pub(crate) device: Option<PathBuf>,
     /// Overwrite foreign signatures
     #[arg(long)]
     pub(crate) force: bool,
@@ -334,8 +395,8 @@ pub(crate) struct RestripeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ScrubArgs {
     pub(crate) name: String,
-    /// One that was paused goes on where it was; stop forgets it
-    #[arg(value_parser = ["start", "pause", "stop"], default_value = "start")]
+    /// One that was paused goes on where it was; stop forgets it; status tells what the last ten found
+    #[arg(value_parser = ["start", "pause", "stop", "status"], default_value = "start")]
     pub(crate) action: String,
     #[command(flatten)]
     pub(crate) how: JobHow,

@@ -6,8 +6,10 @@
 
 pub(crate) mod args;
 pub(crate) mod client;
+pub(crate) mod config;
 pub(crate) mod offline;
 pub(crate) mod output;
+pub(crate) mod pool;
 mod reshape;
 pub(crate) mod size;
 pub(crate) mod upkeep;
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use clap::CommandFactory;
 use serde::Serialize;
-use strake_format::{ArrayUuid, WriteHole};
+use strake_format::{ArrayName, ArrayUuid, WriteHole};
 
 use crate::api::types::*;
 use crate::api::view;
@@ -146,6 +148,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Remove(args) => of_member(&context, "remove", "forget", &args),
         Command::Add(args) => add(&context, &args),
         Command::Replace(args) => replace(&context, &args),
+        Command::Drive(DriveCommand::Clean(args)) => upkeep::clean(&context, &args),
+        Command::Locate(args) => upkeep::locate(&context, &args),
         Command::Reset(args) => upkeep::reset(&context, &args),
         Command::Rename { name, new, dry_run } => upkeep::rename(&context, &name, new, dry_run),
         Command::Grow(args) => reshape::grow(&context, &args),
@@ -158,6 +162,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
             dry_run,
         } => set(&context, &name, &settings, dry_run),
         Command::Get { name, key } => get(&context, &name, key.as_deref()),
+        Command::Pool(command) => pool::run(&context, &command),
+        Command::Config(command) => config::run(&context, &command),
         Command::Volume(command) => volume::run(&context, &command),
         Command::Events { follow } => events(&context, follow),
         Command::Explain { name, lba } => explain(&context, &name, lba),
@@ -198,6 +204,7 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         shards: args.shards,
         memory_limit_bytes: args.memory_limit.as_deref().map(size::parse).transpose()?,
         requests: args.requests,
+        pool: args.pool,
         init: args.init,
         block_bytes,
         devices: absolutes(&args.devices),
@@ -407,10 +414,7 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
 fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
     let all: Vec<ScanJson> = match Client::find(&context.dir)? {
         Some(client) if devices.is_empty() => client.get("/v1/scan")?,
-        _ => offline::scan(context, devices)
-            .iter()
-            .map(|a| a.json())
-            .collect(),
+        _ => offline::scan_json(context, devices),
     };
     context.say(&all, |all| output::scan(all));
     Ok(DONE)
@@ -457,7 +461,7 @@ fn add(context: &Context, args: &AddArgs) -> Ended {
     let client = Client::need(&context.dir)?;
     let request = DeviceRequest {
         member: None,
-        device: absolute(&args.device),
+        device: Some(absolute(&args.device)),
         force: args.force,
         dry_run: args.dry_run,
     };
@@ -469,7 +473,7 @@ fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
     let client = Client::need(&context.dir)?;
     let request = DeviceRequest {
         member: Some(args.member.clone()),
-        device: absolute(&args.device),
+        device: args.device.as_deref().map(absolute),
         force: args.force,
         dry_run: args.dry_run,
     };
@@ -487,6 +491,14 @@ fn rebuild(context: &Context, args: &JobArgs) -> Ended {
 }
 
 fn scrub(context: &Context, args: &ScrubArgs) -> Ended {
+    if args.action == "status" {
+        let found: ScrubsJson = match Client::find(&context.dir)? {
+            Some(client) => client.get(&url(&args.name, "scrub")?)?,
+            None => offline::scrubs(context, &args.name)?,
+        };
+        context.say(&found, output::scrubs);
+        return Ok(DONE);
+    }
     let request = JobRequest {
         action: args.action.clone(),
         repair: args.repair,
@@ -531,6 +543,7 @@ const SPARE_DELAY: &str = "spare_delay";
 const SPARE_DELAY_MS: &str = "spare_delay_ms";
 const MEMORY_LIMIT: &str = "memory_limit";
 const MEMORY_LIMIT_BYTES: &str = "memory_limit_bytes";
+const REPLACE_AT_WEAR: &str = "replace_at_wear";
 /// Left to Strake.
 const AUTO: &str = "auto";
 
@@ -588,6 +601,20 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
         }
         "shards" => into.shards = Some(number(value).ok_or_else(wrong)?),
         "requests" => into.requests = Some(number(value).ok_or_else(wrong)?),
+        REPLACE_AT_WEAR => {
+            into.replace_at_wear = Some(match value {
+                "off" => 0,
+                percent => number(percent).filter(|&n| n > 0).ok_or_else(wrong)?,
+            });
+        }
+        "pool" => {
+            into.pool = Some(
+                value
+                    .parse()
+                    .map(|name: ArrayName| name.to_string())
+                    .map_err(|_| wrong())?,
+            );
+        }
         _ => return Err(wrong()),
     }
     Ok(())
@@ -612,7 +639,12 @@ fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> End
         return context.would(&array.name, &format!("set {}", settings.join(" ")));
     }
     let done: OutcomeJson = client.call("PATCH", &url(name, "settings")?, &wanted)?;
-    let later = match wanted.places() {
+    let at_once = SettingsJson {
+        replace_at_wear: None,
+        pool: None,
+        ..wanted.clone()
+    };
+    let later = match at_once.places() {
         true => "; cpus, shards, memory_limit and requests hold from the next start on",
         false => "",
     };
@@ -661,6 +693,7 @@ fn setting(key: &str, value: &serde_json::Value) -> String {
         (SPARE_DELAY_MS, Some(ms)) => format!("{SPARE_DELAY}={}\n", size::delay(ms)),
         (MEMORY_LIMIT_BYTES, Some(0)) => format!("{MEMORY_LIMIT}={AUTO}\n"),
         (MEMORY_LIMIT_BYTES, Some(bytes)) => format!("{MEMORY_LIMIT}={}\n", size::exact(bytes)),
+        (REPLACE_AT_WEAR, Some(0)) => format!("{key}=off\n"),
         ("shards" | "requests", Some(0)) => format!("{key}={AUTO}\n"),
         // Without the quotes that JSON has.
         _ => format!(

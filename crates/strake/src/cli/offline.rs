@@ -6,31 +6,49 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use strake_runtime::{Device, OpenMode};
+
 use crate::api::types::*;
 use crate::api::view;
 use crate::cli::args::StartArgs;
 use crate::cli::output::{self, Bar};
 use crate::cli::{Context, Ended, absolutes, done};
 use crate::daemon::events::EventLog;
+use crate::daemon::pools::{Pools, check_named};
 use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
+use crate::daemon::scrubs;
 use crate::daemon::service::{self, Sources};
 use crate::daemon::{EndSignals, log_to_stderr};
 use crate::drives::find::{self, FoundArray};
 use crate::drives::make;
+use crate::drives::pool;
 use crate::errors::{Code, Failure};
 
 /// Arrays on these devices, or on all that can be found.
 pub(crate) fn scan(context: &Context, devices: &[PathBuf]) -> Vec<FoundArray> {
-    let paths = match devices {
+    find::group(find::members(&paths(context, devices)))
+}
+
+fn paths(context: &Context, devices: &[PathBuf]) -> Vec<PathBuf> {
+    match devices {
         [] => Sources {
             devices: true,
             extra: Vec::new(),
         }
         .paths(&context.dir),
         given => find::expand(given),
-    };
-    find::group(find::members(&paths))
+    }
+}
+
+/// As `scan` tells it.
+pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson> {
+    find::scan_json(&paths(context, devices))
+}
+
+/// Pools of spares on this machine.
+pub(crate) fn pools(context: &Context) -> Pools<'_> {
+    Pools::new(&context.dir, paths(context, &[]))
 }
 
 /// The array of that name or uuid.
@@ -51,6 +69,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         .map(|a| a.name().to_string())
         .collect();
     let placement = service::placement_of(request, Limits::default().shards)?;
+    check_named(&pools(context), request.pool.as_deref())?;
     let bar = std::cell::RefCell::new(Bar::new("zeroing", 0, context.json));
     let made = make::make(request, &names, &|at, total| bar.borrow_mut().at(at, total));
     bar.into_inner().end();
@@ -148,11 +167,24 @@ pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Fa
     ))
 }
 
+/// What past scrubs of an array found.
+pub(crate) fn scrubs(context: &Context, name: &str) -> Result<ScrubsJson, Failure> {
+    let found = found(context, name)?;
+    let sb = &found.authority().image.superblock;
+    Ok(scrubs::json(&context.dir, sb, &[]))
+}
+
 /// Tells what lies on one member.
 pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
     crate::drives::sysfs::identity(device)?;
     let Some(image) = find::look(device)? else {
-        let found = format!("{} holds no Strake superblock", device.display());
+        let shown = device.display();
+        if let Some(label) = pool::label_of(&Device::open(device, OpenMode::ReadOnly)?)? {
+            let found = format!("{shown} is no member: it waits in the pool {}", label.name);
+            let cure = "strake pool show tells of pools";
+            return Err(Failure::new(Code::NotAMember, found).cure(cure));
+        }
+        let found = format!("{shown} holds no Strake superblock");
         return Err(Failure::new(Code::NotAMember, found));
     };
     context.say(&view::examine(&image), output::examine);

@@ -295,6 +295,41 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     text
 }
 
+/// The scrubs of an array.
+pub(crate) fn scrubs(scrubs: &ScrubsJson) -> String {
+    let mut text = String::new();
+    match &scrubs.now {
+        Some(job) => text.push_str(&format!("{}: {}\n", scrubs.name, job_long(job))),
+        None => text.push_str(&format!("{}: no scrub is under way\n", scrubs.name)),
+    }
+    if scrubs.past.is_empty() {
+        text.push_str("  none has come to its end so far\n");
+        return text;
+    }
+    let mut table = Table::new(&[
+        "BEGUN",
+        "ENDED",
+        "REPAIRS",
+        "INCONSISTENT",
+        "LOCATED",
+        "REPAIRED",
+        "UNREADABLE",
+    ]);
+    for scrub in &scrubs.past {
+        table.row(vec![
+            scrub.begun.clone(),
+            scrub.ended.clone(),
+            if scrub.repair { "yes" } else { "no" }.to_owned(),
+            scrub.inconsistent_stripes.to_string(),
+            scrub.located_stripes.to_string(),
+            scrub.repaired_stripes.to_string(),
+            scrub.unreadable_stripes.to_string(),
+        ]);
+    }
+    text.push_str(&table.text(2));
+    text
+}
+
 /// How long members take, where anything was read or written.
 fn latencies(a: &ArrayJson) -> String {
     let mut table = Table::new(&[

@@ -7,7 +7,10 @@ use std::path::Path;
 use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{Context, Ended, absolute, absolutes, done, offline, shown_member, url};
+use crate::cli::{
+    Context, DONE, Ended, absolute, absolutes, confirm, done, offline, shown_member, url,
+};
+use crate::daemon::upkeep::{clean_devices, switch_light};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
 fn whole(member: &str) -> String {
@@ -15,6 +18,57 @@ fn whole(member: &str) -> String {
         Ok(slot) => slot.to_string(),
         Err(_) => absolute(Path::new(member)).display().to_string(),
     }
+}
+
+/// Wipes what Strake left on devices.
+pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
+    let client = Client::find(&context.dir)?;
+    let devices = absolutes(&args.devices);
+    let ask = |dry_run| match &client {
+        Some(client) => {
+            let devices = devices.clone();
+            client.post("/v1/drives/clean", &CleanRequest { devices, dry_run })
+        }
+        None => clean_devices(&context.dir, &devices, dry_run),
+    };
+    // Looked at first, so that it is known what the answer is about.
+    let mut cleaned: CleanedJson = ask(true)?;
+    if !args.dry_run {
+        let what: Vec<String> = cleaned.devices.iter().map(device_text).collect();
+        let what = format!("strake drive clean would wipe {}", what.join(", "));
+        confirm(args.yes, false, &what)?;
+        cleaned = ask(false)?;
+    }
+    context.say(&cleaned, |cleaned| {
+        let word = if cleaned.dry_run { "would be" } else { "is" };
+        let line = |device: &CleanedDeviceJson| {
+            format!("{} {word} clean: was {}\n", device.device, device.was)
+        };
+        cleaned.devices.iter().map(line).collect()
+    });
+    Ok(DONE)
+}
+
+fn device_text(device: &CleanedDeviceJson) -> String {
+    format!("{} ({})", device.device, device.was)
+}
+
+/// Switches the light of a member's drive.
+pub(crate) fn locate(context: &Context, args: &LocateArgs) -> Ended {
+    let path = url(&args.name, "locate")?;
+    let request = LocateRequest {
+        member: whole(&args.member),
+        on: args.light == OnOff::On,
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = match Client::find(&context.dir)? {
+        Some(client) => client.post(&path, &request)?,
+        None => switch_light(
+            &offline::found(context, &args.name)?.stopped_json(),
+            &request,
+        )?,
+    };
+    context.outcome(&outcome)
 }
 
 /// Counts errors from zero again.

@@ -244,6 +244,7 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::Stopped => array_words(kind),
         EventKind::MemberOut { .. }
         | EventKind::CountersReset { .. }
+        | EventKind::MemberFailing { .. }
         | EventKind::SpareUsed { .. }
         | EventKind::Returned { .. }
         | EventKind::Rebuilt { .. }
@@ -327,6 +328,10 @@ fn member_words(kind: &EventKind) -> Words {
         EventKind::MemberOut { slot, cause, .. } => {
             let effect = text("reads are answered from the others");
             ("member_out", Some(slot), text(out_cause(cause)), effect)
+        }
+        EventKind::MemberFailing { slot, .. } => {
+            let effect = text("it serves until a spare has taken its place");
+            ("member_failing", Some(slot), text("read_errors"), effect)
         }
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))

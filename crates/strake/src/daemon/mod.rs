@@ -7,13 +7,17 @@
 //! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
 //! absent: going into the background; the service manager does that.
 
+pub(crate) mod backup;
 pub(crate) mod events;
 pub(crate) mod names;
 pub(crate) mod placement;
+pub(crate) mod pools;
+pub(crate) mod relief;
 pub(crate) mod rename;
 pub(crate) mod reshape;
 pub(crate) mod running;
 pub(crate) mod schedule;
+pub(crate) mod scrubs;
 pub(crate) mod service;
 pub(crate) mod state;
 pub(crate) mod upkeep;
@@ -134,6 +138,14 @@ async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Resu
         without,
     );
     let scrubs = tokio::spawn(begin);
+    let without = "no array takes from a pool any more";
+    let feed = again(
+        Arc::clone(&service),
+        pools::PERIOD,
+        Service::feed_from_pools,
+        without,
+    );
+    let pools = tokio::spawn(feed);
     let app = routes::router(service);
     let result = tokio::select! {
         () = signals.asked() => Ok(()),
@@ -144,6 +156,7 @@ async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Resu
     watcher.abort();
     wear.abort();
     scrubs.abort();
+    pools.abort();
     let _ = std::fs::remove_file(&socket);
     result
 }

@@ -1,4 +1,5 @@
-//! What an array may take of this machine: CPUs, threads, memory, requests under way.
+//! What an array may take of this machine: CPUs, threads, memory, requests under way; and what its
+//! administrator wants done with worn drives, and where spares come from, here.
 //!
 //! It is the machine's, not the array's: kept beside the daemon (`state`), not on the members, and
 //! it holds from the next start on, because threads and their memory are made then.
@@ -18,12 +19,15 @@ use strake_runtime::{
 
 use crate::api::types::{CreateRequest, SettingsJson};
 use crate::cli::size;
+use crate::daemon::pools;
 use crate::errors::{Code, Failure};
 
 /// More threads than this serve no array better.
 const SHARDS_MAX: u16 = 64;
 /// Threads of an array whose CPUs were given, unless their number was, too.
 const SHARDS_USUAL: usize = 4;
+/// Per cent of the endurance at which drives are replaced unless it is said; there an event warns of them, too.
+const REPLACE_AT_WEAR: u8 = 90;
 
 /// What an administrator said; the default says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +41,11 @@ pub(crate) struct PlacementRecord {
     pub(crate) memory_limit_bytes: Option<u64>,
     /// Requests under way at most.
     pub(crate) requests: Option<u32>,
+    /// Per cent of its endurance at which a spare takes the place of a drive, 0: never; holds at once.
+    /// `None`: as is usual.
+    pub(crate) replace_at_wear: Option<u8>,
+    /// The pool that a spare is taken from where the array has none; holds at once.
+    pub(crate) pool: Option<String>,
 }
 
 /// What `create` or `set` says; zero and `auto` take back what was said.
@@ -46,6 +55,8 @@ pub(crate) struct Wanted<'a> {
     shards: Option<u16>,
     memory_limit_bytes: Option<u64>,
     requests: Option<u32>,
+    replace_at_wear: Option<u8>,
+    pool: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
@@ -56,6 +67,8 @@ impl<'a> Wanted<'a> {
             shards: request.shards,
             memory_limit_bytes: request.memory_limit_bytes,
             requests: request.requests,
+            replace_at_wear: None,
+            pool: request.pool.as_deref(),
         }
     }
 
@@ -66,6 +79,8 @@ impl<'a> Wanted<'a> {
             shards: settings.shards,
             memory_limit_bytes: settings.memory_limit_bytes,
             requests: settings.requests,
+            replace_at_wear: settings.replace_at_wear,
+            pool: settings.pool.as_deref(),
         }
     }
 }
@@ -93,7 +108,21 @@ impl PlacementRecord {
         if let Some(requests) = wanted.requests {
             record.requests = Some(requests).filter(|&requests| requests > 0);
         }
+        if let Some(percent) = wanted.replace_at_wear {
+            record.replace_at_wear = Some(percent).filter(|&percent| percent != REPLACE_AT_WEAR);
+        }
+        if let Some(pool) = wanted.pool {
+            record.pool = Some(pool)
+                .filter(|&pool| pool != pools::NONE)
+                .map(str::to_owned);
+        }
         Ok(record)
+    }
+
+    /// Per cent of its endurance at which a spare takes the place of a drive; `None`: never.
+    pub(crate) fn replace_at_wear(&self) -> Option<u8> {
+        let percent = self.replace_at_wear.unwrap_or(REPLACE_AT_WEAR);
+        Some(percent).filter(|&percent| percent > 0)
     }
 
     /// `auto`, or a list.

@@ -40,6 +40,10 @@ impl Service {
     pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
+        running.with(|s| {
+            s.settle();
+            Ok(())
+        })?;
         let before = running.status()?.size_bytes;
         if request.dry_run {
             let superblock = running.status()?.superblock;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use strake_engine::event::{
     Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
 };
+use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, Slot};
 use strake_runtime::{
     Counters, Device, DeviceError, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
@@ -379,6 +380,11 @@ impl Running {
             }
             Ok(done? == Changed::Yes)
         })
+    }
+    /// Where a device of it is.
+    pub(crate) fn path(&self, device: DeviceId) -> Result<String, Failure> {
+        let path = self.with(|s| Ok(s.path(device)))?;
+        Ok(path.map_or_else(|| "no device".to_owned(), |path| path.display().to_string()))
     }
     /// The member that a user means by a slot number or a device.
     pub(crate) fn member(&self, text: &str) -> Result<MemberStatus, Failure> {

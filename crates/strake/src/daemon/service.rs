@@ -19,6 +19,7 @@ use crate::api::types::*;
 use crate::api::view;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::placement::{PlacementRecord, Wanted};
+use crate::daemon::pools::{self, Tries};
 use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::schedule;
 use crate::daemon::state::Dir;
@@ -63,6 +64,7 @@ pub(crate) struct Service {
     pub(crate) dir: Dir,
     pub(crate) events: Arc<EventLog>,
     wear: WearLog,
+    pub(super) pool_tries: Tries,
     sources: Sources,
     limits: Limits,
     /// One change at a time; true once the daemon is stopping.
@@ -101,6 +103,7 @@ impl Service {
             dir,
             events,
             wear,
+            pool_tries: Tries::default(),
             sources,
             limits,
             admin: Mutex::default(),
@@ -200,7 +203,9 @@ impl Service {
 
     /// Asks the drives of all arrays in service how they are; what is new becomes events.
     pub(crate) fn ask_drives(&self) {
-        for array in self.all_running().iter().filter_map(|r| r.json().ok()) {
+        for running in self.all_running() {
+            let Ok(array) = running.json() else { continue };
+            let mut worn = Vec::new();
             for member in array.members.iter().chain(&array.spares) {
                 let Some(device) = &member.device else {
                     continue;
@@ -208,6 +213,7 @@ impl Service {
                 let Ok(health) = health::of(Path::new(device)) else {
                     continue;
                 };
+                worn.push((device.clone(), health.percentage_used));
                 for news in self.wear.note(SystemTime::now(), &health) {
                     self.events.note(Happened {
                         array: Some(array.name.clone()),
@@ -217,6 +223,7 @@ impl Service {
                     });
                 }
             }
+            self.relieve_worn(&running, &worn);
         }
     }
 
@@ -268,6 +275,7 @@ impl Service {
             *path = absolute(path);
         }
         let placement = placement_of(&request, self.limits.shards)?;
+        pools::check_named(&self.pools(), request.pool.as_deref())?;
         let name = request.name.clone();
         let made = make::make(&request, &self.names(), &|done, total| {
             locked(&self.preparing).insert(name.clone(), (done, total));
@@ -445,7 +453,11 @@ impl Service {
     pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
-        let path = absolute(&request.device);
+        let device = request
+            .device
+            .as_deref()
+            .ok_or_else(|| Failure::new(Code::BadRequest, "a device is needed"))?;
+        let path = absolute(device);
         let shown = path.display().to_string();
         let slot = match &request.member {
             Some(member) => Some(slot_of(&running, member)?),
@@ -551,6 +563,8 @@ impl Service {
                 return Err(failure.cure("use start or stop, for a scrub also pause"));
             }
         };
+        // Before the next one's findings take its place.
+        self.keep_scrub(&running, &running.status()?.superblock);
         let changed = running.command(command)?;
         let done = match action {
             "start" => "started",
@@ -560,11 +574,12 @@ impl Service {
         Ok(outcome(name, changed, &format!("{word} {done}")))
     }
 
-    /// Begins the scrubs that are due.
+    /// Begins the scrubs that are due, and keeps what those found that ended.
     pub(crate) fn begin_scrubs(&self) {
         for running in self.all_running() {
             let begun = running.status().and_then(|status| {
                 let sb = status.superblock;
+                self.keep_scrub(&running, &sb);
                 if !schedule::due(&sb, &jiff::Zoned::now()) {
                     return Ok(());
                 }
@@ -630,6 +645,7 @@ impl Service {
             .map(hedged_reads)
             .transpose()?;
         let scrubs = schedule::settings(wanted)?;
+        pools::check_named(&self.pools(), wanted.pool.as_deref())?;
         let mut changed = false;
         if wanted.only_places() {
             changed |= self.place(name, Wanted::of_settings(wanted))?;
@@ -717,7 +733,7 @@ pub(crate) enum Job {
 
 /// Gives the device to the array: to replace the member in `slot`, as the member that it was
 /// (`kept`), or as a new one.
-fn take_in(
+pub(super) fn take_in(
     running: &Running,
     device: Device,
     slot: Option<Slot>,
@@ -752,7 +768,8 @@ fn own_superblock(path: &Path, array: ArrayUuid) -> Result<Option<Box<Superblock
     Ok(image.filter(|superblock| superblock.array == array))
 }
 
-fn slot_of(running: &Running, member: &str) -> Result<Slot, Failure> {
+/// The slot of the member that a user means.
+pub(super) fn slot_of(running: &Running, member: &str) -> Result<Slot, Failure> {
     running.member(member)?.slot.ok_or_else(|| {
         let found = format!("{member} is a spare of {}", running.name());
         Failure::new(Code::MemberNotFound, found).cure("name a slot or the device in it")

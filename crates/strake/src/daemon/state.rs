@@ -1,6 +1,6 @@
 //! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array; and what
 //! must outlive a restart of the machine: what an array may take of it, which array a name means, how
-//! drives wear.
+//! drives wear, what scrubs found.
 //!
 //! Without STRAKE_DIR these are two folders, because /run is empty after a restart of the machine.
 //!
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
 use crate::daemon::placement::PlacementRecord;
+use crate::daemon::scrubs::PastScrub;
 use crate::errors::{Code, Failure};
 
 /// The folder of one daemon.
@@ -114,7 +115,8 @@ impl Dir {
             make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
         }
         // A machine whose /var cannot be written serves all the same.
-        for dir in [self.lasting.join("placement"), self.names()] {
+        let lasting = ["placement", "scrubs"].map(|name| self.lasting.join(name));
+        for dir in lasting.into_iter().chain([self.names()]) {
             if let Err(failure) = make(dir) {
                 tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
             }
@@ -189,6 +191,7 @@ impl Dir {
         // It may never have been remembered.
         let _ = fs::remove_file(self.here.join(Dir::record_name(uuid)));
         let _ = fs::remove_file(self.placement_file(uuid));
+        let _ = fs::remove_file(self.scrubs_file(uuid));
         self.disown(uuid, None);
     }
 
@@ -209,6 +212,20 @@ impl Dir {
     pub(crate) fn place(&self, uuid: ArrayUuid, record: &PlacementRecord) -> Result<(), Failure> {
         let file = self.placement_file(uuid);
         replace(&file, record).map_err(|error| Failure::io(file.display(), &error))
+    }
+
+    fn scrubs_file(&self, uuid: ArrayUuid) -> PathBuf {
+        self.lasting.join("scrubs").join(format!("{uuid}.json"))
+    }
+    /// What past scrubs of an array found.
+    pub(crate) fn scrubs(&self, uuid: ArrayUuid) -> Vec<PastScrub> {
+        let text = fs::read(self.scrubs_file(uuid)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers it.
+    pub(crate) fn keep_scrubs(&self, uuid: ArrayUuid, past: &[PastScrub]) -> Result<(), Failure> {
+        let file = self.scrubs_file(uuid);
+        replace(&file, &past).map_err(|error| Failure::io(file.display(), &error))
     }
 
     fn replace<T: Serialize>(&self, name: &Path, value: &T) -> io::Result<()> {

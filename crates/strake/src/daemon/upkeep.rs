@@ -3,14 +3,72 @@
 //! Invariant: as in `service`: one change at a time, verbs are idempotent and say whether they
 //! changed something. Deliberately absent: what an array does by itself.
 
+use std::path::{Path, PathBuf};
+
 use strake_engine::event::Command;
 
-use crate::api::types::{OutcomeJson, ResetRequest};
+use crate::api::types::{
+    ArrayJson, CleanRequest, CleanedDeviceJson, CleanedJson, LocateRequest, OutcomeJson,
+    ResetRequest,
+};
+use crate::cli::shown_member;
+use crate::daemon::events::Happened;
 use crate::daemon::running::Running;
-use crate::daemon::service::{Service, outcome};
-use crate::errors::Failure;
+use crate::daemon::service::{Service, absolute, outcome};
+use crate::daemon::state::Dir;
+use crate::drives::clean;
+use crate::drives::locate;
+use crate::errors::{Code, Failure};
 
 impl Service {
+    /// Wipes what Strake left on devices that no array in service uses.
+    pub(crate) fn clean(&self, request: &CleanRequest) -> Result<CleanedJson, Failure> {
+        let _admin = self.change()?;
+        let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
+        for running in self.all_running() {
+            if let Some(path) = paths.iter().find(|path| running.serves(path)) {
+                let found = format!("{} is in service in {}", path.display(), running.name());
+                return Err(Failure::new(Code::MemberInUse, found));
+            }
+        }
+        let cleaned = clean_devices(&self.dir, &paths, request.dry_run)?;
+        if !request.dry_run {
+            for device in &cleaned.devices {
+                self.events.note(Happened {
+                    event: "cleaned",
+                    device: Some(device.device.clone()),
+                    cause: Some("asked".to_owned()),
+                    effect: Some(format!("was {}", device.was)),
+                    ..Happened::default()
+                });
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Switches the light of a member's drive; the array may be stopped.
+    pub(crate) fn locate(
+        &self,
+        name: &str,
+        request: &LocateRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let array = self.show_one(name)?;
+        let done = switch_light(&array, request)?;
+        if done.changed {
+            let member = shown_member(&array, &request.member)?;
+            self.events.note(Happened {
+                array: Some(array.name),
+                event: "located",
+                slot: member.slot,
+                device: member.device,
+                cause: Some("asked".to_owned()),
+                effect: Some(done.what.clone()),
+                ..Happened::default()
+            });
+        }
+        Ok(done)
+    }
+
     /// Counts errors and mismatches from zero again, of one member or of all.
     pub(crate) fn reset(&self, name: &str, request: &ResetRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
@@ -26,4 +84,43 @@ impl Service {
         let what = format!("errors and mismatches of {whose} are counted from zero again");
         Ok(outcome(name, changed, &what))
     }
+}
+
+/// Switches the light of a member of an array, as it is told.
+pub(crate) fn switch_light(
+    array: &ArrayJson,
+    request: &LocateRequest,
+) -> Result<OutcomeJson, Failure> {
+    let member = shown_member(array, &request.member)?;
+    let none = || {
+        let found = format!("nothing is in {} of {} now", request.member, array.name);
+        Failure::new(Code::MemberNotFound, found)
+    };
+    let device = member.device.ok_or_else(none)?;
+    let what = locate::switch(Path::new(&device), request.on, request.dry_run)?;
+    Ok(outcome(&array.name, !request.dry_run, &what))
+}
+
+/// Wipes what Strake left on these devices, or says what that is.
+pub(crate) fn clean_devices(
+    dir: &Dir,
+    paths: &[PathBuf],
+    dry_run: bool,
+) -> Result<CleanedJson, Failure> {
+    let found = match dry_run {
+        true => clean::look(paths)?,
+        false => clean::clean(paths)?,
+    };
+    if !dry_run {
+        // Remembered in vain is harmless.
+        let _ = dir.forget_files(paths);
+    }
+    let device = |found: &clean::Found| CleanedDeviceJson {
+        device: found.path.display().to_string(),
+        was: found.was.clone(),
+    };
+    Ok(CleanedJson {
+        dry_run,
+        devices: found.iter().map(device).collect(),
+    })
 }

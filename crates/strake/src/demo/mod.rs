@@ -217,6 +217,7 @@ impl Play {
             cpus: None,
             shards: None,
             memory_limit_bytes: None,
+            pool: None,
             requests: None,
             init: None,
             block_bytes: Some(BLOCK as u32),

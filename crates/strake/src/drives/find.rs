@@ -14,6 +14,7 @@ use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
 use crate::api::types::{ScanDeviceJson, ScanJson};
 use crate::api::view;
+use crate::drives::pool;
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
@@ -221,16 +222,8 @@ pub(crate) fn look(path: &Path) -> Result<Option<MemberImage>, Failure> {
 /// Members among these devices; what cannot be read is left out. The same device under two names
 /// counts once.
 pub(crate) fn members(paths: &[PathBuf]) -> Vec<FoundMember> {
-    let mut seen = Vec::new();
     let mut found = Vec::new();
-    for path in paths {
-        let Ok(id) = sysfs::identity(path) else {
-            continue;
-        };
-        if seen.contains(&id) {
-            continue;
-        }
-        seen.push(id);
+    for path in sysfs::each_once(paths) {
         match look(path) {
             Ok(Some(image)) => found.push(FoundMember {
                 path: path.clone(),
@@ -267,6 +260,14 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
         .collect();
     arrays.sort_by(|a, b| a.name().cmp(b.name()).then(a.uuid.cmp(&b.uuid)));
     arrays
+}
+
+/// Arrays, and pools of spares, as `scan` tells them.
+pub(crate) fn scan_json(paths: &[PathBuf]) -> Vec<ScanJson> {
+    let arrays = group(members(paths));
+    let mut all: Vec<ScanJson> = arrays.iter().map(FoundArray::json).collect();
+    all.extend(pool::find(paths).iter().map(pool::Pool::scan_json));
+    all
 }
 
 /// The one array of that name or uuid.

@@ -5,6 +5,8 @@
 //! copy, flush. Invariant: after an error nothing half-made is left: the superblocks of every
 //! device touched are zeroed.
 //!
+//! An array that is restored is made the same way, over data that stays.
+//!
 //! Deliberately absent: starting what was made.
 
 use std::path::PathBuf;
@@ -114,42 +116,87 @@ pub(crate) fn make(
         force: request.force,
         own: None,
     };
-    let foreign = safety::check(&paths, permit)?;
-    let mut devices = open(&paths, request.dry_run)?;
-    let draw = |d: &Device| (d.info(), MemberUuid(random_uuid()));
-    let (members, spares) = devices.split_at(request.devices.len());
-    spec.members = members.iter().map(draw).collect();
-    spec.spares = spares.iter().map(draw).collect();
-    let plan = create::plan(&spec)?;
-    if !request.dry_run {
-        if !foreign.is_empty() {
-            // Only now is it certain that they will be overwritten; wipefs wants them to itself.
-            drop(devices);
-            foreign
-                .iter()
-                .try_for_each(|path| safety::wipe_foreign(path))?;
-            devices = open(&paths, false)?;
-        }
-        // Once more, now that nobody else can write them: another create may have been faster.
-        for device in &devices {
-            safety::not_a_member(device, permit)?;
-        }
-        write_or_wipe(&devices, &plan, prepare, progress)?;
+    let plan = lay(
+        &paths,
+        permit,
+        request.dry_run,
+        (prepare, progress),
+        |devices| {
+            let draw = |d: &Device| (d.info(), MemberUuid(random_uuid()));
+            let (members, spares) = devices.split_at(request.devices.len());
+            spec.members = members.iter().map(draw).collect();
+            spec.spares = spares.iter().map(draw).collect();
+            Ok(create::plan(&spec)?)
+        },
+    )?;
+    Ok(Made::of(plan, paths, spec.init == Init::Lazy))
+}
+
+/// Makes the metadata of an array again over the data that these devices hold, one for each slot (or, with `dry_run`,
+/// only checks that it could be made).
+pub(crate) fn again(
+    paths: &[PathBuf],
+    permit: Permit,
+    dry_run: bool,
+    plan: impl FnOnce(&[Device]) -> Result<CreatePlan, Failure>,
+) -> Result<Made, Failure> {
+    let progress: Progress<'_> = &|_, _| {};
+    let plan = lay(paths, permit, dry_run, (Prepare::Nothing, progress), plan)?;
+    Ok(Made::of(plan, paths.to_vec(), false))
+}
+
+/// Lays on these devices what `plan` says, unless somebody uses one or something foreign is in the way.
+fn lay(
+    paths: &[PathBuf],
+    permit: Permit,
+    dry_run: bool,
+    (prepare, progress): (Prepare, Progress<'_>),
+    plan: impl FnOnce(&[Device]) -> Result<CreatePlan, Failure>,
+) -> Result<CreatePlan, Failure> {
+    let foreign = safety::check(paths, permit)?;
+    let mut devices = open(paths, dry_run)?;
+    let plan = plan(&devices)?;
+    if dry_run {
+        return Ok(plan);
     }
-    let ids = plan.superblocks.iter().map(|sb| sb.member);
-    let paths = ids.zip(paths).collect();
-    let first = plan.superblocks.into_iter().next();
-    Ok(Made {
-        superblock: first.expect("a plan has a first member"),
-        paths,
-        unwritten: spec.init == Init::Lazy,
-    })
+    if !foreign.is_empty() {
+        // Only now is it certain that they will be overwritten; wipefs wants them to itself.
+        drop(devices);
+        foreign
+            .iter()
+            .try_for_each(|path| safety::wipe_foreign(path))?;
+        devices = open(paths, false)?;
+    }
+    // Once more, now that nobody else can write them: another create may have been faster.
+    for device in &devices {
+        safety::not_a_member(device, permit)?;
+    }
+    write_or_wipe(&devices, &plan, prepare, progress)?;
+    Ok(plan)
+}
+
+impl Made {
+    fn of(plan: CreatePlan, paths: Vec<PathBuf>, unwritten: bool) -> Made {
+        let ids = plan.superblocks.iter().map(|sb| sb.member);
+        let paths = ids.zip(paths).collect();
+        let first = plan.superblocks.into_iter().next();
+        Made {
+            superblock: first.expect("a plan has a first member"),
+            paths,
+            unwritten,
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_unix_s() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
 }
 
 /// What is to be made, as far as words and numbers say; the devices are still to come.
 fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
     let (init, prepare) = parse_init(request.init.as_deref())?;
-    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let spec = CreateSpec {
         array: ArrayUuid(random_uuid()),
         name: parse_name(&request.name)?,
@@ -163,7 +210,7 @@ fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
             ..Settings::default()
         },
         init,
-        created_unix_s: created.map_or(0, |d| d.as_secs()),
+        created_unix_s: now_unix_s(),
         members: Vec::new(),
         spares: Vec::new(),
         tiny: None,

@@ -3,8 +3,12 @@
 //! Invariant: nothing in this room writes to a device except [`make`], and that only after
 //! [`safety`] has found nothing in the way. Deliberately absent: members in service (runtime).
 
+pub(crate) mod clean;
 pub(crate) mod find;
 pub(crate) mod health;
+pub(crate) mod locate;
+pub(crate) mod lost;
 pub(crate) mod make;
+pub(crate) mod pool;
 pub(crate) mod safety;
 pub(crate) mod sysfs;

@@ -2,7 +2,7 @@
 //! members.
 //!
 //! Order: existence and kind → the same device twice → mounted → held → partitioned → foreign
-//! signature → member of an array of ours. The first thing found is named. `force` overrides what
+//! signature → member of an array of ours → in a pool of spares. The first thing found is named. `force` overrides what
 //! only means "there is content" (partitions that nobody uses, signatures, members of arrays that
 //! do not run), never what means "somebody uses it".
 //!
@@ -15,6 +15,7 @@ use std::process::Command;
 use strake_format::ArrayUuid;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
+use crate::drives::pool;
 use crate::drives::sysfs::{self, Identity};
 use crate::errors::{Code, Failure};
 
@@ -30,6 +31,22 @@ pub(crate) struct Permit {
 /// Checks devices that are to be members. Answers those on which foreign signatures must be wiped
 /// first.
 pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, Failure> {
+    let mut wipe = Vec::new();
+    for (id, path) in distinct(paths)? {
+        not_in_use(id, path)?;
+        not_partitioned(id, path, permit)?;
+        if foreign(path, permit)? {
+            wipe.push(path.to_owned());
+        }
+        let device = Device::open(path, OpenMode::ReadOnly)?;
+        not_a_member(&device, permit)?;
+        pool::not_in_a_pool(&device, permit)?;
+    }
+    Ok(wipe)
+}
+
+/// What these paths stand for; none may be there twice.
+pub(crate) fn distinct(paths: &[PathBuf]) -> Result<Vec<(Identity, &Path)>, Failure> {
     let mut seen: Vec<(Identity, &Path)> = Vec::new();
     for path in paths {
         let id = sysfs::identity(path)?;
@@ -39,19 +56,11 @@ pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, F
         }
         seen.push((id, path));
     }
-    let mut wipe = Vec::new();
-    for (id, path) in seen {
-        not_in_use(id, path)?;
-        not_partitioned(id, path, permit)?;
-        if foreign(path, permit)? {
-            wipe.push(path.to_owned());
-        }
-        not_a_member(&Device::open(path, OpenMode::ReadOnly)?, permit)?;
-    }
-    Ok(wipe)
+    Ok(seen)
 }
 
-fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
+/// Refuses a device that is mounted, or that another program holds.
+pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     let Identity::Block(rdev) = id else {
         return match sysfs::loop_over(path) {

@@ -18,6 +18,16 @@ pub(crate) enum Identity {
     File(u64, u64),
 }
 
+/// These paths without those that cannot be looked at, the same device under two names once.
+pub(crate) fn each_once(paths: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
+    let mut seen = Vec::new();
+    paths.iter().filter(move |path| {
+        let id = identity(path).ok().filter(|id| !seen.contains(id));
+        seen.extend(id);
+        id.is_some()
+    })
+}
+
 /// Looks at what a path stands for, through links.
 pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
     let meta = fs::metadata(path).map_err(|error| match error.kind() {

@@ -4,11 +4,13 @@
 //! not make.
 
 mod bad_input;
+mod config;
 mod demo;
 mod devices;
 mod foreign;
 mod life;
 mod names;
+mod pools;
 mod reshape;
 mod rig;
 mod upkeep;

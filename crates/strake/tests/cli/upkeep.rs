@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, bytes};
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -142,6 +142,174 @@ fn an_array_is_renamed_under_its_users_and_everything_that_goes_by_the_name_foll
     if written {
         rig.qemu_io("store", &["read -P 5 0 8M"]);
     }
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_member_that_still_serves_when_asked() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let options = ["--export", "nbd", "--spare", &devices[3]];
+    rig.create("data", "5", &options, &devices[..3]).ok();
+    let written = rig.qemu_io("data", &["write -P 3 0 8M"]).is_some();
+    rig.run(&["replace", "data", "7"])
+        .refused(3, "member-not-found");
+    let would = rig.run(&["replace", "data", "1", "--dry-run"]).ok().json();
+    assert_eq!(would["changed"], false);
+    let done = rig.run(&["replace", "data", &devices[1]]).ok().json();
+    assert_eq!(done["changed"], true);
+    rig.until("the replacement", || {
+        let shown = rig.show("data");
+        let members = shown["members"].as_array().expect("members");
+        assert_eq!(shown["state"], "optimal");
+        members.len() == 3 && members[1]["device"] == devices[3]
+    });
+    if written {
+        rig.qemu_io("data", &["read -P 3 0 8M"]);
+    }
+    assert!(rig.events().iter().all(|e| e["effect"] != "degraded"));
+    rig.run(&["replace", "data", "0"]).refused(4, "no-spare");
+}
+
+#[test]
+fn when_worn_drives_are_to_be_replaced_is_set_beside_the_daemon() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", NBD, &devices).ok();
+    let told = |rig: &Rig| {
+        let run = rig.run_command(rig.command().args(["get", "data", "replace_at_wear"]));
+        run.ok().out.trim().to_owned()
+    };
+    assert_eq!(told(&rig), "90");
+    let set = |rig: &Rig, value: &str| {
+        let wanted = format!("replace_at_wear={value}");
+        let done = rig.run(&["set", "data", &wanted]).ok().json();
+        assert_eq!(done["what"], format!("set {wanted}"));
+        assert_eq!(told(rig), value);
+    };
+    set(&rig, "80");
+    rig.kill_daemon();
+    rig.start_daemon();
+    assert_eq!(told(&rig), "80");
+    set(&rig, "off");
+    rig.run(&["stop", "data"]).ok();
+    assert_eq!(told(&rig), "off");
+    set(&rig, "90");
+    for wrong in ["0", "256", "-1", "worn", "auto"] {
+        rig.run(&["set", "data", &format!("replace_at_wear={wrong}")])
+            .refused(2, "setting-invalid");
+    }
+}
+
+#[test]
+fn a_member_that_has_no_light_is_named_with_what_was_looked_for() {
+    let mut rig = Rig::new();
+    let devices = rig.files(2);
+    rig.create("data", "1", &["--export", "none"], &devices)
+        .ok();
+    for with_daemon in [false, true] {
+        if with_daemon {
+            rig.start_daemon();
+        }
+        for member in ["0", &devices[1]] {
+            let refused = rig.run(&["locate", "data", member, "on"]);
+            refused.refused(1, "no-locate-light");
+        }
+        let refused = rig.run(&["locate", "data", "7", "off"]);
+        refused.refused(3, "member-not-found");
+        rig.run(&["locate", "data", "0", "blink"])
+            .refused(2, "usage");
+        rig.run(&["locate", "none", "0", "on"])
+            .refused(3, "array-not-found");
+    }
+}
+
+#[test]
+fn devices_are_cleaned_of_what_strake_left_and_of_nothing_else() {
+    for with_daemon in [false, true] {
+        let mut rig = Rig::new();
+        if with_daemon {
+            rig.start_daemon();
+        }
+        let d = rig.files(5);
+        rig.create("data", "1", &["--export", "none"], &d[..2]).ok();
+        rig.run(&["pool", "create", "spares", &d[2]]).ok();
+        let clean = |devices: &[&String], options: &[&str]| {
+            let mut args = vec!["drive", "clean"];
+            args.extend(devices.iter().map(|device| device.as_str()));
+            args.extend(options);
+            rig.run(&args)
+        };
+        if with_daemon {
+            clean(&[&d[2], &d[0]], &["--yes"]).refused(4, "member-in-use");
+            rig.run(&["stop", "data"]).ok();
+        }
+        clean(&[&d[0], &d[4]], &["--yes"]).refused(3, "not-a-member");
+        clean(&[&d[0], &d[0]], &["--yes"]).refused(2, "device-given-twice");
+        clean(&[&d[0]], &[]).refused(4, "not-confirmed");
+        let would = clean(&[&d[0], &d[2]], &["--dry-run"]).ok().json();
+        assert_eq!(would["devices"][1]["was"], "in the pool spares");
+        // So far nothing was written.
+        rig.run(&["examine", &d[0]]).ok();
+        rig.run(&["pool", "show", "spares"]).ok();
+        // What is damaged is cleaned, too.
+        let mut damaged = bytes(&d[1]);
+        let last = damaged.len() - 65536;
+        for at in [4096 + 100, last + 100] {
+            damaged[at] ^= 1;
+        }
+        std::fs::write(&d[1], damaged).expect("it is ours");
+        rig.run(&["examine", &d[1]]).refused(1, "metadata-damaged");
+        let done = clean(&[&d[0], &d[1], &d[2]], &["--yes"]).ok().json();
+        let was = done["devices"][0]["was"].as_str().expect("text");
+        assert!(was.starts_with("slot 0 of array data"), "{was}");
+        for device in &d[..3] {
+            rig.run(&["examine", device]).refused(3, "not-a-member");
+            clean(&[device], &["--yes"]).refused(3, "not-a-member");
+        }
+        for device in [&d[0], &d[2]] {
+            assert!(
+                bytes(device).iter().all(|byte| *byte == 0),
+                "nothing is left"
+            );
+        }
+        rig.create("data", "1", &["--export", "none"], &d[..3]).ok();
+    }
+}
+
+#[test]
+fn what_past_scrubs_found_is_told_also_after_a_kill_and_without_a_daemon() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let past = |rig: &Rig| {
+        let told = rig.run(&["scrub", "data", "status"]).ok().json();
+        assert_eq!(told["name"], "data");
+        told["past"].as_array().expect("a list").clone()
+    };
+    assert!(past(&rig).is_empty());
+    rig.run(&["scrub", "data", "--wait"]).ok();
+    assert_eq!(past(&rig).len(), 1);
+    // Times are told in seconds, and tell one from the other.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    rig.run(&["scrub", "data", "--repair", "--wait"]).ok();
+    let both = past(&rig);
+    let repairs: Vec<bool> = both.iter().map(|s| s["repair"] == true).collect();
+    assert_eq!(repairs, [true, false], "the newest comes first");
+    rig.kill_daemon();
+    assert_eq!(past(&rig), both);
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(past(&rig), both);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    rig.run(&["scrub", "data", "--wait"]).ok();
+    assert_eq!(past(&rig)[1..], both);
+    rig.run(&["stop", "data"]).ok();
+    assert_eq!(past(&rig)[1..], both);
+    rig.run(&["scrub", "none", "status"])
+        .refused(3, "array-not-found");
 }
 
 #[test]

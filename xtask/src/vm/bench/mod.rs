@@ -39,6 +39,12 @@ struct Options {
     /// Size of a member, in MiB
     #[arg(long, default_value_t = 384)]
     member_mib: u64,
+    /// I/Os per second of each drive, so that the drives are the limit and not the CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    drive_iops: Option<u64>,
+    /// Bytes per second of each drive, in 10^6
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    drive_mbps: Option<u64>,
     /// Only this level
     #[arg(long, value_parser = ["5", "6"])]
     level: Option<String>,
@@ -115,7 +121,8 @@ impl Options {
         };
         format!(
             "LOADS=\"{}\"\nSTATES=\"{}\"\nREBUILDS=\"{}\"\nROUNDS={rounds}\n\
-             SECONDS_EACH={seconds}\nMEMBER_MIB={}\nREBUILD_LIMIT_S={REBUILD_LIMIT_S}\n",
+             SECONDS_EACH={seconds}\nMEMBER_MIB={}\nREBUILD_LIMIT_S={REBUILD_LIMIT_S}\n\
+             DRIVE_IOPS={}\nDRIVE_MBPS={}\n",
             self.loads().join(" "),
             if self.smoke {
                 "optimal"
@@ -124,6 +131,8 @@ impl Options {
             },
             self.beside().join(" "),
             self.member_mib(),
+            self.drive_iops.unwrap_or(0),
+            self.drive_mbps.unwrap_or(0),
         )
     }
 
@@ -139,7 +148,10 @@ impl Options {
     fn limit_s(&self) -> u64 {
         let measured = self.rounds * self.loads().len() as u64 * 9 * (self.seconds + 3);
         let rebuilt = self.rounds * self.beside().len() as u64 * 2 * REBUILD_LIMIT_S / 4;
-        self.levels().len() as u64 * 2 * (measured + rebuilt) + 300
+        // Each set is filled once, and md writes its drives again when it is given a bitmap.
+        let mib_per_s = self.drive_mbps.unwrap_or(100).min(100);
+        let filled = (4 + self.rounds) * self.member_mib() / mib_per_s;
+        self.levels().len() as u64 * 2 * (measured + rebuilt + filled) + 300
     }
 }
 
@@ -166,6 +178,8 @@ pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
         kernel: &rig.version,
         cpus: CPUS,
         member_mib: options.member_mib(),
+        drive_iops: options.drive_iops,
+        drive_mbps: options.drive_mbps,
         rounds: results.rounds(),
     };
     print!("{}", table::text(&about, &results));

@@ -23,6 +23,14 @@ pub(super) struct Row {
     pub(super) load: String,
 }
 
+impl Row {
+    /// For people.
+    fn label(&self) -> String {
+        let state = if self.degraded { "degraded" } else { "optimal" };
+        format!("RAID {} {state} {}", self.level, words(&self.load))
+    }
+}
+
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
@@ -203,8 +211,13 @@ impl Results {
             .collect()
     }
 
+    /// What closing the write hole leaves of the rate, for each row of writes.
+    pub(super) fn closed_beside_resync(&self) -> Vec<(String, f64)> {
+        let ratio = |row: &Row| Some((row.label(), self.ratio(row, "strake", "strake+resync")?));
+        self.rows.keys().filter_map(ratio).collect()
+    }
+
     fn row_beside_md(&self, row: &Row) -> Option<Beside> {
-        let state = if row.degraded { "degraded" } else { "optimal" };
         let ratios = PAIRS.iter().filter_map(|&(ours, theirs)| {
             let plain = !row.load.contains("write");
             let name = if plain {
@@ -216,7 +229,7 @@ impl Results {
         });
         let ratios: Vec<_> = ratios.collect();
         (!ratios.is_empty()).then(|| Beside {
-            label: format!("RAID {} {state} {}", row.level, words(&row.load)),
+            label: row.label(),
             ratios,
         })
     }

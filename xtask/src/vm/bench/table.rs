@@ -12,7 +12,22 @@ pub(super) struct About<'a> {
     pub(super) kernel: &'a str,
     pub(super) cpus: u32,
     pub(super) member_mib: u64,
+    /// What each drive was held to; `None`: to nothing.
+    pub(super) drive_iops: Option<u64>,
+    pub(super) drive_mbps: Option<u64>,
     pub(super) rounds: usize,
+}
+
+impl About<'_> {
+    /// What the drives were held to, in words.
+    fn held_to(&self) -> String {
+        let part = |limit: Option<u64>, unit| limit.map(|limit| format!(" of {limit} {unit}"));
+        let parts = [
+            part(self.drive_iops, "IOPS"),
+            part(self.drive_mbps, "MB/s each"),
+        ];
+        parts.into_iter().flatten().collect()
+    }
 }
 
 /// In the order of the table; the rest of a row's subjects do not exist.
@@ -49,11 +64,12 @@ fn share(results: &Results, row: &Row, subject: &str) -> Option<f64> {
 /// Everything, for people.
 pub(super) fn text(about: &About<'_>, results: &Results) -> String {
     let mut out = format!(
-        "\n{} emulated CPUs, Linux {}; members of {} MiB in memory; medians of {} rounds\n\n\
+        "\n{} emulated CPUs, Linux {}; members of {} MiB in memory{}; medians of {} rounds\n\n\
          {:<7} {:<9} {:<22} {:<14} {:>10} {:>9} {:>10} {:>10} {:>8} {:>8} {:>8}\n",
         about.cpus,
         about.kernel,
         about.member_mib,
+        about.held_to(),
         about.rounds,
         "level",
         "state",
@@ -116,6 +132,14 @@ pub(super) fn text(about: &About<'_>, results: &Results) -> String {
         let ratios: Vec<String> = beside.ratios.iter().map(ratio).collect();
         let _ = writeln!(out, "{:<42} {}", beside.label, ratios.join(", "));
     }
+    let costs = results.closed_beside_resync();
+    if !costs.is_empty() {
+        out.push_str("\nclosed beside resync, requests per second\n");
+    }
+    for (label, ratio) in costs {
+        let more = (ratio - 1.0) * 100.0;
+        let _ = writeln!(out, "{label:<42} {ratio:.3} ({more:+.1} %)");
+    }
     out
 }
 
@@ -134,6 +158,7 @@ pub(super) fn json(about: &About<'_>, results: &Results) -> Value {
                 "ceiling_iops": median(results.ceilings(row).into_values()),
                 "of_ceiling": share(results, row, subject),
                 "of_md": results.ratio(row, subject, "md"),
+                "of_resync": results.ratio(row, subject, "strake+resync"),
                 "of_ublk_alone": results.ratio(row, subject, "ublk-alone"),
             }));
         }
@@ -147,6 +172,7 @@ pub(super) fn json(about: &About<'_>, results: &Results) -> Value {
     });
     json!({
         "kernel": about.kernel, "cpus": about.cpus, "member_mib": about.member_mib,
+        "drive_iops": about.drive_iops, "drive_mbps": about.drive_mbps,
         "rounds": about.rounds, "rows": rows, "rebuilds": rebuilds.collect::<Vec<_>>(),
     })
 }

@@ -43,6 +43,13 @@ pub(super) const FETCH_REQ: u32 = io(0x20);
 /// Answer a request and wait for the next of its tag.
 pub(super) const COMMIT_AND_FETCH_REQ: u32 = io(0x21);
 
+/// Readies tags for requests.
+pub(super) const PREP_IO_CMDS: u32 = io(0x25);
+/// Answers requests, and readies their tags again.
+pub(super) const COMMIT_IO_CMDS: u32 = io(0x26);
+/// Hands out tags of requests, again and again.
+pub(super) const FETCH_IO_CMDS: u32 = io(0x27);
+
 /// Device features.
 pub(super) const F_USER_RECOVERY: u64 = 1 << 3;
 /// Requests in flight when the server died are given to its successor.
@@ -55,6 +62,9 @@ pub(super) const F_USER_COPY: u64 = 1 << 7;
 pub(super) const F_UPDATE_SIZE: u64 = 1 << 10;
 /// The pages of each request are registered with the ring that fetched it.
 pub(super) const F_AUTO_BUF_REG: u64 = 1 << 11;
+
+/// Commands come in batches.
+pub(super) const F_BATCH_IO: u64 = 1 << 15;
 
 /// The driver's features, by the header's names in lower case; the place is the bit.
 const FEATURES: [&str; 20] = [
@@ -108,8 +118,11 @@ pub(super) const IO_F_NEED_REG_BUF: u32 = 1 << 17;
 /// same, marked.
 pub(super) fn register_at(index: Option<u16>) -> u64 {
     const FALLBACK: u64 = 1 << 16;
-    u64::from(index.unwrap_or(u16::MAX)) | FALLBACK
+    u64::from(index.unwrap_or(NO_PAGE)) | FALLBACK
 }
+
+/// A place that no ring's table has.
+pub(super) const NO_PAGE: u16 = u16::MAX;
 
 /// Result of a fetch: a request is there.
 pub(super) const IO_RES_OK: i32 = 0;
@@ -173,6 +186,40 @@ pub(super) fn io_command(queue: u16, tag: u16, result: i32, addr: u64) -> [u8; 1
     bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
     bytes[4..8].copy_from_slice(&result.to_ne_bytes());
     bytes[8..16].copy_from_slice(&addr.to_ne_bytes());
+    bytes
+}
+
+/// Bytes of an element in a list of batch commands, where no address is in it.
+pub(super) const ELEMENT_BYTES: usize = 8;
+
+/// `struct ublk_elem_header`: a tag, where its next request's pages are to be registered, and the
+/// answer to the last one.
+pub(super) fn element(tag: u16, page: u16, result: i32) -> [u8; ELEMENT_BYTES] {
+    let mut bytes = [0; ELEMENT_BYTES];
+    bytes[0..2].copy_from_slice(&tag.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&page.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&result.to_ne_bytes());
+    bytes
+}
+
+/// `struct ublk_batch_io` for a list of so many elements; where pages cannot be registered,
+/// requests are to be handed out all the same, marked, if `registers`.
+pub(super) fn batch_command(queue: u16, elements: u16, registers: bool) -> [u8; 16] {
+    const AUTO_BUF_REG_FALLBACK: u16 = 1 << 2;
+    let flags = if registers { AUTO_BUF_REG_FALLBACK } else { 0 };
+    let mut bytes = [0; 16];
+    bytes[0..2].copy_from_slice(&queue.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&flags.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&elements.to_ne_bytes());
+    bytes[6] = ELEMENT_BYTES as u8;
+    bytes
+}
+
+/// `struct ublk_batch_io` for a fetch: its elements are tags.
+pub(super) fn fetch_command(queue: u16) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[0..2].copy_from_slice(&queue.to_ne_bytes());
+    bytes[6] = size_of::<u16>() as u8;
     bytes
 }
 

@@ -8,15 +8,17 @@
 //! Modes, by what the driver has, best first: *auto-buffer* (6.16), where members fill the pages
 //! of larger healthy reads by themselves and everything else goes as in *user copy* (6.5), where
 //! data goes through pread and pwrite on /dev/ublkcN; else *copy*, where the driver copies to and
-//! from an address given with each fetch. `STRAKE_UBLK_MODE=copy|user-copy|auto-buffer` overrides
-//! the choice. A device left behind is taken over in the mode that it has, but that copy and the
-//! others do not mix: their memory differs.
+//! from an address given with each fetch. The first two come with a command for each request, or
+//! with commands for many (7.0, `batch`). `STRAKE_UBLK_MODE` overrides the choice
+//! ([`Mode::word`]). A device left behind is taken over in the mode that it has, but that copy and
+//! the others do not mix: their memory differs.
 //!
 //! Invariants: one queue is served by one thread; control commands run on the caller's thread,
 //! never on a shard's (START_DEV reads the partition table through the shards). Deliberately
-//! absent: batches, unprivileged devices, and drivers before 6.4.
+//! absent: unprivileged devices, and drivers before 6.4.
 
 mod abi;
+mod batch;
 mod queue;
 
 use std::fs::File;
@@ -36,6 +38,7 @@ use strake_engine::units::ShardNo;
 use super::{Target, UblkExport};
 use crate::ServeError;
 use crate::mail::Mail;
+use queue::Data;
 pub(crate) use queue::{Event, Mode, Queue, QueueMemory, QueueStart, Stock};
 
 use abi::{Command, ControlCommand, DeviceInfo, Params, SECTOR};
@@ -105,7 +108,7 @@ impl Driver {
         let mut driver = Driver {
             ring: Box::new(ring),
             control,
-            mode: Mode::UserCopy,
+            mode: Mode::new(Data::UserCopy, false),
             features: 0,
             requests,
         };
@@ -133,16 +136,16 @@ impl Driver {
     /// Whether several devices can share the memory of a shard: where each tag keeps a buffer, there
     /// is enough for one.
     pub(crate) fn shares_memory(&self) -> bool {
-        self.mode != Mode::Copy
+        self.mode.data != Data::Copy
     }
 
     /// What each queue's memory is made of.
     pub(crate) fn stock(&self) -> Stock {
-        match self.mode {
-            Mode::UserCopy | Mode::AutoBuffer => {
+        match self.mode.data {
+            Data::UserCopy | Data::AutoBuffer => {
                 vec![(4096, 128), (65536, 32), (MAX_IO_USER_COPY as usize, 12)]
             }
-            Mode::Copy => vec![(MAX_IO_COPY as usize, usize::from(DEPTH_COPY) + 16)],
+            Data::Copy => vec![(MAX_IO_COPY as usize, usize::from(DEPTH_COPY) + 16)],
         }
     }
 
@@ -151,7 +154,7 @@ impl Driver {
     pub(crate) fn pages(&self) -> u16 {
         match self.features & abi::F_AUTO_BUF_REG {
             0 => 0,
-            _ => queues(1, self.requests, Mode::AutoBuffer)
+            _ => queues(1, self.requests, Data::AutoBuffer)
                 .1
                 .max(DEPTH_USER_COPY),
         }
@@ -241,18 +244,17 @@ impl Driver {
 
     fn create(mut self, target: &Target, wanted: Option<u32>) -> Result<Device, ServeError> {
         let recovery = abi::F_USER_RECOVERY | abi::F_USER_RECOVERY_REISSUE;
-        let (max_io_bytes, data) = match self.mode {
-            Mode::Copy => (MAX_IO_COPY, 0),
-            Mode::UserCopy => (MAX_IO_USER_COPY, abi::F_USER_COPY),
-            Mode::AutoBuffer => (MAX_IO_USER_COPY, abi::F_USER_COPY | abi::F_AUTO_BUF_REG),
+        let max_io_bytes = match self.mode.data {
+            Data::Copy => MAX_IO_COPY,
+            Data::UserCopy | Data::AutoBuffer => MAX_IO_USER_COPY,
         };
-        let (queues, depth) = queues(target.peers.count(), self.requests, self.mode);
+        let (queues, depth) = queues(target.peers.count(), self.requests, self.mode.data);
         let info = DeviceInfo {
             queues,
             depth,
             max_io_bytes,
             server_pid: std::process::id() as i32,
-            flags: abi::F_CMD_IOCTL_ENCODE | data | (recovery & self.features),
+            flags: abi::F_CMD_IOCTL_ENCODE | needs(self.mode) | (recovery & self.features),
             tag: target.tag,
             ..DeviceInfo::default()
         };
@@ -327,7 +329,7 @@ impl Driver {
             return Ok(None);
         }
         let mode = mode_of(info.flags);
-        if (mode == Mode::Copy) != (self.mode == Mode::Copy) {
+        if (mode.data == Data::Copy) != (self.mode.data == Data::Copy) {
             // The shards' memory was made for the other mode.
             tracing::warn!(
                 ?mode,
@@ -371,10 +373,10 @@ impl Driver {
 
 /// How many queues there are, and how deep each is. Their product is what the block layer has in
 /// flight at most: never more than `requests`.
-fn queues(shards: u16, requests: Option<NonZeroU32>, mode: Mode) -> (u16, u16) {
-    let (usual, most) = match mode {
-        Mode::UserCopy | Mode::AutoBuffer => (DEPTH_USER_COPY, DEPTH_MAX),
-        Mode::Copy => (DEPTH_COPY, DEPTH_COPY),
+fn queues(shards: u16, requests: Option<NonZeroU32>, data: Data) -> (u16, u16) {
+    let (usual, most) = match data {
+        Data::UserCopy | Data::AutoBuffer => (DEPTH_USER_COPY, DEPTH_MAX),
+        Data::Copy => (DEPTH_COPY, DEPTH_COPY),
     };
     let Some(requests) = requests.map(NonZeroU32::get) else {
         return (shards, usual);
@@ -384,37 +386,42 @@ fn queues(shards: u16, requests: Option<NonZeroU32>, mode: Mode) -> (u16, u16) {
     (queues as u16, depth as u16)
 }
 
-/// The mode of a device with these flags.
+/// The features that a mode needs.
+fn needs(mode: Mode) -> u64 {
+    let data = match mode.data {
+        Data::Copy => 0,
+        Data::UserCopy => abi::F_USER_COPY,
+        Data::AutoBuffer => abi::F_USER_COPY | abi::F_AUTO_BUF_REG,
+    };
+    data | if mode.batch { abi::F_BATCH_IO } else { 0 }
+}
+
+/// The mode of a device with these flags; the best of a driver with these features.
 fn mode_of(flags: u64) -> Mode {
-    match (flags & abi::F_USER_COPY, flags & abi::F_AUTO_BUF_REG) {
-        (0, _) => Mode::Copy,
-        (_, 0) => Mode::UserCopy,
-        _ => Mode::AutoBuffer,
-    }
+    let fits = |mode: &Mode| flags & needs(*mode) == needs(*mode);
+    let found = Mode::ALL.into_iter().find(fits);
+    found.expect("copy needs no feature")
 }
 
 /// The best mode that the driver's features allow, or the one asked for.
 fn choose(features: u64, wanted: Option<&str>) -> Result<Mode, String> {
-    let has = |flag| features & flag != 0;
-    let best = mode_of(features);
-    let wanted = match wanted {
-        None => return Ok(best),
-        Some("copy") => Mode::Copy,
-        Some("user-copy") => Mode::UserCopy,
-        Some("auto-buffer") => Mode::AutoBuffer,
-        Some(other) => {
-            return Err(format!(
-                "STRAKE_UBLK_MODE is copy, user-copy or auto-buffer, not {other}"
-            ));
-        }
+    let Some(word) = wanted else {
+        return Ok(mode_of(features));
     };
-    if wanted != Mode::Copy && !has(abi::F_USER_COPY) {
-        return Err("the driver has no user copy (6.5)".into());
+    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.word() == word) else {
+        let words = Mode::ALL.map(Mode::word).join(", ");
+        return Err(format!("STRAKE_UBLK_MODE is one of {words}, not {word}"));
+    };
+    let lacks = |flag| needs(mode) & !features & flag != 0;
+    let missing = [
+        (abi::F_USER_COPY, "user copy (6.5)"),
+        (abi::F_AUTO_BUF_REG, "automatic buffer registration (6.16)"),
+        (abi::F_BATCH_IO, "commands in batches (7.0)"),
+    ];
+    match missing.into_iter().find(|&(flag, _)| lacks(flag)) {
+        None => Ok(mode),
+        Some((_, name)) => Err(format!("the driver has no {name}")),
     }
-    if wanted == Mode::AutoBuffer && !has(abi::F_AUTO_BUF_REG) {
-        return Err("the driver has no automatic buffer registration (6.16)".into());
-    }
-    Ok(wanted)
 }
 
 /// What the block layer is told. The driver takes `io_min` and `io_opt` as powers of two only;
@@ -627,17 +634,17 @@ mod tests {
 
     #[test]
     fn queues_hold_no_more_requests_than_were_asked_for() {
-        let of = |shards, requests, mode| queues(shards, NonZeroU32::new(requests), mode);
-        assert_eq!(of(2, 0, Mode::UserCopy), (2, DEPTH_USER_COPY));
-        assert_eq!(of(2, 64, Mode::UserCopy), (2, 32));
+        let of = |shards, requests, data| queues(shards, NonZeroU32::new(requests), data);
+        assert_eq!(of(2, 0, Data::UserCopy), (2, DEPTH_USER_COPY));
+        assert_eq!(of(2, 64, Data::UserCopy), (2, 32));
         assert_eq!(
-            of(4, 3, Mode::UserCopy),
+            of(4, 3, Data::UserCopy),
             (3, 1),
             "less than one for each shard"
         );
-        assert_eq!(of(1, u32::MAX, Mode::UserCopy), (1, DEPTH_MAX));
+        assert_eq!(of(1, u32::MAX, Data::UserCopy), (1, DEPTH_MAX));
         assert_eq!(
-            of(2, 1000, Mode::Copy),
+            of(2, 1000, Data::Copy),
             (2, DEPTH_COPY),
             "memory for so many"
         );
@@ -646,13 +653,20 @@ mod tests {
     #[test]
     fn the_best_mode_is_chosen_unless_another_is_asked_for() {
         let auto = abi::F_USER_COPY | abi::F_AUTO_BUF_REG;
-        assert_eq!(choose(0, None), Ok(Mode::Copy));
-        assert_eq!(choose(abi::F_USER_COPY, None), Ok(Mode::UserCopy));
-        assert_eq!(choose(auto, None), Ok(Mode::AutoBuffer));
-        assert_eq!(choose(auto, Some("user-copy")), Ok(Mode::UserCopy));
-        assert_eq!(choose(auto, Some("copy")), Ok(Mode::Copy));
+        let batch = auto | abi::F_BATCH_IO;
+        let chosen = |features, wanted| choose(features, wanted).map(Mode::word);
+        assert_eq!(chosen(0, None), Ok("copy"));
+        assert_eq!(chosen(abi::F_USER_COPY, None), Ok("user-copy"));
+        assert_eq!(chosen(auto, None), Ok("auto-buffer"));
+        assert_eq!(chosen(batch, None), Ok("batch-auto-buffer"));
+        for mode in Mode::ALL {
+            assert_eq!(chosen(batch, Some(mode.word())), Ok(mode.word()));
+            assert_eq!(mode_of(needs(mode)), mode, "a device says what it is");
+        }
         assert!(choose(0, Some("user-copy")).is_err());
         assert!(choose(abi::F_USER_COPY, Some("auto-buffer")).is_err());
+        let why = choose(auto, Some("batch-user-copy")).expect_err("no batches there");
+        assert!(why.contains("7.0"), "{why}");
         assert!(choose(auto, Some("fast")).is_err());
     }
 

@@ -12,8 +12,9 @@
 //! the kernel any more, also where one outlasted its deadline: what a member brought late would
 //! otherwise lie over what others made of it.
 //!
-//! Invariants: every request that came is answered once by COMMIT_AND_FETCH; the queue ends when
-//! every tag was handed back with an error, and only then is the character device closed.
+//! Invariants: every request that came is answered once, by COMMIT_AND_FETCH or in a batch; the
+//! queue ends when every tag was handed back with an error (in batches: when nothing is handed out
+//! any more, and every answer was taken), and only then is the character device closed.
 //! Deliberately absent: io_uring for the copies. /dev/ublkcN has no non-blocking reads, so the
 //! ring would hand each copy to a kernel worker; pread and pwrite here are plain memory copies and
 //! do not wait.
@@ -33,15 +34,16 @@ use strake_engine::buffers::{Buf, Pool, Slice};
 use strake_engine::event::{Op, RequestError, Slices};
 
 use super::abi::{self, Descriptor, DeviceInfo, SECTOR};
+use super::batch::{Batch, Step};
 use crate::export::VolumeView;
-use crate::ring::{Ring, Token};
+use crate::ring::{Reaped, Ring, Token};
 
 /// Sizes and counts of a queue's buffers.
 pub(crate) type Stock = Vec<(usize, usize)>;
 
 /// How data travels between driver and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum Data {
     /// The server reads and writes /dev/ublkcN.
     UserCopy,
     /// The driver copies to and from the server's buffers.
@@ -51,13 +53,36 @@ pub(crate) enum Mode {
     AutoBuffer,
 }
 
+/// How driver and server talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mode {
+    pub(crate) data: Data,
+    /// Many requests and answers in one command.
+    pub(crate) batch: bool,
+}
+
 impl Mode {
+    /// Every mode, the best first. What copies for each request gains nothing from batches.
+    pub(crate) const ALL: [Mode; 5] = [
+        Mode::new(Data::AutoBuffer, true),
+        Mode::new(Data::UserCopy, true),
+        Mode::new(Data::AutoBuffer, false),
+        Mode::new(Data::UserCopy, false),
+        Mode::new(Data::Copy, false),
+    ];
+
+    pub(crate) const fn new(data: Data, batch: bool) -> Mode {
+        Mode { data, batch }
+    }
+
     /// As `STRAKE_UBLK_MODE` and `strake show` call it.
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Mode::UserCopy => "user-copy",
-            Mode::Copy => "copy",
-            Mode::AutoBuffer => "auto-buffer",
+        match (self.data, self.batch) {
+            (Data::UserCopy, false) => "user-copy",
+            (Data::UserCopy, true) => "batch-user-copy",
+            (Data::AutoBuffer, false) => "auto-buffer",
+            (Data::AutoBuffer, true) => "batch-auto-buffer",
+            (Data::Copy, _) => "copy",
         }
     }
 }
@@ -196,7 +221,11 @@ pub(crate) struct Queue {
     descriptors: Descriptors,
     pool: Pool,
     tags: Vec<Tag>,
+    /// Tags that have not ended.
     live: u16,
+    /// Where commands come in batches: they, and tags that are not the driver's.
+    batch: Option<Batch>,
+    held: u16,
     starved: u16,
 }
 
@@ -231,7 +260,7 @@ impl Queue {
             }
         };
         let mut bufs = vec![None; usize::from(start.depth)];
-        if start.mode == Mode::Copy {
+        if start.mode.data == Data::Copy {
             bufs = vec![start.max_io_bytes as usize; usize::from(start.depth)]
                 .into_iter()
                 .map(|bytes| pool.take(bytes))
@@ -253,14 +282,44 @@ impl Queue {
             pool,
             tags,
             live,
+            batch: None,
+            held: 0,
             starved: 0,
         };
-        for (tag, buf) in (0..live).zip(bufs) {
-            queue.command(ring, abi::FETCH_REQ, tag, 0, buf);
+        match queue.start.mode.batch {
+            true => {
+                if let Err(error) = queue.start_batch(ring) {
+                    let _ = queue.start.started.send(Err(error));
+                    return None;
+                }
+            }
+            false => {
+                for (tag, buf) in (0..live).zip(bufs) {
+                    queue.command(ring, abi::FETCH_REQ, tag, 0, buf);
+                }
+            }
         }
-        // The entries go to the driver before this thread sleeps; START_DEV waits for them.
-        let _ = queue.start.started.send(Ok(()));
+        // The entries go to the driver before this thread sleeps; START_DEV waits for them. Of a
+        // batch it is told whether it was taken.
+        if queue.batch.is_none() {
+            let _ = queue.start.started.send(Ok(()));
+        }
         Some(queue)
+    }
+
+    fn start_batch(&mut self, ring: &mut Ring) -> io::Result<()> {
+        self.tags.fill_with(|| Tag::Fetching(None));
+        let page = |tag| self.page_of(tag).unwrap_or(abi::NO_PAGE);
+        let tags = (0..self.start.depth).map(|tag| (tag, page(tag)));
+        let registers = self.start.mode.data == Data::AutoBuffer;
+        let names = (self.start.queue, self.key, registers);
+        self.batch = Some(Batch::start(
+            ring,
+            self.start.device.as_raw_fd(),
+            names,
+            tags,
+        )?);
+        Ok(())
     }
 
     /// Where the bytes of its requests lie, if not where they say.
@@ -292,9 +351,9 @@ impl Queue {
         self.tags[usize::from(tag)] = Tag::Fetching(buf);
         let entry = opcode::UringCmd16::new(types::Fd(self.start.device.as_raw_fd()), command)
             .cmd(abi::io_command(self.start.queue, tag, result, addr));
-        let entry = match self.start.mode {
-            Mode::AutoBuffer => entry.addr(Some(abi::register_at(self.page_of(tag)))),
-            Mode::UserCopy | Mode::Copy => entry,
+        let entry = match self.start.mode.data {
+            Data::AutoBuffer => entry.addr(Some(abi::register_at(self.page_of(tag)))),
+            Data::UserCopy | Data::Copy => entry,
         };
         let entry = entry.build();
         // SAFETY: the buffer whose address is given lies in `tags` until the completion; `drop`
@@ -347,6 +406,61 @@ impl Queue {
         }
     }
 
+    /// A batch command has completed. Tags that brought requests are put into `tags`, for
+    /// [`Queue::event`]; true if the queue is no more.
+    pub(crate) fn batch_event(
+        &mut self,
+        ring: &mut Ring,
+        done: &Reaped,
+        tags: &mut Vec<u16>,
+    ) -> bool {
+        let batch = self.batch.as_mut().expect("a queue that takes batches");
+        let Token::UblkBatch { step, .. } = done.token else {
+            panic!("not a batch command: {done:?}")
+        };
+        match Step::decode(step) {
+            Step::Prepared => {
+                batch.prepared();
+                let _ = self.start.started.send(match done.result {
+                    errno if errno < 0 => Err(io::Error::from_raw_os_error(-errno)),
+                    _ => Ok(()),
+                });
+            }
+            Step::Fetched => {
+                let result = (done.result, done.buffer, done.more);
+                if let Err(errno) = batch.fetched(ring, result, tags) {
+                    if errno != libc::ENODEV {
+                        let error = io::Error::from_raw_os_error(errno);
+                        tracing::warn!(queue = self.start.queue, %error, "ublk fetch");
+                    }
+                    self.live = 0;
+                }
+                self.held += tags.len() as u16;
+            }
+            Step::Committed(list) => {
+                if let Err((errno, requests)) = batch.committed(ring, list, done.result) {
+                    let error = io::Error::from_raw_os_error(errno);
+                    tracing::warn!(queue = self.start.queue, requests, %error, "ublk answer");
+                }
+            }
+        }
+        self.live == 0 && self.held == 0 && self.batch.as_ref().is_some_and(Batch::quiet)
+    }
+
+    /// Gives the driver the answers that have gathered.
+    pub(crate) fn flush(&mut self, ring: &mut Ring) {
+        if let Some(batch) = &mut self.batch {
+            batch.flush(ring);
+        }
+    }
+
+    /// The queue is no more.
+    pub(crate) fn end(mut self, ring: &Ring) {
+        if let Some(batch) = self.batch.take() {
+            batch.end(ring);
+        }
+    }
+
     /// Makes a request of what the driver wrote.
     fn begin(&mut self, tag: u16, buf: Option<Buf>) -> Begun {
         let descriptor = self.descriptors.get(tag);
@@ -361,7 +475,7 @@ impl Queue {
                 kept = buf;
                 let registered = descriptor.op_flags & abi::IO_F_NEED_REG_BUF == 0;
                 let fillable = registered && self.page_of(tag).is_some();
-                match self.start.mode == Mode::AutoBuffer && fillable {
+                match self.start.mode.data == Data::AutoBuffer && fillable {
                     true => (Op::ReadInPlace { offset, len, at: 0 }, true),
                     false => (Op::Read { offset, len }, true),
                 }
@@ -520,10 +634,17 @@ impl Queue {
 
     /// Answers the driver and fetches the next request of the tag.
     fn commit(&mut self, ring: &mut Ring, tag: u16, value: i32, buf: Option<Buf>) {
-        let buf = match (self.start.mode, buf) {
-            (Mode::UserCopy | Mode::AutoBuffer, _) => None,
-            (Mode::Copy, Some(buf)) => Some(buf),
-            (Mode::Copy, None) => match self.pool.take(self.start.max_io_bytes as usize) {
+        let page = self.page_of(tag).unwrap_or(abi::NO_PAGE);
+        if let Some(batch) = &mut self.batch {
+            batch.answer(tag, page, value);
+            self.tags[usize::from(tag)] = Tag::Fetching(None);
+            self.held -= 1;
+            return;
+        }
+        let buf = match (self.start.mode.data, buf) {
+            (Data::UserCopy | Data::AutoBuffer, _) => None,
+            (Data::Copy, Some(buf)) => Some(buf),
+            (Data::Copy, None) => match self.pool.take(self.start.max_io_bytes as usize) {
                 Some(buf) => Some(buf),
                 None => {
                     self.tags[usize::from(tag)] = Tag::NeedsFetch(value);

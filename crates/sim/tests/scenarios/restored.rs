@@ -1,0 +1,132 @@
+//! An array whose metadata is lost is made again from what was known of it, over the data that is still there. Nothing is
+//! discarded here: what was Unwritten is not known to be any more.
+
+use strake_engine::event::*;
+use strake_engine::restore::RestoreError;
+use strake_engine::units::*;
+use strake_format::WriteHole;
+use strake_sim::scenario::Scenario;
+
+const LEVELS: [(&str, u8); 9] = [
+    ("0", 3),
+    ("1", 2),
+    ("5", 4),
+    ("6", 5),
+    ("7.3", 7),
+    ("10", 4),
+    ("50", 6),
+    ("60", 8),
+    ("n+m", 6),
+];
+
+/// Loses as many members as the array survives, and reads everything.
+fn parity_is_true(array: &mut Scenario) {
+    let survives = match array.world.geometry.level.parity_count() {
+        0 => array.world.geometry.m as u8,
+        parities => parities,
+    };
+    for slot in 0..survives {
+        array.lose(slot);
+    }
+    array.rest().verify();
+}
+
+#[test]
+fn an_array_that_was_stopped_is_there_again_and_so_is_its_redundancy() {
+    for (level, members) in LEVELS {
+        let mut array = Scenario::new(level, members).start();
+        array.fill().write_at(3, 2).write_at(9, 1).rest();
+        let known = array.world.superblock.clone();
+        array.stop();
+        array.restore(&known).start().verify().rest();
+        assert_eq!(array.state(), ArrayState::Optimal, "{level}");
+        array.fill().write_at(5, 7).rest().verify();
+        parity_is_true(&mut array);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_before_a_power_cut_is_there_though_the_log_counts_no_more() {
+    for (level, members) in LEVELS {
+        for policy in [WriteHole::Closed, WriteHole::Resync] {
+            for events in [120, 333, 512] {
+                let mut array = Scenario::new(level, members).policy(policy).start();
+                array.fill().rest();
+                let known = array.world.superblock.clone();
+                array.begin_to_overwrite().steps(events);
+                array.power_cut();
+                array.restore(&known).start().rest().verify();
+                parity_is_true(&mut array);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_old_array_left_in_its_log_is_never_replayed_over_the_new_one() {
+    let mut array = Scenario::new("5", 4).start();
+    array.fill().rest();
+    let known = array.world.superblock.clone();
+    array.begin_to_overwrite().steps(200);
+    array.power_cut();
+    // Records of the first are still there when the second is cut off.
+    array.restore(&known).start();
+    array.begin_to_overwrite().steps(60);
+    array.power_cut();
+    array.start().rest().verify();
+    parity_is_true(&mut array);
+}
+
+#[test]
+fn a_restored_array_lives_on_with_another_parity_and_another_restore() {
+    let mut array = Scenario::new("5", 4).roomy_log().start();
+    array.fill().rest();
+    let id = array.begin_to_add_parity(1);
+    array.answer(id).expect("RAID 6");
+    array.rest();
+    let known = array.world.superblock.clone();
+    assert_eq!(known.fixed_parities, 1);
+    array.stop();
+    array.restore(&known).start().rest().verify();
+    array.stop();
+    let known = array.world.superblock.clone();
+    array.restore(&known).start().rest().verify();
+    array.lose(0).lose(4).rest().verify();
+}
+
+#[test]
+fn without_all_its_members_nothing_is_made_again() {
+    let mut array = Scenario::new("6", 5).start();
+    array.fill().rest();
+    let known = array.world.superblock.clone();
+    array.lose(2).rest();
+    array.stop();
+    let refused = array.world.restore(&known);
+    assert!(
+        matches!(
+            refused,
+            Err(RestoreError::Members {
+                slots: 5,
+                devices: 4
+            })
+        ),
+        "{refused:?}"
+    );
+    array.start().verify();
+    assert_eq!(array.world.looks()[2].in_sync, None, "{:?}", Slot(2));
+}
+
+#[test]
+fn a_member_of_the_old_array_that_turns_up_later_is_a_stranger() {
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5.fill().rest();
+    let away = raid5.drive(1);
+    raid5.lose(1).write_at(0, 1).rest().add().made_whole();
+    raid5.write_at(0, 4).rest();
+    let known = raid5.world.superblock.clone();
+    raid5.stop();
+    // Its table is of a later epoch than the first of the array that was made again.
+    raid5.restore(&known).bring_back(away).start();
+    assert!(!raid5.serves(away));
+    raid5.rest().verify().lose(0).verify();
+}

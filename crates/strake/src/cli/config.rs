@@ -1,0 +1,134 @@
+//! `strake config`: the configuration of all arrays in a file, and arrays made again from it.
+//!
+//! Invariants: those of the command line (`cli`); a backup needs no daemon, a file is replaced as a whole or not at all.
+//! Deliberately absent: deciding what may be restored (the daemon's).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use crate::api::config::{BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, SlotDevice};
+use crate::cli::client::Client;
+use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, offline};
+use crate::daemon::backup;
+use crate::daemon::state::replace_bytes;
+use crate::errors::{Code, Failure};
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Write down what all arrays are: levels, places, members, settings
+    Backup {
+        /// Where to; standard output unless given
+        file: Option<PathBuf>,
+    },
+    /// Make arrays again whose superblocks are lost, over the data that their members still hold
+    Restore(RestoreArgs),
+}
+
+/// Arguments of `config restore`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// What strake config backup wrote
+    file: PathBuf,
+    /// Only these arrays
+    names: Vec<String>,
+    /// Look for members here, too; may be given more than once
+    #[arg(long = "device", value_name = "DEV")]
+    devices: Vec<PathBuf>,
+    /// Which device is in which slot, where it tells no more; may be given more than once
+    #[arg(long = "slot", value_name = "N=DEV")]
+    slots: Vec<String>,
+    /// Overwrite foreign signatures; take members whose region maps differ
+    #[arg(long)]
+    force: bool,
+    /// Only check, and say what would be made again
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Carries it out.
+pub(crate) fn run(context: &Context, command: &ConfigCommand) -> Ended {
+    match command {
+        ConfigCommand::Backup { file } => write(context, file.as_deref()),
+        ConfigCommand::Restore(args) => restore(context, args),
+    }
+}
+
+fn write(context: &Context, file: Option<&Path>) -> Ended {
+    let backup: BackupJson = match Client::find(&context.dir)? {
+        Some(client) => client.get("/v1/config/backup")?,
+        None => backup::of_found(&context.dir, &offline::scan(context, &[])),
+    };
+    let mut text = serde_json::to_string_pretty(&backup).expect("the shapes are all JSON");
+    text.push('\n');
+    let Some(file) = file else {
+        context.say(&backup, |_| text.clone());
+        return Ok(DONE);
+    };
+    replace_bytes(&absolute(file), text.as_bytes()).map_err(|e| Failure::io(file.display(), &e))?;
+    context.say(&backup, |backup| {
+        format!("{} arrays in {}\n", backup.arrays.len(), file.display())
+    });
+    Ok(DONE)
+}
+
+fn restore(context: &Context, args: &RestoreArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let text = fs::read_to_string(&args.file).map_err(|e| Failure::io(args.file.display(), &e))?;
+    let mut request = RestoreRequest {
+        backup: backup::read_backup(&text, &args.file)?,
+        names: args.names.clone(),
+        devices: absolutes(&args.devices),
+        slots: args
+            .slots
+            .iter()
+            .map(|told| slot(told))
+            .collect::<Result<_, _>>()?,
+        force: args.force,
+        dry_run: true,
+    };
+    // Looked at first, so that it is known what the answer is about.
+    let mut restored: RestoredJson = client.post("/v1/config/restore", &request)?;
+    let planned: Vec<&RestoredArrayJson> = restored
+        .arrays
+        .iter()
+        .filter(|array| array.restored)
+        .collect();
+    if !args.dry_run && !planned.is_empty() {
+        let names: Vec<String> = planned
+            .iter()
+            .map(|array| format!("{} on {}", array.name, array.devices.join(", ")))
+            .collect();
+        let what = format!(
+            "new superblocks for {}; the order of slots must be right and no member stale, or data is lost",
+            names.join("; ")
+        );
+        confirm(args.yes, false, &what)?;
+        request.dry_run = false;
+        restored = client.post("/v1/config/restore", &request)?;
+    }
+    restored.dry_run = args.dry_run;
+    context.say(&restored, |restored| {
+        let line = |array: &RestoredArrayJson| format!("{}: {}\n", array.name, array.what);
+        restored.arrays.iter().map(line).collect()
+    });
+    Ok(DONE)
+}
+
+/// `N=DEV`.
+fn slot(told: &str) -> Result<SlotDevice, Failure> {
+    let wrong = || {
+        let failure = Failure::new(Code::Usage, format!("'{told}' names no slot"));
+        failure.cure("use --slot N=DEV, as --slot 0=/dev/nvme0n1")
+    };
+    let (number, device) = told.split_once('=').ok_or_else(wrong)?;
+    Ok(SlotDevice {
+        slot: number.parse().map_err(|_| wrong())?,
+        device: absolute(Path::new(device)),
+    })
+}

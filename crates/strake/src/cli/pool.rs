@@ -1,0 +1,210 @@
+//! `strake pool`: devices that wait for whichever array needs a spare first.
+//!
+//! Invariants: those of the command line (`cli`); without a daemon the same is done here. Deliberately absent: deciding
+//! who gets a device (the daemon's).
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::api::types::*;
+use crate::cli::client::Client;
+use crate::cli::output::Table;
+use crate::cli::{Context, DONE, Ended, absolutes, confirm, offline, size};
+use crate::daemon::pools::Pools;
+use crate::drives::make::parse_name;
+use crate::errors::Failure;
+
+/// What to do with pools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Make a pool of devices
+    Create(PoolDevices),
+    /// Add devices to a pool
+    Add(PoolDevices),
+    /// Take devices out of a pool
+    Remove {
+        pool: String,
+        #[arg(required = true, value_name = "DEV")]
+        devices: Vec<PathBuf>,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Take all devices out of a pool
+    Delete {
+        pool: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Show pools, their devices, and the arrays that may take from them
+    Show {
+        /// Only this one
+        pool: Option<String>,
+    },
+}
+
+/// Arguments of `pool create` and `pool add`.
+#[derive(Debug, Args)]
+pub(crate) struct PoolDevices {
+    pub(crate) pool: String,
+    #[arg(required = true, value_name = "DEV")]
+    pub(crate) devices: Vec<PathBuf>,
+    /// Overwrite foreign signatures and members of arrays that do not run
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Only check, and say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl PoolDevices {
+    fn request(&self) -> Result<PoolRequest, Failure> {
+        if self.force && !self.dry_run {
+            confirm(
+                self.yes,
+                true,
+                "--force overwrites what lies on the devices",
+            )?;
+        }
+        Ok(PoolRequest {
+            devices: absolutes(&self.devices),
+            force: self.force,
+            dry_run: self.dry_run,
+        })
+    }
+}
+
+/// Carries out a command.
+pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
+    match command {
+        PoolCommand::Create(args) => {
+            let path = url(&args.pool, "")?;
+            let request = args.request()?;
+            change(context, &path, &request, |pools| {
+                pools.create(&args.pool, &request)
+            })
+        }
+        PoolCommand::Add(args) => {
+            let path = url(&args.pool, "/add")?;
+            let request = args.request()?;
+            change(context, &path, &request, |pools| {
+                pools.add(&args.pool, &request)
+            })
+        }
+        PoolCommand::Remove {
+            pool,
+            devices,
+            dry_run,
+        } => {
+            let request = PoolRequest {
+                devices: absolutes(devices),
+                dry_run: *dry_run,
+                ..PoolRequest::default()
+            };
+            remove(context, pool, &request)
+        }
+        PoolCommand::Delete { pool, yes, dry_run } => {
+            if !dry_run {
+                let what =
+                    format!("strake pool delete {pool} would take all its devices out of it");
+                confirm(*yes, false, &what)?;
+            }
+            let request = PoolRequest {
+                dry_run: *dry_run,
+                ..PoolRequest::default()
+            };
+            remove(context, pool, &request)
+        }
+        PoolCommand::Show { pool } => show(context, pool.as_deref()),
+    }
+}
+
+fn remove(context: &Context, pool: &str, request: &PoolRequest) -> Ended {
+    change(context, &url(pool, "/remove")?, request, |pools| {
+        pools.remove(pool, request)
+    })
+}
+
+fn url(pool: &str, verb: &str) -> Result<String, Failure> {
+    if pool.parse::<strake_format::PoolUuid>().is_err() {
+        parse_name(pool)?;
+    }
+    Ok(format!("/v1/pools/{pool}{verb}"))
+}
+
+/// Asks the daemon, or does it here where there is none.
+fn change(
+    context: &Context,
+    path: &str,
+    request: &PoolRequest,
+    here: impl FnOnce(&Pools<'_>) -> Result<PoolDone, Failure>,
+) -> Ended {
+    let done: PoolDone = match Client::find(&context.dir)? {
+        Some(client) => client.post(path, request)?,
+        None => here(&offline::pools(context))?,
+    };
+    context.say(&done, |done| {
+        let unchanged = if done.changed {
+            ""
+        } else {
+            " (nothing changed)"
+        };
+        format!("pool {}: {}{unchanged}\n", done.pool, done.what)
+    });
+    Ok(DONE)
+}
+
+fn show(context: &Context, pool: Option<&str>) -> Ended {
+    let client = Client::find(&context.dir)?;
+    if let Some(pool) = pool {
+        let found: PoolJson = match client {
+            Some(client) => client.get(&url(pool, "")?)?,
+            None => offline::pools(context).show_one(pool)?,
+        };
+        context.say(&found, |found| text(std::slice::from_ref(found)));
+        return Ok(DONE);
+    }
+    let all: Vec<PoolJson> = match client {
+        Some(client) => client.get("/v1/pools")?,
+        None => offline::pools(context).show(),
+    };
+    context.say(&all, |all| text(all));
+    Ok(DONE)
+}
+
+fn text(pools: &[PoolJson]) -> String {
+    if pools.is_empty() {
+        return "no pools found\n".to_owned();
+    }
+    let mut text = String::new();
+    for pool in pools {
+        let uuid = pool.uuid.as_deref().unwrap_or("no device");
+        text.push_str(&format!("{}  {uuid}\n", pool.name));
+        let mut table = Table::new(&["DEVICE", "SIZE", "BLOCK"]);
+        for device in &pool.devices {
+            table.row(vec![
+                device.device.clone(),
+                size::bytes(device.size_bytes),
+                device.block_bytes.to_string(),
+            ]);
+        }
+        if !pool.devices.is_empty() {
+            text.push_str(&table.text(2));
+        }
+        for array in &pool.arrays {
+            text.push_str(&format!(
+                "  array {}: {} of them fit\n",
+                array.name, array.fitting
+            ));
+        }
+    }
+    text
+}

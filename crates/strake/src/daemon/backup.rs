@@ -1,0 +1,406 @@
+//! A backup of the configuration, and arrays that are made again by it.
+//!
+//! Members carry all that an array is, so a backup is for the day on which their superblocks are gone: overwritten by
+//! a partition table, an installer, a careless hand. The array is made again over the data that its members hold, under
+//! an identity of its own (see [`strake_engine::restore`]).
+//!
+//! Order of a restore: what the backup says makes sense → the array is really not there → the device of every slot,
+//! recognised by what it still carries → none of them missed what the others got → nobody uses them → metadata, as with
+//! `create`. Invariant: nothing is written before all of that is known.
+//!
+//! Deliberately absent: arrays with members missing (parity that may be untrue brings back nothing), spares and pools
+//! (they are added again by a command).
+
+use std::path::{Path, PathBuf};
+
+use strake_engine::create::Definition;
+use strake_engine::event::DeviceInfo;
+use strake_engine::restore::{self, RestoreSpec};
+use strake_format::{ArrayUuid, MemberUuid, SlotState, Superblock};
+use strake_runtime::Device;
+
+use crate::api::config::{
+    BackupArrayJson, BackupJson, FORMAT, RestoreRequest, RestoredArrayJson, RestoredJson,
+    SlotDevice,
+};
+use crate::api::view;
+use crate::daemon::events::Happened;
+use crate::daemon::service::{Service, absolute};
+use crate::daemon::state::Dir;
+use crate::drives::find::{self, FoundArray, Readiness};
+use crate::drives::lost::{self, Remains};
+use crate::drives::make;
+use crate::drives::safety::Permit;
+use crate::errors::{Code, Failure};
+
+/// A backup of these arrays, none of which changes meanwhile.
+pub(crate) fn of_found(dir: &Dir, arrays: &[FoundArray]) -> BackupJson {
+    let array = |found: &FoundArray| {
+        let sb = &found.authority().image.superblock;
+        let device = |slot: usize| {
+            let path = found.path_of(sb.slots[slot].member)?;
+            Some(path.display().to_string())
+        };
+        entry(dir, sb, device)
+    };
+    document(arrays.iter().map(array).collect())
+}
+
+fn document(arrays: Vec<BackupArrayJson>) -> BackupJson {
+    BackupJson {
+        strake_backup: FORMAT,
+        taken: jiff::Timestamp::now().to_string(),
+        arrays,
+    }
+}
+
+fn entry(dir: &Dir, sb: &Superblock, device: impl Fn(usize) -> Option<String>) -> BackupArrayJson {
+    let settings = view::settings(sb, &dir.placement(sb.array));
+    let export = dir.record(sb.array).map(|record| record.export);
+    let export = export.unwrap_or_else(|| "auto".to_owned());
+    BackupArrayJson::of(sb, settings, export, device)
+}
+
+/// What is to be made again, and of what.
+struct Wanted {
+    definition: Definition,
+    /// The device of each slot.
+    devices: Vec<PathBuf>,
+}
+
+impl Service {
+    /// A backup of all arrays, running or not.
+    pub(crate) fn backup(&self) -> BackupJson {
+        let mut arrays = Vec::new();
+        for running in self.all_running() {
+            let (Ok(status), Ok(json)) = (running.status(), running.json()) else {
+                continue;
+            };
+            let device = |slot: usize| json.members.get(slot)?.device.clone();
+            arrays.push(entry(&self.dir, &status.superblock, device));
+        }
+        let mut stopped = self.scan(&[]);
+        stopped.retain(|found| !self.is_running(found.uuid));
+        arrays.extend(of_found(&self.dir, &stopped).arrays);
+        arrays.sort_by(|a, b| a.name.cmp(&b.name));
+        document(arrays)
+    }
+
+    /// Makes the arrays of a backup again that are not there any more.
+    pub(crate) fn restore(&self, request: &RestoreRequest) -> Result<RestoredJson, Failure> {
+        let chosen = chosen(request)?;
+        let mut arrays = Vec::new();
+        for entry in chosen {
+            arrays.push(self.restore_one(entry, request)?);
+        }
+        Ok(RestoredJson {
+            dry_run: request.dry_run,
+            arrays,
+        })
+    }
+
+    fn restore_one(
+        &self,
+        entry: &BackupArrayJson,
+        request: &RestoreRequest,
+    ) -> Result<RestoredArrayJson, Failure> {
+        let answer = |restored: bool, what: &str, devices: &[PathBuf]| RestoredArrayJson {
+            name: entry.name.clone(),
+            restored,
+            what: what.to_owned(),
+            devices: devices.iter().map(|d| d.display().to_string()).collect(),
+        };
+        let array = uuid(&entry.uuid)?;
+        let definition = checked(entry)?;
+        let name;
+        {
+            let _admin = self.change()?;
+            let found = self.scan(&[]);
+            if let Some(what) = self.is_there(&found, array)? {
+                return Ok(answer(false, what, &[]));
+            }
+            let wanted = self.recognise(entry, array, definition, request)?;
+            name = wanted.definition.name.to_string();
+            let another = |other: &FoundArray| other.name().as_str() == name && other.uuid != array;
+            if found.iter().any(another) || self.find_running(&name).is_some() {
+                let what = format!("there is another array called {name}");
+                let cure = "rename it, or restore the others by name";
+                return Err(Failure::new(Code::NameExists, what).cure(cure));
+            }
+            let permit = Permit {
+                force: request.force,
+                own: Some(array),
+            };
+            let plan = |devices: &[Device]| plan(&wanted.definition, devices);
+            let made = make::again(&wanted.devices, permit, request.dry_run, plan)?;
+            if request.dry_run {
+                return Ok(answer(true, "would be made again", &wanted.devices));
+            }
+            self.remember(wanted.devices.iter().cloned());
+            self.events.note(Happened {
+                array: Some(name.clone()),
+                event: "restored",
+                cause: Some(format!("asked, by the backup of {}", request.backup.taken)),
+                effect: Some(format!("{} superblocks made again", made.paths.len())),
+                ..Happened::default()
+            });
+            let found = find::pick(find::group(find::members(&wanted.devices)), &name)?;
+            let mut how = self.how(Some(entry.export.clone()), false);
+            how.name = Some(made.superblock.name.clone());
+            self.start_found(&found, &how)?;
+        }
+        // The change is over: what follows is one of its own.
+        let devices = self.show_one(&name)?.members;
+        let devices: Vec<PathBuf> = devices
+            .into_iter()
+            .filter_map(|member| member.device.map(PathBuf::from))
+            .collect();
+        let what = match self.set(&name, &entry.settings) {
+            Ok(_) => "made again: it serves, and its parity is being made true".to_owned(),
+            Err(failure) => format!("made again, but its settings are not: {failure}"),
+        };
+        Ok(answer(true, &what, &devices))
+    }
+
+    /// Why the array needs no restoring, if that is so.
+    fn is_there(
+        &self,
+        all: &[FoundArray],
+        array: ArrayUuid,
+    ) -> Result<Option<&'static str>, Failure> {
+        if self.is_running(array) {
+            return Ok(Some("is serving"));
+        }
+        let Some(found) = all.iter().find(|found| found.uuid == array) else {
+            return Ok(None);
+        };
+        match found.readiness() {
+            Readiness::Complete | Readiness::Degraded => {
+                Ok(Some("is there: strake start serves it"))
+            }
+            Readiness::Conflicting => {
+                let what = format!("the members of {} contradict each other", found.name());
+                Err(Failure::new(Code::SplitBrain, what))
+            }
+            Readiness::Incomplete => Ok(None),
+        }
+    }
+
+    /// The device of each slot.
+    fn recognise(
+        &self,
+        entry: &BackupArrayJson,
+        array: ArrayUuid,
+        definition: Definition,
+        request: &RestoreRequest,
+    ) -> Result<Wanted, Failure> {
+        let mut paths = self.paths();
+        paths.extend(find::expand(&request.devices));
+        let served = |path: &PathBuf| self.all_running().iter().any(|r| r.serves(path));
+        paths.retain(|path| !served(path));
+        let remains = lost::look(&paths, array, &definition.layout);
+        // A superblock that is left knows more than a backup that was taken before it.
+        let newest = remains
+            .iter()
+            .filter_map(|remains| remains.superblock.as_ref())
+            .max_by_key(|sb| (sb.epoch, sb.generation));
+        let mut members: Vec<MemberUuid> = Vec::new();
+        match newest {
+            Some(sb) => {
+                all_were_in_sync(sb)?;
+                members.extend(sb.slots.iter().map(|row| row.member));
+            }
+            None => {
+                for member in &entry.members {
+                    members.push(uuid(&member.uuid)?);
+                }
+            }
+        }
+        let definition = newest.map_or(definition, Definition::of);
+        let mut slots: Vec<Option<Remains>> = members
+            .iter()
+            .map(|member| remains.iter().find(|r| r.member == Some(*member)).cloned())
+            .collect();
+        for told in &request.slots {
+            let remains = named(told, array, &definition);
+            let slot = slots.get_mut(usize::from(told.slot)).ok_or_else(|| {
+                let found = format!("{} has no slot {}", entry.name, told.slot);
+                Failure::new(Code::MemberNotFound, found)
+            })?;
+            *slot = Some(remains);
+        }
+        let missing: Vec<String> = (0..slots.len())
+            .filter(|&slot| slots[slot].is_none())
+            .map(|slot| slot.to_string())
+            .collect();
+        if !missing.is_empty() {
+            let found = format!(
+                "no device carries what was in slot {} of {}",
+                missing.join(", "),
+                entry.name
+            );
+            let cure = "if you know it: strake config restore FILE NAME --slot N=DEV";
+            return Err(Failure::new(Code::MembersMissing, found).cure(cure));
+        }
+        let found: Vec<Remains> = slots.into_iter().flatten().collect();
+        if !request.force {
+            none_is_stale(&found)?;
+        }
+        Ok(Wanted {
+            definition,
+            devices: found.into_iter().map(|remains| remains.path).collect(),
+        })
+    }
+}
+
+/// What a device that somebody put into a slot still carries of the array.
+fn named(told: &SlotDevice, array: ArrayUuid, definition: &Definition) -> Remains {
+    let path = absolute(&told.device);
+    let nothing = Remains {
+        path: path.clone(),
+        member: None,
+        superblock: None,
+        versions: Vec::new(),
+    };
+    lost::look_at(&path, array, &definition.layout).unwrap_or(nothing)
+}
+
+/// The arrays that are asked for.
+fn chosen(request: &RestoreRequest) -> Result<Vec<&BackupArrayJson>, Failure> {
+    request.backup.check()?;
+    let arrays = &request.backup.arrays;
+    let mut chosen = Vec::new();
+    for name in &request.names {
+        let is = |entry: &&BackupArrayJson| entry.name == *name || entry.uuid == *name;
+        let entry = arrays.iter().find(is).ok_or_else(|| {
+            Failure::new(
+                Code::ArrayNotFound,
+                format!("the backup has no array {name}"),
+            )
+        })?;
+        chosen.push(entry);
+    }
+    if chosen.is_empty() {
+        chosen = arrays.iter().collect();
+    }
+    if !request.slots.is_empty() && chosen.len() != 1 {
+        let found = "slots are those of one array".to_owned();
+        return Err(Failure::new(Code::Usage, found).cure("name that array"));
+    }
+    Ok(chosen)
+}
+
+fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
+    let wrong = |_| Failure::new(Code::BackupInvalid, format!("'{text}' is no uuid"));
+    text.parse().map_err(wrong)
+}
+
+/// The definition, if an array can be like that.
+fn checked(entry: &BackupArrayJson) -> Result<Definition, Failure> {
+    let definition = entry.definition()?;
+    let info = DeviceInfo {
+        bytes: definition.layout.device_bytes,
+        block_bytes: definition.block_bytes,
+        granularity_bytes: 0,
+        volatile_cache: false,
+    };
+    let members = entry.members.iter();
+    let trial = RestoreSpec {
+        array: ArrayUuid(make::random_uuid()),
+        created_unix_s: 0,
+        definition,
+        members: members
+            .map(|_| (info, MemberUuid(make::random_uuid())))
+            .collect(),
+    };
+    restore::plan(&trial).map_err(|why| {
+        let found = format!("of {}: {why}", entry.name);
+        Failure::new(Code::BackupInvalid, found)
+    })?;
+    Ok(trial.definition)
+}
+
+/// Refuses an array of which a member was out: what it holds is not what it should.
+fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
+    let out = |row: &strake_format::SlotRecord| row.state != SlotState::InSync;
+    match sb.slots.iter().position(out) {
+        None => Ok(()),
+        Some(slot) => {
+            let found = format!("the member in slot {slot} of {} was not in sync", sb.name);
+            let cure = "bring back what carries its superblock: members that are missing cannot be done without";
+            Err(Failure::new(Code::MembersMissing, found).cure(cure))
+        }
+    }
+}
+
+/// Refuses where a member has other versions of the region map than another: it was out for a while.
+fn none_is_stale(members: &[Remains]) -> Result<(), Failure> {
+    let pages = members.iter().map(|member| member.versions.len()).max();
+    for page in 0..pages.unwrap_or(0) {
+        // Of all that have it whole, not of neighbours: one whose page is damaged stands between none.
+        let version = |member: &Remains| member.versions.get(page).copied().flatten();
+        let told = members.iter().filter_map(|m| Some((version(m)?, m)));
+        let newest = told.clone().map(|(version, _)| version).max();
+        if let Some((_, older)) = told.clone().find(|(version, _)| Some(*version) != newest) {
+            let found = format!(
+                "{} may have been out of the array: its region map is older (page {page})",
+                older.path.display()
+            );
+            return Err(Failure::new(Code::MembersDisagree, found));
+        }
+    }
+    Ok(())
+}
+
+/// What is to be written on these devices, in the order of the slots.
+fn plan(
+    definition: &Definition,
+    devices: &[Device],
+) -> Result<strake_engine::create::CreatePlan, Failure> {
+    let spec = RestoreSpec {
+        array: ArrayUuid(make::random_uuid()),
+        created_unix_s: make::now_unix_s(),
+        definition: definition.clone(),
+        members: devices
+            .iter()
+            .map(|device| (device.info(), MemberUuid(make::random_uuid())))
+            .collect(),
+    };
+    restore::plan(&spec).map_err(|why| Failure::new(Code::DeviceTooSmall, why.to_string()))
+}
+
+/// The backup that a file holds.
+pub(crate) fn read_backup(text: &str, path: &Path) -> Result<BackupJson, Failure> {
+    let backup: BackupJson = serde_json::from_str(text).map_err(|why| {
+        let found = format!("{} is no backup: {why}", path.display());
+        Failure::new(Code::BackupInvalid, found)
+    })?;
+    backup.check()?;
+    Ok(backup)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_member_is_seen_past_one_whose_map_is_damaged() {
+        let member = |name: &str, versions: &[Option<u64>]| Remains {
+            path: PathBuf::from(name),
+            member: None,
+            superblock: None,
+            versions: versions.to_vec(),
+        };
+        let mut members = vec![
+            member("a", &[Some(5), Some(2)]),
+            member("b", &[None, Some(2)]),
+            member("c", &[Some(5), None]),
+            member("d", &[]),
+        ];
+        assert_eq!(none_is_stale(&members), Ok(()));
+        members[2] = member("c", &[Some(3), None]);
+        let failure = none_is_stale(&members).expect_err("c is older than a");
+        assert_eq!(failure.code, Code::MembersDisagree);
+        assert!(failure.found.starts_with("c may"), "{failure}");
+    }
+}

@@ -1,0 +1,98 @@
+//! Cleaning devices: what Strake left on them is wiped, of members of arrays that do not run and of devices in pools.
+//!
+//! Order: checks of all devices → all are held, so that nobody can start their arrays → the two places of superblocks and
+//! labels, flush → map, lists and log. Invariant: nothing is written where nothing of ours was found, where somebody uses
+//! the device, or before all devices are held. Deliberately absent: data; it is what it was.
+
+use std::path::PathBuf;
+
+use strake_format::{Layout, Role, SUPERBLOCK_BYTES, Superblock};
+use strake_runtime::{Device, DeviceError, OpenMode};
+
+use crate::drives::pool;
+use crate::drives::safety;
+use crate::errors::{Code, Failure};
+
+/// What was found on a device.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    /// In words.
+    pub(crate) was: String,
+    /// Of a member whose superblock can be believed.
+    superblock: Option<Box<Superblock>>,
+}
+
+/// Looks at devices that are to be cleaned.
+pub(crate) fn look(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+    safety::distinct(paths)?
+        .into_iter()
+        .map(|(id, path)| {
+            safety::not_in_use(id, path)?;
+            look_at(&Device::open(path, OpenMode::ReadOnly)?)
+        })
+        .collect()
+}
+
+fn look_at(device: &Device) -> Result<Found, Failure> {
+    let shown = device.path().display();
+    let (was, superblock) = match device.read_member() {
+        Ok(image) => (
+            member_text(&image.superblock),
+            Some(Box::new(image.superblock)),
+        ),
+        Err(error) => match (error, pool::label_of(device)?) {
+            (_, Some(label)) => (format!("in the pool {}", label.name), None),
+            (DeviceError::Damaged { .. }, None) => {
+                ("a member whose superblocks are damaged".to_owned(), None)
+            }
+            (DeviceError::NotStrake(_), None) => {
+                let found = format!("{shown} carries nothing of Strake's");
+                return Err(Failure::new(Code::NotAMember, found).cure("leave it away"));
+            }
+            (error, None) => return Err(error.into()),
+        },
+    };
+    Ok(Found {
+        path: device.path().to_owned(),
+        was,
+        superblock,
+    })
+}
+
+fn member_text(sb: &Superblock) -> String {
+    let (name, uuid) = (&sb.name, sb.array);
+    match sb.role {
+        Role::Slot(slot) => format!("slot {slot} of array {name} ({uuid})"),
+        Role::Spare => format!("a spare of array {name} ({uuid})"),
+    }
+}
+
+/// Wipes what Strake left on these devices.
+pub(crate) fn clean(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+    look(paths)?;
+    let hold = |path: &PathBuf| Device::open(path, OpenMode::Member);
+    let devices: Vec<Device> = paths.iter().map(hold).collect::<Result<_, _>>()?;
+    // Again, now that nobody else can write them.
+    let found: Vec<Found> = devices.iter().map(look_at).collect::<Result<_, _>>()?;
+    for (device, found) in devices.iter().zip(&found) {
+        wipe(device, found.superblock.as_deref())?;
+    }
+    Ok(found)
+}
+
+fn wipe(device: &Device, superblock: Option<&Superblock>) -> Result<(), Failure> {
+    let mut places = Layout::superblock_offsets(device.info().bytes).to_vec();
+    // On a device that grew the last copy lies where it ended before.
+    places.extend(superblock.map(|sb| Layout::superblock_offsets(sb.layout.device_bytes)[1]));
+    for offset in places {
+        device.write_at(offset, &[0; SUPERBLOCK_BYTES])?;
+    }
+    device.flush()?;
+    if let Some(sb) = superblock {
+        let from = sb.layout.map_offset;
+        device.write_zeroes(from, sb.layout.data_offset - from)?;
+        device.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Devices in pools of spares: which devices carry a label, writing labels, taking them away.
+//!
+//! Invariants: a device with a whole superblock is in no pool, whatever label lies beside it; a label is written and
+//! wiped only by who holds the device, after looking again. Deliberately absent: which array takes from which pool, and
+//! when (the daemon's).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use strake_engine::event::DeviceInfo;
+use strake_format::*;
+use strake_runtime::{Device, DeviceError, OpenMode};
+
+use crate::api::types::{ScanDeviceJson, ScanJson};
+use crate::drives::make::random_uuid;
+use crate::drives::safety::{self, Permit};
+use crate::drives::sysfs;
+use crate::errors::{Code, Failure};
+
+/// A device in a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolDevice {
+    pub(crate) path: PathBuf,
+    pub(crate) info: DeviceInfo,
+    pub(crate) label: PoolLabel,
+}
+
+/// The devices found of one pool, in order of path.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) uuid: PoolUuid,
+    pub(crate) devices: Vec<PoolDevice>,
+}
+
+impl Pool {
+    /// Its name.
+    pub(crate) fn name(&self) -> &ArrayName {
+        &self
+            .devices
+            .first()
+            .expect("a pool found has a device")
+            .label
+            .name
+    }
+    /// As `scan` tells it.
+    pub(crate) fn scan_json(&self) -> ScanJson {
+        let device = |device: &PoolDevice| ScanDeviceJson {
+            device: device.path.display().to_string(),
+            uuid: device.label.device.to_string(),
+            slot: None,
+            state: "pool".to_owned(),
+            epoch: 0,
+        };
+        ScanJson {
+            name: self.name().to_string(),
+            uuid: self.uuid.to_string(),
+            level: "pool".to_owned(),
+            members: 0,
+            found: self.devices.len(),
+            state: "pool".to_owned(),
+            reason: None,
+            devices: self.devices.iter().map(device).collect(),
+        }
+    }
+}
+
+/// The label of a device, if it is in a pool.
+pub(crate) fn label_of(device: &Device) -> Result<Option<PoolLabel>, Failure> {
+    let info = device.info();
+    if info.bytes < 2 * POOL_LABEL_BYTES as u64 {
+        return Ok(None);
+    }
+    match device.read_member() {
+        Ok(_) => return Ok(None),
+        // What is left of a member counts for nothing beside a whole label.
+        Err(DeviceError::NotStrake(_) | DeviceError::Damaged { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(labels_of(device).into_iter().flatten().next())
+}
+
+/// What lies in the two places; a copy that cannot be read is none.
+fn labels_of(device: &Device) -> [Option<PoolLabel>; 2] {
+    Layout::superblock_offsets(device.info().bytes).map(|offset| {
+        let mut block = [0; POOL_LABEL_BYTES];
+        device.read_at(offset, &mut block).ok()?;
+        PoolLabel::decode(&block, offset).ok()
+    })
+}
+
+/// Pools among these devices, in order of name. What cannot be read is left out; the same device under two names counts
+/// once.
+pub(crate) fn find(paths: &[PathBuf]) -> Vec<Pool> {
+    let mut pools: BTreeMap<(ArrayName, PoolUuid), Vec<PoolDevice>> = BTreeMap::new();
+    for path in sysfs::each_once(paths) {
+        let Ok(device) = Device::open(path, OpenMode::ReadOnly) else {
+            continue;
+        };
+        if let Ok(Some(label)) = label_of(&device) {
+            let found = PoolDevice {
+                path: path.clone(),
+                info: device.info(),
+                label,
+            };
+            let key = (found.label.name.clone(), found.label.pool);
+            pools.entry(key).or_default().push(found);
+        }
+    }
+    let mut pools: Vec<Pool> = pools
+        .into_iter()
+        .map(|((_, uuid), devices)| Pool { uuid, devices })
+        .collect();
+    pools
+        .iter_mut()
+        .for_each(|pool| pool.devices.sort_by(|a, b| a.path.cmp(&b.path)));
+    pools
+}
+
+/// The one pool of that name or uuid.
+pub(crate) fn pick(pools: Vec<Pool>, name: &str) -> Result<Pool, Failure> {
+    let is = |pool: &Pool| pool.name().as_str() == name || pool.uuid.to_string() == name;
+    let mut found: Vec<Pool> = pools.into_iter().filter(is).collect();
+    match found.len() {
+        0 => Err(Failure::new(
+            Code::PoolNotFound,
+            format!("no device of a pool {name} was found"),
+        )),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let uuids: Vec<String> = found.iter().map(|pool| pool.uuid.to_string()).collect();
+            let what = format!("two pools are called {name}: {}", uuids.join(", "));
+            Err(Failure::new(Code::PoolAmbiguous, what))
+        }
+    }
+}
+
+/// Could a device like this be a spare of the array? If not, why.
+pub(crate) fn fits(sb: &Superblock, info: &DeviceInfo) -> Result<(), String> {
+    if info.block_bytes > sb.block_bytes {
+        let (has, takes) = (info.block_bytes, sb.block_bytes);
+        return Err(format!("blocks of {has} bytes, it has {takes}"));
+    }
+    match sb.layout.for_device(info.bytes, sb.strip_bytes) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!("{} bytes are too few", info.bytes)),
+    }
+}
+
+/// Refuses a device that is in a pool.
+pub(crate) fn not_in_a_pool(device: &Device, permit: Permit) -> Result<(), Failure> {
+    match label_of(device) {
+        Ok(Some(label)) if !permit.force => {
+            let found = format!("{} is in the pool {}", device.path().display(), label.name);
+            Err(Failure::new(Code::DeviceInPool, found))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts devices into a pool. They were checked ([`safety::check`]); `foreign` are those whose signatures go first.
+pub(crate) fn label(
+    paths: &[PathBuf],
+    foreign: &[PathBuf],
+    (pool, name): (PoolUuid, &ArrayName),
+    permit: Permit,
+) -> Result<(), Failure> {
+    foreign
+        .iter()
+        .try_for_each(|path| safety::wipe_foreign(path))?;
+    let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
+    let devices: Vec<Device> = paths.iter().map(open).collect::<Result<_, _>>()?;
+    // Once more, now that nobody else can write them.
+    for device in &devices {
+        safety::not_a_member(device, permit)?;
+        not_in_a_pool(device, permit)?;
+    }
+    for device in &devices {
+        let label = PoolLabel {
+            pool,
+            name: name.clone(),
+            device: MemberUuid(random_uuid()),
+            device_bytes: device.info().bytes,
+        };
+        for offset in Layout::superblock_offsets(device.info().bytes) {
+            device.write_at(offset, &label.encode(offset)[..])?;
+            device.flush()?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a device out of its pool.
+pub(crate) fn unlabel(path: &Path, pool: PoolUuid) -> Result<(), Failure> {
+    let device = Device::open(path, OpenMode::Member)?;
+    if label_of(&device)?.map(|label| label.pool) != Some(pool) {
+        let found = format!("{} is not in this pool any more", path.display());
+        return Err(Failure::new(Code::PoolNotFound, found));
+    }
+    for offset in Layout::superblock_offsets(device.info().bytes) {
+        device.write_at(offset, &[0; POOL_LABEL_BYTES])?;
+    }
+    device.flush()?;
+    Ok(())
+}
+
+/// Opens a device of a pool for an array that takes it: held, and still in the pool.
+pub(crate) fn hold(found: &PoolDevice) -> Result<Option<Device>, Failure> {
+    let device = Device::open(&found.path, OpenMode::Member)?;
+    let still = label_of(&device)?.is_some_and(|label| label == found.label);
+    Ok(Some(device).filter(|_| still))
+}

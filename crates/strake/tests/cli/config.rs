@@ -1,0 +1,244 @@
+//! A backup of the configuration, and arrays made again from it when their superblocks are gone.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use serde_json::{Value, json};
+
+use crate::rig::Rig;
+
+const NBD: &[&str] = &["--export", "nbd"];
+
+/// Overwrites what lies at both ends of a member, as a partitioning tool would, and more of it.
+fn destroy(path: &str, head_bytes: usize) {
+    let file = File::options().write(true).open(path).expect("opened");
+    let tail = 256 << 10;
+    let len = file.metadata().expect("a size").len();
+    file.write_all_at(&vec![0x5a; head_bytes], 0)
+        .expect("written");
+    file.write_all_at(&vec![0x5a; tail], len - tail as u64)
+        .expect("written");
+}
+
+/// Enough for the superblock, not for the region map.
+const HEAD: usize = 64 << 10;
+/// The region map, too.
+const HEAD_AND_MAP: usize = 1 << 20;
+
+fn bytes_of(paths: &[String]) -> Vec<Vec<u8>> {
+    paths
+        .iter()
+        .map(|path| fs::read(path).expect("read"))
+        .collect()
+}
+
+/// An array with data of known content and a backup of it; then it is stopped. None where nobody can write data.
+fn backed_up(rig: &mut Rig, level: &str, members: usize) -> Option<(Vec<String>, String)> {
+    rig.start_daemon();
+    let devices = rig.files(members);
+    let group: &[&str] = match level {
+        "50" => &["--group-size", "3"],
+        _ => &[],
+    };
+    rig.create("data", level, &[NBD, group].concat(), &devices)
+        .ok();
+    let settings = ["rebuild_priority=77", "write_hole=resync", "shards=1"];
+    rig.run(&[&["set", "data"], &settings[..]].concat()).ok();
+    rig.qemu_io("data", &["write -P 1 0 4M", "write -P 2 12M 64k", "flush"])?;
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    rig.run(&["stop", "data"]).ok();
+    Some((devices, file))
+}
+
+const CONTENT: &[&str] = &["read -P 1 0 4M", "read -P 2 12M 64k"];
+
+#[test]
+fn an_array_whose_superblocks_are_gone_is_made_again_with_its_data_and_settings() {
+    for (level, members) in [("5", 4), ("6", 5), ("1", 2), ("50", 6)] {
+        let mut rig = Rig::new();
+        let Some((devices, file)) = backed_up(&mut rig, level, members) else {
+            return;
+        };
+        let before = rig.show("data");
+        devices.iter().for_each(|device| destroy(device, HEAD));
+        rig.run(&["start", "data"]).refused(3, "array-not-found");
+
+        let raw = bytes_of(&devices);
+        let would = rig
+            .run(&["config", "restore", &file, "--dry-run"])
+            .ok()
+            .json();
+        assert_eq!(would["arrays"][0]["restored"], true, "{would}");
+        assert_eq!(would["arrays"][0]["devices"], json!(devices));
+        rig.run(&["config", "restore", &file])
+            .refused(4, "not-confirmed");
+        assert!(bytes_of(&devices) == raw, "a rehearsal wrote something");
+
+        let done = rig.run(&["config", "restore", &file, "--yes"]).ok().json();
+        assert_eq!(done["arrays"][0]["restored"], true, "{done}");
+        let after = rig.show("data");
+        assert_eq!(after["size_bytes"], before["size_bytes"]);
+        assert_ne!(after["uuid"], before["uuid"]);
+        for key in ["rebuild_priority", "write_hole", "shards"] {
+            let get = rig.run(&["get", "data", key]).ok().json();
+            let set = match key {
+                "rebuild_priority" => json!(77),
+                "write_hole" => json!("resync"),
+                _ => json!(1),
+            };
+            assert_eq!(get[key], set, "{get}");
+        }
+        rig.qemu_io("data", CONTENT);
+        rig.until("the resync", || rig.show("data")["jobs"] == json!([]));
+        rig.run(&["scrub", "data", "start", "--wait"]).ok();
+        assert_eq!(rig.show("data")["last_scrub"]["inconsistent_stripes"], 0);
+        rig.run(&["fail", "data", "0"]).ok();
+        rig.qemu_io("data", CONTENT);
+        assert!(
+            rig.events()
+                .iter()
+                .any(|event| event["event"] == "restored")
+        );
+        // It is an array like any other now.
+        rig.stop_daemon();
+        rig.start_daemon();
+        rig.until_state("data", "degraded");
+        rig.qemu_io("data", CONTENT);
+    }
+}
+
+#[test]
+fn devices_that_tell_nothing_any_more_are_named_by_slot() {
+    let mut rig = Rig::new();
+    let Some((devices, file)) = backed_up(&mut rig, "5", 3) else {
+        return;
+    };
+    destroy(&devices[0], HEAD);
+    destroy(&devices[1], HEAD_AND_MAP);
+    destroy(&devices[2], HEAD_AND_MAP);
+    let refused = rig.run(&["config", "restore", &file, "--yes"]);
+    let found = refused.json_error()["found"].clone();
+    refused.refused(4, "members-missing");
+    assert!(found.to_string().contains("slot 1, 2 of data"), "{found}");
+    let slot = |slot: usize, device: &str| format!("{slot}={device}");
+    let (one, two) = (slot(1, &devices[1]), slot(2, &devices[2]));
+    let twice = slot(2, &devices[1]);
+    let named = |a: &str, b: &str| {
+        rig.run(&[
+            "config", "restore", &file, "data", "--yes", "--slot", a, "--slot", b,
+        ])
+    };
+    named(&one, &twice).refused(2, "device-given-twice");
+    named(&one, &slot(7, &devices[2])).refused(3, "member-not-found");
+    named(&one, "2").refused(2, "usage");
+    let short = rig.file("short", 32 << 20);
+    named(&one, &slot(2, &short)).refused(2, "device-too-small");
+    named(&one, &two).ok();
+    rig.qemu_io("data", CONTENT);
+}
+
+#[test]
+fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
+    let mut rig = Rig::new();
+    let Some((devices, file)) = backed_up(&mut rig, "6", 5) else {
+        return;
+    };
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["fail", "data", "3"]).ok();
+    rig.qemu_io("data", &["write -P 9 0 1M", "flush"]);
+    rig.run(&["stop", "data"]).ok();
+    // One superblock is left, and tells who was out.
+    devices[1..].iter().for_each(|device| destroy(device, HEAD));
+    rig.run(&["config", "restore", &file, "--yes"])
+        .refused(4, "members-missing");
+    // None is left, but the region maps differ.
+    destroy(&devices[0], HEAD);
+    let raw = bytes_of(&devices);
+    rig.run(&["config", "restore", &file, "--yes"])
+        .refused(4, "members-disagree");
+    assert!(bytes_of(&devices) == raw, "a refusal wrote something");
+}
+
+#[test]
+fn what_is_there_is_not_restored_and_a_name_is_not_given_twice() {
+    let mut rig = Rig::new();
+    let Some((devices, file)) = backed_up(&mut rig, "5", 3) else {
+        return;
+    };
+    let raw = bytes_of(&devices);
+    let stopped = rig.run(&["config", "restore", &file, "--yes"]).ok().json();
+    assert_eq!(stopped["arrays"][0]["restored"], false, "{stopped}");
+    assert!(bytes_of(&devices) == raw);
+    rig.run(&["start", "data"]).ok();
+    let serving = rig.run(&["config", "restore", &file, "--yes"]).ok().json();
+    assert_eq!(serving["arrays"][0]["what"], "is serving");
+    rig.run(&["stop", "data"]).ok();
+    devices.iter().for_each(|device| destroy(device, HEAD));
+    let others = rig.files_called("o", 2);
+    rig.create("data", "1", NBD, &others).ok();
+    rig.run(&["config", "restore", &file, "--yes"])
+        .refused(4, "name-exists");
+    // A foreign signature that has taken their place is not overwritten unasked.
+    rig.run(&["rename", "data", "other"]).ok();
+    let swap = std::process::Command::new("mkswap")
+        .arg(&devices[2])
+        .output();
+    assert!(swap.expect("util-linux").status.success());
+    let restore = ["config", "restore", &file, "--yes"];
+    rig.run(&restore).refused(4, "foreign-signature");
+    rig.run(&[&restore[..], &["--force"]].concat()).ok();
+    rig.qemu_io("data", CONTENT);
+}
+
+#[test]
+fn a_backup_that_makes_no_sense_is_refused_whole() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let backup = rig.run(&["config", "backup"]).ok().json();
+    assert_eq!(
+        backup["arrays"][0]["members"].as_array().map(Vec::len),
+        Some(3)
+    );
+    rig.stop_daemon();
+    // Without a daemon it is the same.
+    let offline = rig
+        .run(&["config", "backup", &rig.path("offline.json")])
+        .ok()
+        .json();
+    assert_eq!(
+        offline["arrays"][0]["layout"],
+        backup["arrays"][0]["layout"]
+    );
+    rig.run(&["config", "restore", &rig.path("offline.json")])
+        .refused(1, "no-daemon");
+    rig.start_daemon();
+    let file = rig.path("b.json");
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut changed = backup.clone();
+        change(&mut changed);
+        fs::write(&file, changed.to_string()).expect("written");
+        rig.run(&["config", "restore", &file, "--yes"])
+    };
+    with(&|b| b["strake_backup"] = json!(2)).refused(2, "backup-invalid");
+    with(&|b| *b = json!("no backup")).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["layout"]["log_offset"] = json!(0)).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["layout"]["data_bytes"] = json!(u64::MAX))
+        .refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["layout"]["map_pages"] = json!(u32::MAX)).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["layout"]["region_bytes"] = json!(0)).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["strip_bytes"] = json!(12345)).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["group_size"] = json!(0)).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["block_bytes"] = json!(0)).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["members"] = json!([])).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["members"][1]["uuid"] = json!("x")).ok();
+    with(&|b| b["arrays"][0]["uuid"] = json!("x")).refused(2, "backup-invalid");
+    with(&|b| b["arrays"][0]["level"] = json!("8")).refused(2, "level-unknown");
+    with(&|b| b["arrays"][0]["name"] = json!("a/b")).refused(2, "name-invalid");
+    rig.run(&["config", "restore", &rig.path("offline.json"), "none"])
+        .refused(3, "array-not-found");
+    rig.run(&["config", "restore", &rig.path("nothing.json")])
+        .refused(1, "io-error");
+}

@@ -1,0 +1,262 @@
+//! Pools of spares: made, shown, taken from, and never two owners of one device.
+
+use crate::rig::*;
+
+const NBD: &[&str] = &["--export", "nbd"];
+/// Spares do not wait for members that are only away.
+const AT_ONCE: &str = "spare_delay=off";
+
+fn devices_of(rig: &Rig, pool: &str) -> Vec<String> {
+    let shown = rig.run(&["pool", "show", pool]).ok().json();
+    let devices = shown["devices"].as_array().expect("devices");
+    let path = |d: &serde_json::Value| d["device"].as_str().expect("a path").to_owned();
+    devices.iter().map(path).collect()
+}
+
+/// Names of arrays and pools that a scan of the folder finds.
+fn scanned(rig: &Rig) -> Vec<(String, String)> {
+    let folder = rig.folder.path().to_str().expect("text");
+    let found = rig.run(&["scan", folder]).ok().json();
+    let text = |v: &serde_json::Value| v.as_str().expect("text").to_owned();
+    let both = |a: &serde_json::Value| (text(&a["name"]), text(&a["state"]));
+    found.as_array().expect("a list").iter().map(both).collect()
+}
+
+#[test]
+fn a_pool_is_what_its_devices_carry_with_a_daemon_or_without() {
+    for with_daemon in [false, true] {
+        let mut rig = Rig::new();
+        if with_daemon {
+            rig.start_daemon();
+        }
+        let d = rig.files(5);
+        rig.run(&["pool", "show", "p"]).refused(3, "pool-not-found");
+        rig.run(&["pool", "add", "p", &d[0]])
+            .refused(3, "pool-not-found");
+        rig.run(&["pool", "create", "none", &d[0]])
+            .refused(2, "name-invalid");
+        let would = rig.run(&["pool", "create", "p", &d[0], "--dry-run"]).ok();
+        assert_eq!(would.json()["changed"], false);
+        rig.run(&["pool", "show", "p"]).refused(3, "pool-not-found");
+        rig.run(&["pool", "create", "p", &d[0], &d[1]]).ok();
+        rig.run(&["pool", "create", "p", &d[2]])
+            .refused(4, "pool-exists");
+        rig.run(&["pool", "add", "p", &d[2]]).ok();
+        let again = rig.run(&["pool", "add", "p", &d[2]]).ok().json();
+        assert_eq!(again["changed"], false);
+        assert_eq!(devices_of(&rig, "p"), d[..3]);
+        assert_eq!(scanned(&rig), [("p".to_owned(), "pool".to_owned())]);
+        let examined = rig.run(&["examine", &d[0]]).refused(3, "not-a-member");
+        assert!(examined.err.contains("in the pool p"), "{examined:?}");
+        // Nobody else takes them by mistake.
+        rig.run(&["pool", "create", "q", &d[0]])
+            .refused(4, "device-in-pool");
+        rig.create(
+            "data",
+            "1",
+            &["--export", "none"],
+            &[d[0].clone(), d[3].clone()],
+        )
+        .refused(4, "device-in-pool");
+        rig.run(&["pool", "remove", "p", &d[4]])
+            .refused(3, "pool-not-found");
+        rig.run(&["pool", "remove", "p", &d[0], &d[2]]).ok();
+        assert_eq!(devices_of(&rig, "p"), d[1..2]);
+        rig.run(&["pool", "delete", "p"])
+            .refused(4, "not-confirmed");
+        rig.run(&["pool", "delete", "p", "--yes"]).ok();
+        assert_eq!(scanned(&rig), []);
+        rig.create(
+            "data",
+            "1",
+            &["--export", "none"],
+            &[d[0].clone(), d[1].clone()],
+        )
+        .ok();
+    }
+}
+
+#[test]
+fn the_array_that_needs_one_first_gets_the_smallest_device_that_fits() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(6);
+    let (small, large) = (rig.file("small", 9 << 20), rig.file("large", 96 << 20));
+    rig.run(&["pool", "create", "spares", &large]).ok();
+    let options = ["--export", "nbd", "--pool", "spares"];
+    rig.create("a", "5", &options, &d[..3]).ok();
+    rig.create("b", "1", NBD, &d[3..5]).ok();
+    rig.run(&["set", "b", "pool=nowhere"])
+        .refused(3, "pool-not-found");
+    rig.run(&["set", "b", "pool=spares"]).ok();
+    assert_eq!(rig.run(&["get", "b"]).ok().json()["pool"], "spares");
+    let added = rig
+        .run(&["pool", "add", "spares", &d[5], &small])
+        .ok()
+        .json();
+    let what = added["what"].as_str().expect("text");
+    assert!(
+        what.contains(&format!("{small} is no spare for a: ")),
+        "{what}"
+    );
+    let shown = rig.run(&["pool", "show", "spares"]).ok().json();
+    assert_eq!(shown["arrays"][0]["name"], "a");
+    assert_eq!(shown["arrays"][0]["fitting"], 2);
+    let written = rig.qemu_io("a", &["write -P 7 0 8M"]).is_some();
+    // A member that failed is not waited for.
+    rig.run(&["fail", "a", "1"]).ok();
+    rig.until("the pool's device", || rig.show("a")["state"] == "optimal");
+    assert_eq!(rig.show("a")["members"][1]["device"], d[5].as_str());
+    assert_eq!(devices_of(&rig, "spares"), [large.clone(), small.clone()]);
+    if written {
+        rig.qemu_io("a", &["read -P 7 0 8M"]);
+    }
+    // The other array asks by itself before a member fails.
+    let done = rig.run(&["replace", "b", "0", "--dry-run"]).ok().json();
+    assert_eq!(done["changed"], false);
+    rig.run(&["replace", "b", "0"]).ok();
+    rig.until("the replacement", || {
+        let shown = rig.show("b");
+        shown["members"].as_array().expect("members").len() == 2
+            && shown["members"][0]["device"] == large.as_str()
+    });
+    assert_eq!(devices_of(&rig, "spares"), std::slice::from_ref(&small));
+    rig.run(&["replace", "b", "0"]).refused(4, "no-spare");
+    // None that fits is left: that is told once, and a new one is taken at once.
+    rig.run(&["fail", "a", "0"]).ok();
+    let told = || {
+        rig.events()
+            .iter()
+            .filter(|e| e["event"] == "pool_has_no_spare")
+            .count()
+    };
+    rig.until("the event", || told() == 1);
+    let late = rig.file("late", 64 << 20);
+    rig.run(&["pool", "add", "spares", &late]).ok();
+    rig.until("the late one", || rig.show("a")["state"] == "optimal");
+    assert_eq!(rig.show("a")["members"][0]["device"], late.as_str());
+    assert_eq!(told(), 1);
+    let taken = rig
+        .events()
+        .iter()
+        .filter(|e| e["event"] == "pool_spare_taken")
+        .count();
+    assert_eq!(taken, 3);
+}
+
+#[test]
+fn arrays_without_a_pool_and_arrays_with_a_spare_of_their_own_take_nothing() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(7);
+    rig.run(&["pool", "create", "spares", &d[6]]).ok();
+    let options = ["--export", "nbd", "--pool", "spares", "--spare", &d[2]];
+    rig.create("own", "1", &options, &d[..2]).ok();
+    rig.create("without", "1", NBD, &d[3..5]).ok();
+    for array in ["own", "without"] {
+        rig.run(&["set", array, AT_ONCE]).ok();
+        rig.run(&["fail", array, "0"]).ok();
+    }
+    rig.until("its own spare", || rig.show("own")["state"] == "optimal");
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    assert_eq!(devices_of(&rig, "spares"), d[6..7]);
+    assert_eq!(rig.show("without")["state"], "degraded");
+    // Named after all, it gets it.
+    rig.run(&["set", "without", "pool=spares"]).ok();
+    rig.until("the pool's device", || {
+        rig.show("without")["state"] == "optimal"
+    });
+    rig.run(&["set", "without", "pool=none"]).ok();
+    assert_eq!(rig.run(&["get", "without"]).ok().json()["pool"], "none");
+}
+
+#[test]
+fn of_two_pools_of_one_name_nothing_is_taken_until_one_is_gone() {
+    let other = Rig::new();
+    let foreign = other.file("foreign", 64 << 20);
+    other.run(&["pool", "create", "spares", &foreign]).ok();
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(3);
+    rig.run(&["pool", "create", "spares", &d[2]]).ok();
+    let options = ["--export", "nbd", "--pool", "spares"];
+    rig.create("a", "1", &options, &d[..2]).ok();
+    rig.stop_daemon();
+    rig.start_daemon_with(&["--scan", &foreign]);
+    rig.until("it is back", || {
+        rig.run(&["show", "a"]).json()["state"] == "optimal"
+    });
+    for refused in [
+        ["pool", "show", "spares"],
+        ["pool", "add", "spares"],
+        ["set", "a", "pool=spares"],
+    ] {
+        let more = rig.file("more", 64 << 20);
+        let device = if refused[1] == "add" {
+            Some(more.as_str())
+        } else {
+            None
+        };
+        let args: Vec<&str> = refused.into_iter().chain(device).collect();
+        rig.run(&args).refused(4, "pool-ambiguous");
+    }
+    rig.run(&["fail", "a", "0"]).ok();
+    rig.until("the event", || {
+        let events = rig.events();
+        let told = events.iter().find(|e| e["event"] == "pool_has_no_spare");
+        told.is_some_and(|e| {
+            e["cause"]
+                .as_str()
+                .is_some_and(|c| c.contains("pool-ambiguous"))
+        })
+    });
+    let pools = rig.run(&["pool", "show"]).ok().json();
+    let pools = pools.as_array().expect("a list");
+    let of = |device: &str| {
+        pools
+            .iter()
+            .find(|pool| pool["devices"][0]["device"] == device)
+    };
+    let uuid = of(&foreign).expect("it is shown")["uuid"]
+        .as_str()
+        .expect("text");
+    rig.run(&["pool", "delete", uuid, "--yes"]).ok();
+    rig.until("the own pool's device", || {
+        rig.show("a")["state"] == "optimal"
+    });
+    assert_eq!(rig.show("a")["members"][0]["device"], d[2].as_str());
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_it_hands_a_device_over_leaves_it_one_owner() {
+    for pause_ms in [0, 2, 5, 10, 20, 40, 80] {
+        let mut rig = Rig::new();
+        rig.start_daemon();
+        let d = rig.files(4);
+        rig.run(&["pool", "create", "spares", &d[3]]).ok();
+        let options = ["--export", "nbd", "--pool", "spares"];
+        rig.create("a", "5", &options, &d[..3]).ok();
+        rig.run(&["fail", "a", "1"]).ok();
+        // The device is read before it is taken: from then on every moment may be the last.
+        rig.until("the event", || {
+            let news = ["pool_spare_taken", "spare_added"];
+            rig.events()
+                .iter()
+                .any(|e| news.iter().any(|name| e["event"] == *name))
+        });
+        std::thread::sleep(std::time::Duration::from_millis(pause_ms));
+        rig.kill_daemon();
+        let pools = scanned(&rig)
+            .iter()
+            .filter(|(_, state)| state == "pool")
+            .count();
+        let member = rig.run(&["examine", &d[3]]);
+        assert_eq!(pools == 0, member.code == 0, "one owner, {pause_ms} ms");
+        rig.start_daemon();
+        rig.until("the rebuild", || {
+            rig.run(&["show", "a"]).json()["state"] == "optimal"
+        });
+        rig.run(&["pool", "show", "spares"]).ok();
+        assert_eq!(devices_of(&rig, "spares"), [] as [String; 0]);
+    }
+}

@@ -1,0 +1,134 @@
+# What administrators and drives do to an array in its years, each under fio with a file system on it.
+# Arguments: the shared folder, then scenarios.
+
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+# MiB written to drive N since the kernel knows it.
+written_mib() {
+    local name stat
+    name=$(drive "$1")
+    read -r -a stat <"/sys/block/${name##*/}/stat"
+    echo $((stat[6] / 2048))
+}
+
+# Two arrays may take from one pool; the one that loses a drive gets its only device.
+scenario_pool() {
+    local other
+    daemon_start
+    create data 5 -- 0 1 2
+    create other 1 -- 3 4
+    strake pool create shelf --yes "$(drive 5)"
+    for other in data other; do strake set "$other" pool=shelf spare_delay=2s; done
+    known_on "$(device data)"
+    load_start "$MNT/load" 32m
+    host unplug 1
+    wait_for 60 "the device of the pool in the array" taken
+    wait_settled data 240
+    load_stop
+    same "$(strake pool show shelf --json | jq -c '[.. | .devices? // empty | length] | add')" 0 "devices left in the pool"
+    same "$(show other .state)" optimal "the other array"
+    sound_without 0
+}
+
+taken() { [[ " $(show data '[.members[].device] | join(" ")') " == *" $(drive 5) "* ]]; }
+
+# A drive that is away for less than the delay comes back by what was written meanwhile; the spare stays one.
+scenario_drop_and_return() {
+    local copied
+    daemon_start
+    create data 5 --spare "$(drive 5)" -- 0 1 2 3 4
+    strake set data spare_delay=120s
+    known_on "$(device data)"
+    verified "$MNT/bulk" 256m 3 --rw=write --bssplit=1m/100 --fsync_on_close=1
+    host unplug 2
+    wait_state data degraded 30
+    verified "$MNT/meanwhile" 16m 4 --fsync_on_close=1
+    host plug 2
+    drive 2 >/dev/null
+    wait_settled data 240
+    # The kernel counts from when it was plugged.
+    copied=$(written_mib 2)
+    same "$(show data '.spares | length')" 1 "spares left"
+    strake events | grep -q partial_rebuild || fail "no word of a partial rebuild"
+    say "written to the drive that came back: $copied MiB"
+    # Its quarter of 320 MiB of files would be 80; of what was written meanwhile it is 4, by whole regions.
+    [ "$copied" -ge 1 ] && [ "$copied" -le 48 ] || fail "$copied MiB were copied for 16 MiB written"
+    sound_without 0
+}
+
+# Bits are flipped behind the array's back; a scrub names the drive and makes it true again.
+scenario_rot() {
+    local json at mib=12
+    daemon_start
+    create data 6 -- 0 1 2 3 4
+    known_on "$(device data)"
+    umount_fs
+    json=$(strake examine "$(drive 3)" --json)
+    at=$(($(jq .data_offset_bytes <<<"$json") / 1048576 + 2))
+    dd if=/dev/urandom of="$(drive 3)" bs=1M seek="$at" count="$mib" oflag=direct conv=notrunc status=none
+    strake scrub data start --repair --wait
+    say "the scrub: $(strake scrub data status --json | jq -c '.. | .inconsistent_stripes? // empty' | head -n 1) stripes inconsistent"
+    [ "$(show data '.members[3].mismatches')" -gt 0 ] || fail "nothing was counted against the drive that lied"
+    same "$(show data '[.members[0,1,2,4].mismatches] | add')" 0 "mismatches of the others"
+    strake scrub data start --wait
+    same "$(strake scrub data status --json | jq '[.. | .inconsistent_stripes? // empty][0]')" 0 "inconsistent stripes after the repair"
+    mount_fs "$(device data)"
+    sound_without 0
+}
+
+# What the file system trims is Unwritten again, and a rebuild copies only what is left.
+scenario_trim() {
+    local full trimmed copied
+    daemon_start
+    create data 5 --spare "$(drive 5)" -- 0 1 2 3 4
+    strake set data spare_delay=2s
+    known_on "$(device data)"
+    verified "$MNT/bulk" 768m 3 --rw=write --bssplit=1m/100 --do_verify=0 --fsync_on_close=1
+    full=$(show data .unwritten_bytes)
+    user rm "$MNT/bulk"
+    user sync -f "$MNT"
+    user fstrim -v "$MNT"
+    trimmed=$(show data .unwritten_bytes)
+    say "unwritten: $((full >> 20)) MiB before fstrim, $((trimmed >> 20)) MiB after"
+    [ $((trimmed - full)) -ge $((512 << 20)) ] || fail "what was trimmed is not Unwritten"
+    copied=$(written_mib 5)
+    host unplug 2
+    wait_for 30 "a word of the lost drive" degraded_or_said
+    wait_settled data 240
+    copied=$(($(written_mib 5) - copied))
+    say "written to the spare: $copied MiB"
+    # A quarter of what is left, where it was a quarter of 800 MiB.
+    [ "$copied" -le 100 ] || fail "$copied MiB were rebuilt"
+    sound_without 0
+}
+
+# A drive that cannot read some of its sectors is replaced while it serves; what it cannot read is computed.
+scenario_read_errors() {
+    local bad=/sys/kernel/config/nullb/sick from
+    daemon_start
+    modprobe null_blk nr_devices=0
+    mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+    mkdir "$bad"
+    for from in size=512 memory_backed=1 discard=1 power=1; do echo "${from#*=}" >"$bad/${from%=*}"; done
+    wait_for 10 "the sick drive" test -b /dev/sick
+    # shellcheck disable=SC2046
+    strake create data --level 5 --export ublk --yes $(drives 0 1 2) /dev/sick
+    wait_for 60 "the device of data" device data
+    known_on "$(device data)"
+    from=$(strake examine /dev/sick --json | jq '.data_offset_bytes / 512')
+    # 64 KiB in each of the first sixteen MiB.
+    for n in $(seq 0 15); do
+        echo "+$((from + n * 2048))-$((from + n * 2048 + 127))" >"$bad/badblocks"
+    done
+    load_start "$MNT/load" 32m
+    strake replace data 3 "$(drive 5)"
+    wait_for 240 "the replacement" replaced
+    wait_settled data 60
+    load_stop
+    say "read errors of the drive that was replaced: $(strake events | grep -c read_error || true)"
+    sound_without 0
+}
+
+replaced() { [ "$(show data '[.members[].device] | join(" ")')" = "$(drives 0 1 2 5 | paste -sd' ')" ]; }
+
+run_all "$@"
