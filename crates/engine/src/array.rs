@@ -515,7 +515,7 @@ impl Array {
         match self.stage {
             Stage::Failed => ArrayState::Failed,
             Stage::Stopped => ArrayState::Stopped,
-            _ if self.slots.iter().all(|s| s.current.is_some()) => ArrayState::Optimal,
+            _ if (0..self.slots.len()).all(|at| self.surely_in_sync(at)) => ArrayState::Optimal,
             _ => ArrayState::Degraded,
         }
     }
@@ -581,8 +581,8 @@ impl Array {
         for (at, (slot, record)) in self.slots.iter().zip(&self.sb.slots).enumerate() {
             let device = slot.current.or(slot.incoming);
             let state = match (slot.current, slot.incoming, record.state) {
-                (Some(_), _, _) => MemberState::InSync,
-                (None, Some(_), _) => MemberState::Rebuilding,
+                (Some(_), _, _) if self.surely_in_sync(at) => MemberState::InSync,
+                (Some(_), _, _) | (None, Some(_), _) => MemberState::Rebuilding,
                 (None, None, SlotState::Failed) => MemberState::Failed,
                 (None, None, _) if self.persist.stale.contains(&Slot(at as u8)) => {
                     MemberState::Stale

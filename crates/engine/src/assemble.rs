@@ -19,7 +19,7 @@ use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::meters::HedgeRules;
-use crate::persist::{After, Persist};
+use crate::persist::{After, Persist, in_sync};
 use crate::recover::{self, Piece};
 use crate::replay::Replay;
 use crate::units::*;
@@ -98,6 +98,18 @@ struct Believed {
     /// Members that were away and come back by what was written since.
     returned: Vec<(Slot, DeviceId)>,
     used: Vec<usize>,
+}
+
+/// For each slot the member that the tables of all who are in sync call so.
+fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
+    let serves = |f: &&Found| slots.iter().any(|slot| slot.current == Some(f.device));
+    let tables = found.iter().filter(serves).map(|f| &f.superblock);
+    let agree = |a: Vec<Option<MemberUuid>>, b: Vec<Option<MemberUuid>>| {
+        let both = a.into_iter().zip(b);
+        both.map(|(a, b)| a.filter(|_| a == b)).collect()
+    };
+    let each = tables.map(|table| in_sync(table).collect());
+    each.reduce(agree).unwrap_or_default()
 }
 
 fn believe(found: &[Found], selection: &Selection) -> Believed {
@@ -505,7 +517,8 @@ impl Array {
         let replay = replay.transpose()?;
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let after = released.map(|f| After::Release(f.device)).collect();
-        let persist = Persist::new(after, stale, options.shards);
+        let agreed = agreed(&found, &slots);
+        let persist = Persist::new(after, stale, agreed, options.shards);
         let mut array = Array {
             geometry: Arc::new(geometry),
             shards: options.shards,

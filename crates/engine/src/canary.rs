@@ -103,11 +103,13 @@ pub enum Canary {
     LateReadAnswers,
     /// A hedge is computed from parity that waits for its resync.
     HedgeTrustsAnyParity,
+    /// A member is shown in sync before the superblocks that say so are durable.
+    ShownTooSoon,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 39] = [
+    pub const ALL: [Canary; 40] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -147,6 +149,7 @@ impl Canary {
         Canary::HedgeTrustsAnyParity,
         Canary::GrownRegionNotZeroed,
         Canary::ShapeBeforeMap,
+        Canary::ShownTooSoon,
     ];
 
     /// Its name on the simulator's command line.
@@ -195,6 +198,7 @@ impl Canary {
             Canary::HedgeOutOfOrder => "hedge-out-of-order",
             Canary::LateReadAnswers => "late-read-answers",
             Canary::HedgeTrustsAnyParity => "hedge-trusts-any-parity",
+            Canary::ShownTooSoon => "shown-too-soon",
         }
     }
 }

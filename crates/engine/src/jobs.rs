@@ -16,6 +16,7 @@ use crate::event::*;
 use crate::latency::Histogram;
 use crate::map::Phase;
 use crate::pace::{Pace, Rules};
+use crate::persist::After;
 use crate::steps::depth_max;
 use crate::units::*;
 
@@ -546,12 +547,17 @@ impl Array {
         }
         if self.rebuild_row().is_none() {
             self.jobs.rebuild = None;
-            self.event(EventKind::JobFinished {
-                kind: JobKind::Rebuild,
-                inconsistent: 0,
-                repaired: 0,
-            });
+            self.persist.after.push(After::RebuildOver);
         }
+    }
+
+    /// All that was rebuilt is durably in sync.
+    pub(crate) fn rebuild_over(&mut self) {
+        self.event(EventKind::JobFinished {
+            kind: JobKind::Rebuild,
+            inconsistent: 0,
+            repaired: 0,
+        });
     }
 
     // ---- scrub -------------------------------------------------------------------------------
@@ -796,18 +802,28 @@ impl Array {
                 repaired: job.progress.inconsistent,
             });
         }
-        if let Some(row) = self.rebuild_row() {
-            let slot = self
-                .slots
-                .iter()
-                .position(|s| s.incoming.is_some())
-                .map(|s| Slot(s as u8));
+        let ends = || {
+            let over = |after: &After| matches!(after, After::RebuildOver);
+            self.persist.after.iter().any(over)
+        };
+        let rebuilt = || {
+            let slot = (0..self.slots.len()).find(|&at| !self.surely_in_sync(at));
+            (slot, false, all, all)
+        };
+        let at_work = self.rebuild_row().map(|row| {
+            let slot = self.slots.iter().position(|s| s.incoming.is_some());
+            let partial = incoming().all(|device| self.lacking.contains_key(&device));
+            (slot, partial, lacked(row), lacked(Row(self.geometry.rows)))
+        });
+        // It is not over before the superblocks say so.
+        let rebuild = at_work.or_else(|| ends().then(rebuilt));
+        if let Some((slot, partial, done_bytes, total_bytes)) = rebuild {
             jobs.push(JobStatus {
                 kind: JobKind::Rebuild,
-                slot,
-                partial: incoming().all(|device| self.lacking.contains_key(&device)),
-                done_bytes: lacked(row),
-                total_bytes: lacked(Row(self.geometry.rows)),
+                slot: slot.map(|slot| Slot(slot as u8)),
+                partial,
+                done_bytes,
+                total_bytes,
                 rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
                 paused: self.jobs.paused || self.jobs.blocked,
                 held_back: held_back(StepKind::Rebuild),

@@ -199,7 +199,7 @@ impl Array {
                 }
                 // The view that says so ends it.
                 After::Settled(..) => {}
-                After::Unmap(_) => {}
+                After::Unmap(_) | After::Rebuilt(..) | After::RebuildOver => {}
             }
         }
     }
@@ -224,13 +224,21 @@ impl Array {
             since,
             kept: false,
         };
-        self.event(EventKind::Rebuilt {
-            slot: Slot(at as u8),
-            device: incoming,
-            partial,
-        });
+        let whole = After::Rebuilt(Slot(at as u8), incoming, partial);
+        self.persist.after.push(whole);
         if let Some(device) = replaced {
             self.persist.after.push(After::Replaced(device));
+        }
+    }
+
+    /// It is durable everywhere that this device has its slot, unless it was lost since.
+    pub(crate) fn rebuilt(&mut self, slot: Slot, device: DeviceId, partial: bool) {
+        if self.slots[slot.index()].current == Some(device) {
+            self.event(EventKind::Rebuilt {
+                slot,
+                device,
+                partial,
+            });
         }
     }
 

@@ -4,6 +4,7 @@
 //! * At every moment at least one copy on each member is whole: the second is written only when the
 //!   first is durable, and the first is the one that was not whole, or older, at the start. (A
 //!   start that follows a power cut may be cut off, too.)
+//! * A member is shown in sync only when the table that says so is durable everywhere.
 //! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
 
 use strake_format::*;
@@ -21,6 +22,10 @@ pub(crate) enum After {
     Release(DeviceId),
     /// Its slot has another member.
     Replaced(DeviceId),
+    /// No slot is being rebuilt any more.
+    RebuildOver,
+    /// A device is whole, and what it was built from may be lost now.
+    Rebuilt(Slot, DeviceId, bool),
     /// A shard's operation waits for what was decided on a member.
     Settled(ShardNo, u64),
     /// No record of the region counts any more.
@@ -39,6 +44,8 @@ pub(crate) struct Persist {
     pub(crate) after: Vec<After>,
     /// Slots whose member was found but had missed writes.
     pub(crate) stale: Vec<Slot>,
+    /// For each slot the member that the last durable table calls in sync.
+    in_sync: Vec<Option<MemberUuid>>,
     /// The view that each shard has.
     applied: Vec<u64>,
     /// Devices to release once every shard has this view, which is the first without them.
@@ -56,11 +63,18 @@ struct Flight {
 }
 
 impl Persist {
-    pub(crate) fn new(after: Vec<After>, stale: Vec<Slot>, shards: u16) -> Persist {
+    /// `agreed` is what all believed members' tables call in sync.
+    pub(crate) fn new(
+        after: Vec<After>,
+        stale: Vec<Slot>,
+        agreed: Vec<Option<MemberUuid>>,
+        shards: u16,
+    ) -> Persist {
         let applied = vec![1; usize::from(shards)];
         Persist {
             after,
             stale,
+            in_sync: agreed,
             applied,
             ..Persist::default()
         }
@@ -70,6 +84,12 @@ impl Persist {
     pub(crate) fn nothing_wanted(&self) -> bool {
         self.wanted == self.durable
     }
+}
+
+/// For each slot the member that a table calls in sync.
+pub(crate) fn in_sync(sb: &Superblock) -> impl Iterator<Item = Option<MemberUuid>> {
+    let sync = |record: &SlotRecord| record.state == SlotState::InSync;
+    sb.slots.iter().map(move |r| sync(r).then_some(r.member))
 }
 
 impl Persist {
@@ -124,6 +144,8 @@ impl Array {
                 After::Done(id, changed) => self.done(id, Ok(changed)),
                 After::Release(device) => self.persist.leaving.push((device, self.view.version)),
                 After::Replaced(device) => self.replaced(device),
+                After::Rebuilt(slot, device, partial) => self.rebuilt(slot, device, partial),
+                After::RebuildOver => self.rebuild_over(),
                 After::Settled(shard, op) => self.answer_list(shard, op, false),
                 After::Unmap(region) => self.unmap_region(region),
             }
@@ -162,6 +184,19 @@ impl Array {
             }
             !left
         });
+    }
+
+    /// The slot has a member in sync, and would have one after a crash: who believes it may lose
+    /// another. What was replaced counts until that is durable.
+    pub(crate) fn surely_in_sync(&self, at: usize) -> bool {
+        let slot = &self.slots[at];
+        let durable = |device: DeviceId| {
+            let member = self.members[&device].member;
+            self.persist.in_sync.get(at) == Some(&Some(member))
+        };
+        let known = |device| slot.outgoing.is_some() || durable(device);
+        slot.current
+            .is_some_and(|device| known(device) || canary::hit(Canary::ShownTooSoon))
     }
 
     /// Everyone who gets the superblock, with the role that the table gives it.
@@ -293,6 +328,7 @@ impl Array {
             self.write_copies();
         } else {
             self.persist.durable = flight.version;
+            self.persist.in_sync = in_sync(&flight.image).collect();
             self.persist.flight = None;
         }
     }

@@ -580,12 +580,15 @@ fn settle(code: &Code, job: &Job, outcome: &mut Outcome, block: usize) {
     let mut outputs: Vec<&mut [u8]> = syndromes.iter_mut().map(Vec::as_mut_slice).collect();
     code.generate(&untouched, &mut outputs);
     piece.syndromes = syndromes.into_iter().map(Some).collect();
-    piece.known = (0..k)
-        .map(|c| {
-            let lost = job.columns[c].is_none() && piece.written.has(c);
-            lost.then(|| columns[c].clone())
-        })
-        .collect();
+    let unread = |c: &usize| job.columns[*c].is_none() && piece.written.has(*c);
+    let mut unread: Vec<usize> = (0..k).filter(unread).collect();
+    // There is room for as many as the level survives. Of more, those go first whose blocks are
+    // lost: the list says so, and another recovery finds the same.
+    let given_up = |c: &usize| outcome.lost.iter().any(|part| part.column == *c);
+    unread.sort_by_key(given_up);
+    unread.truncate(m);
+    let known = |c| unread.contains(&c).then(|| columns[c].clone());
+    piece.known = (0..k).map(known).collect();
     piece.settled = true;
 }
 

@@ -10,7 +10,7 @@
 //!    be, which does not touch the old B places ([`Layout::grown`]). Superblocks with the old places
 //!    find the former, superblocks with the new places the latter, and both say the same. Before
 //!    that, where the last region was shorter than others and was written, what it gets is zeroed
-//!    on every live member;
+//!    on every live member, and is behind on those that were lost meanwhile;
 //! 5. superblocks with the new shape, in an epoch of their own (`shape_since`);
 //! 6. shards begin anew with the new geometry, and with what waited.
 //!
@@ -27,6 +27,7 @@
 //!
 //! Deliberately absent: data that moves (other strips, more data columns).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use strake_format::*;
@@ -359,6 +360,17 @@ impl Array {
         grown.expect("the smallest member has room for it")
     }
 
+    /// The last region, if it was written and gets rows, and those.
+    fn added_to_last(&self, data_bytes: u64) -> Option<(RegionNo, Range<u64>)> {
+        let geometry = &self.geometry;
+        let last = RegionNo(geometry.regions() - 1);
+        let start = geometry.region_rows(last).end;
+        let rows = data_bytes / geometry.strip;
+        let end = (u64::from(last.0 + 1) * geometry.region_rows).min(rows);
+        let written = self.map.phase(last) != Phase::Unwritten;
+        (start < end && written).then_some((last, start..end))
+    }
+
     /// Zeroes what the last region gets, if it is to be longer and was written: so that its parity is
     /// true and it reads as zeros.
     fn extend_last(&mut self) -> Step {
@@ -369,17 +381,14 @@ impl Array {
         else {
             unreachable!("only growth moves the map")
         };
-        let (geometry, strip) = (Arc::clone(&self.geometry), self.geometry.strip);
-        let last = RegionNo(geometry.regions() - 1);
-        let start = geometry.region_rows(last).end;
-        let end = (u64::from(last.0 + 1) * geometry.region_rows).min(data_bytes / strip);
-        let written = self.map.phase(last) != Phase::Unwritten;
         let forgets = canary::hit(Canary::GrownRegionNotZeroed);
+        let added = self.added_to_last(data_bytes).filter(|_| !forgets);
+        let strip = self.geometry.strip;
         let mut pending = 0;
         for device in self.live() {
-            if start < end && written && !forgets {
-                let offset = self.members[&device].layout.data_offset + start * strip;
-                let len = (end - start) * strip;
+            if let Some((_, rows)) = &added {
+                let offset = self.members[&device].layout.data_offset + rows.start * strip;
+                let len = (rows.end - rows.start) * strip;
                 let kind = IoKind::WriteZeroes { offset, len };
                 self.io(device, Purpose::Extend { device }, kind);
                 pending += 1;
@@ -412,6 +421,11 @@ impl Array {
         let Change::Grow { data_bytes } = reshape.change else {
             unreachable!("only growth moves the map")
         };
+        if let Some((last, _)) = self.added_to_last(data_bytes).filter(|_| !self.whole()) {
+            // Whoever was lost since the change was begun may lack the zeroes, however quiet the
+            // region was.
+            self.map.mark_behind(last);
+        }
         let devices: Vec<DeviceId> = self.members.keys().copied().collect();
         for device in devices {
             let layout = self.layout_to_be(device, data_bytes);

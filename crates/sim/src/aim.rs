@@ -9,6 +9,8 @@
 //!
 //! Deliberately absent: what is fair (`atlas`), and what such a world does otherwise (`plan`).
 
+use std::sync::Arc;
+
 use strake_engine::geometry::Geometry;
 use strake_engine::units::{Slot, StripeNo};
 use strake_format::log::scan;
@@ -51,7 +53,7 @@ impl World {
             return false;
         }
         let records = self.newest_records();
-        let (_, aside) = self.half_in_place(&records);
+        let (_, aside) = self.half_in_place(&self.shape_on_media(), &records);
         !aside.is_empty() || self.chance.faults.one_in(20)
     }
 
@@ -129,6 +131,7 @@ impl World {
     /// those that one of the newest records of the logs is about, where that is aimed at.
     pub(crate) fn victims(&mut self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.geometry.slots()).collect();
+        let shape = self.shape_on_media();
         self.chance.faults.shuffle(&mut order);
         if self.plan.focus == Focus::Wide {
             return order;
@@ -136,7 +139,7 @@ impl World {
         let records = self.newest_records();
         let mut about: Vec<&LogRecord> = records.iter().map(|(_, record)| record).collect();
         if self.plan.focus == Focus::Deep {
-            let (halved, aside) = self.half_in_place(&records);
+            let (halved, aside) = self.half_in_place(&shape, &records);
             let best = [aside, halved].into_iter().find(|some| !some.is_empty());
             about = best.unwrap_or(about);
         }
@@ -154,7 +157,7 @@ impl World {
         }
         // Either who was written and who knows of it, or who was left alone: what is computed for
         // those is only as good as the record.
-        let written = columns(&self.geometry, record);
+        let written = columns(&shape, record);
         let aims_at_written = self.chance.faults.percent(60);
         order.sort_by_key(|slot| match aims_at_written {
             true => !(written.contains(slot) || holders.contains(slot)),
@@ -188,27 +191,42 @@ impl World {
         records
     }
 
+    /// The newest shape that a superblock tells of: it is durable before anybody is told of it.
+    fn shape_on_media(&self) -> Arc<Geometry> {
+        let present = self.present();
+        let newest = present
+            .iter()
+            .max_by_key(|(_, sb)| (sb.epoch, sb.generation));
+        match newest {
+            Some((_, sb)) if sb.slots.len() != self.geometry.slots() => Arc::new(Geometry::of(sb)),
+            _ => Arc::clone(&self.geometry),
+        }
+    }
+
     /// Those of the records whose write is in place in some columns and not in others; and those of
     /// them that belong to a write of different columns along its run, the partial syndrome of
     /// which lies beside data.
     fn half_in_place<'a>(
         &self,
+        shape: &Geometry,
         records: &'a [(usize, LogRecord)],
     ) -> (Vec<&'a LogRecord>, Vec<&'a LogRecord>) {
-        let mut drives = vec![None; self.geometry.slots()];
+        let mut drives = vec![None; shape.slots()];
         for (index, superblock) in self.present() {
             if let Some(slot) = superblock.slot_of(superblock.member) {
-                drives[slot.index()] = Some(index);
+                if let Some(place) = drives.get_mut(slot.index()) {
+                    *place = Some(index);
+                }
             }
         }
         let halved = |record: &&LogRecord| {
-            let columns = columns_with_sums(&self.geometry, record);
+            let columns = columns_with_sums(shape, record);
             let blocks = record.checksums.len() / columns.len();
             if blocks == 0 {
                 return false;
             }
             let is_new = |(&column, sums): (&usize, &[u32])| {
-                let slot = self.geometry.slot(StripeNo(record.stripe), column);
+                let slot = shape.slot(StripeNo(record.stripe), column);
                 let content = self.content_of(drives[slot.index()]?, record)?;
                 let blocks = content.chunks(content.len() / blocks);
                 Some(blocks.map(checksum::crc32c).eq(sums.iter().copied()))
@@ -226,8 +244,8 @@ impl World {
             let mut others = records.iter().filter(|(_, other)| same(record, other));
             let parts = others.clone().any(|(_, other)| other.start != record.start);
             let is_data = |slot: usize| {
-                let column = self.geometry.column(stripe, Slot(slot as u8));
-                column.is_some_and(|column| column < self.geometry.k)
+                let column = shape.column(stripe, Slot(slot as u8));
+                column.is_some_and(|column| column < shape.k)
             };
             parts && others.any(|(slot, other)| holds_syndrome(other) && is_data(*slot))
         };

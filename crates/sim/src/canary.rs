@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 61] = [
+    pub const ALL: [(Canary, u64); 62] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -132,6 +132,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 30000),
         (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 500),
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
+        (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
     ];
 
     /// Its name on the command line.

@@ -94,15 +94,17 @@ impl World {
                 return Ok(());
             }
         };
-        let in_sync = |members: &[MemberStatus]| {
-            let serves = |m: &&MemberStatus| m.state == MemberState::InSync;
-            members.iter().filter(serves).count()
+        let status = array.status();
+        let slots = status.members.iter().filter(|m| m.slot.is_some());
+        // It is shown in sync only when all know of it.
+        let serves = |m: &&MemberStatus| {
+            let row = m.slot.and_then(|slot| status.superblock.slot(slot));
+            m.device.is_some() && row.is_some_and(|row| row.state == SlotState::InSync)
         };
-        let slots = array.status().members;
-        let slots: Vec<MemberStatus> = slots.into_iter().filter(|m| m.slot.is_some()).collect();
+        let in_sync = slots.filter(serves).count();
         let groups = self.geometry.slots() / self.geometry.width;
         let enough = groups * (self.geometry.width - self.geometry.m);
-        if in_sync(&slots) < enough {
+        if in_sync < enough {
             return self.failure("by force, it starts with too few members");
         }
         Ok(())
@@ -396,6 +398,7 @@ impl World {
     /// A power cut, or a SIGKILL.
     pub fn crash(&mut self, power: bool) -> Going<Parting> {
         let situation = self.situation();
+        let shown = self.shown_in_sync();
         self.count_crash(power);
         let name = if power { "POWER CUT" } else { "SIGKILL" };
         self.note(format!(
@@ -429,6 +432,7 @@ impl World {
             torn_inside.push(report.torn_inside);
         }
         self.count_torn(&torn_inside);
+        self.shown_is_on_media(&shown)?;
         let covered = self.covered_on_media() && !self.geometry.mirrored();
         let calm = !situation.resyncing && (covered || !situation.writing);
         self.forget_process();

@@ -55,24 +55,46 @@ impl World {
         looks
     }
 
+    /// The slots that the array shows in sync, with their drives.
+    pub(crate) fn shown_in_sync(&mut self) -> Vec<(usize, usize)> {
+        let looks = self.looks().into_iter().enumerate();
+        let found = looks.filter_map(|(slot, look)| Some((slot, look.in_sync?)));
+        found.collect()
+    }
+
+    /// Whoever was told that a slot is in sync may have pulled another member since: every member
+    /// that was shown in sync says it of all that were, also after a crash.
+    pub(crate) fn shown_is_on_media(&mut self, shown: &[(usize, usize)]) -> Going<()> {
+        if !self.silent.lies.is_empty() {
+            return Ok(());
+        }
+        for &(_, holder) in shown {
+            let Some(table) = self.drives[holder].superblock(self.array) else {
+                continue;
+            };
+            let forgotten = |slot: usize| {
+                let row = table.slots.get(slot);
+                row.is_none_or(|row| row.state != SlotState::InSync)
+            };
+            if let Some((slot, _)) = shown.iter().find(|(slot, _)| forgotten(*slot)) {
+                return self.failure(format!(
+                    "slot {slot} was shown in sync, and drive {holder} says otherwise"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The array as far as faults go.
     pub fn situation(&mut self) -> Situation {
         self.refresh_resyncing();
         let looks = self.looks();
-        // In sync is what the superblocks say; what only the array says may be forgotten yet.
-        let (media, _) = self.condition_on_media();
-        let slots = looks
-            .iter()
-            .zip(media)
-            .map(|(look, media)| {
-                let durable = look.in_sync.is_some() && look.in_sync == media;
-                if durable {
-                    self.condition(look)
-                } else {
-                    Condition::default()
-                }
-            })
-            .collect();
+        // What is shown in sync is, whatever comes.
+        let whole = |look: &Look| match look.in_sync {
+            Some(_) => self.condition(look),
+            None => Condition::default(),
+        };
+        let slots = looks.iter().map(whole).collect();
         let regions = self.geometry.regions();
         let array = &self.machines().array;
         let dirty = (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::Dirty);

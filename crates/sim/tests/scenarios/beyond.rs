@@ -216,3 +216,33 @@ fn what_a_replay_may_have_no_room_for_is_refused_before_anything_is_written() {
     }
     assert!(refused > 6 && given_up > 0, "{refused} {given_up}");
 }
+
+/// More strips of a row were unreadable than the level survives, and the records of what became of
+/// it did not fit into the place that is kept for them.
+#[test]
+fn a_row_of_which_most_strips_cannot_be_read_is_replayed() {
+    let mut replayed = 0;
+    for seed in 0..60 {
+        let (level, members) = [("5", 4), ("6", 6), ("50", 8)][seed as usize % 3];
+        let draft = Scenario::new(level, members).seed(seed).forgiving();
+        let mut array = draft.start();
+        array.write_all().rest();
+        for row in 0..4 {
+            array.begin_to_write_blocks(row * 3, 3);
+        }
+        while !writes_data(&array) {
+            array.steps(1);
+        }
+        array.steps(seed / 3);
+        for row in 0..array.world.geometry.rows {
+            (0..3).for_each(|slot| {
+                array.spoil_block(slot, row, 0);
+            });
+        }
+        array.world.demand = Demand::NothingWrong;
+        array.power_cut().start();
+        replayed += array.world.stats.log_replays;
+        array.verify().rest().verify();
+    }
+    assert!(replayed > 20, "{replayed}");
+}

@@ -290,3 +290,22 @@ fn a_member_is_failed_at_the_read_error_that_the_threshold_names() {
         raid6.add().made_whole().verify();
     }
 }
+
+/// Whoever reads `optimal` may pull another member in that very moment; and the power may go.
+#[test]
+fn a_member_is_shown_in_sync_only_when_a_crash_finds_it_so() {
+    for (level, members) in [("5", 4), ("6", 5), ("10", 4), ("50", 6)] {
+        for seed in 0..6 {
+            let mut array = Scenario::new(level, members).seed(40 + seed).start();
+            array.write(60).rest().lose(0).write(20).rest();
+            array.add();
+            array.wait("it is optimal again", |world| {
+                world.machines().array.status().state == ArrayState::Optimal
+            });
+            let other = array.drive(1);
+            array.power_cut();
+            array.world.drives[other].hidden = true;
+            array.start().verify().write(10).rest().verify();
+        }
+    }
+}

@@ -9,6 +9,9 @@ use strake_sim::scenario::{Draft, Scenario};
 /// Bytes that each device gets: several regions, and more pages of the map.
 const MORE: u64 = 40 * 4096;
 
+/// Bytes of which the last region, which is shorter than others, gets a part.
+const LONGER: u64 = 147_456;
+
 /// The same array, with a map of several pages.
 fn paged(level: &str, members: u8) -> Draft {
     Scenario::new(level, members).pages_of(4)
@@ -238,6 +241,30 @@ fn a_member_that_is_lost_in_the_middle_ends_the_change_or_is_left_behind() {
         assert_eq!(array.state(), ArrayState::Optimal);
         array.stop();
         array.start().verify();
+    }
+}
+
+/// A region that is Clean is not behind by itself, and yet it gets zeroes that the member lacks.
+#[test]
+fn a_member_that_is_lost_while_a_quiet_region_becomes_longer_lacks_that_region() {
+    for events in (0..).step_by(3) {
+        let mut array = Scenario::new("5", 4).start();
+        array.fill().rest().sleep();
+        array.stop();
+        array.enlarge(LONGER).start();
+        let lost = array.drive(0);
+        let id = array.world.command(Command::Grow(Vec::new()));
+        array.steps(events).lose(0);
+        let over = array.answer(id);
+        let told = matches!(over, Ok(_) | Err(CommandError::NotOptimal));
+        assert!(told, "after {events} events: {over:?}");
+        if array.rest().state() == ArrayState::Optimal {
+            // It was over, and nobody has asked the member for anything since.
+            assert!(events > 30, "{events}");
+            return;
+        }
+        array.offer(lost).expect("it is kept");
+        array.rest().verify();
     }
 }
 
