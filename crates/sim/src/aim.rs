@@ -213,10 +213,9 @@ impl World {
     ) -> (Vec<&'a LogRecord>, Vec<&'a LogRecord>) {
         let mut drives = vec![None; shape.slots()];
         for (index, superblock) in self.present() {
-            if let Some(slot) = superblock.slot_of(superblock.member) {
-                if let Some(place) = drives.get_mut(slot.index()) {
-                    *place = Some(index);
-                }
+            let slot = superblock.slot_of(superblock.member);
+            if let Some(place) = slot.and_then(|slot| drives.get_mut(slot.index())) {
+                *place = Some(index);
             }
         }
         let halved = |record: &&LogRecord| {
