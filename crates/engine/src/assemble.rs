@@ -240,7 +240,22 @@ fn newest_pages(
                 ours.then_some(version)
             });
             let newest = versions.max_by_key(|v| v.sequence).cloned();
-            newest.ok_or(StartError::MapDamaged(page))
+            // Nothing was served by a shape of which a member in sync holds the table just before.
+            let unknown = |f: &Found| {
+                let own = &f.superblock;
+                own.layout.map_pages <= page && own.generation.next() == sb.generation
+            };
+            let fresh = found.iter().filter(in_sync).any(unknown);
+            let unwritten = fresh.then(|| MapPage {
+                array: sb.array,
+                member: sb.member,
+                page,
+                epoch: sb.epoch,
+                sequence: 2,
+                states: vec![RegionState::Unwritten; states],
+                behind: Vec::new(),
+            });
+            newest.or(unwritten).ok_or(StartError::MapDamaged(page))
         })
         .collect()
 }
@@ -319,7 +334,7 @@ fn shape<'a>(
 ) -> Result<(Geometry, usize), StartError> {
     // Superblocks from before a change of shape, or of one that never took effect, are believed for
     // what they say of their member.
-    let explained = |own: &Superblock| sb.shape_since > own.epoch || own.shape_since > sb.epoch;
+    let explained = |own: &Superblock| sb.shape_since != own.shape_since;
     let differs = |own: &Superblock| !same_geometry(sb, own) && !explained(own);
     if used.any(|found| differs(&found.superblock)) {
         return Err(StartError::Geometry(sb.array));

@@ -4,6 +4,8 @@
 //! member). Deliberately absent: looking at what is on the devices (mounts, signatures); the caller
 //! does that first.
 
+use std::ops::Range;
+
 use strake_format::*;
 
 use crate::geometry::Geometry;
@@ -226,17 +228,28 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
     };
     let ids: Vec<MemberUuid> = all.iter().map(|(_, member)| *member).collect();
     let superblocks = superblocks(spec.array, spec.created_unix_s, &definition, &ids, &layouts);
-    Ok(CreatePlan::of(superblocks, spec.init))
+    let state = match spec.init {
+        Init::Lazy => RegionState::Unwritten,
+        Init::Zeroed | Init::AssumeClean => RegionState::Clean,
+        Init::Sync => RegionState::NeedSync,
+    };
+    let states = |layout: &Layout, page| vec![state; layout.regions_in_page(page)];
+    Ok(CreatePlan::of(superblocks, states, &[]))
 }
 
 impl CreatePlan {
     /// What is to be written for these superblocks.
-    pub(crate) fn of(superblocks: Vec<Superblock>, init: Init) -> CreatePlan {
+    /// `states` tells those of the regions of a page.
+    pub(crate) fn of(
+        superblocks: Vec<Superblock>,
+        states: impl Fn(&Layout, u32) -> Vec<RegionState>,
+        unreadable: &[Range<u64>],
+    ) -> CreatePlan {
         CreatePlan {
             size_bytes: Geometry::of(&superblocks[0]).size(),
             writes: superblocks
                 .iter()
-                .map(|sb| member_writes(sb, init))
+                .map(|sb| member_writes(sb, &states, unreadable))
                 .collect(),
             superblocks,
         }
@@ -495,12 +508,11 @@ fn layout(
 
 /// Region map and list of unreadable blocks first, then the superblock's first copy, then its last:
 /// a member without a whole superblock is no member.
-fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
-    let state = match init {
-        Init::Lazy => RegionState::Unwritten,
-        Init::Zeroed | Init::AssumeClean => RegionState::Clean,
-        Init::Sync => RegionState::NeedSync,
-    };
+fn member_writes(
+    sb: &Superblock,
+    states: &impl Fn(&Layout, u32) -> Vec<RegionState>,
+    unreadable: &[Range<u64>],
+) -> Vec<(u64, Vec<u8>)> {
     // What lay at the head (a boot sector, a partition table, a file system) is no more.
     let mut writes = vec![(0, vec![0; 4096])];
     for page in 0..sb.layout.map_pages {
@@ -513,18 +525,18 @@ fn member_writes(sb: &Superblock, init: Init) -> Vec<(u64, Vec<u8>)> {
             page,
             epoch: sb.epoch,
             sequence,
-            states: vec![state; sb.layout.regions_in_page(page)],
+            states: states(&sb.layout, page),
             behind: Vec::new(),
         };
         writes.push((offset, image.encode(offset).to_vec()));
     }
-    let offset = unreadable::places(&sb.layout)[0];
+    let offset = strake_format::unreadable::places(&sb.layout)[0];
     let list = UnreadableList {
         array: sb.array,
         member: sb.member,
         epoch: sb.epoch,
         sequence: 1,
-        ranges: Vec::new(),
+        ranges: unreadable.to_vec(),
     };
     writes.push((offset, list.encode(sb.layout.unreadable_bytes, offset)));
     for offset in Layout::superblock_offsets(sb.layout.device_bytes) {

@@ -121,6 +121,7 @@ impl Array {
             return;
         }
         if self.persist.wanted > self.persist.durable {
+            self.follow_ends();
             self.sb.generation = self.sb.generation.next();
             self.note_rebuilds();
             self.note_scrub();
@@ -271,6 +272,18 @@ impl Array {
         self.sb
             .replacements
             .sort_by_key(|r| spares.iter().position(|s| *s == r.member));
+    }
+
+    /// A device that grew while it serves has the place of its last superblock at its new end, where
+    /// nothing lies yet: that is written first.
+    fn follow_ends(&mut self) {
+        for member in self.members.values_mut() {
+            if member.info.bytes > member.layout.device_bytes {
+                member.layout.device_bytes = member.info.bytes;
+                member.places.device_bytes = member.info.bytes;
+                member.first_copy = 1;
+            }
+        }
     }
 
     fn write_copies(&mut self) {

@@ -14,6 +14,9 @@
 //! 5. superblocks with the new shape, in an epoch of their own (`shape_since`);
 //! 6. shards begin anew with the new geometry, and with what waited.
 //!
+//! A device that grew while it serves has the place of its last superblock at its new end: superblocks
+//! are written there before anything else happens, for what was the end may become data.
+//!
 //! A crash finds the array in its old shape or in its new one. A member that is lost before (4)
 //! ends the change; from then on it goes on without that member.
 //!
@@ -32,7 +35,7 @@ use std::sync::Arc;
 
 use strake_format::*;
 
-use crate::array::{Array, Purpose, SlotUse, Stage};
+use crate::array::{Array, Member, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
@@ -132,6 +135,10 @@ impl Array {
             if let Some(member) = self.members.get_mut(device) {
                 member.info.bytes = member.info.bytes.max(*bytes);
             }
+        }
+        let grew = |member: &Member| member.info.bytes > member.layout.device_bytes;
+        if self.members.values().any(grew) {
+            self.touch();
         }
         match self.growth() {
             Ok(data_bytes) => {

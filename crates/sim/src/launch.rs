@@ -377,14 +377,12 @@ impl World {
         let geometry = Arc::clone(&setup.geometry);
         if *geometry != *self.geometry {
             // It was cut off when it had changed, and nobody had been told.
-            let cut_off = std::mem::take(&mut self.reshaping);
-            if !cut_off {
+            if !self.reshaping {
                 return self.failure(format!("the geometry changed: {geometry:?}"));
             }
             let superblock = array.status().superblock;
             self.take_shape(Arc::clone(&geometry), superblock);
         }
-        self.reshaping = false;
         let stock = limits::stock(&geometry, self.plan.budget_bytes);
         let pools: Vec<Pool> = (0..self.shards).map(|_| Pool::new(&stock)).collect();
         // Answers of one shard's pieces are held until those of the others have come: the pools

@@ -5,13 +5,44 @@
 //! (whoever restores an array knows).
 
 use strake_engine::create::Definition;
-use strake_engine::restore::{self, RestoreError, RestoreSpec};
-use strake_format::{ArrayUuid, Layout, MemberUuid, Role, SUPERBLOCK_BYTES, Superblock};
+use strake_engine::restore::{self, RestoreError, RestoreSpec, Told};
+use strake_format::region_map::{PAGE_BYTES, place};
+use strake_format::unreadable::{newest, places};
+use strake_format::{
+    ArrayUuid, Layout, MapPage, MemberUuid, Role, SUPERBLOCK_BYTES, Superblock, UnreadableList,
+};
 
 use crate::prng::{Prng, Purpose};
 use crate::world::World;
 
 impl World {
+    /// What maps and lists of these drives tell before they are gone.
+    fn told(&self, drives: &[(u8, usize)], known: &Superblock) -> Told {
+        let (mut told, layout) = (Told::default(), &known.layout);
+        for &(slot, index) in drives {
+            let member = known.slots[usize::from(slot)].member;
+            let bytes = self.drives[index].ssd.bytes();
+            for page in 0..layout.map_pages {
+                let read = |sequence| {
+                    let offset = place(layout, page, sequence);
+                    let raw = &bytes[offset as usize..][..PAGE_BYTES];
+                    let found = MapPage::decode(raw, offset).ok();
+                    found.filter(|found| (found.array, found.member) == (self.array, member))
+                };
+                let found = [read(0), read(1)];
+                told.take_page(page, found.each_ref().map(Option::as_ref));
+            }
+            let lists = places(layout).map(|offset| {
+                let raw = &bytes[offset as usize..][..layout.unreadable_bytes as usize];
+                UnreadableList::decode(raw, offset).ok()
+            });
+            let list = newest(&lists, self.array, member);
+            told.unreadable
+                .extend(list.into_iter().flat_map(|(_, list)| list.ranges.clone()));
+        }
+        told
+    }
+
     /// While nothing runs: superblocks, maps and lists of all drives are overwritten, and then made again by `known`,
     /// what somebody knew of the array, for the drives that carried its slots.
     ///
@@ -33,6 +64,7 @@ impl World {
             created_unix_s: 1_800_000_000,
             definition: Definition::of(known),
             members: drives.iter().map(member).collect(),
+            told: self.told(&drives, known),
         };
         let plan = restore::plan(&spec)?;
         let layout = known.layout;

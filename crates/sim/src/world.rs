@@ -601,6 +601,8 @@ impl World {
             ArrayOutput::Started => {
                 self.note("the array serves".to_owned());
                 self.machines().started = true;
+                // Until then a start that is cut off leaves the next one to find either shape.
+                self.reshaping = false;
                 self.torn_blocks.clear();
                 self.metadata_is_mended()?;
             }

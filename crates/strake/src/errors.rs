@@ -191,7 +191,7 @@ catalogue! {
     BackupInvalid, "backup-invalid", Usage, "use what strake config backup wrote, as it is";
     /// Members that do not have the same history.
     MembersDisagree, "members-disagree", Refused,
-        "if you know that every member was in sync to the end: --force; what is stale becomes the data otherwise";
+        "if you know that every member was in sync to the end: --accept-stale; what is stale becomes the data otherwise";
     /// No such pool.
     PoolNotFound, "pool-not-found", NotFound, "strake pool show lists pools; strake pool create NAME DEV makes one";
     /// Two pools, one name.

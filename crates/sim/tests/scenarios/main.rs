@@ -2,11 +2,12 @@
 //!
 //! Here members come and go; `carved` is about the word that an array has volumes, `beyond` is about more that is lost than the level survives, `media`
 //! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
-//! writes, `metadata` about writes that tell of the others and go wrong, `pace` about background
+//! writes, `reshape` and `growth` about other shapes, `metadata` about writes that tell of the others and go wrong, `pace` about background
 //! work beside a load.
 
 mod beyond;
 mod carved;
+mod growth;
 mod log;
 mod media;
 mod metadata;

@@ -7,13 +7,13 @@ use strake_format::{Level, Settings, WriteHole};
 use strake_sim::scenario::{Draft, Scenario};
 
 /// Bytes that each device gets: several regions, and more pages of the map.
-const MORE: u64 = 40 * 4096;
+pub(super) const MORE: u64 = 40 * 4096;
 
 /// Bytes of which the last region, which is shorter than others, gets a part.
-const LONGER: u64 = 147_456;
+pub(super) const LONGER: u64 = 147_456;
 
 /// The same array, with a map of several pages.
-fn paged(level: &str, members: u8) -> Draft {
+pub(super) fn paged(level: &str, members: u8) -> Draft {
     Scenario::new(level, members).pages_of(4)
 }
 
@@ -71,7 +71,7 @@ fn what_has_no_room_does_not_grow() {
 }
 
 /// A parity more, and then one more.
-fn raises(level: &str, members: u8) -> Draft {
+pub(super) fn raises(level: &str, members: u8) -> Draft {
     Scenario::new(level, members).roomy_log()
 }
 

@@ -1,11 +1,12 @@
-//! An array whose metadata is lost is made again from what was known of it, over the data that is still there. Nothing is
-//! discarded here: what was Unwritten is not known to be any more.
+//! An array whose metadata is lost is made again from what was known of it, over the data that is still there.
 
 use strake_engine::event::*;
 use strake_engine::restore::RestoreError;
 use strake_engine::units::*;
 use strake_format::WriteHole;
+use strake_sim::beyond::Demand;
 use strake_sim::scenario::Scenario;
+use strake_sim::workload::AskKind;
 
 const LEVELS: [(&str, u8); 9] = [
     ("0", 3),
@@ -129,4 +130,43 @@ fn a_member_of_the_old_array_that_turns_up_later_is_a_stranger() {
     raid5.restore(&known).bring_back(away).start();
     assert!(!raid5.serves(away));
     raid5.rest().verify().lose(0).verify();
+}
+
+#[test]
+fn what_was_zeroed_as_a_whole_stays_zero_and_what_was_lost_stays_lost() {
+    for (level, members) in LEVELS {
+        let mut array = Scenario::new(level, members).forgiving().start();
+        array.fill().rest();
+        let blocks = array.world.oracle.blocks();
+        array.ask(AskKind::WriteZeroes, 0, blocks).rest().sleep();
+        let unwritten =
+            |array: &mut Scenario| array.world.machines().array.status().unwritten_bytes;
+        assert!(unwritten(&mut array) > 0, "{level}");
+        array.write_at(0, 1).rest().sleep();
+        let before = unwritten(&mut array);
+        let known = array.world.superblock.clone();
+        array.stop();
+        array.restore(&known).start().verify().rest().verify();
+        assert_eq!(unwritten(&mut array), before, "{level}");
+        parity_is_true(&mut array);
+    }
+}
+
+#[test]
+fn blocks_that_were_lost_stay_lost() {
+    let mut raid5 = Scenario::new("5", 4).forgiving().start();
+    raid5.fill().rest();
+    for slot in 0..2 {
+        raid5.spoil_block(slot, 1, 0);
+    }
+    raid5.lose(2).rest().add().rest();
+    raid5.world.demand = Demand::NothingWrong;
+    raid5.verify();
+    let lost = raid5.unreadable();
+    assert!(!lost.is_empty());
+    let known = raid5.world.superblock.clone();
+    raid5.stop();
+    raid5.restore(&known).start().rest();
+    assert_eq!(raid5.unreadable(), lost);
+    raid5.verify();
 }

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use strake_engine::create::Definition;
-use strake_format::{Layout, Superblock};
+use strake_format::{Layout, SlotState, Superblock};
 
 use crate::api::routes::{Answer, In, Shared, blocking};
 use crate::api::types::SettingsJson;
@@ -77,6 +77,8 @@ pub(crate) struct BackupLayoutJson {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupMemberJson {
     pub(crate) uuid: String,
+    /// Whether it was in sync then.
+    pub(crate) in_sync: bool,
     /// Where it was, for people.
     pub(crate) device: Option<String>,
 }
@@ -95,9 +97,12 @@ pub(crate) struct RestoreRequest {
     /// Which device is in which slot of the one array that is named, where devices tell nothing any more.
     #[serde(default)]
     pub(crate) slots: Vec<SlotDevice>,
-    /// Take members that cannot be told apart from stale ones, and overwrite foreign signatures.
+    /// Overwrite foreign signatures.
     #[serde(default)]
     pub(crate) force: bool,
+    /// Take members that may have missed what others got.
+    #[serde(default)]
+    pub(crate) accept_stale: bool,
     #[serde(default)]
     pub(crate) dry_run: bool,
 }
@@ -123,6 +128,9 @@ pub(crate) struct RestoredArrayJson {
     /// Its metadata was made again (or would be).
     pub(crate) restored: bool,
     pub(crate) what: String,
+    /// Why a member may have missed writes, where that was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) doubt: Option<String>,
     /// Where its members are, by slot.
     pub(crate) devices: Vec<String>,
 }
@@ -137,6 +145,7 @@ impl BackupArrayJson {
     ) -> BackupArrayJson {
         let member = |(slot, row): (usize, &strake_format::SlotRecord)| BackupMemberJson {
             uuid: row.member.to_string(),
+            in_sync: row.state == SlotState::InSync,
             device: device(slot),
         };
         let layout = &sb.layout;

@@ -165,7 +165,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("PoolUser", "name:string fitting:integer"),
     (
         "PoolRequest",
-        "devices:string[]? force:boolean? dry_run:boolean?",
+        "devices:string[]? all:boolean? force:boolean? dry_run:boolean?",
     ),
     ("PoolDone", "pool:string changed:boolean what:string"),
     (
@@ -183,16 +183,17 @@ const SHAPES: &[(&str, &str)] = &[
         "map_offset:integer map_pages:integer page_regions:integer unreadable_bytes:integer log_offset:integer \
          log_bytes:integer data_offset:integer data_bytes:integer region_bytes:integer",
     ),
-    ("BackupMember", "uuid:string device:string?"),
+    ("BackupMember", "uuid:string in_sync:boolean device:string?"),
     (
         "RestoreRequest",
-        "backup:Backup names:string[]? devices:string[]? slots:SlotDevice[]? force:boolean? dry_run:boolean?",
+        "backup:Backup names:string[]? devices:string[]? slots:SlotDevice[]? force:boolean? \
+         accept_stale:boolean? dry_run:boolean?",
     ),
     ("SlotDevice", "slot:integer device:string"),
     ("Restored", "dry_run:boolean arrays:RestoredArray[]"),
     (
         "RestoredArray",
-        "name:string restored:boolean what:string devices:string[]",
+        "name:string restored:boolean what:string doubt:string? devices:string[]",
     ),
     ("Scrubs", "name:string now:Job? past:Scrub[]"),
     ("CleanRequest", "devices:string[] dry_run:boolean?"),

@@ -165,6 +165,9 @@ pub(crate) struct PoolUserJson {
 pub(crate) struct PoolRequest {
     #[serde(default)]
     pub(crate) devices: Vec<PathBuf>,
+    /// All that the pool has (`remove`): the pool itself.
+    #[serde(default)]
+    pub(crate) all: bool,
     #[serde(default)]
     pub(crate) force: bool,
     #[serde(default)]

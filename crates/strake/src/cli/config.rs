@@ -40,9 +40,12 @@ pub(crate) struct RestoreArgs {
     /// Which device is in which slot, where it tells no more; may be given more than once
     #[arg(long = "slot", value_name = "N=DEV")]
     slots: Vec<String>,
-    /// Overwrite foreign signatures; take members whose region maps differ
+    /// Overwrite foreign signatures
     #[arg(long)]
     force: bool,
+    /// Take members that may have missed writes: what they hold becomes the truth
+    #[arg(long)]
+    accept_stale: bool,
     /// Only check, and say what would be made again
     #[arg(long)]
     dry_run: bool,
@@ -90,6 +93,7 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
             .map(|told| slot(told))
             .collect::<Result<_, _>>()?,
         force: args.force,
+        accept_stale: args.accept_stale,
         dry_run: true,
     };
     // Looked at first, so that it is known what the answer is about.
@@ -102,7 +106,11 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
     if !args.dry_run && !planned.is_empty() {
         let names: Vec<String> = planned
             .iter()
-            .map(|array| format!("{} on {}", array.name, array.devices.join(", ")))
+            .map(|array| {
+                let doubt = array.doubt.as_ref().map(|why| format!(" ({why})"));
+                let (name, devices) = (&array.name, array.devices.join(", "));
+                format!("{name} on {devices}{}", doubt.unwrap_or_default())
+            })
             .collect();
         let what = format!(
             "new superblocks for {}; the order of slots must be right and no member stale, or data is lost",

@@ -78,6 +78,7 @@ impl PoolDevices {
             devices: absolutes(&self.devices),
             force: self.force,
             dry_run: self.dry_run,
+            ..PoolRequest::default()
         })
     }
 }
@@ -118,6 +119,7 @@ pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
                 confirm(*yes, false, &what)?;
             }
             let request = PoolRequest {
+                all: true,
                 dry_run: *dry_run,
                 ..PoolRequest::default()
             };

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 use strake_engine::create::Definition;
 use strake_engine::event::DeviceInfo;
-use strake_engine::restore::{self, RestoreSpec};
-use strake_format::{ArrayUuid, MemberUuid, SlotState, Superblock};
+use strake_engine::restore::{self, RestoreSpec, Told};
+use strake_format::region_map::REGIONS_PER_PAGE;
+use strake_format::{ArrayUuid, MapPage, MemberUuid, SlotState, Superblock};
 use strake_runtime::Device;
 
 use crate::api::config::{
@@ -66,6 +67,10 @@ struct Wanted {
     definition: Definition,
     /// The device of each slot.
     devices: Vec<PathBuf>,
+    /// What they tell of regions and lost blocks.
+    told: Told,
+    /// Why a member may be stale, where that was accepted.
+    doubt: Option<String>,
 }
 
 impl Service {
@@ -76,7 +81,12 @@ impl Service {
             let (Ok(status), Ok(json)) = (running.status(), running.json()) else {
                 continue;
             };
-            let device = |slot: usize| json.members.get(slot)?.device.clone();
+            let slots = &status.superblock.slots;
+            let device = |slot: usize| {
+                let member = Some(slots.get(slot)?.member.to_string());
+                let row = json.members.iter().find(|m| m.uuid == member)?;
+                row.device.clone()
+            };
             arrays.push(entry(&self.dir, &status.superblock, device));
         }
         let mut stopped = self.scan(&[]);
@@ -104,10 +114,12 @@ impl Service {
         entry: &BackupArrayJson,
         request: &RestoreRequest,
     ) -> Result<RestoredArrayJson, Failure> {
-        let answer = |restored: bool, what: &str, devices: &[PathBuf]| RestoredArrayJson {
+        let mut doubt = None;
+        let answer = |restored, doubt, what: &str, devices: &[PathBuf]| RestoredArrayJson {
             name: entry.name.clone(),
             restored,
             what: what.to_owned(),
+            doubt,
             devices: devices.iter().map(|d| d.display().to_string()).collect(),
         };
         let array = uuid(&entry.uuid)?;
@@ -115,11 +127,15 @@ impl Service {
         let name;
         {
             let _admin = self.change()?;
-            let found = self.scan(&[]);
+            let mut paths = self.paths();
+            paths.extend(find::expand(&request.devices));
+            paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
+            let found = find::group(find::members(&paths));
             if let Some(what) = self.is_there(&found, array)? {
-                return Ok(answer(false, what, &[]));
+                return Ok(answer(false, None, what, &[]));
             }
-            let wanted = self.recognise(entry, array, definition, request)?;
+            let wanted = self.recognise(entry, array, definition, request, paths)?;
+            doubt.clone_from(&wanted.doubt);
             name = wanted.definition.name.to_string();
             let another = |other: &FoundArray| other.name().as_str() == name && other.uuid != array;
             if found.iter().any(another) || self.find_running(&name).is_some() {
@@ -127,14 +143,26 @@ impl Service {
                 let cure = "rename it, or restore the others by name";
                 return Err(Failure::new(Code::NameExists, what).cure(cure));
             }
+            let layout = wanted.definition.layout;
             let permit = Permit {
                 force: request.force,
                 own: Some(array),
+                data: Some((layout.data_offset, layout.data_offset + layout.data_bytes)),
             };
-            let plan = |devices: &[Device]| plan(&wanted.definition, devices);
+            let plan = |devices: &[Device]| plan(&wanted, devices);
+            if !request.dry_run {
+                // Whatever becomes of it: which device is in which slot is known from here on.
+                self.events.note(Happened {
+                    array: Some(name.clone()),
+                    event: "restoring",
+                    cause: Some(format!("asked, by the backup of {}", request.backup.taken)),
+                    effect: Some(slots_text(&wanted.devices)),
+                    ..Happened::default()
+                });
+            }
             let made = make::again(&wanted.devices, permit, request.dry_run, plan)?;
             if request.dry_run {
-                return Ok(answer(true, "would be made again", &wanted.devices));
+                return Ok(answer(true, doubt, "would be made again", &wanted.devices));
             }
             self.remember(wanted.devices.iter().cloned());
             self.events.note(Happened {
@@ -159,7 +187,7 @@ impl Service {
             Ok(_) => "made again: it serves, and its parity is being made true".to_owned(),
             Err(failure) => format!("made again, but its settings are not: {failure}"),
         };
-        Ok(answer(true, &what, &devices))
+        Ok(answer(true, doubt, &what, &devices))
     }
 
     /// Why the array needs no restoring, if that is so.
@@ -193,36 +221,56 @@ impl Service {
         array: ArrayUuid,
         definition: Definition,
         request: &RestoreRequest,
+        mut paths: Vec<PathBuf>,
     ) -> Result<Wanted, Failure> {
-        let mut paths = self.paths();
-        paths.extend(find::expand(&request.devices));
         let served = |path: &PathBuf| self.all_running().iter().any(|r| r.serves(path));
         paths.retain(|path| !served(path));
-        let remains = lost::look(&paths, array, &definition.layout);
+        let mut remains = lost::look(&paths, array, &definition.layout);
         // A superblock that is left knows more than a backup that was taken before it.
         let newest = remains
             .iter()
-            .filter_map(|remains| remains.superblock.as_ref())
+            .filter_map(|remains| remains.superblock.clone())
             .max_by_key(|sb| (sb.epoch, sb.generation));
         let mut members: Vec<MemberUuid> = Vec::new();
-        match newest {
+        let mut doubt = None;
+        let definition = match &newest {
             Some(sb) => {
                 all_were_in_sync(sb)?;
                 members.extend(sb.slots.iter().map(|row| row.member));
+                if sb.layout.map_pages != definition.layout.map_pages
+                    || sb.layout.map_offset != definition.layout.map_offset
+                    || sb.layout.regions() != definition.layout.regions()
+                {
+                    // The array has grown since: the places are others.
+                    remains = lost::look(&paths, array, &sb.layout);
+                }
+                Definition::of(sb)
             }
             None => {
                 for member in &entry.members {
                     members.push(uuid(&member.uuid)?);
                 }
+                doubt = entry.members.iter().position(|member| !member.in_sync);
+                definition
             }
+        };
+        let doubt = doubt.map(|slot| format!("slot {slot} was not in sync when it was backed up"));
+        let mut slots: Vec<Option<Remains>> = Vec::new();
+        for member in &members {
+            let mut carry = remains.iter().filter(|r| r.member == Some(*member));
+            let first = carry.next().cloned();
+            if let (Some(a), Some(b)) = (&first, carry.next()) {
+                let (a, b) = (a.path.display(), b.path.display());
+                let found = format!("{a} and {b} are copies of one member");
+                return Err(
+                    Failure::new(Code::MembersDisagree, found).cure("take one of them away")
+                );
+            }
+            slots.push(first);
         }
-        let definition = newest.map_or(definition, Definition::of);
-        let mut slots: Vec<Option<Remains>> = members
-            .iter()
-            .map(|member| remains.iter().find(|r| r.member == Some(*member)).cloned())
-            .collect();
         for told in &request.slots {
             let remains = named(told, array, &definition);
+            is_no_other(told, &remains, &members)?;
             let slot = slots.get_mut(usize::from(told.slot)).ok_or_else(|| {
                 let found = format!("{} has no slot {}", entry.name, told.slot);
                 Failure::new(Code::MemberNotFound, found)
@@ -243,12 +291,16 @@ impl Service {
             return Err(Failure::new(Code::MembersMissing, found).cure(cure));
         }
         let found: Vec<Remains> = slots.into_iter().flatten().collect();
-        if !request.force {
-            none_is_stale(&found)?;
+        same_shape(&found, &definition.layout)?;
+        let doubt = doubt.or_else(|| stale(&found));
+        if let Some(why) = doubt.clone().filter(|_| !request.accept_stale) {
+            return Err(Failure::new(Code::MembersDisagree, why));
         }
         Ok(Wanted {
+            told: told_by(&found),
             definition,
             devices: found.into_iter().map(|remains| remains.path).collect(),
+            doubt,
         })
     }
 }
@@ -256,13 +308,63 @@ impl Service {
 /// What a device that somebody put into a slot still carries of the array.
 fn named(told: &SlotDevice, array: ArrayUuid, definition: &Definition) -> Remains {
     let path = absolute(&told.device);
-    let nothing = Remains {
-        path: path.clone(),
-        member: None,
-        superblock: None,
-        versions: Vec::new(),
+    let found = lost::look_at(&path, array, &definition.layout);
+    found.unwrap_or_else(|| Remains::nothing(&path))
+}
+
+/// Refuses a device that says itself that it was in another slot, or in none of these.
+fn is_no_other(
+    told: &SlotDevice,
+    remains: &Remains,
+    members: &[MemberUuid],
+) -> Result<(), Failure> {
+    let Some(member) = remains.member else {
+        return Ok(());
     };
-    lost::look_at(&path, array, &definition.layout).unwrap_or(nothing)
+    let was = match members.iter().position(|other| *other == member) {
+        Some(slot) if slot == usize::from(told.slot) => return Ok(()),
+        Some(slot) => format!("slot {slot}"),
+        None => "no slot that the backup knows".to_owned(),
+    };
+    let (path, slot) = (remains.path.display(), told.slot);
+    let found = format!("{path} was in {was} by its own region map, not in slot {slot}");
+    Err(Failure::new(Code::MembersDisagree, found).cure("leave --slot away for it"))
+}
+
+/// Refuses members whose region maps are of another shape than the one that is to be made.
+fn same_shape(members: &[Remains], layout: &strake_format::Layout) -> Result<(), Failure> {
+    for member in members {
+        for page in member.newest().flatten() {
+            if page.states.len() != layout.regions_in_page(page.page) {
+                let found = format!(
+                    "the array had another shape when {} was written last than when it was backed up",
+                    member.path.display()
+                );
+                return Err(Failure::new(Code::BackupInvalid, found));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What these members tell of regions and lost blocks.
+fn told_by(members: &[Remains]) -> Told {
+    let mut told = Told::default();
+    for member in members {
+        for (page, places) in (0..).zip(&member.pages) {
+            told.take_page(page, places.each_ref().map(Option::as_ref));
+        }
+        if let Some(list) = &member.list {
+            told.unreadable.extend(list.ranges.iter().cloned());
+        }
+    }
+    told
+}
+
+fn slots_text(devices: &[PathBuf]) -> String {
+    let slot = |(slot, path): (usize, &PathBuf)| format!("slot {slot}: {}", path.display());
+    let slots: Vec<String> = devices.iter().enumerate().map(slot).collect();
+    slots.join(", ")
 }
 
 /// The arrays that are asked for.
@@ -312,11 +414,17 @@ fn checked(entry: &BackupArrayJson) -> Result<Definition, Failure> {
         members: members
             .map(|_| (info, MemberUuid(make::random_uuid())))
             .collect(),
+        told: Told::default(),
     };
-    restore::plan(&trial).map_err(|why| {
+    let invalid = |why: String| {
         let found = format!("of {}: {why}", entry.name);
         Failure::new(Code::BackupInvalid, found)
-    })?;
+    };
+    // A file may say anything: pages of one region each would take gigabytes.
+    if usize::from(trial.definition.layout.page_regions) != REGIONS_PER_PAGE {
+        return Err(invalid("its region map is like no other".to_owned()));
+    }
+    restore::superblocks(&trial).map_err(|why| invalid(why.to_string()))?;
     Ok(trial.definition)
 }
 
@@ -333,38 +441,50 @@ fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
     }
 }
 
-/// Refuses where a member has other versions of the region map than another: it was out for a while.
-fn none_is_stale(members: &[Remains]) -> Result<(), Failure> {
-    let pages = members.iter().map(|member| member.versions.len()).max();
+/// Why one of these may have missed what others got, if something says so.
+fn stale(members: &[Remains]) -> Option<String> {
+    // Flags are cleared when the array is whole, and not before.
+    let behind = |member: &&Remains| member.newest().flatten().any(|p| !p.behind.is_empty());
+    if let Some(member) = members.iter().find(behind) {
+        let path = member.path.display();
+        return Some(format!(
+            "a member was away or being rebuilt when {path} was written last"
+        ));
+    }
+    let pages = members.iter().map(|member| member.pages.len()).max();
     for page in 0..pages.unwrap_or(0) {
         // Of all that have it whole, not of neighbours: one whose page is damaged stands between none.
-        let version = |member: &Remains| member.versions.get(page).copied().flatten();
-        let told = members.iter().filter_map(|m| Some((version(m)?, m)));
-        let newest = told.clone().map(|(version, _)| version).max();
-        if let Some((_, older)) = told.clone().find(|(version, _)| Some(*version) != newest) {
-            let found = format!(
-                "{} may have been out of the array: its region map is older (page {page})",
-                older.path.display()
-            );
-            return Err(Failure::new(Code::MembersDisagree, found));
+        let told = members
+            .iter()
+            .filter_map(|m| Some((m.newest().nth(page)??, m)));
+        let Some((newest, _)) = told.clone().max_by_key(|(page, _)| page.sequence) else {
+            continue;
+        };
+        // A write of the page that was cut off reached some and not others; whoever was out when it was begun knows an
+        // older epoch.
+        let cut_off =
+            |page: &MapPage| page.epoch == newest.epoch && newest.sequence - page.sequence <= 1;
+        if let Some((_, older)) = told.clone().find(|(page, _)| !cut_off(page)) {
+            let path = older.path.display();
+            return Some(format!(
+                "{path} may have been out of the array: its region map is older (page {page})"
+            ));
         }
     }
-    Ok(())
+    None
 }
 
 /// What is to be written on these devices, in the order of the slots.
-fn plan(
-    definition: &Definition,
-    devices: &[Device],
-) -> Result<strake_engine::create::CreatePlan, Failure> {
+fn plan(wanted: &Wanted, devices: &[Device]) -> Result<strake_engine::create::CreatePlan, Failure> {
     let spec = RestoreSpec {
         array: ArrayUuid(make::random_uuid()),
         created_unix_s: make::now_unix_s(),
-        definition: definition.clone(),
+        definition: wanted.definition.clone(),
         members: devices
             .iter()
             .map(|device| (device.info(), MemberUuid(make::random_uuid())))
             .collect(),
+        told: wanted.told.clone(),
     };
     restore::plan(&spec).map_err(|why| Failure::new(Code::DeviceTooSmall, why.to_string()))
 }
@@ -385,22 +505,36 @@ mod tests {
 
     #[test]
     fn a_stale_member_is_seen_past_one_whose_map_is_damaged() {
-        let member = |name: &str, versions: &[Option<u64>]| Remains {
-            path: PathBuf::from(name),
-            member: None,
-            superblock: None,
-            versions: versions.to_vec(),
+        let page = |page: u32, (epoch, sequence): (u64, u64)| MapPage {
+            array: ArrayUuid([1; 16]),
+            member: MemberUuid([2; 16]),
+            page,
+            epoch: strake_format::Epoch(epoch),
+            sequence,
+            states: Vec::new(),
+            behind: Vec::new(),
+        };
+        let member = |name: &str, versions: &[Option<(u64, u64)>]| Remains {
+            pages: (0..)
+                .zip(versions)
+                .map(|(at, version)| [version.map(|version| page(at, version)), None])
+                .collect(),
+            ..Remains::nothing(Path::new(name))
         };
         let mut members = vec![
-            member("a", &[Some(5), Some(2)]),
-            member("b", &[None, Some(2)]),
-            member("c", &[Some(5), None]),
+            member("a", &[Some((3, 5)), Some((1, 2))]),
+            member("b", &[None, Some((1, 2))]),
+            member("c", &[Some((3, 4)), None]),
             member("d", &[]),
         ];
-        assert_eq!(none_is_stale(&members), Ok(()));
-        members[2] = member("c", &[Some(3), None]);
-        let failure = none_is_stale(&members).expect_err("c is older than a");
-        assert_eq!(failure.code, Code::MembersDisagree);
-        assert!(failure.found.starts_with("c may"), "{failure}");
+        assert_eq!(stale(&members), None);
+        members[2] = member("c", &[Some((2, 4)), None]);
+        let why = stale(&members).expect("c is older than a");
+        assert!(why.starts_with("c may"), "{why}");
+        members[2] = member("c", &[Some((3, 5)), None]);
+        let first = members[0].pages[0][0].as_mut().expect("a page");
+        first.behind.push(7);
+        let why = stale(&members).expect("a region is behind");
+        assert!(why.contains("being rebuilt"), "{why}");
     }
 }

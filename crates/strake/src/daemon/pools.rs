@@ -8,7 +8,7 @@
 //! Deliberately absent: giving a device back to a pool by itself.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use crate::daemon::running::Running;
 use crate::daemon::service::{Service, absolute, take_in};
 use crate::daemon::state::Dir;
 use crate::drives::find::{self, FoundArray};
+use crate::drives::health;
 use crate::drives::make::{parse_name, random_uuid};
 use crate::drives::pool::{self, Pool, PoolDevice};
 use crate::drives::safety::{self, Permit};
@@ -131,6 +132,7 @@ impl<'a> Pools<'a> {
         let permit = Permit {
             force: request.force,
             own: None,
+            data: None,
         };
         let foreign = safety::check(&paths, permit)?;
         let shown: Vec<String> = paths
@@ -173,7 +175,11 @@ impl<'a> Pools<'a> {
     /// Takes devices out of a pool; none: all of them, and with them the pool.
     pub(crate) fn remove(&self, name: &str, request: &PoolRequest) -> Result<PoolDone, Failure> {
         let pool = self.pick(name)?;
-        let wanted: Vec<PathBuf> = match request.devices.is_empty() {
+        if request.devices.is_empty() && !request.all {
+            let found = "no device is named".to_owned();
+            return Err(Failure::new(Code::Usage, found).cure("name them, or say all"));
+        }
+        let wanted: Vec<PathBuf> = match request.all {
             true => pool
                 .devices
                 .iter()
@@ -330,7 +336,7 @@ impl Service {
         }
         self.pool_tries
             .with(|tries| tries.insert(running.uuid, Instant::now()));
-        let taken = self.take_from_pool(running, None);
+        let taken = self.take_from_pool(running, None, None);
         if let Ok(Some(_)) = taken {
             // Where more slots are empty, the next look takes the next.
             self.pool_tries.with(|tries| tries.remove(&running.uuid));
@@ -372,12 +378,18 @@ impl Service {
     }
 
     /// Gives the array the smallest device of its pool that fits: as a spare, or to replace the member in `slot`. Which
-    /// one; `None` where there is none, or no pool. Under `change`.
+    /// one; `None` where there is none, or no pool. Drives that are as worn as `worn_from` relieve nobody. Under `change`.
     pub(super) fn take_from_pool(
         &self,
         running: &Running,
         slot: Option<Slot>,
+        worn_from: Option<u8>,
     ) -> Result<Option<String>, Failure> {
+        let worn = |path: &Path| {
+            let as_worn = |from| health::of(path).is_ok_and(|h| h.percentage_used >= from);
+            worn_from.is_some_and(as_worn)
+        };
+        let mut refused = None;
         for found in &self.pool_devices(running)? {
             let device = match pool::hold(found) {
                 Ok(Some(device)) => device,
@@ -388,7 +400,15 @@ impl Service {
                     continue;
                 }
             };
-            take_in(running, device, slot, false)?;
+            if worn(&found.path) {
+                continue;
+            }
+            if let Err(failure) = take_in(running, device, slot, false) {
+                // That one; another may do.
+                tracing::warn!(device = %found.path.display(), %failure, "not taken from its pool");
+                refused = Some(failure);
+                continue;
+            }
             self.remember(std::iter::once(found.path.clone()));
             let shown = found.path.display().to_string();
             self.events.note(Happened {
@@ -402,6 +422,6 @@ impl Service {
             });
             return Ok(Some(shown));
         }
-        Ok(None)
+        refused.map_or(Ok(None), Err)
     }
 }

@@ -80,7 +80,7 @@ impl Service {
             ),
             None => (
                 true,
-                self.take_from_pool(&running, Some(slot))?
+                self.take_from_pool(&running, Some(slot), None)?
                     .ok_or_else(none)?,
             ),
         };
@@ -131,7 +131,7 @@ impl Service {
         };
         let slot = Slot(relief.slot);
         let Some(spare) = &relief.spare else {
-            relief.spare = self.take_from_pool(running, Some(slot))?;
+            relief.spare = self.take_from_pool(running, Some(slot), Some(worn_from))?;
             return Ok(Some(relief).filter(|relief| relief.spare.is_some()));
         };
         let spare = running.member(spare)?;

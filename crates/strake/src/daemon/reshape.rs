@@ -88,6 +88,7 @@ impl Service {
         let permit = Permit {
             force: request.force,
             own: Some(running.uuid),
+            data: None,
         };
         let wipe = safety::check(&paths, permit)?;
         if request.dry_run {
@@ -95,7 +96,7 @@ impl Service {
             return Ok(outcome(name, false, &what));
         }
         for foreign in &wipe {
-            safety::wipe_foreign(foreign)?;
+            safety::wipe_foreign(foreign, permit)?;
         }
         let changed = add_parity(&running, &paths)?;
         self.remember(paths.into_iter());

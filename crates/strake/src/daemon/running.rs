@@ -26,6 +26,7 @@ use crate::daemon::names;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::daemon::volumes::Volumes;
 use crate::drives::find::FoundArray;
+use crate::drives::reused;
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
@@ -116,6 +117,13 @@ pub(crate) fn open_members(found: &FoundArray) -> Result<Vec<(Device, MemberImag
             let image = device.read_member()?;
             Ok((device, image))
         });
+        if let Ok((device, _)) = &opened
+            && let Err(failure) = reused::still_ours(device)
+        {
+            let path = member.path.display();
+            tracing::warn!(%failure, "{path} is used for something else: left out");
+            continue;
+        }
         match opened {
             Ok((_, image)) if image.superblock.array != found.uuid => {}
             Ok(pair) => members.push(pair),

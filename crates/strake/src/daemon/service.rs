@@ -479,6 +479,7 @@ impl Service {
         let permit = Permit {
             force: request.force,
             own: Some(running.uuid),
+            data: None,
         };
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
         let own = own_superblock(&path, running.uuid)?;
@@ -494,7 +495,7 @@ impl Service {
             return Ok(outcome(name, false, &format!("would add {shown}")));
         }
         for foreign in &wipe {
-            safety::wipe_foreign(foreign)?;
+            safety::wipe_foreign(foreign, permit)?;
         }
         let kept = slot.is_none() && matches!(back, Returns::Kept(_));
         let changed = take_in(&running, Device::open(&path, OpenMode::Member)?, slot, kept)?;

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -240,11 +241,19 @@ pub(super) fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> 
 
 /// Puts a file in place of another, whole or not at all.
 pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = target.with_extension("new");
-    let mut file = File::create(&temporary)?;
+    if fs::metadata(target).is_ok_and(|there| !there.is_file()) {
+        let why = "it is no regular file, which could be replaced";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let folder = target.parent().unwrap_or(Path::new("/"));
+    let mut file = tempfile::Builder::new()
+        .prefix(".strake-")
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(folder)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, target)
+    file.as_file().sync_all()?;
+    file.persist(target)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 //!
 //! Order: checks of all devices → all are held, so that nobody can start their arrays → the two places of superblocks and
 //! labels, flush → map, lists and log. Invariant: nothing is written where nothing of ours was found, where somebody uses
-//! the device, or before all devices are held. Deliberately absent: data; it is what it was.
+//! the device, or before all devices are held; over what somebody else put there, nothing but what is certainly ours. Deliberately absent: data; it is what it was.
 
 use std::path::PathBuf;
 
-use strake_format::{Layout, Role, SUPERBLOCK_BYTES, Superblock};
+use strake_format::{Layout, Role, Superblock};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::drives::pool;
+use crate::drives::reused;
 use crate::drives::safety;
 use crate::errors::{Code, Failure};
 
@@ -53,6 +54,11 @@ fn look_at(device: &Device) -> Result<Found, Failure> {
             (error, None) => return Err(error.into()),
         },
     };
+    let was = match reused::still_ours(device) {
+        Ok(()) => was,
+        // What lies there now keeps what it has.
+        Err(now) => format!("{was}, and used for something else since ({})", now.found),
+    };
     Ok(Found {
         path: device.path().to_owned(),
         was,
@@ -85,11 +91,10 @@ fn wipe(device: &Device, superblock: Option<&Superblock>) -> Result<(), Failure>
     let mut places = Layout::superblock_offsets(device.info().bytes).to_vec();
     // On a device that grew the last copy lies where it ended before.
     places.extend(superblock.map(|sb| Layout::superblock_offsets(sb.layout.device_bytes)[1]));
-    for offset in places {
-        device.write_at(offset, &[0; SUPERBLOCK_BYTES])?;
-    }
-    device.flush()?;
-    if let Some(sb) = superblock {
+    // Asked before the first copy is gone.
+    let all = reused::still_ours(device).is_ok();
+    reused::wipe(device, &places)?;
+    if let Some(sb) = superblock.filter(|_| all) {
         let from = sb.layout.map_offset;
         device.write_zeroes(from, sb.layout.data_offset - from)?;
         device.flush()?;

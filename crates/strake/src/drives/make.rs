@@ -5,7 +5,8 @@
 //! copy, flush. Invariant: after an error nothing half-made is left: the superblocks of every
 //! device touched are zeroed.
 //!
-//! An array that is restored is made the same way, over data that stays.
+//! An array that is restored is made the same way, over data that stays; after an error only the devices that were
+//! written to lose their superblocks.
 //!
 //! Deliberately absent: starting what was made.
 
@@ -17,6 +18,7 @@ use strake_format::*;
 use strake_runtime::{Device, OpenMode};
 
 use crate::api::types::CreateRequest;
+use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::errors::{Code, Failure};
 
@@ -24,6 +26,9 @@ use crate::errors::{Code, Failure};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Prepare {
     Nothing,
+    /// It holds the data of an array that was, and so do the places of its metadata until they are written over: they
+    /// tell which member was which.
+    Keep,
     Trim,
     Zero,
 }
@@ -115,6 +120,7 @@ pub(crate) fn make(
     let permit = Permit {
         force: request.force,
         own: None,
+        data: None,
     };
     let plan = lay(
         &paths,
@@ -141,7 +147,7 @@ pub(crate) fn again(
     plan: impl FnOnce(&[Device]) -> Result<CreatePlan, Failure>,
 ) -> Result<Made, Failure> {
     let progress: Progress<'_> = &|_, _| {};
-    let plan = lay(paths, permit, dry_run, (Prepare::Nothing, progress), plan)?;
+    let plan = lay(paths, permit, dry_run, (Prepare::Keep, progress), plan)?;
     Ok(Made::of(plan, paths.to_vec(), false))
 }
 
@@ -164,7 +170,7 @@ fn lay(
         drop(devices);
         foreign
             .iter()
-            .try_for_each(|path| safety::wipe_foreign(path))?;
+            .try_for_each(|path| safety::wipe_foreign(path, permit))?;
         devices = open(paths, false)?;
     }
     // Once more, now that nobody else can write them: another create may have been faster.
@@ -247,9 +253,14 @@ fn write_or_wipe(
     prepare: Prepare,
     progress: Progress<'_>,
 ) -> Result<(), Failure> {
-    let result = write(devices, plan, prepare, progress);
+    let mut reached = 0;
+    let result = write(devices, plan, (prepare, progress), &mut reached);
     if result.is_err() {
-        for (device, sb) in devices.iter().zip(&plan.superblocks) {
+        let touched = match prepare {
+            Prepare::Keep => reached,
+            _ => devices.len(),
+        };
+        for (device, sb) in devices[..touched].iter().zip(&plan.superblocks) {
             if let Err(error) = wipe(device, sb) {
                 tracing::warn!(%error, "could not wipe after a failed create");
             }
@@ -258,11 +269,12 @@ fn write_or_wipe(
     result
 }
 
+/// `reached`: so many of the devices were written to.
 fn write(
     devices: &[Device],
     plan: &CreatePlan,
-    prepare: Prepare,
-    progress: Progress<'_>,
+    (prepare, progress): (Prepare, Progress<'_>),
+    reached: &mut usize,
 ) -> Result<(), Failure> {
     let members: Vec<(&Device, &Superblock)> = devices.iter().zip(&plan.superblocks).collect();
     let total = members.iter().map(|(_, sb)| sb.layout.data_bytes).sum();
@@ -270,7 +282,7 @@ fn write(
     for (device, sb) in &members {
         let (start, bytes) = (sb.layout.data_offset, sb.layout.data_bytes);
         match prepare {
-            Prepare::Nothing => {}
+            Prepare::Nothing | Prepare::Keep => {}
             // Advice only: the regions are Unwritten whatever the device makes of it.
             Prepare::Trim => {
                 if let Err(error) = device.discard(start, bytes) {
@@ -289,12 +301,13 @@ fn write(
             }
         }
     }
-    for (device, sb) in &members {
+    for (device, sb) in members.iter().filter(|_| prepare != Prepare::Keep) {
         // A page of an array that lived here before must not look newer than ours.
         let map = sb.layout.map_offset;
         device.write_zeroes(map, sb.layout.log_offset - map)?;
     }
     for (device, writes) in devices.iter().zip(&plan.writes) {
+        *reached += 1;
         for (offset, bytes) in writes.iter().take(writes.len().saturating_sub(1)) {
             device.write_at(*offset, bytes)?;
         }
@@ -327,7 +340,9 @@ pub(crate) fn unmake(device: &Device, array: ArrayUuid) -> Result<(), Failure> {
         let found = format!("{shown} is now a member of another array");
         return Err(Failure::new(Code::MemberOfArray, found));
     }
-    wipe(device, &image.superblock)
+    // The last copy of a device that grew lies where the device ended before.
+    let sizes = [device.info().bytes, image.superblock.layout.device_bytes];
+    reused::wipe(device, &sizes.map(Layout::superblock_offsets).concat())
 }
 
 #[cfg(test)]

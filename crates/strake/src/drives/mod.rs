@@ -10,5 +10,6 @@ pub(crate) mod locate;
 pub(crate) mod lost;
 pub(crate) mod make;
 pub(crate) mod pool;
+pub(crate) mod reused;
 pub(crate) mod safety;
 pub(crate) mod sysfs;

@@ -13,6 +13,7 @@ use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::types::{ScanDeviceJson, ScanJson};
 use crate::drives::make::random_uuid;
+use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
@@ -164,11 +165,17 @@ pub(crate) fn label(
     (pool, name): (PoolUuid, &ArrayName),
     permit: Permit,
 ) -> Result<(), Failure> {
-    foreign
-        .iter()
-        .try_for_each(|path| safety::wipe_foreign(path))?;
     let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
-    let devices: Vec<Device> = paths.iter().map(open).collect::<Result<_, _>>()?;
+    let hold = || paths.iter().map(open).collect::<Result<Vec<Device>, _>>();
+    let mut devices = hold()?;
+    if !foreign.is_empty() {
+        // Only now is it certain that nobody has one of them; wipefs wants them to itself.
+        drop(devices);
+        foreign
+            .iter()
+            .try_for_each(|path| safety::wipe_foreign(path, permit))?;
+        devices = hold()?;
+    }
     // Once more, now that nobody else can write them.
     for device in &devices {
         safety::not_a_member(device, permit)?;
@@ -196,16 +203,13 @@ pub(crate) fn unlabel(path: &Path, pool: PoolUuid) -> Result<(), Failure> {
         let found = format!("{} is not in this pool any more", path.display());
         return Err(Failure::new(Code::PoolNotFound, found));
     }
-    for offset in Layout::superblock_offsets(device.info().bytes) {
-        device.write_at(offset, &[0; POOL_LABEL_BYTES])?;
-    }
-    device.flush()?;
-    Ok(())
+    reused::wipe(&device, &Layout::superblock_offsets(device.info().bytes))
 }
 
-/// Opens a device of a pool for an array that takes it: held, and still in the pool.
+/// Opens a device of a pool for an array that takes it: held, still in the pool, and nothing else by now.
 pub(crate) fn hold(found: &PoolDevice) -> Result<Option<Device>, Failure> {
     let device = Device::open(&found.path, OpenMode::Member)?;
     let still = label_of(&device)?.is_some_and(|label| label == found.label);
+    reused::still_ours(&device)?;
     Ok(Some(device).filter(|_| still))
 }

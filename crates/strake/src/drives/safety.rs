@@ -26,6 +26,25 @@ pub(crate) struct Permit {
     pub(crate) force: bool,
     /// Members of this array may be taken again (`add`, `replace`).
     pub(crate) own: Option<ArrayUuid>,
+    /// From where to where, in bytes, data lies that stays: signatures there are the data's.
+    pub(crate) data: Option<(u64, u64)>,
+}
+
+impl Permit {
+    fn is_data(&self, signature: &Signature) -> bool {
+        match (self.data, signature.offset) {
+            (Some((from, to)), Some(offset)) => (from..to).contains(&offset),
+            _ => false,
+        }
+    }
+}
+
+/// What util-linux finds on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Signature {
+    kind: String,
+    /// Where, if that was told.
+    offset: Option<u64>,
 }
 
 /// Checks devices that are to be members. Answers those on which foreign signatures must be wiped
@@ -43,6 +62,13 @@ pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, F
         pool::not_in_a_pool(&device, permit)?;
     }
     Ok(wipe)
+}
+
+/// Refuses a device that has partitions, or on which something is that is not ours.
+pub(crate) fn nothing_foreign(path: &Path) -> Result<(), Failure> {
+    let id = sysfs::identity(path)?;
+    not_partitioned(id, path, Permit::default())?;
+    foreign(path, Permit::default()).map(|_| ())
 }
 
 /// What these paths stand for; none may be there twice.
@@ -102,11 +128,19 @@ fn not_partitioned(id: Identity, path: &Path, permit: Permit) -> Result<(), Fail
 
 /// Whether there is a foreign signature that is to be wiped.
 fn foreign(path: &Path, permit: Permit) -> Result<bool, Failure> {
-    let signatures = match probe(path) {
+    let mut signatures = match probe(path) {
         Ok(signatures) => signatures,
         Err(_) if permit.force => return Ok(false),
         Err(failure) => return Err(failure),
     };
+    signatures.retain(|signature| !permit.is_data(signature));
+    let mut kinds: Vec<String> = Vec::new();
+    for Signature { kind, .. } in signatures {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let signatures = kinds;
     let Some(first) = signatures.first() else {
         return Ok(false);
     };
@@ -125,14 +159,14 @@ fn foreign(path: &Path, permit: Permit) -> Result<bool, Failure> {
     Err(Failure::new(Code::ForeignSignature, found))
 }
 
-/// Types of the signatures that util-linux finds, without repetition.
-fn probe(path: &Path) -> Result<Vec<String>, Failure> {
+/// The signatures that util-linux finds.
+fn probe(path: &Path) -> Result<Vec<Signature>, Failure> {
     match Command::new("wipefs")
         .args(["--no-act", "--json"])
         .arg(path)
         .output()
     {
-        Ok(output) if output.status.success() => Ok(wipefs_types(&output.stdout)),
+        Ok(output) if output.status.success() => Ok(wipefs_signatures(&output.stdout)),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             if said.contains("Permission denied") {
@@ -147,20 +181,23 @@ fn probe(path: &Path) -> Result<Vec<String>, Failure> {
     }
 }
 
-fn wipefs_types(json: &[u8]) -> Vec<String> {
+fn wipefs_signatures(json: &[u8]) -> Vec<Signature> {
     let value: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
-    let mut types: Vec<String> = Vec::new();
-    for signature in value["signatures"].as_array().into_iter().flatten() {
-        let kind = signature["type"].as_str().unwrap_or("unknown").to_owned();
-        if !types.contains(&kind) {
-            types.push(kind);
-        }
-    }
-    types
+    let signature = |found: &serde_json::Value| {
+        let offset = found["offset"].as_str()?.strip_prefix("0x");
+        offset.and_then(|digits| u64::from_str_radix(digits, 16).ok())
+    };
+    let found = value["signatures"].as_array().into_iter().flatten();
+    found
+        .map(|found| Signature {
+            kind: found["type"].as_str().unwrap_or("unknown").to_owned(),
+            offset: signature(found),
+        })
+        .collect()
 }
 
 /// `blkid -p` answers 2 when it finds nothing, 8 when it finds more than one thing.
-fn probe_with_blkid(path: &Path) -> Result<Vec<String>, Failure> {
+fn probe_with_blkid(path: &Path) -> Result<Vec<Signature>, Failure> {
     let none = || {
         let found = format!(
             "neither wipefs nor blkid can be run to look at {}",
@@ -182,9 +219,13 @@ fn probe_with_blkid(path: &Path) -> Result<Vec<String>, Failure> {
                     .or(l.strip_prefix("PTTYPE="))
                     .map(str::to_owned)
             };
-            Ok(text.lines().filter_map(value).collect())
+            let kinds = text.lines().filter_map(value);
+            Ok(kinds.map(|kind| Signature { kind, offset: None }).collect())
         }
-        Some(8) => Ok(vec!["several signatures".to_owned()]),
+        Some(8) => Ok(vec![Signature {
+            kind: "several signatures".to_owned(),
+            offset: None,
+        }]),
         _ => Err(none()),
     }
 }
@@ -212,19 +253,31 @@ pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failur
     }
 }
 
-/// Removes foreign signatures, so that no other program takes the member for its own.
-pub(crate) fn wipe_foreign(path: &Path) -> Result<(), Failure> {
-    let output = Command::new("wipefs")
-        .args(["--all", "--quiet"])
-        .arg(path)
-        .output();
+/// Removes foreign signatures, so that no other program takes the member for its own; those in data that stays are the
+/// data's.
+pub(crate) fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
+    let mut wipefs = Command::new("wipefs");
+    wipefs.arg("--quiet");
+    match permit.data {
+        None => {
+            wipefs.arg("--all");
+        }
+        Some(_) => {
+            for signature in probe(path)? {
+                if let Some(offset) = signature.offset.filter(|_| !permit.is_data(&signature)) {
+                    wipefs.args(["--offset", &offset.to_string()]);
+                }
+            }
+        }
+    }
+    let output = wipefs.arg(path).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             Err(Failure::new(
                 Code::DeviceBusy,
-                format!("wipefs --all {}: {said}", path.display()),
+                format!("wipefs {}: {said}", path.display()),
             ))
         }
         Err(_) => Ok(()),
@@ -236,11 +289,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wipefs_json_becomes_a_list_of_types() {
+    fn wipefs_json_becomes_a_list_of_signatures() {
         let json = br#"{"signatures":[{"device":"a","offset":"0x438","type":"ext4"},
             {"type":"ext4"},{"type":"gpt"}]}"#;
-        assert_eq!(wipefs_types(json), ["ext4", "gpt"]);
-        assert!(wipefs_types(b"").is_empty());
-        assert!(wipefs_types(br#"{"signatures":[]}"#).is_empty());
+        let found = wipefs_signatures(json);
+        let kinds: Vec<&str> = found.iter().map(|s| s.kind.as_str()).collect();
+        assert_eq!(kinds, ["ext4", "ext4", "gpt"]);
+        assert_eq!((found[0].offset, found[1].offset), (Some(0x438), None));
+        assert!(wipefs_signatures(b"").is_empty());
+        assert!(wipefs_signatures(br#"{"signatures":[]}"#).is_empty());
+    }
+
+    #[test]
+    fn a_signature_in_data_that_stays_is_the_data_s() {
+        let permit = Permit {
+            data: Some((0x1000, 0x2000)),
+            ..Permit::default()
+        };
+        let at = |offset| Signature {
+            kind: "zfs_member".to_owned(),
+            offset,
+        };
+        let is_data =
+            [Some(0xfff), Some(0x1000), Some(0x2000), None].map(|o| permit.is_data(&at(o)));
+        assert_eq!(is_data, [false, true, false, false]);
+        assert!(!Permit::default().is_data(&at(Some(0x1000))));
     }
 }

@@ -132,6 +132,8 @@ fn devices_that_tell_nothing_any_more_are_named_by_slot() {
     named(&one, &twice).refused(2, "device-given-twice");
     named(&one, &slot(7, &devices[2])).refused(3, "member-not-found");
     named(&one, "2").refused(2, "usage");
+    // What a device says itself is not overruled.
+    named(&one, &slot(2, &devices[0])).refused(4, "members-disagree");
     let short = rig.file("short", 32 << 20);
     named(&one, &slot(2, &short)).refused(2, "device-too-small");
     named(&one, &two).ok();
@@ -157,7 +159,35 @@ fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
     let raw = bytes_of(&devices);
     rig.run(&["config", "restore", &file, "--yes"])
         .refused(4, "members-disagree");
+    rig.run(&["config", "restore", &file, "--yes", "--force"])
+        .refused(4, "members-disagree");
     assert!(bytes_of(&devices) == raw, "a refusal wrote something");
+    let accept = ["config", "restore", &file, "--yes", "--accept-stale"];
+    let done = rig.run(&accept).ok().json();
+    let doubt = done["arrays"][0]["doubt"].as_str().expect("a doubt");
+    assert!(doubt.contains(&devices[3]), "{doubt}");
+    let told = |event: &Value| event["event"] == "restoring";
+    assert!(rig.events().iter().any(told));
+}
+
+#[test]
+fn a_backup_of_a_member_that_was_not_in_sync_is_no_proof_that_it_is() {
+    let mut rig = Rig::new();
+    let Some((devices, file)) = backed_up(&mut rig, "5", 3) else {
+        return;
+    };
+    let text = fs::read_to_string(&file).expect("read");
+    let mut backup: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(backup["arrays"][0]["members"][1]["in_sync"], true);
+    backup["arrays"][0]["members"][1]["in_sync"] = json!(false);
+    fs::write(&file, backup.to_string()).expect("written");
+    devices.iter().for_each(|device| destroy(device, HEAD));
+    let restore = ["config", "restore", &file, "--yes"];
+    rig.run(&restore).refused(4, "members-disagree");
+    // A file takes the place of another, and of nothing else.
+    rig.run(&["config", "backup", "/dev/null"])
+        .refused(1, "io-error");
+    assert!(!fs::metadata("/dev/null").expect("it is there").is_file());
 }
 
 #[test]

@@ -260,3 +260,61 @@ fn a_daemon_that_is_killed_while_it_hands_a_device_over_leaves_it_one_owner() {
         assert_eq!(devices_of(&rig, "spares"), [] as [String; 0]);
     }
 }
+
+/// Somebody takes the device for something else: its first page and the first label are gone, the last label is left.
+fn reuse(path: &str) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().write(true).open(path);
+    let file = file.expect("opened");
+    file.write_all_at(&[0x5a; 8192], 4096).expect("written");
+    let swap = std::process::Command::new("mkswap").arg(path).output();
+    assert!(swap.expect("util-linux").status.success());
+}
+
+#[test]
+fn a_device_that_somebody_reused_is_taken_by_no_array_and_keeps_what_it_has() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(4);
+    rig.run(&["pool", "create", "p", &d[3]]).ok();
+    let options = ["--export", "nbd", "--pool", "p"];
+    rig.create("a", "5", &options, &d[..3]).ok();
+    reuse(&d[3]);
+    let before = std::fs::read(&d[3]).expect("read");
+    rig.run(&["fail", "a", "1"]).ok();
+    rig.until("the pool has none", || {
+        let none = |event: &serde_json::Value| event["event"] == "pool_has_no_spare";
+        rig.events().iter().any(none)
+    });
+    assert_eq!(rig.show("a")["state"], "degraded");
+    assert!(std::fs::read(&d[3]).expect("read") == before);
+    // Who wants the label away gets that, and loses nothing by it.
+    let cleaned = rig.run(&["drive", "clean", &d[3], "--yes"]).ok();
+    assert!(
+        cleaned.out.contains("used for something else"),
+        "{cleaned:?}"
+    );
+    let after = std::fs::read(&d[3]).expect("read");
+    let last = after.len() - (192 << 10);
+    assert!(after[..last] == before[..last]);
+    assert!(devices_of(&rig, "p").is_empty());
+}
+
+#[test]
+fn a_member_that_somebody_reused_is_left_out_of_its_array() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(3);
+    rig.create("a", "5", NBD, &d).ok();
+    rig.run(&["stop", "a"]).ok();
+    reuse(&d[2]);
+    let before = std::fs::read(&d[2]).expect("read");
+    assert_eq!(rig.run(&["start", "a"]).code, 5);
+    assert_eq!(rig.show("a")["state"], "degraded");
+    rig.run(&["stop", "a"]).ok();
+    rig.run(&["destroy", "a", "--yes"]).ok();
+    let after = std::fs::read(&d[2]).expect("read");
+    let last = after.len() - (192 << 10);
+    assert!(after[..last] == before[..last]);
+    assert_eq!(scanned(&rig), []);
+}

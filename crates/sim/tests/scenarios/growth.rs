@@ -1,0 +1,223 @@
+//! Changes of shape that are cut off at bad moments, and devices that grow while the array serves.
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::region_map;
+use strake_sim::scenario::Scenario;
+
+use crate::reshape::{LONGER, MORE, paged, raises};
+
+/// The command to grow, with the sizes of devices as the runtime gives them.
+fn grow(array: &mut Scenario) -> Command {
+    let members = array.world.machines().array.status().members;
+    let devices: Vec<DeviceId> = members.iter().filter_map(|m| m.device).collect();
+    let size = |device: DeviceId| {
+        let drive = array.world.devices[device.0 as usize];
+        (device, array.world.drives[drive].ssd.len())
+    };
+    Command::Grow(devices.into_iter().map(size).collect())
+}
+
+/// The drives, but for one, whose superblock is of a later epoch.
+fn later(array: &Scenario, epoch: Epoch, but: Option<usize>) -> Vec<usize> {
+    let array_uuid = array.world.superblock.array;
+    let drives = array.world.drives.iter().enumerate();
+    let is_later = drives.filter(|(index, drive)| {
+        let own = drive.superblock(array_uuid);
+        own.is_some_and(|sb| sb.epoch > epoch) && Some(*index) != but
+    });
+    is_later.map(|(index, _)| index).collect()
+}
+
+#[test]
+fn a_power_cut_while_superblocks_move_to_the_ends_of_devices_that_grew_leaves_an_array() {
+    for seed in 0..40 {
+        for events in (0..260).step_by(13) {
+            let mut array = paged("5", 4).small_blocks().seed(seed).start();
+            array.write(20).rest();
+            array.enlarge(MORE);
+            let grow = grow(&mut array);
+            array.world.command(grow);
+            array.steps(events).power_cut();
+            array.start().rest().verify();
+        }
+    }
+}
+
+#[test]
+fn superblocks_leave_the_place_that_becomes_data_before_it_does() {
+    for events in (0..200).step_by(3) {
+        let mut array = Scenario::new("5", 4).start();
+        array.fill().rest().sleep();
+        array.enlarge(LONGER);
+        let grow = grow(&mut array);
+        let id = array.world.command(grow);
+        array.steps(events).lose(0);
+        let over = array.answer(id);
+        let told = matches!(over, Ok(_) | Err(CommandError::NotOptimal));
+        assert!(told, "after {events} events: {over:?}");
+        array.rest().verify();
+    }
+}
+
+/// The first is of a parity that was being added, and its member was away while the others went on.
+#[test]
+fn two_tables_that_never_took_effect_may_be_of_two_shapes() {
+    let mut tried = 0;
+    for seed in 0..60 {
+        let mut array = raises("5", 4).seed(seed).no_caches().start();
+        array.write(20).rest();
+        let before = array.world.machines().array.status().superblock.epoch;
+        array.begin_to_add_parity(1);
+        while later(&array, before, None).is_empty() {
+            array.steps(1);
+        }
+        array.power_cut();
+        let [away] = later(&array, before, None)[..] else {
+            continue;
+        };
+        array.world.drives[away].hidden = true;
+        array.begin_to_start();
+        while later(&array, before, Some(away)).is_empty() {
+            array.steps(1);
+        }
+        array.power_cut();
+        if later(&array, before, Some(away)).len() != 1 {
+            continue;
+        }
+        tried += 1;
+        array.world.drives[away].hidden = false;
+        array.start().rest().verify();
+    }
+    assert!(tried > 0);
+}
+
+/// Only one member has the superblock of the new shape, which has more pages of the map, and cannot read its own.
+#[test]
+fn a_page_that_only_one_member_looked_for_is_not_missed() {
+    let mut tried = 0;
+    for seed in 0..20 {
+        let mut array = paged("5", 4).seed(seed).no_caches().start();
+        array.fill().rest();
+        array.stop();
+        array.enlarge(MORE).start();
+        array.rest();
+        let pages = array.world.superblock.layout.map_pages;
+        let before = array.world.machines().array.status().superblock.epoch;
+        array.world.command(Command::Grow(Vec::new()));
+        while later(&array, before, None).is_empty() {
+            array.steps(1);
+        }
+        array.power_cut();
+        let [drive] = later(&array, before, None)[..] else {
+            continue;
+        };
+        let own = array.world.drives[drive].superblock(array.world.array);
+        let layout = own.expect("it has one").layout;
+        assert!(layout.map_pages > pages);
+        tried += 1;
+        let at = region_map::place(&layout, layout.map_pages - 1, 0) / array.world.geometry.block;
+        array.world.drives[drive].ssd.faults.latent.insert(at);
+        array.start().rest().verify();
+    }
+    assert!(tried > 0);
+}
+
+/// Growth after growth while the array serves, each with a loss or a crash somewhere.
+#[test]
+fn growth_after_growth_with_losses_and_crashes_keeps_everything() {
+    const LEVELS: [(&str, u8); 6] = [("5", 4), ("6", 6), ("1", 2), ("10", 4), ("50", 6), ("6", 5)];
+    for seed in 0..160u64 {
+        let (name, members) = LEVELS[seed as usize % LEVELS.len()];
+        let draft = match seed % 4 {
+            0 => paged(name, members),
+            1 => Scenario::new(name, members).roomy_log().spares(1),
+            2 => Scenario::new(name, members).roomy_log(),
+            _ => paged(name, members).small_blocks(),
+        };
+        let mut array = draft.seed(seed).start();
+        array.fill().rest();
+        if seed % 3 == 0 {
+            array.sleep();
+        }
+        for round in 0..3 {
+            let more = [LONGER, MORE, 4096 * 24][((seed + round) % 3) as usize];
+            if !array.world.enlarge(more) {
+                break;
+            }
+            grow_badly(&mut array, seed, round);
+            array.begin_to_scrub().rest().verify();
+        }
+        array.lose(0).verify().write(20).rest().verify();
+        array.stop();
+        array.start().verify();
+    }
+}
+
+/// One growth, and what goes wrong in it; afterwards the array is whole.
+fn grow_badly(array: &mut Scenario, seed: u64, round: u64) {
+    array.begin_to_write(10, seed % 7 * 3);
+    let grow = grow(array);
+    let id = array.world.command(grow);
+    array.steps((seed * 13 + round * 37) % 110);
+    let slot = (seed % 2) as u8;
+    let lost = array.world.looks()[usize::from(slot)].in_sync;
+    match seed % 5 {
+        0 => drop(array.power_cut().start()),
+        1 => drop(array.kill().start()),
+        2 | 3 if lost.is_some() => {
+            array.lose(slot).write(10);
+            match seed % 2 {
+                0 => drop(array.steps(seed % 40).power_cut().start()),
+                _ => drop(array.answer(id)),
+            }
+        }
+        _ => drop(array.answer(id)),
+    }
+    array.rest().verify();
+    if array.state() != ArrayState::Optimal {
+        if let Some(id) = lost.and_then(|drive| array.world.offer(drive)) {
+            array.answer(id).ok();
+        }
+        array.rest().verify();
+    }
+    if array.state() != ArrayState::Optimal {
+        array.add().made_whole();
+    }
+}
+
+#[test]
+fn a_member_lost_anywhere_while_a_parity_is_added_comes_back() {
+    for seed in 0..240u64 {
+        let (name, members) = [("5", 4), ("6", 6), ("5", 3)][seed as usize % 3];
+        let mut array = raises(name, members).seed(seed).start();
+        array.fill().rest();
+        match seed % 2 {
+            0 => drop(array.sleep()),
+            _ => drop(array.begin_to_write(20, seed % 50)),
+        }
+        let slot = (seed % 3) as u8;
+        let lost = array.drive(slot);
+        let id = array.begin_to_add_parity(1);
+        array.steps(seed * 7 % 300).lose(slot);
+        match seed % 4 {
+            0 => drop(array.answer(id)),
+            1 => drop(array.steps(seed % 60).power_cut().start()),
+            2 => drop(array.write(10)),
+            _ => drop(array.write(10).steps(seed % 90).kill().start()),
+        }
+        array.rest().verify();
+        if !array.serves(lost) && array.world.offer(lost).is_none() {
+            array.add();
+        }
+        array.rest().verify();
+        if array.state() != ArrayState::Optimal {
+            array.add().made_whole();
+        }
+        array.begin_to_scrub().rest().verify();
+        for slot in 0..array.world.geometry.m as u8 {
+            array.lose(slot + 1);
+        }
+        array.write(20).rest().verify();
+    }
+}
