@@ -97,6 +97,14 @@ pub enum DeviceError {
     /// No superblock of ours.
     #[error("{0}: holds no Strake superblock")]
     NotStrake(PathBuf),
+    /// Superblocks of ours that this program cannot read.
+    #[error("{path}: was written by a newer version: {what}")]
+    Newer {
+        /// The device.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+    },
     /// Superblocks of ours, none of them whole.
     #[error("{path}: both superblock copies are damaged: {what}")]
     Damaged {

@@ -220,6 +220,8 @@ catalogue! {
         "bring the missing members back, or use start --force and check the data";
     /// Two devices, one member.
     MemberTwice, "member-found-twice", Refused, "take the copy away; nothing was written";
+    /// Metadata of a newer version.
+    Newer, "metadata-newer", Refused, "use the version of Strake that wrote it, or a later one";
     /// Metadata is damaged.
     Damaged, "metadata-damaged", Failed,
         "strake examine DEV tells which copies are damaged; the other members may still start \
@@ -374,6 +376,7 @@ impl From<DeviceError> for Failure {
             }
             DeviceError::Io { .. } => Code::Io,
             DeviceError::NotStrake(_) => Code::NotAMember,
+            DeviceError::Newer { .. } => Code::Newer,
             DeviceError::Damaged { .. } => Code::Damaged,
         };
         Failure::new(code, error.to_string())

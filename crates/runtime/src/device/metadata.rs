@@ -13,8 +13,8 @@ use strake_format::log::Scan;
 use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
-    Layout, LogBatch, MapPage, SelectError, Superblock, UnreadableList, copy_to_replace,
-    select_copy, unreadable,
+    Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError, UnreadableList,
+    copy_to_replace, select_copy, unreadable,
 };
 
 use super::{Device, DeviceError};
@@ -35,6 +35,14 @@ pub struct MemberImage {
     pub map: Vec<Option<MapPage>>,
     /// What the two places of the list of unreadable blocks hold, where it is valid.
     pub unreadable: [Option<UnreadableList>; 2],
+}
+
+/// Whole, and of a version, or with features, that only a newer program knows.
+fn is_newer(error: &SuperblockError) -> bool {
+    matches!(
+        error,
+        SuperblockError::Version { .. } | SuperblockError::Features { .. }
+    )
 }
 
 impl MemberImage {
@@ -86,6 +94,18 @@ impl Device {
         match (error, read) {
             (_, Some(read)) => read,
             (SelectError::NotStrake, None) => DeviceError::NotStrake(self.path().to_owned()),
+            (SelectError::NoValidCopy { first, .. }, None) if is_newer(&first) => {
+                DeviceError::Newer {
+                    path: self.path().to_owned(),
+                    what: first.to_string(),
+                }
+            }
+            (SelectError::NoValidCopy { last, .. }, None) if is_newer(&last) => {
+                DeviceError::Newer {
+                    path: self.path().to_owned(),
+                    what: last.to_string(),
+                }
+            }
             (error, None) => DeviceError::Damaged {
                 path: self.path().to_owned(),
                 what: error.to_string(),

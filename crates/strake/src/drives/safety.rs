@@ -241,7 +241,7 @@ pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failur
             let found = format!("{shown} is a member of array {name} ({uuid})");
             Err(Failure::new(Code::MemberOfArray, found))
         }
-        Err(DeviceError::Damaged { .. }) if permit.force => Ok(()),
+        Err(DeviceError::Damaged { .. } | DeviceError::Newer { .. }) if permit.force => Ok(()),
         Err(DeviceError::Damaged { .. }) => {
             let found = format!("{shown} was a member of a Strake array and is damaged");
             Err(Failure::new(Code::MemberOfArray, found).cure("use --force to overwrite it"))
