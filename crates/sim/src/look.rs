@@ -72,6 +72,10 @@ impl World {
             let Some(table) = self.drives[holder].superblock(self.array) else {
                 continue;
             };
+            // Of a superblock that went astray the others tell.
+            if self.is_damaged(holder) {
+                continue;
+            }
             let forgotten = |slot: usize| {
                 let row = table.slots.get(slot);
                 row.is_none_or(|row| row.state != SlotState::InSync)
