@@ -443,14 +443,6 @@ fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
 
 /// Why one of these may have missed what others got, if something says so.
 fn stale(members: &[Remains]) -> Option<String> {
-    // Flags are cleared when the array is whole, and not before.
-    let behind = |member: &&Remains| member.newest().flatten().any(|p| !p.behind.is_empty());
-    if let Some(member) = members.iter().find(behind) {
-        let path = member.path.display();
-        return Some(format!(
-            "a member was away or being rebuilt when {path} was written last"
-        ));
-    }
     let pages = members.iter().map(|member| member.pages.len()).max();
     for page in 0..pages.unwrap_or(0) {
         // Of all that have it whole, not of neighbours: one whose page is damaged stands between none.
@@ -470,6 +462,14 @@ fn stale(members: &[Remains]) -> Option<String> {
                 "{path} may have been out of the array: its region map is older (page {page})"
             ));
         }
+    }
+    // Flags are cleared when the array is whole, and not before.
+    let behind = |member: &&Remains| member.newest().flatten().any(|p| !p.behind.is_empty());
+    if let Some(member) = members.iter().find(behind) {
+        let path = member.path.display();
+        return Some(format!(
+            "a member was away or being rebuilt when {path} was written last"
+        ));
     }
     None
 }
