@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use strake_engine::Geometry;
 use strake_engine::event::{Changed, NewDevice};
 use strake_format::{Level, MemberUuid, Superblock};
-use strake_runtime::{Device, OpenMode};
+use strake_runtime::Device;
 
 use crate::api::types::{GrowRequest, OutcomeJson, RestripeRequest};
 use crate::daemon::running::Running;
@@ -95,10 +95,8 @@ impl Service {
             let what = format!("would become level {wanted} from {}", now.level);
             return Ok(outcome(name, false, &what));
         }
-        for foreign in &wipe {
-            safety::wipe_foreign(foreign, permit)?;
-        }
-        let changed = add_parity(&running, &paths)?;
+        let devices = safety::hold(&paths, &wipe, permit)?;
+        let changed = add_parity(&running, devices)?;
         self.remember(paths.into_iter());
         let what = format!(
             "level {wanted} from {}: its new parity is being built, data stays where it is",
@@ -108,11 +106,7 @@ impl Service {
     }
 }
 
-fn add_parity(running: &Running, paths: &[PathBuf]) -> Result<bool, Failure> {
-    let opened = paths
-        .iter()
-        .map(|path| Device::open(path, OpenMode::Member));
-    let devices = opened.collect::<Result<Vec<_>, _>>()?;
+fn add_parity(running: &Running, devices: Vec<Device>) -> Result<bool, Failure> {
     running.with(|s| {
         let attach = |device: Device| {
             let info = device.info();

@@ -494,11 +494,10 @@ impl Service {
         if request.dry_run {
             return Ok(outcome(name, false, &format!("would add {shown}")));
         }
-        for foreign in &wipe {
-            safety::wipe_foreign(foreign, permit)?;
-        }
+        let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
+        let device = held.into_iter().next().expect("one path, one device");
         let kept = slot.is_none() && matches!(back, Returns::Kept(_));
-        let changed = take_in(&running, Device::open(&path, OpenMode::Member)?, slot, kept)?;
+        let changed = take_in(&running, device, slot, kept)?;
         self.remember(std::iter::once(path));
         let what = match slot {
             Some(slot) => format!("slot {slot} is being rebuilt onto {shown}"),

@@ -160,23 +160,12 @@ fn lay(
     plan: impl FnOnce(&[Device]) -> Result<CreatePlan, Failure>,
 ) -> Result<CreatePlan, Failure> {
     let foreign = safety::check(paths, permit)?;
-    let mut devices = open(paths, dry_run)?;
-    let plan = plan(&devices)?;
+    let open = |path: &PathBuf| Device::open(path, OpenMode::ReadOnly);
+    let plan = plan(&paths.iter().map(open).collect::<Result<Vec<_>, _>>()?)?;
     if dry_run {
         return Ok(plan);
     }
-    if !foreign.is_empty() {
-        // Only now is it certain that they will be overwritten; wipefs wants them to itself.
-        drop(devices);
-        foreign
-            .iter()
-            .try_for_each(|path| safety::wipe_foreign(path, permit))?;
-        devices = open(paths, false)?;
-    }
-    // Once more, now that nobody else can write them: another create may have been faster.
-    for device in &devices {
-        safety::not_a_member(device, permit)?;
-    }
+    let devices = safety::hold(paths, &foreign, permit)?;
     write_or_wipe(&devices, &plan, prepare, progress)?;
     Ok(plan)
 }
@@ -233,18 +222,6 @@ fn latency_target(us: Option<u32>) -> Result<u32, Failure> {
         }
         us => Ok(us),
     }
-}
-
-fn open(paths: &[PathBuf], dry_run: bool) -> Result<Vec<Device>, Failure> {
-    let mode = if dry_run {
-        OpenMode::ReadOnly
-    } else {
-        OpenMode::Member
-    };
-    paths
-        .iter()
-        .map(|path| Ok(Device::open(path, mode)?))
-        .collect()
 }
 
 fn write_or_wipe(

@@ -165,22 +165,7 @@ pub(crate) fn label(
     (pool, name): (PoolUuid, &ArrayName),
     permit: Permit,
 ) -> Result<(), Failure> {
-    let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
-    let hold = || paths.iter().map(open).collect::<Result<Vec<Device>, _>>();
-    let mut devices = hold()?;
-    if !foreign.is_empty() {
-        // Only now is it certain that nobody has one of them; wipefs wants them to itself.
-        drop(devices);
-        foreign
-            .iter()
-            .try_for_each(|path| safety::wipe_foreign(path, permit))?;
-        devices = hold()?;
-    }
-    // Once more, now that nobody else can write them.
-    for device in &devices {
-        safety::not_a_member(device, permit)?;
-        not_in_a_pool(device, permit)?;
-    }
+    let devices = safety::hold(paths, foreign, permit)?;
     for device in &devices {
         let label = PoolLabel {
             pool,

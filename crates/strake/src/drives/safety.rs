@@ -64,6 +64,31 @@ pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, F
     Ok(wipe)
 }
 
+/// Opens devices that were checked for somebody who is going to write them: held, without the signatures on those that
+/// are `foreign`, and looked at once more, now that nobody else can write them.
+pub(crate) fn hold(
+    paths: &[PathBuf],
+    foreign: &[PathBuf],
+    permit: Permit,
+) -> Result<Vec<Device>, Failure> {
+    let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
+    let open_all = || paths.iter().map(open).collect::<Result<Vec<_>, _>>();
+    let mut devices = open_all()?;
+    if !foreign.is_empty() {
+        // Only now is it certain that nobody has one of them; wipefs wants them to itself.
+        drop(devices);
+        foreign
+            .iter()
+            .try_for_each(|path| wipe_foreign(path, permit))?;
+        devices = open_all()?;
+    }
+    for device in &devices {
+        not_a_member(device, permit)?;
+        pool::not_in_a_pool(device, permit)?;
+    }
+    Ok(devices)
+}
+
 /// Refuses a device that has partitions, or on which something is that is not ours.
 pub(crate) fn nothing_foreign(path: &Path) -> Result<(), Failure> {
     let id = sysfs::identity(path)?;
@@ -255,7 +280,7 @@ pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failur
 
 /// Removes foreign signatures, so that no other program takes the member for its own; those in data that stays are the
 /// data's.
-pub(crate) fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
+fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
     let mut wipefs = Command::new("wipefs");
     wipefs.arg("--quiet");
     match permit.data {
