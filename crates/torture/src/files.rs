@@ -71,16 +71,20 @@ impl Files {
         Ok(paths)
     }
 
-    /// What a start finds, in any order: everything certain, some of the rest.
-    pub(crate) fn found(&self, rng: &mut Prng) -> Result<Vec<PathBuf>> {
+    /// What a start finds, in any order: everything certain, some of the rest; and whether something is left out that
+    /// may have become a slot's member in sync since anybody was told of it.
+    pub(crate) fn found(&self, rng: &mut Prng) -> Result<(Vec<PathBuf>, bool)> {
         let mut paths = self.members();
+        let mut without = false;
         for path in self.others()? {
             if rng.percent(80) {
                 paths.push(path);
+            } else {
+                without |= self.degraded();
             }
         }
         rng.shuffle(&mut paths);
-        Ok(paths)
+        Ok((paths, without))
     }
 
     /// Some slot counts as lost.

@@ -181,7 +181,11 @@ impl<'a> Life<'a> {
     }
 
     fn spawn(&mut self) -> Result<Child> {
-        let files = self.files.found(&mut self.rng)?;
+        let (files, without) = self.files.found(&mut self.rng)?;
+        // It may have been in sync when the kill came: then it is lost with the outage.
+        if without && self.killed && !self.shape.without_parity() {
+            self.field.excuse_cut();
+        }
         let (shards, memory) = (self.rng.range(1, 3), self.rng.range(8, 24));
         let names: Vec<String> = files.iter().map(|path| name(path)).collect();
         self.tell(format!(
