@@ -37,8 +37,11 @@ pub enum Command {
     PauseScrub,
     /// Stop the scrub.
     StopScrub,
-    /// Use what the members have room for: they were replaced by larger ones, or grew. These are
-    /// their sizes now, bytes, as far as they may differ from what was told before.
+    /// Sizes of devices now, bytes, as far as they may differ from what was told before: the last
+    /// superblock of one that grew goes to its new end, where a start looks for it.
+    Sizes(Vec<(DeviceId, u64)>),
+    /// Use what the members have room for: they were replaced by larger ones, or grew. Sizes as in
+    /// [`Command::Sizes`].
     Grow(Vec<(DeviceId, u64)>),
     /// Add parities, one for each of these devices, on which they are built while the array serves:
     /// the level becomes the one that has as many.

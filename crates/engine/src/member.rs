@@ -408,6 +408,7 @@ impl Array {
             Command::FailDevice(device) => self.fail_device(device),
             // All else would change what the change was begun for.
             _ if self.reshape.is_some() => Err(CommandError::Reshaping),
+            Command::Sizes(sizes) => Ok(self.note_sizes(&sizes)),
             Command::Remove(MemberRef::Slot(slot)) => self.remove_slot(slot),
             Command::Remove(MemberRef::Device(device)) => self.remove_device(device),
             Command::Add(device) => self.add(device),

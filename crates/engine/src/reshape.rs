@@ -125,21 +125,30 @@ impl Array {
         self.slots.iter().all(whole) && !self.map.syncing()
     }
 
-    /// Begins to grow; `None`: [`ArrayOutput::Done`] follows.
-    pub(crate) fn grow(
-        &mut self,
-        id: CommandId,
-        sizes: &[(DeviceId, u64)],
-    ) -> Option<CommandError> {
+    /// Superblocks of devices that grew go to their new ends.
+    pub(crate) fn note_sizes(&mut self, sizes: &[(DeviceId, u64)]) -> Changed {
         for (device, bytes) in sizes {
             if let Some(member) = self.members.get_mut(device) {
                 member.info.bytes = member.info.bytes.max(*bytes);
             }
         }
         let grew = |member: &Member| member.info.bytes > member.layout.device_bytes;
-        if self.members.values().any(grew) {
-            self.touch();
+        match self.members.values().any(grew) {
+            true => {
+                self.touch();
+                Changed::Yes
+            }
+            false => Changed::No,
         }
+    }
+
+    /// Begins to grow; `None`: [`ArrayOutput::Done`] follows.
+    pub(crate) fn grow(
+        &mut self,
+        id: CommandId,
+        sizes: &[(DeviceId, u64)],
+    ) -> Option<CommandError> {
+        self.note_sizes(sizes);
         match self.growth() {
             Ok(data_bytes) => {
                 self.begin_reshape(id, Change::Grow { data_bytes });

@@ -317,6 +317,14 @@ impl Serving {
         all.map(|(id, device)| (id, device.bytes_now())).collect()
     }
 
+    /// Looks how large the devices are now: superblocks follow the ends of those that grew.
+    ///
+    /// # Errors
+    /// It is to be tried again.
+    pub fn follow_sizes(&self) -> Result<Changed, CommandError> {
+        self.command(Command::Sizes(self.device_sizes()))
+    }
+
     /// Waits a moment for members that were replaced to be let go of, which happens when it is
     /// durable that they were. What the array is made of is known then.
     pub fn settle(&self) {

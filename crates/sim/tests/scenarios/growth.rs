@@ -7,15 +7,53 @@ use strake_sim::scenario::Scenario;
 
 use crate::reshape::{LONGER, MORE, paged, raises};
 
-/// The command to grow, with the sizes of devices as the runtime gives them.
-fn grow(array: &mut Scenario) -> Command {
+/// Sizes of devices as the runtime gives them.
+fn sizes(array: &mut Scenario) -> Vec<(DeviceId, u64)> {
     let members = array.world.machines().array.status().members;
     let devices: Vec<DeviceId> = members.iter().filter_map(|m| m.device).collect();
     let size = |device: DeviceId| {
         let drive = array.world.devices[device.0 as usize];
         (device, array.world.drives[drive].ssd.len())
     };
-    Command::Grow(devices.into_iter().map(size).collect())
+    devices.into_iter().map(size).collect()
+}
+
+/// The command to grow.
+fn grow(array: &mut Scenario) -> Command {
+    Command::Grow(sizes(array))
+}
+
+/// Is every superblock where a start looks for it?
+fn all_copies(array: &Scenario) -> bool {
+    let used = array.world.drives.iter().filter(|drive| drive.used);
+    let mut carried = used.map(|drive| drive.carried());
+    carried.all(|carried| {
+        carried.is_some_and(|(_, [first, last])| first.is_valid() && last.is_valid())
+    })
+}
+
+#[test]
+fn superblocks_follow_the_ends_of_devices_that_grow_whether_the_array_does_or_not() {
+    for events in 0..60 {
+        let mut array = Scenario::new("5", 4).seed(events).start();
+        array.write(20).rest();
+        array.enlarge(MORE);
+        assert!(!all_copies(&array));
+        let size = array.world.geometry.size();
+        let told = Command::Sizes(sizes(&mut array));
+        match events % 2 {
+            0 => assert_eq!(array.command(told), Ok(())),
+            _ => drop(array.world.command(told)),
+        }
+        if events % 2 == 1 {
+            array.steps(events).power_cut();
+            array.start();
+        }
+        array.rest();
+        assert!(all_copies(&array), "after {events} events");
+        assert_eq!(array.world.geometry.size(), size);
+        array.verify();
+    }
 }
 
 /// The drives, but for one, whose superblock is of a later epoch.

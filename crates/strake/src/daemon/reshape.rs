@@ -3,6 +3,7 @@
 //! Deliberately absent: how either is done (engine), and data that moves.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use strake_engine::Geometry;
 use strake_engine::event::{Changed, NewDevice};
@@ -36,6 +37,14 @@ fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<
 }
 
 impl Service {
+    /// Devices may have grown: superblocks follow their ends. False: it is to be tried again.
+    pub(crate) fn follow_sizes(&self) -> bool {
+        let follow = |running: &Arc<Running>| running.with(|s| Ok(s.follow_sizes()?)).is_ok();
+        // All of them, whatever one answers.
+        let followed: Vec<bool> = self.all_running().iter().map(follow).collect();
+        followed.into_iter().all(|followed| followed)
+    }
+
     /// Uses all that the members have room for.
     pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;

@@ -2,7 +2,7 @@
 //!
 //! Protocol: every two seconds the names, numbers and sizes of the candidates are compared with the
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
-//! for members, are superblocks read. A complete array is started at once; one that could be
+//! for members, are superblocks read, and running arrays hear how large their devices are now. A complete array is started at once; one that could be
 //! started degraded by the rule for that: at once, after `wait`, or not by itself; a start that was refused is tried again when other members are
 //! there. A member that was away from an array that runs, and holds what it should but for what was
 //! written meanwhile, is taken back by itself; so is one that came back between two looks, for
@@ -47,6 +47,8 @@ pub(crate) struct Watcher {
     degraded: DegradedStart,
     seen: Vec<(PathBuf, Identity, u64)>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
+    /// Arrays whose devices may have grown, and were not told yet.
+    resized: bool,
     /// Events from this one on are new to it.
     next_event: u64,
     /// A member that came back could not be opened yet: its last user may still be closing it.
@@ -114,6 +116,7 @@ impl Watcher {
             degraded,
             seen: Vec::new(),
             waiting: BTreeMap::new(),
+            resized: false,
             next_event: 0,
             again: false,
             tries: 0,
@@ -137,6 +140,10 @@ impl Watcher {
             self.try_names_again();
         }
         let again = std::mem::take(&mut self.again);
+        self.resized |= fingerprint != self.seen;
+        if std::mem::take(&mut self.resized) {
+            self.resized = !self.service.follow_sizes();
+        }
         let changed = fingerprint != self.seen || lost || again;
         let due = self
             .waiting

@@ -70,6 +70,27 @@ fn an_array_grows_onto_members_that_were_replaced_by_larger_ones() {
 }
 
 #[test]
+fn superblocks_follow_devices_that_grow_without_being_asked() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let before = size(&rig.show("data"));
+    devices.iter().for_each(|device| lengthen(device, 96 * MIB));
+    let there = || {
+        let examined = devices.iter().map(|d| rig.run(&["examine", d]).ok().json());
+        let mut copies = examined.map(|json| json["copies"].clone());
+        copies.all(|copies| copies[0]["valid"] == true && copies[1]["valid"] == true)
+    };
+    let since = std::time::Instant::now();
+    while !there() {
+        assert!(since.elapsed().as_secs() < 60, "{}", rig.show("data"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(size(&rig.show("data")), before);
+}
+
+#[test]
 fn an_array_grows_where_its_devices_grew_while_it_serves() {
     let mut rig = Rig::new();
     rig.start_daemon();
