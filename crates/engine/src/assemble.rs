@@ -287,7 +287,8 @@ fn newest_list(
     let states = pages.iter().flat_map(|p| &p.states);
     let regions = (0..geometry.regions()).map(RegionNo).zip(states);
     let unwritten = regions.filter(|(_, state)| **state == RegionState::Unwritten);
-    let zeros: Vec<_> = unwritten.map(|(r, _)| geometry.region_bytes(r)).collect();
+    let zeros = unwritten.flat_map(|(r, _)| geometry.region_parts(r));
+    let zeros: Vec<_> = zeros.filter(|bytes| !bytes.is_empty()).collect();
     Ok(Unreadable::new(geometry, list, &zeros))
 }
 
@@ -370,7 +371,9 @@ fn undecided_most(geometry: &Geometry, pieces: &[Piece], slots: &[SlotUse]) -> u
         };
         let columns = match piece.written.count() {
             0 | 1 => 0,
-            _ => (0..geometry.k).filter(undecided).count(),
+            _ => (0..geometry.columns(piece.stripe).k)
+                .filter(undecided)
+                .count(),
         };
         // At worst every other block is.
         columns * ((piece.hi - piece.lo) / geometry.block).div_ceil(2) as usize

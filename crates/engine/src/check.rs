@@ -5,6 +5,7 @@
 
 use crate::buffers::{Buf, Slice};
 use crate::event::*;
+use crate::geometry::Shape;
 use crate::plan::{Columns, WritePlan};
 use crate::plan::{Extra, Planned, Reads, available};
 use crate::shard::Shard;
@@ -17,7 +18,7 @@ impl Shard {
         if self.whole {
             return Vec::new();
         }
-        (0..self.geometry.width)
+        (0..self.width(stripe))
             .filter_map(|c| {
                 self.incoming(stripe, c)
                     .map(|(target, done)| (c, target, done))
@@ -34,7 +35,7 @@ impl Shard {
         lost: Columns,
     ) -> Option<Planned> {
         let strip = self.geometry.strip;
-        let width = self.geometry.width;
+        let Shape { width, k } = self.shape(op.stripe);
         let trusted = self.trusted(op.stripe, lost);
         if kind == StepKind::Rebuild {
             let wanted: Vec<usize> = self
@@ -52,8 +53,11 @@ impl Shard {
             let mut columns: Vec<usize> = copied;
             if !computed.is_empty() || !op.heal.is_empty() {
                 let all = rebuild_wanted(&computed, op.heal, width);
-                let decoder = self.code.decoder(&available(width, lost), &all).ok()?;
-                if !trusted && decoder.sources().iter().any(|&c| c >= self.geometry.k) {
+                let decoder = self
+                    .code(op.stripe)
+                    .decoder(&available(width, lost), &all)
+                    .ok()?;
+                if !trusted && decoder.sources().iter().any(|&c| c >= k) {
                     return None;
                 }
                 columns.extend(decoder.sources());
@@ -68,11 +72,11 @@ impl Shard {
             return Some((WritePlan::Decode, reads, extra));
         }
         // Resync and scrub look at everything that is there.
-        let data_lost = (0..self.geometry.k).any(|c| lost.has(c));
+        let data_lost = (0..k).any(|c| lost.has(c));
         if data_lost && !trusted {
             return None;
         }
-        if available(width, lost).len() < self.geometry.k {
+        if available(width, lost).len() < k {
             return None;
         }
         let reads = available(width, lost)
@@ -109,11 +113,11 @@ impl Shard {
             .map(|t| t.0)
             .filter(|&c| op.columns[c].is_none())
             .collect();
-        let all = rebuild_wanted(&computed, op.heal, self.geometry.width);
+        let all = rebuild_wanted(&computed, op.heal, self.width(stripe));
         if !all.is_empty() {
             self.decode_into(&mut op, lost, &all);
         }
-        let heal: Vec<usize> = (0..self.geometry.width)
+        let heal: Vec<usize> = (0..self.width(stripe))
             .filter(|&c| op.heal.has(c))
             .collect();
         heal.iter().for_each(|&c| op.healed.add(c));
@@ -132,9 +136,9 @@ impl Shard {
 
     /// Compares parity with data, and writes the parity that the data ask for.
     pub(crate) fn compute_resync(&mut self, key: usize) {
-        let lost = self.ops[key].lost;
+        let (stripe, lost) = (self.ops[key].stripe, self.ops[key].lost);
         let (k, m, strip) = (
-            self.geometry.k,
+            self.shape(stripe).k,
             self.geometry.m,
             self.geometry.strip as usize,
         );
@@ -158,7 +162,7 @@ impl Shard {
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..strip])
             .collect();
-        self.code.generate_rows(&rows, &data, &mut outputs);
+        self.code(stripe).generate_rows(&rows, &data, &mut outputs);
         let mut writes = Vec::new();
         for (&j, buf) in rows.iter().zip(expected) {
             let stored = op.columns[k + j].as_ref();

@@ -206,6 +206,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         block: u64::from(block),
         rows: 1,
         region_rows: 1,
+        elder: None,
     };
     let mut layouts = Vec::new();
     for (index, (info, _)) in all.iter().enumerate() {
@@ -331,6 +332,7 @@ pub(crate) fn superblocks(
         block_bytes: definition.block_bytes,
         layout: definition.layout,
         shape_since: Epoch(0),
+        moving: None,
         created_unix_s,
         write_hole: definition.write_hole,
         carved: definition.carved,

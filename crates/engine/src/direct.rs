@@ -71,7 +71,7 @@ impl Shard {
     /// The member that can answer this piece alone, if any.
     pub(crate) fn direct(&self, request: usize, part: usize, piece: &Piece) -> Option<DirectRead> {
         let columns = if self.geometry.mirrored() {
-            self.geometry.width
+            self.width(piece.stripe)
         } else {
             1
         };

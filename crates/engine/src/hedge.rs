@@ -201,7 +201,7 @@ impl Shard {
     /// Whether the others can answer this read, and would not suffer from it.
     fn may_hedge(&self, read: &DirectRead) -> bool {
         let source = |c: usize| self.source(read.stripe, c);
-        let lost = (0..self.geometry.width).filter(|&c| source(c).is_none());
+        let lost = (0..self.width(read.stripe)).filter(|&c| source(c).is_none());
         let room = self.starved.is_empty() && self.room_for_piece();
         let serves = source(read.source).is_some_and(|d| d.device == read.device);
         self.view.hedging

@@ -16,7 +16,7 @@ use crate::event::*;
 use crate::logs::Logs;
 use crate::meters::Meters;
 use crate::regions::Gate;
-use crate::shard::{Shard, code_of, read_pieces_max};
+use crate::shard::{Shard, read_pieces_max};
 use crate::streams::Streams;
 
 /// Requests that wait while the array takes another shape.
@@ -81,9 +81,8 @@ impl Shard {
             "a shard that holds has nothing under way"
         );
         self.logs = Logs::new(&setup, self.count);
-        self.code = code_of(&setup.geometry);
         self.read_pieces_max = read_pieces_max(&setup.geometry, &self.pool);
-        self.geometry = setup.geometry;
+        self.take_geometry(setup.geometry);
         self.gates = setup.regions.into_iter().map(Gate::new).collect();
         self.unreadable = setup.lost;
         self.streams = Streams::default();

@@ -27,6 +27,7 @@ use strake_format::{LogPayload, checksum};
 use crate::buffers::Slice;
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::geometry::Shape;
 use crate::logs::{Record, Records};
 use crate::plan::Columns;
 use crate::shard::Shard;
@@ -94,7 +95,8 @@ impl Shard {
     /// these columns over all of its run. Where there is a choice, those that have a batch to write
     /// anyway.
     fn holders(&self, stripe: StripeNo, written: Columns) -> SmallVec<[Holder; 4]> {
-        let (k, m, width) = (self.geometry.k, self.geometry.m, self.geometry.width);
+        let Shape { width, k } = self.shape(stripe);
+        let m = self.geometry.m;
         let in_sync = |c: &usize| self.whole || self.slot_view(stripe, *c).current.is_some();
         let mut free = Columns::default();
         (0..width).filter(in_sync).for_each(|c| free.add(c));
@@ -147,6 +149,7 @@ impl Shard {
     pub(crate) fn log_write(&mut self, key: usize, operation: u64, new: &NewContent) -> usize {
         let op = &self.ops[key];
         let stripe = op.stripe;
+        let k = self.shape(stripe).k;
         let group = self.geometry.row(stripe).0;
         let parts = new.parts();
         let intents: SmallVec<[(Record, Columns); 2]> = parts
@@ -175,7 +178,7 @@ impl Shard {
                 };
                 let syndrome = parity.and_then(|j| Some((j, new.syndromes[j].as_ref()?)));
                 if let Some((j, syndrome)) = syndrome
-                    && part.written.count() < self.geometry.k
+                    && part.written.count() < k
                     && !canary::hit(Canary::SyndromeForgotten)
                 {
                     let (from, len) = (part.lo - lo, part.hi - part.lo);
@@ -183,7 +186,7 @@ impl Shard {
                     let parity = j as u8;
                     records.push(bare(LogPayload::PartialSyndrome { parity, bytes }));
                 }
-                let strips = (0..self.geometry.k).filter(|&c| lost.has(c));
+                let strips = (0..k).filter(|&c| lost.has(c));
                 records.extend(strips.map(|c| {
                     bare(LogPayload::LostStrip {
                         column: c as u8,
@@ -204,7 +207,7 @@ impl Shard {
         }
         let without = |c: &usize| written.has(*c) && self.slot_view(stripe, *c).current.is_none();
         if !canary::hit(Canary::LostStripForgotten) {
-            (0..self.geometry.k)
+            (0..self.shape(stripe).k)
                 .filter(without)
                 .for_each(|c| lost.add(c));
         }
@@ -218,18 +221,18 @@ impl Shard {
         let sums = |slice: &[u8], all: &mut SmallVec<[u32; 64]>| {
             all.extend(slice.chunks(block).map(checksum::crc32c));
         };
-        (0..self.geometry.k)
+        let k = self.shape(op.stripe).k;
+        (0..k)
             .filter(|&c| part.written.has(c))
             .for_each(|c| sums(new.column(c, part).bytes(), &mut checksums));
         let from = (part.lo - op.work.lo) as usize;
         for (j, parity) in new.parity.iter().enumerate() {
             match parity {
                 // The first parity is the sum of the data.
-                Some(_) if j == 0 && part.written.count() == self.geometry.k => {
+                Some(_) if j == 0 && part.written.count() == k => {
                     for at in 0..len / block {
                         let data = checksums[at..].iter().step_by(len / block).copied();
-                        let sum =
-                            checksum::crc32c_of_sum(data.take(self.geometry.k), self.logs.zero_sum);
+                        let sum = checksum::crc32c_of_sum(data.take(k), self.logs.zero_sum);
                         checksums.push(sum);
                     }
                 }

@@ -731,7 +731,7 @@ impl Array {
 
     /// A scrub found strips that do not agree, and cannot say who lies.
     pub(crate) fn inconsistent_found(&mut self, stripe: StripeNo, from: u64, len: u64) {
-        let offset = stripe.0 * self.geometry.stripe_bytes();
+        let offset = self.geometry.stripe_range(stripe).start;
         self.tell_finding(EventKind::Inconsistent {
             stripe,
             offset,

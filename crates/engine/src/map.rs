@@ -309,7 +309,7 @@ impl Map {
         (0..geometry.regions())
             .map(RegionNo)
             .filter(|&r| self.state(r) == RegionState::Unwritten)
-            .map(|r| geometry.region_bytes(r))
+            .flat_map(|r| geometry.region_parts(r))
             .map(|range| range.end - range.start)
             .sum()
     }
@@ -766,18 +766,18 @@ impl Array {
     // ---- discard of whole regions ------------------------------------------------------------
 
     pub(crate) fn unmap(&mut self, id: RequestId, offset: u64, len: u64) {
-        let per_region = self.geometry.region_bytes(RegionNo(0)).end;
-        let (first, last) = (offset / per_region, (offset + len - 1) / per_region);
-        let whole = |r: u64| {
-            let range = self.geometry.region_bytes(RegionNo(r as u32));
-            range.start >= offset && range.end <= offset + len
-        };
-        if !(first..=last).all(whole) {
-            return self.reply(id, Err(RequestError::Invalid));
+        let (mut regions, mut at) = (Vec::new(), offset);
+        while at < offset + len {
+            let (region, bytes, alone) = self.geometry.region_at(at);
+            if !alone || bytes.start != at || bytes.end > offset + len {
+                return self.reply(id, Err(RequestError::Invalid));
+            }
+            regions.push(region);
+            at = bytes.end;
         }
         let mut left = 0;
         let mut close = Vec::new();
-        for region in (first..=last).map(|r| RegionNo(r as u32)) {
+        for region in regions {
             let entry = self.map.region(region);
             if entry.phase == Phase::Unwritten {
                 continue;

@@ -87,7 +87,7 @@ impl Facts<'_> {
 
     /// Chooses what reads least; `None` where the level cannot carry the write out.
     pub(crate) fn choose(&self) -> Option<WritePlan> {
-        let (k, m) = (self.geometry.k, self.geometry.m);
+        let (k, m) = (self.coverage.len(), self.geometry.m);
         let len = self.hi - self.lo;
         let live_parity = self.parity.count() as u64;
         let parity_readable = self.parity.0 & self.lost.0 == 0;
@@ -122,7 +122,7 @@ impl Facts<'_> {
     /// The columns that `plan` must read over the whole run (read-modify-write reads data columns
     /// over their coverage only).
     pub(crate) fn reads(&self, plan: WritePlan) -> Columns {
-        let k = self.geometry.k;
+        let k = self.coverage.len();
         let mut columns = Columns::default();
         for c in 0..k {
             let wanted = match plan {

@@ -47,7 +47,7 @@ impl Shard {
     ) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
         if matches!(op.work.kind, WorkKind::Read { settle: true, .. }) {
-            let copies = available(self.geometry.width, lost);
+            let copies = available(self.width(op.stripe), lost);
             let reads: Reads = copies.into_iter().map(|c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
@@ -63,8 +63,8 @@ impl Shard {
             true => WritePlan::Full,
             false if !trusted => return None,
             false => {
-                let available = available(self.geometry.width, lost);
-                let decoder = self.code.decoder(&available, &wanted).ok()?;
+                let available = available(self.width(op.stripe), lost);
+                let decoder = self.code(op.stripe).decoder(&available, &wanted).ok()?;
                 reads.extend(decoder.sources());
                 WritePlan::Decode
             }
@@ -83,7 +83,7 @@ impl Shard {
     /// to be rewritten.
     fn to_decode(&self, op: &StripeOp, pieces: &[ReadPiece], lost: Columns) -> Vec<usize> {
         let asked = |c: usize| pieces.iter().any(|piece| piece.column == c);
-        (0..self.geometry.width)
+        (0..self.width(op.stripe))
             .filter(|&c| op.heal.has(c) || (asked(c) && lost.has(c)))
             .collect()
     }
@@ -91,8 +91,8 @@ impl Shard {
     /// Computes the `wanted` columns from those read; they become the operation's content.
     pub(crate) fn decode_into(&self, op: &mut StripeOp, lost: Columns, wanted: &[usize]) {
         let decoder = self
-            .code
-            .decoder(&available(self.geometry.width, lost), wanted)
+            .code(op.stripe)
+            .decoder(&available(self.width(op.stripe), lost), wanted)
             .expect("the plan found enough columns");
         let mut outputs: Vec<Buf> = wanted
             .iter()
@@ -165,7 +165,7 @@ impl Shard {
                 (*piece, slice.part(from, (piece.hi - piece.lo) as usize))
             })
             .collect();
-        let healed: Vec<(usize, Slice)> = (0..self.geometry.width)
+        let healed: Vec<(usize, Slice)> = (0..self.width(op.stripe))
             .filter(|&c| op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
             .collect();

@@ -35,7 +35,7 @@ use strake_format::{LogBatch, LogPayload, checksum};
 use strake_parity::Code;
 
 use crate::canary::{self, Canary};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Shape};
 use crate::plan::Columns;
 use crate::units::*;
 
@@ -199,15 +199,16 @@ fn group_of(geometry: &Geometry, slot: Slot) -> u64 {
 }
 
 fn empty(geometry: &Geometry, record: &strake_format::LogRecord) -> Piece {
+    let shape = geometry.columns(StripeNo(record.stripe));
     Piece {
         stripe: StripeNo(record.stripe),
         operation: record.operation,
         lo: u64::from(record.start),
         hi: u64::from(record.start) + u64::from(record.len),
         written: Columns(record.written),
-        sums: vec![Vec::new(); geometry.width],
+        sums: vec![Vec::new(); shape.width],
         syndromes: vec![None; geometry.m],
-        known: vec![None; geometry.k],
+        known: vec![None; shape.k],
         settled: record.settled,
     }
 }
@@ -216,18 +217,19 @@ fn empty(geometry: &Geometry, record: &strake_format::LogRecord) -> Piece {
 /// others tell of, is passed over: no record of ours is like that.
 fn add(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord) {
     let len = piece.hi - piece.lo;
+    let Shape { width, k } = geometry.columns(piece.stripe);
     let fits = u64::from(record.len) == len
         && record.written == piece.written.0
         && piece.hi <= geometry.strip
         && piece.lo.is_multiple_of(geometry.block)
         && len.is_multiple_of(geometry.block)
-        && record.written >> geometry.k == 0;
+        && record.written >> k == 0;
     if !fits {
         return;
     }
     let blocks = (len / geometry.block) as usize;
-    let columns: Vec<usize> = (0..geometry.width)
-        .filter(|&c| c >= geometry.k || piece.written.has(c))
+    let columns: Vec<usize> = (0..width)
+        .filter(|&c| c >= k || piece.written.has(c))
         .collect();
     if record.checksums.len() == blocks * columns.len() {
         for (&column, sums) in columns.iter().zip(record.checksums.chunks(blocks)) {

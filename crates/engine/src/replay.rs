@@ -26,6 +26,7 @@
 //! Deliberately absent: what a block becomes (`recover::mend`).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use strake_format::*;
 use strake_parity::Code;
@@ -265,15 +266,18 @@ impl Array {
     fn replay_chunk(&mut self) {
         let most = self.chunk_bytes();
         let block = self.geometry.block;
-        let width = self.geometry.width;
+        let geometry = Arc::clone(&self.geometry);
+        let width = |piece: &Piece| geometry.columns(piece.stripe).width;
+        let new_job = |piece: Piece| {
+            let width = width(&piece);
+            Job::new(piece, width)
+        };
         let replay = self.replay.as_mut().expect("the array recovers");
         replay.jobs.clear();
         let together = std::mem::take(&mut replay.together);
         replay.bound = together > 0;
         let pieces = replay.pieces.drain(..together);
-        replay
-            .jobs
-            .extend(pieces.map(|piece| Job::new(piece, width)));
+        replay.jobs.extend(pieces.map(|piece| new_job(piece)));
         let mut bytes = 0;
         while together == 0
             && let Some(mut piece) = replay.pieces.pop_front()
@@ -290,7 +294,7 @@ impl Array {
             }
             // Each has its own share of header and padding.
             bytes += (piece.hi - piece.lo).next_multiple_of(4096);
-            replay.jobs.push(Job::new(piece, width));
+            replay.jobs.push(new_job(piece));
         }
         if replay.jobs.is_empty() {
             return self.replay_finish();
@@ -299,7 +303,7 @@ impl Array {
         let mut reads = Vec::new();
         for (job, work) in replay.jobs.iter().enumerate() {
             let piece = &work.piece;
-            reads.extend((0..width).map(|c| (job, c, piece.stripe, piece.lo, piece.hi)));
+            reads.extend((0..width(piece)).map(|c| (job, c, piece.stripe, piece.lo, piece.hi)));
         }
         for (job, column, stripe, lo, hi) in reads {
             let Some(device) = self.column_members(stripe, column).0 else {
@@ -366,7 +370,6 @@ impl Array {
 
     /// All that can be read is there: what each piece becomes, and its records.
     fn replay_decide(&mut self) {
-        let code = Code::new(self.geometry.k, self.geometry.m).expect("the array's code");
         let block = self.geometry.block as usize;
         self.replay_halve();
         let mut jobs = std::mem::take(&mut self.replaying().jobs);
@@ -374,6 +377,8 @@ impl Array {
             return self.replay_chunk();
         }
         for job in &mut jobs {
+            let k = self.geometry.columns(job.piece.stripe).k;
+            let code = Code::new(k, self.geometry.m).expect("the array's code");
             job.outcomes = decide(&code, job, block);
         }
         let replay = self.replaying();
@@ -470,11 +475,11 @@ impl Array {
     /// The records are durable: the parities go in place, and what else is not there yet.
     fn replay_write(&mut self) {
         self.replaying().phase = Phase::Write;
-        let k = self.geometry.k;
         let jobs = std::mem::take(&mut self.replaying().jobs);
         for job in &jobs {
             for outcome in &job.outcomes {
                 let piece = &outcome.piece;
+                let k = self.geometry.columns(piece.stripe).k;
                 for (column, content) in outcome.columns.iter().enumerate() {
                     let (_, targets) = self.column_members(piece.stripe, column);
                     if column < k && !job.heal.has(column) && targets.len() < 2 {

@@ -198,17 +198,19 @@ impl Router {
     /// Who gets what starts at `at`, and up to where.
     fn next_piece(&self, at: u64, end: u64, forgets: bool) -> (Target, u64) {
         let geometry = &self.geometry;
-        let row_bytes = geometry.groups * geometry.stripe_bytes();
-        let region = geometry.region(Row(at / row_bytes));
-        let here = geometry.region_bytes(region);
+        let (region, here, alone) = geometry.region_at(at);
         let mut limit = end;
         let short = self.held && region.0 + 1 == geometry.regions();
         if forgets && !short {
-            if at == here.start && here.end <= end {
+            if alone && at == here.start && here.end <= end {
                 return (Target::Array, here.end);
             }
             // Up to the next region that is wholly inside.
-            let next = if at == here.start { at } else { here.end };
+            let next = if at == here.start && alone {
+                at
+            } else {
+                here.end
+            };
             if next > at && next < end {
                 limit = next;
             }
@@ -217,7 +219,7 @@ impl Router {
             return (Target::Shard(ShardNo(0)), limit);
         }
         let stripe = geometry.locate(at).stripe;
-        let stripe_end = (stripe.0 + 1) * geometry.stripe_bytes();
+        let stripe_end = geometry.stripe_range(stripe).end;
         (
             Target::Shard(geometry.shard(stripe, self.shards)),
             limit.min(stripe_end),

@@ -23,7 +23,7 @@
 use crate::buffers::Slice;
 use crate::canary::{self, Canary};
 use crate::event::*;
-use crate::geometry::StripPart;
+use crate::geometry::{Shape, StripPart};
 use crate::plan::Columns;
 use crate::plan::{Extra, Reads};
 use crate::shard::Shard;
@@ -128,7 +128,7 @@ impl Shard {
         let salvage = self.salvaging(key);
         (salvage.at, salvage.unreadable) = ((lo, hi), Columns::default());
         let missing = self.lost(&self.ops[key]);
-        let reads: Reads = (0..self.geometry.width)
+        let reads: Reads = (0..self.width(self.ops[key].stripe))
             .filter(|&c| !missing.has(c))
             .map(|c| (c, lo, hi))
             .collect();
@@ -159,10 +159,11 @@ impl Shard {
         }
         let op = &self.ops[key];
         let (bad, mut gone) = (self.salvage_of(key).unreadable, Columns::default());
-        (0..self.geometry.width)
+        let Shape { width, k } = self.shape(op.stripe);
+        (0..width)
             .filter(|&c| op.columns[c].is_none())
             .for_each(|c| gone.add(c));
-        let data_gone = (0..self.geometry.k).any(|c| gone.has(c));
+        let data_gone = (0..k).any(|c| gone.has(c));
         let enough = gone.count() <= self.geometry.m;
         if enough && (!data_gone || self.trusted(op.stripe, gone)) {
             self.salvaging(key).restored = bad;
@@ -196,7 +197,7 @@ impl Shard {
         lo: u64,
         hi: u64,
     ) -> impl Iterator<Item = StripPart> + use<> {
-        (0..self.geometry.k).map(move |column| StripPart {
+        (0..self.shape(stripe).k).map(move |column| StripPart {
             stripe,
             column,
             lo,
@@ -213,7 +214,7 @@ impl Shard {
             lo,
             hi,
         };
-        let data = (0..self.geometry.k).filter(|&c| gone.has(c));
+        let data = (0..self.shape(stripe).k).filter(|&c| gone.has(c));
         data.map(part).collect()
     }
 
@@ -224,12 +225,13 @@ impl Shard {
         let reads = matches!(op.work.kind, WorkKind::Read { .. });
         let away = Columns(gone.0 & !bad.0);
         let missing = |c: &usize| away.has(*c);
-        let data_missing = (0..self.geometry.k).any(|c| missing(&c));
+        let Shape { width, k } = self.shape(op.stripe);
+        let data_missing = (0..k).any(|c| missing(&c));
         // A member that is there and did not answer may do so later; with parity that is not
         // trusted, one that is away is the only one who knows.
         let hung = op.bad.iter().any(|&(_, device)| self.in_view(device));
         let unknown = data_missing && !self.trusted(op.stripe, away);
-        let beyond = (0..self.geometry.width).filter(missing).count() > self.geometry.m;
+        let beyond = (0..width).filter(missing).count() > self.geometry.m;
         !(reads || hung || unknown || beyond)
     }
 
@@ -240,8 +242,9 @@ impl Shard {
         let (lo, hi) = self.salvage_of(key).at;
         let mut op = std::mem::replace(&mut self.ops[key], crate::stripe::StripeOp::placeholder());
         let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
-        let columns: Vec<usize> = (0..self.geometry.width).filter(|&c| bad.has(c)).collect();
-        let data_gone = (0..self.geometry.k).any(|c| gone.has(c));
+        let Shape { width, k } = self.shape(op.stripe);
+        let columns: Vec<usize> = (0..width).filter(|&c| bad.has(c)).collect();
+        let data_gone = (0..k).any(|c| gone.has(c));
         let free = match !data_gone || self.trusted(op.stripe, gone) {
             true => gone.count().saturating_sub(self.geometry.m),
             false => columns.len(),

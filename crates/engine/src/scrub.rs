@@ -38,12 +38,12 @@ pub(crate) struct Found {
 impl Shard {
     /// The strips of a stripe were read: judges them.
     pub(crate) fn compute_scrub(&mut self, key: usize, mode: ScrubMode) {
-        let width = self.geometry.width;
+        let width = self.width(self.ops[key].stripe);
         let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
         let whole = op.lost.is_empty();
         if !(whole && self.agree(&op)) {
             let present = available(width, op.lost);
-            let locator = self.code.locator(&present);
+            let locator = self.code(op.stripe).locator(&present);
             self.judge(&mut op, &locator.expect("the plan read k columns at least"));
         }
         op.found_inconsistent = !op.findings.is_empty();
@@ -68,8 +68,8 @@ impl Shard {
     /// Do all columns agree? For stripes of which every column was read.
     fn agree(&self, op: &StripeOp) -> bool {
         let columns: Vec<&[u8]> = op.columns.iter().flatten().map(|s| s.bytes()).collect();
-        let (data, stored) = columns.split_at(self.geometry.k);
-        self.code.check(data, stored)
+        let (data, stored) = columns.split_at(self.shape(op.stripe).k);
+        self.code(op.stripe).check(data, stored)
     }
 
     /// Finds the pieces that do not agree, and who lies there.
@@ -110,7 +110,7 @@ impl Shard {
 
     /// Puts the truth into the columns that were named, and into those that could not be read.
     fn mend(&self, op: &mut StripeOp) {
-        let width = self.geometry.width;
+        let width = self.width(op.stripe);
         for found in &op.findings {
             let liars: Vec<usize> = (0..width).filter(|&c| found.liars.has(c)).collect();
             let honest = available(width, op.lost.with(found.liars));
@@ -118,7 +118,7 @@ impl Shard {
             if liars.is_empty() {
                 continue;
             }
-            let decoder = self.code.decoder(&honest, &liars);
+            let decoder = self.code(op.stripe).decoder(&honest, &liars);
             let decoder = decoder.expect("liars are named only where k others agree");
             let inputs: Vec<&[u8]> = decoder
                 .sources()
@@ -156,7 +156,7 @@ impl Shard {
                     len,
                 });
             }
-            for column in (0..self.geometry.width).filter(|&c| found.liars.has(c)) {
+            for column in (0..self.width(op.stripe)).filter(|&c| found.liars.has(c)) {
                 if let Some(device) = self.slot_view(op.stripe, column).current {
                     let offset = self.member_offset(device, op.stripe) + found.lo as u64;
                     self.say(FromShard::Mismatch {

@@ -27,7 +27,7 @@ use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
 use crate::direct::DirectRead;
 use crate::event::*;
-use crate::geometry::{Geometry, StripPart};
+use crate::geometry::{Geometry, Shape, StripPart};
 use crate::hedge::Hedges;
 use crate::hold::Hold;
 use crate::latency::Histogram;
@@ -49,7 +49,9 @@ pub struct Shard {
     pub(crate) index: ShardNo,
     pub(crate) count: u16,
     pub(crate) geometry: Arc<Geometry>,
-    pub(crate) code: Code,
+    code: Code,
+    /// That of the shape from which data moves.
+    elder_code: Option<Code>,
     pub(crate) pool: Pool,
     pub(crate) view: Arc<View>,
     /// Every slot has a member in sync, and none is being rebuilt: the case of every request of an
@@ -198,6 +200,12 @@ pub(crate) fn code_of(geometry: &Geometry) -> Code {
     code.expect("the superblock's geometry has a code")
 }
 
+fn elder_code_of(geometry: &Geometry) -> Option<Code> {
+    let elder = geometry.elder.as_ref()?;
+    let code = Code::new(elder.width - geometry.m, geometry.m);
+    Some(code.expect("the superblock's elder shape has a code"))
+}
+
 pub(crate) fn read_pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
     let widest = crate::limits::widest(geometry);
     pool.largest_count().saturating_sub(widest).max(1)
@@ -237,12 +245,13 @@ impl Shard {
         let logs = Logs::new(&setup, count);
         let meters = Meters::new(setup.hedging, &setup.view);
         let geometry = setup.geometry;
-        let code = code_of(&geometry);
+        let (code, elder_code) = (code_of(&geometry), elder_code_of(&geometry));
         let read_pieces_max = read_pieces_max(&geometry, &pool);
         Shard {
             index,
             count,
             code,
+            elder_code,
             zeros: Buf::zeroed(geometry.strip as usize),
             nowhere: Buf::nowhere(),
             logs,
@@ -473,14 +482,15 @@ impl Shard {
     /// zero), the edges are written as zeros, or left as they are where the content is only advised
     /// away.
     fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
-        let stripe_bytes = self.geometry.stripe_bytes();
         // One piece more than there are, so that the request cannot be answered while it is being
         // split.
         let request = self.begin(id, 1, 0);
         let mut at = offset;
         while at < offset + len {
-            let end = (at - at % stripe_bytes + stripe_bytes).min(offset + len);
-            let stripe = StripeNo(at / stripe_bytes);
+            let stripe = self.geometry.locate(at).stripe;
+            let whole = self.geometry.stripe_range(stripe);
+            let end = whole.end.min(offset + len);
+            let stripe_bytes = self.shape(stripe).k as u64 * self.geometry.strip;
             let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
             if unwritten {
                 // It reads as zeros already. A write that waits to change that has not been
@@ -794,6 +804,29 @@ impl Shard {
 
     pub(crate) fn region(&self, stripe: StripeNo) -> RegionNo {
         self.geometry.region(self.geometry.row(stripe).1)
+    }
+
+    /// What a stripe is made of.
+    pub(crate) fn shape(&self, stripe: StripeNo) -> Shape {
+        self.geometry.columns(stripe)
+    }
+
+    pub(crate) fn width(&self, stripe: StripeNo) -> usize {
+        self.shape(stripe).width
+    }
+
+    pub(crate) fn code(&self, stripe: StripeNo) -> &Code {
+        let elder = self.elder_code.as_ref();
+        let elder = elder.filter(|_| stripe.0 >= self.geometry.new_rows());
+        elder.unwrap_or(&self.code)
+    }
+
+    /// The arithmetic is another from now on.
+    pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
+        (self.code, self.elder_code) = (code_of(&geometry), elder_code_of(&geometry));
+        self.geometry = geometry;
+        // What was written there since may lie elsewhere.
+        self.rebuilt.clear();
     }
 
     pub(crate) fn member_offset(&self, device: DeviceView, stripe: StripeNo) -> u64 {

@@ -61,7 +61,8 @@ impl Shard {
             let run = &mut self.steps[at];
             let stripe = StripeNo(run.next);
             run.next += 1;
-            if self.geometry.shard(stripe, self.count) != self.index {
+            let (_, row) = self.geometry.row(stripe);
+            if self.geometry.shard(stripe, self.count) != self.index || !self.geometry.counts(row) {
                 continue;
             }
             let gate = &self.gates[self.region(stripe).0 as usize];

@@ -55,7 +55,8 @@ impl Streams {
     pub(crate) fn begin(&mut self, geometry: &Geometry, shards: u16, offset: u64, len: u64) {
         self.unanswered += len;
         self.clock += 1;
-        let stripe = geometry.stripe_bytes();
+        let stripe = geometry.columns(geometry.locate(offset).stripe);
+        let stripe = stripe.k as u64 * geometry.strip;
         let stride = u64::from(shards) * stripe;
         // Behind the end of a stripe comes the next one of this shard.
         let end = offset + len;
@@ -83,9 +84,8 @@ impl Streams {
 
     /// More is to come in this stripe.
     fn expects(&self, geometry: &Geometry, stripe: StripeNo) -> bool {
-        let bytes = geometry.stripe_bytes();
-        let begin = stripe.0 * bytes;
-        let here = |front: &Front| begin < front.at && front.at < begin + bytes;
+        let bytes = geometry.stripe_range(stripe);
+        let here = |front: &Front| bytes.start < front.at && front.at < bytes.end;
         self.fronts
             .iter()
             .any(|front| front.hits >= HITS && here(front))
@@ -135,7 +135,7 @@ impl Shard {
         if alone || !self.streams.expects(&self.geometry, stripe) {
             return 0;
         }
-        let whole = self.run_bytes() * self.geometry.k as u64;
+        let whole = self.run_bytes() * self.shape(stripe).k as u64;
         whole.min(self.streams.unanswered / 2)
     }
 

@@ -19,6 +19,7 @@
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::geometry::Shape;
 use crate::intent::NewContent;
 use crate::plan::{Columns, Extra, Reads, WritePlan};
 use crate::salvage::Salvage;
@@ -292,7 +293,7 @@ impl Shard {
     fn accepted(&self, stripe: StripeNo, gone: Columns) -> bool {
         let lost = |c: &usize| gone.has(*c) || self.source(stripe, *c).is_none();
         let said = |c: usize| self.view.forced.contains(&self.geometry.slot(stripe, c));
-        let mut columns = (0..self.geometry.k).filter(lost).peekable();
+        let mut columns = (0..self.shape(stripe).k).filter(lost).peekable();
         if canary::hit(Canary::ForceForEver) && !self.view.forced.is_empty() {
             return columns.peek().is_some();
         }
@@ -313,7 +314,7 @@ impl Shard {
                 ..
             }
         );
-        for column in 0..self.geometry.width {
+        for column in 0..self.width(op.stripe) {
             // A scrub neither judges members that are being rebuilt nor judges by them.
             let source = match scrub {
                 true => self.slot_view(op.stripe, column).current,
@@ -348,7 +349,7 @@ impl Shard {
         let Some((plan, reads, extra)) = planned else {
             return self.no_plan(key);
         };
-        let (k, width) = (self.geometry.k, self.geometry.width);
+        let Shape { width, k } = self.shape(stripe);
         let mut parity = Columns::default();
         (k..width)
             .filter(|&c| self.has_target(stripe, c))
@@ -366,7 +367,7 @@ impl Shard {
 
     /// The operation wants to read this, and buffers for it and for more.
     pub(crate) fn want(&mut self, key: usize, reads: Reads, extra: Extra) {
-        let width = self.geometry.width;
+        let width = self.width(self.ops[key].stripe);
         let op = &mut self.ops[key];
         op.drop_buffers();
         op.columns.resize_with(width, || None);
@@ -416,7 +417,7 @@ impl Shard {
         if self.whole {
             return false;
         }
-        let lost = (0..self.geometry.width)
+        let lost = (0..self.width(stripe))
             .filter(|&c| self.source(stripe, c).is_none())
             .count();
         lost > self.geometry.m
@@ -566,10 +567,10 @@ impl Shard {
     /// Columns that some member holds.
     fn held(&self, stripe: StripeNo) -> Columns {
         if self.whole {
-            return Columns::first(self.geometry.width);
+            return Columns::first(self.width(stripe));
         }
         let mut held = Columns::default();
-        (0..self.geometry.width)
+        (0..self.width(stripe))
             .filter(|&c| self.has_target(stripe, c))
             .for_each(|c| held.add(c));
         held
@@ -803,7 +804,7 @@ impl Shard {
     }
 
     pub(crate) fn say_repaired(&mut self, stripe: StripeNo, columns: Columns, lo: u64, hi: u64) {
-        for column in 0..self.geometry.width {
+        for column in 0..self.width(stripe) {
             if columns.has(column)
                 && let Some(device) = self.source(stripe, column)
             {

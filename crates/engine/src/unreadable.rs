@@ -49,13 +49,14 @@ impl Lost {
     /// Does any block of these bytes of a strip answer an error?
     pub(crate) fn touches(&self, geometry: &Geometry, part: &StripPart) -> bool {
         // The case of every request of an array in order.
-        !self.blocks.is_empty() && self.blocks.overlaps(&geometry.blocks(part))
+        let blocks = || Some(geometry.blocks(part)).filter(|blocks| !blocks.is_empty());
+        !self.blocks.is_empty() && blocks().is_some_and(|blocks| self.blocks.overlaps(&blocks))
     }
 
     /// Are all blocks of these bytes of a strip listed?
     pub(crate) fn covers(&self, geometry: &Geometry, part: &StripPart) -> bool {
         let blocks = geometry.blocks(part);
-        self.blocks.gaps(&blocks).next().is_none()
+        blocks.is_empty() || self.blocks.gaps(&blocks).next().is_none()
     }
 
     /// The ranges, in order: bytes of the array's address space.
@@ -173,7 +174,9 @@ impl Array {
     ) -> Result<(), ListFull> {
         let mut lost = self.unreadable.lost.clone();
         let ranges = parts.iter().map(|part| self.geometry.blocks(part));
-        lost.blocks.extend(ranges.clone());
+        // What has moved away is not lost with what it left behind.
+        let ranges: Vec<Range<u64>> = ranges.filter(|range| !range.is_empty()).collect();
+        lost.blocks.extend(ranges.iter().cloned());
         // A replay may have what is kept for blocks that leave: without it nothing is served at
         // all.
         self.has_room(&lost, matches!(until, Until::Replay))?;
@@ -246,7 +249,8 @@ impl Array {
         let listed = if lost {
             self.list_unreadable(parts, until)
         } else {
-            let ranges: Vec<Range<u64>> = parts.iter().map(|p| self.geometry.blocks(p)).collect();
+            let ranges = parts.iter().map(|part| self.geometry.blocks(part));
+            let ranges: Vec<Range<u64>> = ranges.filter(|range| !range.is_empty()).collect();
             self.unlist(&ranges, until)
         };
         if listed.is_err() {
@@ -263,11 +267,13 @@ impl Array {
     /// Blocks of a region that are listed: they leave the list when its zeroes are there. True if
     /// there are any, and [`Array::region_zeroed`] will be called once more.
     pub(crate) fn unlist_region(&mut self, region: RegionNo) -> bool {
-        let bytes = self.geometry.region_bytes(region);
         let block = self.geometry.block;
-        let range = bytes.start / block..bytes.end / block;
-        self.unreadable.lost.blocks.overlaps(&range)
-            && self.unlist(&[range], Until::Zeroed(region)).is_ok()
+        let parts = self.geometry.region_parts(region).into_iter();
+        let ranges = parts.map(|bytes| bytes.start / block..bytes.end / block);
+        let listed =
+            |range: &Range<u64>| !range.is_empty() && self.unreadable.lost.blocks.overlaps(range);
+        let ranges: Vec<Range<u64>> = ranges.filter(listed).collect();
+        !ranges.is_empty() && self.unlist(&ranges, Until::Zeroed(region)).is_ok()
     }
 
     /// Writes the next version, or goes on with what waited for one.

@@ -77,9 +77,9 @@ impl Ground {
 }
 
 /// Bytes of a unit of an array that is carved now: of a region, so that what is given up is
-/// Unwritten again as a whole.
+/// Unwritten again as a whole. While data moves, as it will be.
 pub fn unit_bytes(geometry: &Geometry) -> u64 {
-    let region = geometry.region_bytes(RegionNo(0));
+    let region = geometry.settled().region_bytes(RegionNo(0));
     region.end - region.start
 }
 

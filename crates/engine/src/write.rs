@@ -12,6 +12,7 @@ use strake_parity::xor;
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::geometry::Shape;
 use crate::intent::NewContent;
 use crate::plan::{Columns, Coverage, Facts, WritePlan};
 use crate::plan::{Extra, Planned, available};
@@ -28,7 +29,7 @@ impl Shard {
         lost: Columns,
     ) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
-        let k = self.geometry.k;
+        let Shape { width, k } = self.shape(op.stripe);
         if self.lost_beyond(op.stripe) {
             return None;
         }
@@ -36,7 +37,7 @@ impl Shard {
         let trusted = self.trusted(op.stripe, lost);
         let geometry = &self.geometry;
         let mut parity = Columns::default();
-        for c in (k..geometry.width).filter(|&c| self.has_target(op.stripe, c)) {
+        for c in (k..width).filter(|&c| self.has_target(op.stripe, c)) {
             parity.add(c);
         }
         let facts = Facts {
@@ -52,18 +53,15 @@ impl Shard {
         let mut wanted = facts.reads(plan);
         if plan == WritePlan::Decode {
             let missing = missing_data(k, &coverage, lost, lo, hi);
-            let available: Vec<usize> = available(geometry.width, lost);
-            let decoder = self.code.decoder(&available, &missing).ok()?;
+            let available: Vec<usize> = available(width, lost);
+            let decoder = self.code(op.stripe).decoder(&available, &missing).ok()?;
             decoder.sources().iter().for_each(|&c| wanted.add(c));
         }
         let range = |c: usize| match (plan, coverage.get(c).copied().flatten()) {
             (WritePlan::ReadModifyWrite | WritePlan::Full, Some(v)) if c < k => (c, v.lo, v.hi),
             _ => (c, lo, hi),
         };
-        let reads = (0..geometry.width)
-            .filter(|&c| wanted.has(c))
-            .map(range)
-            .collect();
+        let reads = (0..width).filter(|&c| wanted.has(c)).map(range).collect();
         let len = (hi - lo) as usize;
         // Columns put together from several pieces; then differences, or parity and decoded
         // columns.
@@ -89,7 +87,7 @@ impl Shard {
         };
         let all_pieces = std::mem::take(pieces);
         let pieces = all_pieces.as_slice();
-        let (k, lo, hi) = (self.geometry.k, op.work.lo, op.work.hi);
+        let (k, lo, hi) = (self.shape(op.stripe).k, op.work.lo, op.work.hi);
         let coverage = coverage(k, pieces);
         op.fua = self.must_last(op.stripe, pieces);
         if op.plan == WritePlan::Decode {
@@ -162,7 +160,8 @@ impl Shard {
         parity: &[Slice],
         known: Option<SmallVec<[Slice; 3]>>,
     ) -> NewContent {
-        let (k, m, lo, hi) = (self.geometry.k, self.geometry.m, op.work.lo, op.work.hi);
+        let k = self.shape(op.stripe).k;
+        let (m, lo, hi) = (self.geometry.m, op.work.lo, op.work.hi);
         let by_row = |slices: &[Slice]| {
             let mut all: SmallVec<[Option<Slice>; 3]> = SmallVec::from_elem(None, m);
             for (&j, slice) in rows.iter().zip(slices) {
@@ -199,20 +198,36 @@ impl Shard {
             parity.iter().map(|slice| copied(op, slice)).collect();
         for (column, from, slice) in data {
             let start = (from - lo) as usize;
-            self.add(rows, *column, slice.bytes(), start, &mut syndromes);
+            self.add(
+                op.stripe,
+                rows,
+                *column,
+                slice.bytes(),
+                start,
+                &mut syndromes,
+            );
         }
         syndromes
     }
 
     /// Adds what `bytes` of a data column, from byte `start` of the run, contribute to each of
     /// these rows.
-    fn add(&self, rows: &[usize], column: usize, bytes: &[u8], start: usize, sums: &mut [Slice]) {
+    fn add(
+        &self,
+        stripe: StripeNo,
+        rows: &[usize],
+        column: usize,
+        bytes: &[u8],
+        start: usize,
+        sums: &mut [Slice],
+    ) {
         let part = start..start + bytes.len();
         let mut outputs: SmallVec<[&mut [u8]; 3]> = sums
             .iter_mut()
             .map(|sum| &mut sum.buf.bytes_mut()[part.clone()])
             .collect();
-        self.code.update_rows(rows, column, bytes, &mut outputs);
+        self.code(stripe)
+            .update_rows(rows, column, bytes, &mut outputs);
     }
 
     /// Is the write durable when it ends? What leaves the list of unreadable blocks is.
@@ -231,7 +246,7 @@ impl Shard {
         solid: bool,
     ) -> Parities {
         let (k, lo, len) = (
-            self.geometry.k,
+            self.shape(op.stripe).k,
             op.work.lo,
             (op.work.hi - op.work.lo) as usize,
         );
@@ -267,7 +282,8 @@ impl Shard {
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
-        self.code.generate_rows(rows, &data, &mut outputs);
+        self.code(op.stripe)
+            .generate_rows(rows, &data, &mut outputs);
         drop(outputs);
         let slice = |buf| Slice::new(buf, 0, len);
         Parities {
@@ -293,7 +309,14 @@ impl Shard {
         };
         for (c, (_, from)) in written() {
             let old = op.columns[c].as_ref().expect("the plan reads the old data");
-            self.add(rows, c, old.bytes(), (from - lo) as usize, &mut syndromes);
+            self.add(
+                op.stripe,
+                rows,
+                c,
+                old.bytes(),
+                (from - lo) as usize,
+                &mut syndromes,
+            );
         }
         // The first parity is the sum: where one column is written, a single pass makes it.
         let mut only = written();
@@ -315,8 +338,15 @@ impl Shard {
         let done = usize::from(sum.is_some());
         let (rows, left) = (&rows[done..], &mut parity[done..]);
         for (c, (slice, from)) in written().filter(|_| !rows.is_empty()) {
-            let c = self.coefficient_of(c, rows);
-            self.add(rows, c, slice.bytes(), (from - lo) as usize, left);
+            let c = self.coefficient_of(op.stripe, c, rows);
+            self.add(
+                op.stripe,
+                rows,
+                c,
+                slice.bytes(),
+                (from - lo) as usize,
+                left,
+            );
         }
         Parities {
             parity,
@@ -341,16 +371,23 @@ impl Shard {
             let old = op.columns[c].as_ref().expect("the plan reads the old data");
             let difference = &mut delta.bytes_mut()[..slice.len];
             xor(difference, old.bytes(), slice.bytes());
-            let c = self.coefficient_of(c, rows);
-            self.add(rows, c, difference, (from - lo) as usize, &mut parity);
+            let c = self.coefficient_of(op.stripe, c, rows);
+            self.add(
+                op.stripe,
+                rows,
+                c,
+                difference,
+                (from - lo) as usize,
+                &mut parity,
+            );
         }
         parity
     }
 
     /// The column whose coefficients a read-modify-write uses: its own, always.
-    fn coefficient_of(&self, column: usize, rows: &[usize]) -> usize {
+    fn coefficient_of(&self, stripe: StripeNo, column: usize, rows: &[usize]) -> usize {
         match canary::hit(Canary::QCoefficientOff) && rows.contains(&1) {
-            true => (column + 1) % self.geometry.k,
+            true => (column + 1) % self.shape(stripe).k,
             false => column,
         }
     }
@@ -358,6 +395,7 @@ impl Shard {
     /// Zeroes on every column: parity of zeros is zero.
     pub(crate) fn compute_zero(&mut self, key: usize, fua: bool) {
         let op = &self.ops[key];
+        let Shape { width, k } = self.shape(op.stripe);
         let (lo, len) = (op.work.lo, op.work.hi - op.work.lo);
         let fua = fua
             || self
@@ -369,7 +407,7 @@ impl Shard {
         }
         let zeros = || Slice::new(self.zeros.clone(), 0, len as usize);
         let new = op.logging.then(|| NewContent {
-            data: (0..self.geometry.k).map(|c| (c, lo, zeros())).collect(),
+            data: (0..k).map(|c| (c, lo, zeros())).collect(),
             parity: (0..self.geometry.m).map(|_| Some(zeros())).collect(),
             syndromes: SmallVec::from_elem(None, self.geometry.m),
         });
@@ -380,8 +418,8 @@ impl Shard {
             content: None,
         };
         let columns = match canary::hit(Canary::DiscardForgetsParity) {
-            true => self.geometry.k,
-            false => self.geometry.width,
+            true => k,
+            false => width,
         };
         let puts = (0..columns).map(put).collect();
         let op = &mut self.ops[key];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use strake_engine::create::{CreateError, CreateSpec, Init, plan};
 use strake_engine::event::*;
+use strake_engine::geometry::{Elder, StripPart};
 use strake_engine::units::*;
 use strake_engine::{Buf, Geometry, Router, Slice, Target};
 use strake_format::unreadable::UNREADABLE_BYTES;
@@ -436,5 +437,114 @@ fn to_make_an_array_costs_the_same_whatever_its_size() {
     for bytes in [1 << 30, 1 << 40, 61 << 40, 1 << 55] {
         let (size, written) = written(bytes);
         assert!(size > bytes && written <= MOST, "{bytes}: {written}");
+    }
+}
+
+/// Shapes between which data moves: level, members before and after, parities that do not rotate.
+const MOVES: &[(Level, usize, usize, usize)] = &[
+    (Level::Raid0, 1, 2, 0),
+    (Level::Raid0, 3, 4, 0),
+    (Level::Raid5, 3, 4, 0),
+    (Level::Raid5, 4, 8, 0),
+    (Level::Raid6, 5, 6, 0),
+    (Level::Raid6, 5, 7, 1),
+    (Level::Raid7_3, 6, 7, 0),
+    (Level::Nm { n: 6, m: 4 }, 8, 10, 0),
+];
+
+/// A small array whose data moves, at its beginning.
+fn moving(level: Level, from: usize, to: usize, fixed: usize) -> Geometry {
+    let mut g = geometry(level, to, None);
+    g.strip = 4096;
+    (g.rows, g.region_rows, g.fixed) = (23, 4, fixed);
+    g.elder = Some(Elder {
+        width: from,
+        moved: 0,
+    });
+    g
+}
+
+#[test]
+fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
+    for &(level, from, to, fixed) in MOVES {
+        let start = moving(level, from, to, fixed);
+        let blocks = start.size() / start.block;
+        for moved in 0..=start.rows_to_move() {
+            let g = start.moved_to(moved);
+            assert_eq!(g.size(), start.size());
+            let first = g.first_elder().0;
+            assert!(moved <= first, "{level}: {moved} rows, {first} on");
+            let mut seen = vec![false; blocks as usize];
+            for row in (0..g.rows).filter(|&row| g.counts(Row(row))) {
+                let stripe = StripeNo(row);
+                let shape = g.columns(stripe);
+                assert_eq!(shape.width, if row < moved { to } else { from });
+                for column in 0..shape.width {
+                    let slot = g.slot(stripe, column);
+                    assert_eq!(g.column(stripe, slot), Some(column), "{level}");
+                    assert!(column < shape.k || !g.only_parity(slot) || fixed > 0);
+                }
+                for column in 0..shape.k {
+                    let (lo, hi) = (0, g.strip);
+                    let part = StripPart {
+                        stripe,
+                        column,
+                        lo,
+                        hi,
+                    };
+                    for block in g.blocks(&part).filter(|&block| block < blocks) {
+                        assert!(!std::mem::replace(&mut seen[block as usize], true));
+                        let place = g.locate(block * g.block);
+                        assert_eq!((place.stripe, place.column), (stripe, column), "{level}");
+                    }
+                }
+            }
+            assert!(seen.into_iter().all(|seen| seen), "{level}: {moved}");
+        }
+        assert!(start.moved_to(start.rows_to_move()).first_elder().0 == start.rows);
+    }
+}
+
+#[test]
+fn while_data_moves_regions_share_the_addresses_out() {
+    for &(level, from, to, fixed) in MOVES {
+        let start = moving(level, from, to, fixed);
+        for moved in 0..=start.rows_to_move() {
+            let g = start.moved_to(moved);
+            let regions = (0..g.regions()).map(RegionNo);
+            let mut parts: Vec<_> = regions.clone().flat_map(|r| g.region_parts(r)).collect();
+            parts.retain(|part| !part.is_empty());
+            parts.sort_by_key(|part| part.start);
+            let mut at = 0;
+            for part in parts {
+                assert_eq!(part.start, at, "{level}: {moved}");
+                at = part.end;
+            }
+            assert_eq!(at, g.size());
+            for offset in (0..g.size()).step_by(g.strip as usize) {
+                let (region, part, alone) = g.region_at(offset);
+                assert_eq!(region, g.region(g.row(g.locate(offset).stripe).1));
+                assert!(part.contains(&offset));
+                let [new, elder] = g.region_parts(region);
+                assert_eq!(alone, new.is_empty() || elder.is_empty());
+                let range = g.stripe_range(g.locate(offset).stripe);
+                assert!(range.contains(&offset));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_copied_nowhere_else_is_not_written_over_before_it_has_moved() {
+    for &(level, from, to, fixed) in MOVES {
+        let start = moving(level, from, to, fixed);
+        for moved in 0..start.rows_to_move() {
+            let g = start.moved_to(moved);
+            // As far as a window can go without a copy.
+            let end = g.first_elder().0.min(start.rows_to_move());
+            for row in moved..end {
+                assert!(!g.counts(Row(row)), "{level}: {moved} {row}");
+            }
+        }
     }
 }

@@ -23,6 +23,7 @@ pub mod identity;
 pub mod layout;
 pub mod level;
 pub mod log;
+pub mod moving;
 pub mod pool;
 pub mod region_map;
 pub mod scrub;
@@ -42,6 +43,7 @@ pub use identity::{
 pub use layout::{Layout, LayoutParams};
 pub use level::Level;
 pub use log::{BatchHead, BatchSize, LogBatch, LogPayload, LogRecord};
+pub use moving::Moving;
 pub use pool::{POOL_LABEL_BYTES, PoolLabel, PoolLabelError};
 pub use region_map::{MapPage, RegionState};
 pub use scrub::{ScrubCounts, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};

@@ -263,7 +263,7 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
 
 /// Whether both say the same of the array, whoever says it.
 fn same_content(a: &Superblock, b: &Superblock) -> bool {
-    let of = |s: &Superblock| (s.name.clone(), s.write_hole, s.clean, s.settings);
+    let of = |s: &Superblock| (s.name.clone(), s.write_hole, s.clean, s.settings, s.moving);
     of(a) == of(b) && a.slots == b.slots && a.spares == b.spares && a.replacements == b.replacements
 }
 

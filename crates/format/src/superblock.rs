@@ -20,6 +20,7 @@ use crate::error::{Invalid, SuperblockError};
 use crate::identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
 use crate::layout::{Layout, check_strip};
 use crate::level::Level;
+use crate::moving::Moving;
 use crate::scrub::{RawScrubs, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};
 use crate::settings::{PRIORITY, SCRUB_MINUTE, SPARE_DELAY_MS, Settings};
 
@@ -35,17 +36,19 @@ pub const SPARES_MAX: usize = 16;
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
-/// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed. What
-/// a superblock says is the oldest that knows all of its bytes, so that an older program goes on
+/// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
+/// data that moves. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on
 /// reading it.
-const VERSION_MINOR: u16 = 5;
+const VERSION_MINOR: u16 = 6;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
 const FEATURE_CARVED: u64 = 1;
 /// Some parities do not rotate: data read without knowing lies elsewhere.
 const FEATURE_FIXED_PARITIES: u64 = 2;
+/// Data is moving to another shape: only up to the frontier does it lie in the one that is told.
+const FEATURE_MOVING: u64 = 4;
 /// Features without which a superblock cannot be read rightly.
-const FEATURES_KNOWN: u64 = FEATURE_CARVED | FEATURE_FIXED_PARITIES;
+const FEATURES_KNOWN: u64 = FEATURE_CARVED | FEATURE_FIXED_PARITIES | FEATURE_MOVING;
 const SLOT_NONE: u8 = 0xff;
 
 /// What a member is to its array.
@@ -133,6 +136,8 @@ pub struct Superblock {
     /// The epoch with which level, members and places became what they are; zero since the array
     /// was made.
     pub shape_since: Epoch,
+    /// Data is moving to this shape from another.
+    pub moving: Option<Moving>,
     /// When the array was created, in seconds since 1970.
     pub created_unix_s: u64,
     /// The write-hole policy.
@@ -303,8 +308,14 @@ struct RawSuperblock {
     shape_since: U64,
     /// Data read where it would lie if all parities rotated.
     fixed_parities: u8,
+    /// Data read where it does not lie yet, or no more: 0 no move, 1 moving, 2 stopped.
+    moving: u8,
+    /// Members of the shape that data moves from.
+    moving_members: u8,
+    /// The frontier, in rows of the new shape.
+    moved_rows: U64,
     /// Room to grow; zero.
-    reserved: [u8; 404],
+    reserved: [u8; 394],
     /// An array never scrubbed after a restart, or that repairs what it was told only to report.
     scrub_period: u8,
     scrub_policy: u8,
@@ -341,7 +352,9 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, latency_target_us) == 3576);
     assert!(std::mem::offset_of!(RawSuperblock, shape_since) == 3582);
     assert!(std::mem::offset_of!(RawSuperblock, fixed_parities) == 3590);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3591);
+    assert!(std::mem::offset_of!(RawSuperblock, moving) == 3591);
+    assert!(std::mem::offset_of!(RawSuperblock, moved_rows) == 3593);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3601);
     assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
     assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
@@ -492,6 +505,9 @@ impl Superblock {
         {
             return Err(Invalid::FixedParities(self.fixed_parities));
         }
+        if let Some(moving) = &self.moving {
+            moving.check(self)?;
+        }
         self.check_table()?;
         let listed = match self.role {
             Role::Slot(slot) => self.slot(slot).is_some_and(|r| r.member == self.member),
@@ -556,6 +572,7 @@ impl Superblock {
         raw.whole_since = self.whole_since.0.into();
         raw.shape_since = self.shape_since.0.into();
         raw.fixed_parities = self.fixed_parities;
+        raw.put_moving(self.moving.as_ref());
         raw.editions = self.editions.map(U32::from);
         raw.created_unix_s = self.created_unix_s.into();
         raw.put_layout(&self.layout);
@@ -572,6 +589,7 @@ impl Superblock {
         let features = [
             (self.carved, FEATURE_CARVED),
             (self.fixed_parities > 0, FEATURE_FIXED_PARITIES),
+            (self.moving.is_some(), FEATURE_MOVING),
         ];
         let used = features.iter().filter(|(used, _)| *used);
         raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
@@ -724,6 +742,31 @@ impl RawSuperblock {
         self.region_bytes = layout.region_bytes.into();
     }
 
+    /// Writes down a move.
+    fn put_moving(&mut self, moving: Option<&Moving>) {
+        let Some(moving) = moving else { return };
+        self.moving = if moving.stopped { 2 } else { 1 };
+        self.moving_members = moving.members;
+        self.moved_rows = moving.moved_rows.into();
+    }
+
+    /// The move, if there is one.
+    fn moving(&self) -> Result<Option<Moving>, Invalid> {
+        let told = self.features_incompatible.get() & FEATURE_MOVING != 0;
+        let (members, moved_rows) = (self.moving_members, self.moved_rows.get());
+        let moving = |stopped| Moving {
+            members,
+            moved_rows,
+            stopped,
+        };
+        match (self.moving, told) {
+            (0, false) if members == 0 && moved_rows == 0 => Ok(None),
+            (1, true) => Ok(Some(moving(false))),
+            (2, true) => Ok(Some(moving(true))),
+            _ => Err(Invalid::Moving(members)),
+        }
+    }
+
     /// Writes down the settings. What is as it always was needs no newer program to read it.
     fn put_settings(&mut self, settings: &Settings) {
         let sparing = |priority: u8| if priority == PRIORITY { 0 } else { priority };
@@ -757,7 +800,9 @@ impl RawSuperblock {
             self.latency_target_us.get() | u32::from(self.resync_priority | self.scrub_priority);
         let scrubs = self.scrubs.as_bytes().iter().any(|&byte| byte != 0)
             || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
+        let moves = u64::from(self.moving | self.moving_members) | self.moved_rows.get();
         let uses = [
+            (6, moves != 0),
             (
                 5,
                 self.shape_since.get() | u64::from(self.fixed_parities) != 0,
@@ -906,6 +951,7 @@ impl RawSuperblock {
             fixed_parities: self.fixed_parities,
             layout: self.layout(),
             shape_since: Epoch(self.shape_since.get()),
+            moving: self.moving()?,
             created_unix_s: self.created_unix_s.get(),
             write_hole: match self.write_hole {
                 1 => WriteHole::Closed,

@@ -216,7 +216,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         changed(8, 2),
         SuperblockError::Version { major: 2, minor: 0 }
     );
-    assert_eq!(changed(24, 4), SuperblockError::Features { unknown: 4 });
+    assert_eq!(changed(24, 8), SuperblockError::Features { unknown: 8 });
     let invalid = |at, byte| match changed(at, byte) {
         SuperblockError::Invalid(invalid) => invalid,
         other => panic!("{other:?}"),
@@ -261,7 +261,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 6), (32, 8), (3800, 1), (187, 5)] {
+    for (at, byte) in [(10, 7), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);

@@ -69,11 +69,20 @@ fn superblocks_are_what_they_were() {
         carved: true,
         ..rich.clone()
     };
+    let moving = Superblock {
+        moving: Some(Moving {
+            members: 5,
+            moved_rows: 77,
+            stopped: false,
+        }),
+        ..raised.clone()
+    };
     for (name, superblock) in [
         ("superblock-slot", rich),
         ("superblock-spare", spare),
         ("superblock-raised", raised),
         ("superblock-carved", carved),
+        ("superblock-moving", moving),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {

@@ -65,6 +65,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         block_bytes: 4096,
         layout: layout(65536, 16 << 20),
         shape_since: Epoch(0),
+        moving: None,
         created_unix_s: 1_800_000_000,
         write_hole: WriteHole::Closed,
         carved: false,
@@ -176,6 +177,7 @@ prop_compose! {
                 false => level.parity_count().min(hole as u8),
             },
             shape_since: Epoch(generation.min(epoch) / 2),
+            moving: moving(level, members, hole as u8, threshold),
             created_unix_s,
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync][hole],
             carved: threshold % 2 == 0,
@@ -291,4 +293,19 @@ prop_compose! {
             records,
         }
     }
+}
+
+/// A move to this shape, every other time, where there can be one.
+fn moving(level: Level, members: u8, fixed: u8, seed: u32) -> Option<Moving> {
+    let least = level.group_min() + u8::from(matches!(level, Level::Raid0));
+    let moves = matches!(
+        level,
+        Level::Raid0 | Level::Raid5 | Level::Raid6 | Level::Raid7_3
+    );
+    let more = members > least && members > fixed + 1;
+    (moves && more && seed % 4 < 2).then_some(Moving {
+        members: members - 1,
+        moved_rows: u64::from(seed % 8),
+        stopped: seed % 4 == 1,
+    })
 }

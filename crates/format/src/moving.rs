@@ -1,0 +1,56 @@
+//! A move of the array's data to a shape with more data columns, as the superblock tells of it.
+//!
+//! Level, members and table of the superblock are those of the new shape. The elder one differs in
+//! its members alone: strip, parities, rows of each member and regions are the same, and members
+//! that are new lie behind those that were there.
+//!
+//! Invariant: the superblock tells of rows of the new shape only when they are durable on every
+//! live member.
+//!
+//! Deliberately absent: how data moves, and which row an address lies in (the engine's `moving` and
+//! `geometry`).
+
+use crate::error::Invalid;
+use crate::level::Level;
+use crate::superblock::Superblock;
+
+/// A move under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Moving {
+    /// Members of the elder shape.
+    pub members: u8,
+    /// Rows of the new shape, from the first, that hold their data: the frontier.
+    pub moved_rows: u64,
+    /// An administrator stopped it: the array stays in two shapes until it is told to go on.
+    pub stopped: bool,
+}
+
+impl Moving {
+    /// The level of the elder shape, where that of the new one is `level`.
+    pub fn elder_level(&self, level: Level) -> Level {
+        match level {
+            Level::Nm { m, .. } => Level::Nm {
+                n: self.members.saturating_sub(m),
+                m,
+            },
+            level => level,
+        }
+    }
+
+    /// Whether it makes sense in this superblock.
+    pub(crate) fn check(&self, superblock: &Superblock) -> Result<(), Invalid> {
+        let (level, elder) = (superblock.level, self.elder_level(superblock.level));
+        let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
+        let rows = superblock.layout.data_bytes / u64::from(superblock.strip_bytes);
+        let sound = !level.is_grouped()
+            && !mirrored
+            && self.members < superblock.members
+            && superblock.fixed_parities < self.members
+            && elder.check_shape(self.members, self.members).is_ok()
+            && self.moved_rows <= rows;
+        match sound {
+            true => Ok(()),
+            false => Err(Invalid::Moving(self.members)),
+        }
+    }
+}
