@@ -27,6 +27,8 @@ use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::meters::HedgeRules;
+use crate::moved::Resumed;
+use crate::moving::{Move, MoveIo};
 use crate::persist::{After, Persist};
 use crate::replay::{Replay, ReplayIo};
 use crate::reshape::Reshape;
@@ -154,6 +156,11 @@ pub(crate) enum Purpose {
     Cover {
         device: DeviceId,
     },
+    /// An I/O of data that moves.
+    Move {
+        device: DeviceId,
+        io: MoveIo,
+    },
     /// An I/O of the replay.
     Replay {
         device: DeviceId,
@@ -164,6 +171,8 @@ pub(crate) enum Purpose {
 /// How far the array has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// A window of data that was moving is written again.
+    Resuming,
     /// The stripe log is being replayed.
     Recovering,
     /// The first superblocks are being written.
@@ -207,6 +216,14 @@ pub struct Array {
     pub(crate) cover: Cover,
     pub(crate) replay: Option<Replay>,
     pub(crate) reshape: Option<Reshape>,
+    pub(crate) moving: Move,
+    pub(crate) resumed: Option<Resumed>,
+    /// Devices that have no slot yet and get the map and the list.
+    pub(crate) entering: Vec<DeviceId>,
+    /// Shards were made for another frontier than that of the first superblocks.
+    pub(crate) resplit: bool,
+    /// Bytes of data that move at once, about.
+    pub(crate) window_bytes: u64,
     pub(crate) hedging: HedgeRules,
     /// When the array was started, and what time of day it was then, seconds since 1970.
     pub(crate) begun: (Time, u64),
@@ -233,7 +250,9 @@ impl Array {
         self.begun.0 = now;
         self.await_the_missing();
         self.resume_scrub();
-        if self.replay.is_some() {
+        if self.resumed.is_some() {
+            self.stage = Stage::Resuming;
+        } else if self.replay.is_some() {
             self.begin_replay();
         } else {
             self.begin_service();
@@ -268,10 +287,18 @@ impl Array {
             | Purpose::LastFlush { device }
             | Purpose::Checkpoint { device }
             | Purpose::Cover { device }
+            | Purpose::Move { device, .. }
             | Purpose::Replay { device, .. } => *device,
         };
         if let Purpose::Replay { io, .. } = purpose {
             self.replay_done(device, io, completion);
+            return self.settle();
+        }
+        if let Purpose::Move { io, .. } = purpose {
+            match self.resumed.is_some() {
+                true => self.resumed_io_done(device, &completion),
+                false => self.move_io_done(device, io, completion),
+            }
             return self.settle();
         }
         if let Err(error) = completion.result {
@@ -287,7 +314,7 @@ impl Array {
             Purpose::LastFlush { .. } => self.last_flush_done(),
             Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
             Purpose::Cover { .. } => self.cover_flushed(),
-            Purpose::Replay { .. } => unreachable!("handled above"),
+            Purpose::Move { .. } | Purpose::Replay { .. } => unreachable!("handled above"),
         }
         self.settle();
     }
@@ -363,7 +390,7 @@ impl Array {
                 if self.geometry.valid(*offset, *len) =>
             {
                 let (offset, len) = (*offset, *len);
-                self.unmap(request.id, offset, len);
+                self.unmap(request, offset, len);
             }
             (Stage::Serving, _) => self.reply(request.id, Err(RequestError::Invalid)),
             _ => self.reply(request.id, Err(RequestError::Stopping)),
@@ -402,6 +429,7 @@ impl Array {
             self.map.deadline(),
             self.jobs.deadline(),
             self.spare_deadline(),
+            self.moving.next_at,
         ]
         .into_iter()
         .flatten()
@@ -415,7 +443,12 @@ impl Array {
 
     /// The stripe log is being replayed: nothing is served yet.
     pub fn recovering(&self) -> bool {
-        self.stage == Stage::Recovering
+        matches!(self.stage, Stage::Recovering | Stage::Resuming)
+    }
+
+    /// It was cut off in a window of data that moves, which is to be written again.
+    pub fn resumes(&self) -> bool {
+        self.resumed.is_some()
     }
 
     /// State of a region.
@@ -439,6 +472,8 @@ impl Array {
         self.drive_persist();
         self.drive_unreadable();
         self.replay_step();
+        self.drive_resumed();
+        self.drive_moving();
         if self.drive_reshape() {
             // It wants something of all of them.
             return self.settle();
@@ -493,6 +528,7 @@ impl Array {
             .iter()
             .flat_map(|s| [s.current, s.incoming, s.outgoing])
             .flatten()
+            .chain(self.entering.iter().copied())
             .collect()
     }
 
@@ -561,7 +597,16 @@ impl Array {
         self.fix_lacking();
         self.view = Arc::new(self.make_view(self.view.version + 1));
         let view = Arc::clone(&self.view);
-        if self.reshape.as_ref().is_some_and(Reshape::tells) {
+        let tells = self.reshape.as_ref().is_some_and(Reshape::tells);
+        let resplit = std::mem::take(&mut self.resplit);
+        if tells || resplit {
+            self.forget_left();
+        }
+        if resplit {
+            self.out
+                .push_back(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
+            self.tell_all(&ToShard::Reshape(Box::new(self.setup())));
+        } else if tells {
             self.shape_told(view.version);
             self.tell_all(&ToShard::Reshape(Box::new(self.setup())));
         } else {

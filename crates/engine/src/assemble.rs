@@ -19,6 +19,8 @@ use crate::geometry::Geometry;
 use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::meters::HedgeRules;
+use crate::moved::{Copy, Resumed};
+use crate::moving::Move;
 use crate::persist::{After, Persist, in_sync};
 use crate::recover::{self, Piece};
 use crate::replay::Replay;
@@ -37,6 +39,8 @@ pub struct StartOptions {
     pub clean_after_ms: u64,
     /// When reads are late, and members slow.
     pub hedging: HedgeRules,
+    /// Data that moves to another shape moves so many bytes at once, about: requests wait as long.
+    pub window_bytes: u64,
     /// The time of day at the start, seconds since 1970: when scrubs begin and end is told by it.
     pub unix_s: u64,
 }
@@ -260,6 +264,18 @@ fn newest_pages(
         .collect()
 }
 
+/// Regions in which no row is in a shape are Unwritten, whatever the page says of what was there.
+fn forget_nobodys(geometry: &Geometry, sb: &Superblock, page: &mut MapPage) {
+    let first = page.page * u32::from(sb.layout.page_regions);
+    for (at, state) in page.states.iter_mut().enumerate() {
+        let region = RegionNo(first + at as u32);
+        if region.0 < geometry.regions() && geometry.nobodys(region) {
+            *state = RegionState::Unwritten;
+            page.behind.retain(|behind| usize::from(*behind) != at);
+        }
+    }
+}
+
 /// Members in sync that lack the newest version of a page: its write was cut off, or it has gone
 /// bad.
 fn lacking(page: &MapPage, slots: &[SlotUse], found: &[Found]) -> Vec<DeviceId> {
@@ -466,7 +482,10 @@ impl Array {
             used,
         } = believe(&found, &selection);
         let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
-        let pages = newest_pages(&sb, &slots, &found)?;
+        let mut pages = newest_pages(&sb, &slots, &found)?;
+        pages
+            .iter_mut()
+            .for_each(|page| forget_nobodys(&geometry, &sb, page));
         let unreadable = newest_list(&geometry, &pages, &slots, &found)?;
         if crate::logs::shards_for(&sb, options.shards) != options.shards {
             return Err(StartError::LogTooSmall(options.shards));
@@ -511,7 +530,10 @@ impl Array {
         let members = members_of(&sb, &found, &used)?;
         let logs = believed_logs(&sb, &slots, &returned, &found);
         let cover = Cover::new(sb.log_base, highest(&logs));
-        let replay = covered.then(|| {
+        let batches = logs.iter().map(|(_, batch)| *batch);
+        let copy = Copy::find(&sb, &geometry, batches).filter(|_| unclean);
+        // Where there is one, nothing was written since its base.
+        let replay = (covered && copy.is_none()).then(|| {
             let pieces = recover::winners(&geometry, sb.log_base, &logs);
             let written = |p: &Piece| {
                 let region = geometry.region(geometry.row(p.stripe).1);
@@ -549,6 +571,11 @@ impl Array {
             cover,
             replay,
             reshape: None,
+            moving: Move::default(),
+            resumed: copy.map(Resumed::of),
+            entering: Vec::new(),
+            resplit: false,
+            window_bytes: options.window_bytes,
             persist,
             map,
             lacking: BTreeMap::new(),

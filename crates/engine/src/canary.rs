@@ -16,6 +16,14 @@ use crate::event::IoKind;
 /// A bug that can be planted inside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
+    /// Superblocks tell of a new frontier before the rows are durable in the new shape.
+    FrontierBeforeRows,
+    /// A window of data that moves over itself is not copied first.
+    MovedWithoutCopy,
+    /// One member alone has the copy.
+    CopyOnOneMember,
+    /// Requests that waited for another shape stay where they were sent by the one before.
+    NotSplitAnew,
     /// Overlapping operations on one stripe run at the same time.
     NoStripeOrder,
     /// A write starts before its region's Dirty page is durable.
@@ -109,7 +117,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 40] = [
+    pub const ALL: [Canary; 44] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -150,11 +158,19 @@ impl Canary {
         Canary::GrownRegionNotZeroed,
         Canary::ShapeBeforeMap,
         Canary::ShownTooSoon,
+        Canary::FrontierBeforeRows,
+        Canary::MovedWithoutCopy,
+        Canary::CopyOnOneMember,
+        Canary::NotSplitAnew,
     ];
 
     /// Its name on the simulator's command line.
     pub fn name(self) -> &'static str {
         match self {
+            Canary::FrontierBeforeRows => "frontier-before-rows",
+            Canary::MovedWithoutCopy => "moved-without-copy",
+            Canary::CopyOnOneMember => "copy-on-one-member",
+            Canary::NotSplitAnew => "request-not-split-anew",
             Canary::NoStripeOrder => "no-stripe-order",
             Canary::DirtyAfterWrite => "dirty-after-write",
             Canary::ViewBeforeDurable => "view-before-durable",

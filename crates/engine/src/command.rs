@@ -46,6 +46,13 @@ pub enum Command {
     /// Add parities, one for each of these devices, on which they are built while the array serves:
     /// the level becomes the one that has as many.
     AddParity(Vec<NewDevice>),
+    /// Data columns, one more for each of these devices, to which data moves while the array
+    /// serves. Answered when that has begun.
+    AddData(Vec<NewDevice>),
+    /// Data moves no further: the array stays in two shapes until it is told to go on.
+    StopRestripe,
+    /// It goes on.
+    ContinueRestripe,
     /// Change a setting.
     Set(Setting),
     /// Call the array by another name.
@@ -168,6 +175,20 @@ pub enum CommandError {
     MapTooSmall {
         /// Data of a member, bytes.
         bytes: u64,
+    },
+    /// Data is moving to another shape.
+    #[error("data is moving to another shape")]
+    Moving,
+    /// No data is moving.
+    #[error("no data is moving to another shape")]
+    NothingMoves,
+    /// The level cannot have so many data columns more.
+    #[error("level {level} cannot have {more} data columns more")]
+    NoSuchShape {
+        /// The level now.
+        level: Level,
+        /// Columns asked for.
+        more: usize,
     },
     /// No level has as many parities as asked, over the data that are there.
     #[error("level {level} cannot have {more} parities more")]

@@ -79,7 +79,8 @@ impl Array {
 
     /// Before superblocks are written: they must not promise what the next view does not keep.
     pub(crate) fn note_cover(&mut self) {
-        if self.stage != Stage::Recovering && !self.logging() {
+        let crashed = matches!(self.stage, Stage::Recovering | Stage::Resuming);
+        if !crashed && !self.logging() {
             self.sb.covered = false;
         }
     }

@@ -517,6 +517,9 @@ pub enum ShardOutput {
     Io(MemberIo),
     /// Answer this request.
     Reply(Reply),
+    /// Bring this piece to the router that made it, which splits it anew
+    /// ([`crate::Router::again`]): the array has another shape since.
+    Again(Request),
     /// Bring this to the array.
     Message(FromShard),
 }
@@ -528,6 +531,8 @@ pub enum ArrayOutput {
     Io(MemberIo),
     /// Answer this request (those that the router sends to the array).
     Reply(Reply),
+    /// As [`ShardOutput::Again`].
+    Again(Request),
     /// Bring this to one shard.
     Message(ShardNo, ToShard),
     /// A command is finished.
@@ -842,7 +847,8 @@ pub enum StopCause {
     Unreadable,
     /// More blocks are unreadable than the list of them has room for.
     ListFull,
-    /// A scrub that halts at what it finds has found something.
+    /// A scrub that halts at what it finds has found something; or data that was to move does not
+    /// agree with its parity.
     Inconsistent,
 }
 
@@ -855,4 +861,6 @@ pub enum JobKind {
     Resync,
     /// Check parity.
     Scrub,
+    /// Move data to another shape.
+    Restripe,
 }

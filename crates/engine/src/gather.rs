@@ -25,7 +25,8 @@ const SLACK_BYTES: usize = 1 << 20;
 /// believe, which [`crate::Array::assemble`] then says.
 pub fn log_base(found: &[Found]) -> Option<u64> {
     let superblock = authority(found)?;
-    let wanted = !superblock.clean && superblock.level.parity_count() > 0;
+    let wanted =
+        !superblock.clean && (superblock.level.parity_count() > 0 || superblock.moving.is_some());
     wanted.then_some(superblock.log_base)
 }
 

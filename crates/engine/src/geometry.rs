@@ -335,6 +335,11 @@ impl Geometry {
         let first = u64::from(region.0) * self.region_rows;
         first..(first + self.region_rows).min(self.rows)
     }
+    /// No row of the region is in a shape.
+    pub fn nobodys(&self, region: RegionNo) -> bool {
+        let rows = self.region_rows(region);
+        self.new_rows() <= rows.start && rows.end <= self.first_elder().0
+    }
     /// What of the array's address space lies in a region, bytes: in the new shape, and in the elder
     /// one. Both are there only near the frontier of a move.
     pub fn region_parts(&self, region: RegionNo) -> [Range<u64>; 2] {

@@ -80,13 +80,17 @@ impl Shard {
             self.ops.is_empty() && self.ios.is_empty(),
             "a shard that holds has nothing under way"
         );
-        self.logs = Logs::new(&setup, self.count);
+        if !self.logs.restart(&setup, self.count) {
+            self.logs = Logs::new(&setup, self.count);
+        }
         self.read_pieces_max = read_pieces_max(&setup.geometry, &self.pool);
         self.take_geometry(setup.geometry);
         self.gates = setup.regions.into_iter().map(Gate::new).collect();
         self.unreadable = setup.lost;
         self.streams = Streams::default();
-        self.meters = Meters::new(setup.hedging, &setup.view);
+        if setup.view.slots.len() != self.view.slots.len() {
+            self.meters = Meters::new(setup.hedging, &setup.view);
+        }
         self.apply_view(setup.view);
         // A base may begin with it: nothing that began before is under way.
         let log_from = self.view.log_from;

@@ -173,6 +173,24 @@ impl Array {
         }
     }
 
+    /// How long to wait after a window of data that moved: as after a step of a rebuild.
+    pub(crate) fn pause_after(&mut self, took_ns: u64, bytes: u64) -> u64 {
+        let rules = self.rules(StepKind::Rebuild);
+        self.jobs.pace.refresh(self.now);
+        self.jobs.pace.stepped(self.now, took_ns, bytes, rules)
+    }
+
+    pub(crate) fn pace_of_move(&self, status: JobStatus) -> JobStatus {
+        JobStatus {
+            held_back: self
+                .jobs
+                .pace
+                .held_back(self.now, self.rules(StepKind::Rebuild)),
+            foreground_p99_ns: self.jobs.pace.p99_ns(self.now),
+            ..status
+        }
+    }
+
     /// The rows of a step that starts at `row` and stays in its region: as many as the pace says,
     /// and not fewer than keep all the stripes busy that may be at work at once.
     fn step_end(&self, kind: StepKind, row: Row) -> Row {
@@ -847,6 +865,7 @@ impl Array {
                 repaired: job.found.repaired(job.mode),
             });
         }
+        jobs.extend(self.move_status());
         jobs
     }
 }

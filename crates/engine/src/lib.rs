@@ -39,6 +39,8 @@ pub mod logs;
 mod map;
 mod member;
 pub mod meters;
+mod moved;
+mod moving;
 mod offered;
 mod order;
 mod pace;

@@ -247,6 +247,22 @@ impl Logs {
         }
     }
 
+    /// Begins anew with areas that are divided as before, where nothing of what lies there counts:
+    /// false if they are divided in another way.
+    pub(crate) fn restart(&mut self, setup: &crate::array::ShardSetup, shards: u16) -> bool {
+        let geometry = &setup.geometry;
+        let plan = divide(geometry, setup.log_bytes, shards)
+            .filter(|_| geometry.m > 0 && !geometry.mirrored());
+        if plan != self.plan {
+            return false;
+        }
+        (self.next, self.from) = (setup.view.log_from, setup.view.log_from);
+        self.active.clear();
+        self.lanes.clear();
+        self.draining = None;
+        true
+    }
+
     /// A number for an operation that is about to have records, and whether it is the one at which
     /// to ask for a new base.
     pub(crate) fn number(&mut self) -> (u64, bool) {

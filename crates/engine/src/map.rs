@@ -295,6 +295,18 @@ impl Map {
         self.pages.resize(pages as usize, fresh);
     }
 
+    /// Nothing lies in the region any more. Its page is to be written.
+    pub(crate) fn forget(&mut self, region: RegionNo) {
+        let page = self.page_of(region);
+        let entry = self.region(region);
+        if (entry.phase, entry.disk) == (Phase::Unwritten, RegionState::Unwritten) {
+            return;
+        }
+        (entry.phase, entry.disk) = (Phase::Unwritten, RegionState::Unwritten);
+        entry.behind = false;
+        self.pages[page].dirty = true;
+    }
+
     /// No page is being written.
     pub(crate) fn quiet(&self) -> bool {
         let quiet = |p: &Page| p.pending == 0 && !p.dirty && p.waiting.is_empty();
@@ -423,7 +435,7 @@ impl Array {
         }
     }
 
-    fn open_region(&mut self, region: RegionNo) {
+    pub(crate) fn open_region(&mut self, region: RegionNo) {
         if !self.whole() && !canary::hit(Canary::BehindNotSet) {
             self.map.mark_behind(region);
         }
@@ -765,12 +777,14 @@ impl Array {
 
     // ---- discard of whole regions ------------------------------------------------------------
 
-    pub(crate) fn unmap(&mut self, id: RequestId, offset: u64, len: u64) {
+    pub(crate) fn unmap(&mut self, request: Request, offset: u64, len: u64) {
+        let id = request.id;
         let (mut regions, mut at) = (Vec::new(), offset);
         while at < offset + len {
             let (region, bytes, alone) = self.geometry.region_at(at);
             if !alone || bytes.start != at || bytes.end > offset + len {
-                return self.reply(id, Err(RequestError::Invalid));
+                // By the router's geometry it was one.
+                return self.out.push_back(ArrayOutput::Again(request));
             }
             regions.push(region);
             at = bytes.end;

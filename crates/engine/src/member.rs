@@ -105,6 +105,7 @@ impl Array {
             return;
         }
         if self.spares.contains(&device) {
+            self.entering.retain(|&d| d != device);
             self.spares.retain(|&d| d != device);
             self.forget_spare(device);
             self.event(EventKind::Removed { slot: None });
@@ -290,6 +291,13 @@ impl Array {
         }
     }
 
+    /// A device that was to become a member is none.
+    pub(crate) fn give_up_spare(&mut self, device: DeviceId) {
+        self.spares.retain(|&d| d != device);
+        self.forget_spare(device);
+        self.touch();
+    }
+
     /// Gives spares to slots without a member, once that has been waited for.
     pub(crate) fn use_spares(&mut self) {
         let quiet = self.stage == Stage::Serving && !self.persist.view_due;
@@ -404,10 +412,22 @@ impl Array {
             Command::AddParity(devices) => {
                 return self.begun(id, |array| array.add_parity(id, devices));
             }
+            Command::AddData(devices) => {
+                return self.begun(id, |array| array.add_data(id, devices));
+            }
+            Command::StopRestripe => self.stop_restripe(true),
+            Command::ContinueRestripe => self.stop_restripe(false),
             Command::Fail(slot) => self.fail_member(slot),
             Command::FailDevice(device) => self.fail_device(device),
             // All else would change what the change was begun for.
-            _ if self.reshape.is_some() => Err(CommandError::Reshaping),
+            _ if self.reshape.is_some() => {
+                let reshape = self.reshape.as_mut().expect("looked at");
+                if reshape.is_window() {
+                    // It takes no longer than a slow write.
+                    return reshape.keep_command(id, command);
+                }
+                Err(CommandError::Reshaping)
+            }
             Command::Sizes(sizes) => Ok(self.note_sizes(&sizes)),
             Command::Remove(MemberRef::Slot(slot)) => self.remove_slot(slot),
             Command::Remove(MemberRef::Device(device)) => self.remove_device(device),
@@ -656,7 +676,11 @@ impl Array {
                 self.out.push_back(ArrayOutput::Stopped);
             }
             Stage::Stopped => self.done(id, Ok(Changed::No)),
-            Stage::Recovering | Stage::Starting | Stage::Stopping | Stage::Closing => {
+            Stage::Resuming
+            | Stage::Recovering
+            | Stage::Starting
+            | Stage::Stopping
+            | Stage::Closing => {
                 self.done(id, Err(CommandError::NotServing));
             }
         }

@@ -36,6 +36,7 @@ use strake_parity::Code;
 
 use crate::canary::{self, Canary};
 use crate::geometry::{Geometry, Shape};
+use crate::moved::MOVE_LANE;
 use crate::plan::Columns;
 use crate::units::*;
 
@@ -140,6 +141,9 @@ pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatc
     let mut done: BTreeSet<u64> = BTreeSet::new();
     let mut operations: BTreeMap<(u64, u64, u64), Piece> = BTreeMap::new();
     for &(slot, batch) in batches {
+        if batch.lane == MOVE_LANE {
+            continue;
+        }
         for record in &batch.records {
             if record.operation < retired.before(geometry, slot, batch.lane)
                 || record.stripe >= geometry.stripes()

@@ -28,7 +28,8 @@
 //! * No superblock tells of places of the map before what they hold is durable on every live member.
 //! * No record that was written for one shape is replayed in another.
 //!
-//! Deliberately absent: data that moves (other strips, more data columns).
+//! Deliberately absent: data that moves (`moving`), which is a change like these for each window of
+//! it, and one that brings the new members at its beginning.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,38 +41,55 @@ use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::map::Phase;
+use crate::moving::Window;
 use crate::units::*;
 
 /// A change under way.
 #[derive(Debug)]
 pub(crate) struct Reshape {
-    id: CommandId,
-    change: Change,
+    /// Who asked; nobody for a window of a move.
+    id: Option<CommandId>,
+    pub(crate) change: Change,
     step: Step,
     /// Discards of whole regions that wait.
     unmaps: Vec<Request>,
+    /// Commands that wait for a window.
+    commands: Vec<(CommandId, Command)>,
     /// What it was, for the event.
     before: (u64, Level),
 }
 
 /// What is to be.
 #[derive(Debug)]
-enum Change {
+pub(crate) enum Change {
     /// So much data on each member.
     Grow { data_bytes: u64 },
     /// Parities on these devices.
     AddParity(Vec<NewDevice>),
+    /// Data columns on these devices: data begins to move.
+    AddData(Vec<NewDevice>),
+    /// A window of data that moves.
+    Window(Window),
 }
 
 /// How far it has come; the numbers of the module's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
+    /// Before (1): devices become spares of the array, so that each has a superblock before it has
+    /// a slot.
+    Joining,
+    /// Before (1): the regions that a window writes are opened.
+    Opening,
     /// (1): shards that have not said that they hold, and the fewest buffers that one has.
     Holding { waits: Vec<ShardNo>, buffers: usize },
     /// (2)
     Resting,
     /// (3): the base that the new one comes after.
     Basing { before: u64 },
+    /// Of a window: see `moving`.
+    Moving,
+    /// Devices that become members get the map and the list.
+    Filling,
     /// (4): newest versions to the B places.
     Gathering,
     /// (4): zeroes at the end of the last region, on so many members.
@@ -87,7 +105,17 @@ enum Step {
 impl Reshape {
     /// Whole regions are not given back now.
     pub(crate) fn holds_unmaps(&self) -> bool {
-        !matches!(self.step, Step::Holding { .. })
+        let holding = matches!(self.step, Step::Holding { .. } | Step::Joining);
+        !holding || self.is_window()
+    }
+
+    /// Data moves.
+    pub(crate) fn is_window(&self) -> bool {
+        matches!(self.change, Change::Window(_))
+    }
+
+    pub(crate) fn keep_command(&mut self, id: CommandId, command: Command) {
+        self.commands.push((id, command));
     }
 
     pub(crate) fn keep_unmap(&mut self, request: Request) {
@@ -112,6 +140,9 @@ impl Array {
         if self.reshape.is_some() {
             return Err(CommandError::Reshaping);
         }
+        if self.sb.moving.is_some() {
+            return Err(CommandError::Moving);
+        }
         match self.in_order() {
             true => Ok(()),
             false => Err(CommandError::NotOptimal),
@@ -119,7 +150,7 @@ impl Array {
     }
 
     /// Every slot has a member in sync and nothing else, and parity is trusted everywhere.
-    fn in_order(&self) -> bool {
+    pub(crate) fn in_order(&self) -> bool {
         let alone = |s: &SlotUse| s.incoming.is_none() && s.outgoing.is_none();
         let whole = |s: &SlotUse| s.current.is_some() && alone(s);
         self.slots.iter().all(whole) && !self.map.syncing()
@@ -230,16 +261,107 @@ impl Array {
     }
 
     fn begin_reshape(&mut self, id: CommandId, change: Change) {
-        let waits = (0..self.shards).map(ShardNo).collect();
-        let buffers = usize::MAX;
+        self.begin_with(Some(id), change, Step::Resting);
+        let step = self.hold();
+        self.reshape.as_mut().expect("begun above").step = step;
+    }
+
+    /// A window of data moves.
+    pub(crate) fn begin_window(&mut self, window: Window) {
+        self.begin_with(None, Change::Window(window), Step::Opening);
+    }
+
+    fn begin_with(&mut self, id: Option<CommandId>, change: Change, step: Step) {
         self.reshape = Some(Reshape {
             id,
             change,
-            step: Step::Holding { waits, buffers },
+            step,
             unmaps: Vec::new(),
+            commands: Vec::new(),
             before: (self.geometry.size(), self.sb.level),
         });
+    }
+
+    /// (1)
+    fn hold(&mut self) -> Step {
         self.tell_all(&ToShard::Hold);
+        let waits = (0..self.shards).map(ShardNo).collect();
+        let buffers = usize::MAX;
+        Step::Holding { waits, buffers }
+    }
+
+    /// Begins to move data to a shape with more data columns; `None`: [`ArrayOutput::Done`] follows
+    /// when it has begun.
+    pub(crate) fn add_data(
+        &mut self,
+        id: CommandId,
+        devices: Vec<NewDevice>,
+    ) -> Option<CommandError> {
+        if let Err(error) = self.may_add_data(&devices) {
+            return Some(error);
+        }
+        for new in &devices {
+            self.admit(new).expect("it was looked at");
+            self.spares.push(new.device);
+            self.sb.spares.push(new.member);
+        }
+        self.touch();
+        self.begin_with(Some(id), Change::AddData(devices), Step::Joining);
+        None
+    }
+
+    fn may_add_data(&self, devices: &[NewDevice]) -> Result<(), CommandError> {
+        self.may_reshape()?;
+        let widened = self.widened(devices)?;
+        if self.sb.spares.len() + devices.len() > SPARES_MAX {
+            return Err(CommandError::TooManySpares);
+        }
+        for device in devices {
+            self.layout_for(&device.info)?;
+        }
+        let geometry = Geometry::of(&widened);
+        let bytes = widened.layout.log_bytes;
+        let logs = geometry.m > 0 && self.sb.write_hole != WriteHole::Resync;
+        let fits = !logs || crate::logs::divide(&geometry, bytes, self.shards).is_some();
+        match fits && crate::moved::copy_rows(&geometry, bytes) > 0 {
+            true => Ok(()),
+            false => Err(CommandError::LogTooSmall),
+        }
+    }
+
+    /// The superblock with these as further members, when the move has begun.
+    fn widened(&self, devices: &[NewDevice]) -> Result<Superblock, CommandError> {
+        let (level, more) = (self.sb.level, devices.len());
+        let refused = CommandError::NoSuchShape { level, more };
+        let added = u8::try_from(more).ok().filter(|&added| added > 0);
+        let members = added.and_then(|added| self.sb.members.checked_add(added));
+        let (Some(members), false) = (members, level.is_grouped() || self.geometry.mirrored())
+        else {
+            return Err(refused);
+        };
+        let mut sb = self.sb.clone();
+        if let Level::Nm { m, .. } = level {
+            sb.level = Level::Nm { n: members - m, m };
+        }
+        sb.moving = Some(Moving {
+            members: sb.members,
+            moved_rows: 0,
+            stopped: false,
+        });
+        (sb.members, sb.group_size) = (members, members);
+        let since = sb.epoch.next();
+        sb.slots.extend(devices.iter().map(|new| SlotRecord {
+            member: new.member,
+            state: SlotState::InSync,
+            since,
+            kept: false,
+        }));
+        let ours = |spare: &MemberUuid| devices.iter().any(|new| new.member == *spare);
+        sb.spares.retain(|spare| !ours(spare));
+        match sb.level.check_shape(members, members) {
+            Ok(()) => Ok(sb),
+            Err(_) => Err(refused),
+        }
     }
 
     /// A shard has nothing under way.
@@ -259,8 +381,10 @@ impl Array {
         if matches!(self.stage, Stage::Failed | Stage::Stopped) {
             // What waits in shards is answered by the view that says so.
             if let Some(reshape) = self.reshape.take() {
-                self.done(reshape.id, Err(CommandError::NotServing));
-                self.release_unmaps(reshape.unmaps);
+                if let Some(id) = reshape.id {
+                    self.done(id, Err(CommandError::NotServing));
+                }
+                self.release(reshape.unmaps, reshape.commands);
             }
             return false;
         }
@@ -270,16 +394,28 @@ impl Array {
         let step = reshape.step.clone();
         let early = matches!(
             step,
-            Step::Holding { .. } | Step::Resting | Step::Basing { .. }
+            Step::Joining
+                | Step::Opening
+                | Step::Holding { .. }
+                | Step::Resting
+                | Step::Basing { .. }
+                | Step::Filling
         );
         let next = match step {
             _ if early && !self.in_order() => Err(CommandError::NotOptimal),
+            _ if !self.new_ones_are_there() => Err(CommandError::DeviceFailed),
+            Step::Joining => Ok(self.metadata_quiet().then(|| self.hold())),
+            Step::Opening => Ok(self.open_targets().then(|| self.hold())),
+            Step::Moving => self.drive_window(),
+            Step::Filling => Ok(self.metadata_quiet().then(|| self.take_shape())),
             Step::Holding { waits, buffers } => self
                 .held(&waits, buffers)
                 .map(|held| held.then_some(Step::Resting)),
-            Step::Resting => Ok(self.at_rest().then(|| Step::Basing {
-                before: self.ask_for_base(),
-            })),
+            Step::Resting => Ok(
+                (self.at_rest() && self.open_targets()).then(|| Step::Basing {
+                    before: self.ask_for_base(),
+                }),
+            ),
             Step::Basing { before } => {
                 let based = self.base_since(before) && self.cover_quiet();
                 Ok((based && self.at_rest()).then(|| self.after_base()))
@@ -314,12 +450,14 @@ impl Array {
         if !waits.is_empty() || self.jobs.busy() {
             return Ok(false);
         }
-        if let Some(Reshape {
-            change: Change::AddParity(devices),
-            ..
-        }) = &self.reshape
-        {
-            let geometry = Geometry::of(&self.raised(devices.len())?);
+        let change = self.reshape.as_ref().map(|reshape| &reshape.change);
+        let to_be = match change {
+            Some(Change::AddParity(devices)) => Some(self.raised(devices.len())?),
+            Some(Change::AddData(devices)) => Some(self.widened(devices)?),
+            _ => None,
+        };
+        if let Some(to_be) = to_be {
+            let geometry = Geometry::of(&to_be);
             let needs = crate::limits::strips_least(&geometry);
             if has < needs {
                 return Err(CommandError::BuffersTooFew { has, needs });
@@ -343,7 +481,31 @@ impl Array {
         match &self.reshape.as_ref().expect("it is under way").change {
             Change::Grow { .. } => Step::Gathering,
             Change::AddParity(_) => self.take_shape(),
+            Change::AddData(devices) => {
+                self.entering = devices.iter().map(|new| new.device).collect();
+                self.rewrite_map();
+                self.rewrite_list();
+                self.drive_unreadable();
+                Step::Filling
+            }
+            Change::Window(_) => Step::Moving,
         }
+    }
+
+    /// The devices with which data is to move have not failed since.
+    fn new_ones_are_there(&self) -> bool {
+        let Some(Reshape {
+            change: Change::AddData(devices),
+            step,
+            ..
+        }) = &self.reshape
+        else {
+            return true;
+        };
+        let over = matches!(step, Step::Telling | Step::Applying { .. });
+        over || devices
+            .iter()
+            .all(|new| self.members.contains_key(&new.device))
     }
 
     /// Brings the newest version of every page and of the list to the B places; true when they are
@@ -489,6 +651,21 @@ impl Array {
                     }
                 }
             }
+            Change::AddData(devices) => {
+                let widened = self.widened(&devices);
+                self.sb = widened.expect("looked at when it was asked for");
+                self.geometry = Arc::new(Geometry::of(&self.sb));
+                self.entering.clear();
+                for NewDevice { device, .. } in devices {
+                    self.spares.retain(|spare| *spare != device);
+                    let current = Some(device);
+                    self.slots.push(SlotUse {
+                        current,
+                        ..SlotUse::default()
+                    });
+                }
+            }
+            Change::Window(_) => unreachable!("it takes a frontier"),
         }
         self.sb.shape_since = since;
         self.membership_changed();
@@ -499,6 +676,7 @@ impl Array {
     pub(crate) fn shape_told(&mut self, version: u64) {
         let reshape = self.reshape.as_mut().expect("it tells");
         reshape.step = Step::Applying { version };
+        let window = reshape.is_window();
         let (from_bytes, from) = reshape.before;
         let (to_bytes, to) = (self.geometry.size(), self.sb.level);
         if from_bytes != to_bytes {
@@ -507,7 +685,7 @@ impl Array {
                 to_bytes,
             });
         }
-        if from != to {
+        if from != to && self.sb.moving.is_none() && !window {
             self.event(EventKind::LevelRaised { from, to });
         }
     }
@@ -518,21 +696,44 @@ impl Array {
         // Not before: a request for what is new may come to any of them.
         self.out
             .push_back(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
-        self.done(reshape.id, Ok(Changed::Yes));
-        self.release_unmaps(reshape.unmaps);
+        if let Change::Window(window) = &reshape.change {
+            self.window_over(window, true);
+        }
+        if let Some(id) = reshape.id {
+            self.done(id, Ok(Changed::Yes));
+        }
+        self.release(reshape.unmaps, reshape.commands);
     }
 
     /// The change is not made.
     fn give_up_reshape(&mut self, error: CommandError) {
         let reshape = self.reshape.take().expect("it was under way");
-        self.done(reshape.id, Err(error));
-        self.tell_all(&ToShard::Resume);
-        self.release_unmaps(reshape.unmaps);
+        match &reshape.change {
+            Change::Window(window) => self.window_over(window, false),
+            Change::AddData(devices) => {
+                self.entering.clear();
+                for new in devices {
+                    self.give_up_spare(new.device);
+                }
+            }
+            _ => {}
+        }
+        if let Some(id) = reshape.id {
+            self.done(id, Err(error));
+        }
+        if !matches!(reshape.step, Step::Joining | Step::Opening) {
+            self.tell_all(&ToShard::Resume);
+        }
+        self.release(reshape.unmaps, reshape.commands);
     }
 
-    fn release_unmaps(&mut self, unmaps: Vec<Request>) {
+    /// What waited goes on.
+    fn release(&mut self, unmaps: Vec<Request>, commands: Vec<(CommandId, Command)>) {
         for request in unmaps {
             self.unmap_asked(request);
+        }
+        for (id, command) in commands {
+            self.command(self.now, id, command);
         }
     }
 }

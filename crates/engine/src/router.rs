@@ -7,7 +7,7 @@
 //! nothing of volumes.
 //!
 //! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to
-//! shards.
+//! shards. A piece that was split by the geometry of another moment comes back, and is split anew.
 
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub struct Router {
 #[derive(Debug)]
 struct Split {
     id: RequestId,
+    /// It is itself a piece, split anew.
+    piece: bool,
     /// Answers of the pieces, in the order of the pieces.
     parts: SmallVec<[Option<Slices>; 1]>,
     left: usize,
@@ -124,13 +126,7 @@ impl Router {
                 result: Err(RequestError::Invalid),
             });
         }
-        let key = self.requests.insert(Split {
-            id,
-            parts: SmallVec::new(),
-            left: 0,
-            error: None,
-        });
-        let base = (u64::from(self.queue) << 48) | ((key as u64) << PIECE_BITS);
+        let (key, base) = self.begin(id, false);
         let mut left = 0;
         let mut push = |target, op| {
             let id = RequestId(base | left as u64);
@@ -149,10 +145,48 @@ impl Router {
                 }
             }
         }
-        let split = &mut self.requests[key];
-        split.parts.resize_with(left, || None);
-        split.left = left;
+        self.expect(key, left);
         None
+    }
+
+    /// Splits a piece that comes back because it was split by the geometry of another moment. Its
+    /// parts count as the piece.
+    pub fn again(&mut self, piece: Request, pieces: &mut Vec<(Target, Request)>) {
+        let Request { id, op } = piece;
+        let (offset, len) = match &op {
+            Op::Read { offset, len }
+            | Op::ReadInPlace { offset, len, .. }
+            | Op::Discard { offset, len }
+            | Op::WriteZeroes { offset, len, .. } => (*offset, *len),
+            Op::Write { offset, data, .. } => (*offset, data.len as u64),
+            Op::Flush => unreachable!("a flush lies nowhere"),
+        };
+        let (key, base) = self.begin(id, true);
+        let mut left = 0;
+        self.split(&op, 0, offset, len, |target, op| {
+            let id = RequestId(base | left as u64);
+            pieces.push((target, Request { id, op }));
+            left += 1;
+        });
+        self.expect(key, left);
+    }
+
+    fn begin(&mut self, id: RequestId, piece: bool) -> (usize, u64) {
+        let key = self.requests.insert(Split {
+            id,
+            piece,
+            parts: SmallVec::new(),
+            left: 0,
+            error: None,
+        });
+        let base = (u64::from(self.queue) << 48) | ((key as u64) << PIECE_BITS);
+        (key, base)
+    }
+
+    fn expect(&mut self, key: usize, pieces: usize) {
+        let split = &mut self.requests[key];
+        split.parts.resize_with(pieces, || None);
+        split.left = pieces;
     }
 
     /// Splits the part of a request that is these bytes of the array and begins at its byte `from`.
@@ -250,17 +284,24 @@ impl Router {
             (None, [only]) => Ok(only.take().unwrap_or_default()),
             (None, _) => Ok(split.parts.into_iter().flatten().flatten().collect()),
         };
-        Some(Reply {
+        let reply = Reply {
             id: split.id,
             result,
-        })
+        };
+        match split.piece {
+            true => self.join(reply),
+            false => Some(reply),
+        }
     }
 
     /// The request that a piece belongs to, as long as it is not answered.
     pub fn request_of(&self, piece: RequestId) -> Option<RequestId> {
         let mask = (1 << PIECE_BITS) - 1;
-        let split = self.requests.get((piece.0 >> PIECE_BITS & mask) as usize);
-        split.map(|split| split.id)
+        let split = self.requests.get((piece.0 >> PIECE_BITS & mask) as usize)?;
+        match split.piece {
+            true => self.request_of(split.id),
+            false => Some(split.id),
+        }
     }
 
     /// Requests not yet answered.

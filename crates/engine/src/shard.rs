@@ -295,6 +295,9 @@ impl Shard {
         if self.hold.keeps() {
             return self.hold.keep(request);
         }
+        if self.count > 1 && !self.owns(&request.op) && !canary::hit(Canary::NotSplitAnew) {
+            return self.out.push_back(ShardOutput::Again(request));
+        }
         self.foreground += 1;
         if let Some(error) = self.closed() {
             let write = matches!(request.op, Op::Write { .. });
@@ -330,6 +333,25 @@ impl Shard {
             Op::Flush => self.flush(id),
             _ => self.answer(id, Err(RequestError::Invalid)),
         }
+    }
+
+    /// All of it lies in stripes of this shard: what was split by the geometry of another moment may
+    /// not.
+    fn owns(&self, op: &Op) -> bool {
+        let (offset, len) = match op {
+            Op::Read { offset, len }
+            | Op::ReadInPlace { offset, len, .. }
+            | Op::Discard { offset, len }
+            | Op::WriteZeroes { offset, len, .. } => (*offset, *len),
+            Op::Write { offset, data, .. } => (*offset, data.len as u64),
+            Op::Flush => return true,
+        };
+        if !self.geometry.valid(offset, len) {
+            return true;
+        }
+        let stripe = self.geometry.locate(offset).stripe;
+        let whole = self.geometry.stripe_range(stripe);
+        self.geometry.shard(stripe, self.count) == self.index && offset + len <= whole.end
     }
 
     /// Why nothing is served any more, if so.

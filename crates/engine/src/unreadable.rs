@@ -85,6 +85,8 @@ pub(crate) enum Until {
     Zeroed(RegionNo),
     /// The replay of the stripe log.
     Replay,
+    /// A window of data that moves.
+    Moved,
 }
 
 /// The array's list; see the module.
@@ -341,13 +343,17 @@ impl Array {
             let told = self.unreadable.told();
             self.tell_all(&ToShard::Unreadable(told));
             // Before it serves, the array must hear that shards know of it: they answer a view.
-            self.persist.view_due |= matches!(self.stage, Stage::Recovering | Stage::Starting);
+            self.persist.view_due |= matches!(
+                self.stage,
+                Stage::Resuming | Stage::Recovering | Stage::Starting
+            );
         }
         for until in flight.waiting {
             match until {
                 Until::Shard { shard, op } => self.answer_list(shard, op, false),
                 Until::Zeroed(region) => self.region_zeroed(region),
                 Until::Replay => self.replay_listed(),
+                Until::Moved => self.window_listed(),
             }
         }
     }

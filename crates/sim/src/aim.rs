@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use strake_engine::geometry::Geometry;
+use strake_engine::geometry::Shape;
 use strake_engine::units::{Slot, StripeNo};
 use strake_format::log::scan;
 use strake_format::{LogPayload, LogRecord, Superblock, checksum};
@@ -272,14 +273,15 @@ fn holds_syndrome(record: &LogRecord) -> bool {
 
 /// The columns that a record has checksums of, in their order.
 fn columns_with_sums(geometry: &Geometry, record: &LogRecord) -> Vec<usize> {
-    let width = geometry.k + geometry.m;
-    let changed = |column: &usize| *column >= geometry.k || record.written & (1 << column) != 0;
+    let Shape { width, k } = geometry.columns(StripeNo(record.stripe));
+    let changed = |column: &usize| *column >= k || record.written & (1 << column) != 0;
     (0..width).filter(changed).collect()
 }
 
 /// The slots that a record's write changes, parities left out.
 fn columns(geometry: &Geometry, record: &LogRecord) -> Vec<usize> {
-    let changed = (0..geometry.k).filter(|column| record.written & (1 << column) != 0);
+    let k = geometry.columns(StripeNo(record.stripe)).k;
+    let changed = (0..k).filter(|column| record.written & (1 << column) != 0);
     let slot = |column| geometry.slot(StripeNo(record.stripe), column);
     changed.map(slot).map(Slot::index).collect()
 }

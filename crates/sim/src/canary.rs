@@ -334,7 +334,7 @@ fn is_parity(world: &World, drive: usize, offset: u64) -> bool {
     let stripe = geometry.stripe(group, row);
     geometry
         .column(stripe, slot)
-        .is_some_and(|column| column >= geometry.k)
+        .is_some_and(|column| column >= geometry.columns(stripe).k)
 }
 
 fn slot_of(world: &World, drive: usize) -> Option<Slot> {

@@ -20,10 +20,14 @@ pub fn redundancy(world: &World, states: &[RegionState], looks: &[Look]) -> Resu
     if geometry.m == 0 {
         return Ok(());
     }
-    let code = Code::new(geometry.k, if geometry.mirrored() { 1 } else { geometry.m })
-        .map_err(|error| error.to_string())?;
     for stripe in (0..geometry.stripes()).map(StripeNo) {
         let (_, row) = geometry.row(stripe);
+        if !geometry.counts(row) {
+            continue;
+        }
+        let k = geometry.columns(stripe).k;
+        let code = Code::new(k, if geometry.mirrored() { 1 } else { geometry.m })
+            .map_err(|error| error.to_string())?;
         let region = geometry.region(row);
         if states[region.0 as usize] == RegionState::Unwritten {
             continue;
@@ -31,7 +35,7 @@ pub fn redundancy(world: &World, states: &[RegionState], looks: &[Look]) -> Resu
         let Some(columns) = columns(world, looks, stripe) else {
             continue;
         };
-        let (data, stored) = columns.split_at(geometry.k);
+        let (data, stored) = columns.split_at(k);
         let agrees = if geometry.mirrored() {
             stored.iter().all(|copy| *copy == data[0])
         } else {
@@ -58,5 +62,6 @@ fn columns<'w>(world: &'w World, looks: &[Look], stripe: StripeNo) -> Option<Vec
         let drive = looks[slot.index()].in_sync?;
         Some(&world.drives[drive].ssd.bytes()[offset..offset + strip])
     };
-    (0..geometry.k + geometry.m).map(column).collect()
+    let width = geometry.columns(stripe).width;
+    (0..width).map(column).collect()
 }

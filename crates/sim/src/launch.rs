@@ -13,7 +13,7 @@ use strake_engine::event::{Command, DeviceInfo, Found, Setting};
 use strake_engine::gather::{self, Gather};
 use strake_engine::logs::shards_for;
 use strake_engine::units::{RegionNo, ShardNo};
-use strake_engine::{Array, Pool, Router, Shard, StartError, StartOptions, limits};
+use strake_engine::{Array, Geometry, Pool, Router, Shard, StartError, StartOptions, limits};
 use strake_format::log::Scan;
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::unreadable;
@@ -345,6 +345,7 @@ impl World {
             force,
             clean_after_ms: self.plan.clean_after_ms,
             hedging: self.plan.hedging,
+            window_bytes: self.plan.window_bytes,
             unix_s: self.clock.now().0 / 1_000_000_000,
         };
         Array::assemble(found, &options)
@@ -373,6 +374,7 @@ impl World {
             Ok(array) => array,
             Err(error) => return self.failure(format!("the array does not start: {error}")),
         };
+        self.stats.resumed += u64::from(array.resumes());
         let setup = array.setup();
         let geometry = Arc::clone(&setup.geometry);
         if *geometry != *self.geometry {
@@ -380,9 +382,17 @@ impl World {
             if !self.reshaping {
                 return self.failure(format!("the geometry changed: {geometry:?}"));
             }
+            let moved = |geometry: &Geometry| geometry.elder.map(|elder| elder.moved);
+            if moved(&self.geometry).is_some() && moved(&geometry) < moved(&self.geometry) {
+                let back = geometry.elder.is_some();
+                if back {
+                    return self.failure(format!("the frontier went back: {geometry:?}"));
+                }
+            }
             let superblock = array.status().superblock;
             self.take_shape(Arc::clone(&geometry), superblock);
         }
+        self.reshaping |= array.status().superblock.moving.is_some();
         let stock = limits::stock(&geometry, self.plan.budget_bytes);
         let pools: Vec<Pool> = (0..self.shards).map(|_| Pool::new(&stock)).collect();
         // Answers of one shard's pieces are held until those of the others have come: the pools

@@ -767,9 +767,12 @@ impl World {
                 if let Some(new) = self.fresh() {
                     let device = new.device;
                     let id = self.command(Command::AddParity(vec![new]));
-                    self.offered.insert(id, device);
+                    self.offered.insert(id, vec![device]);
                 }
             }
+            Action::Restripe => drop(self.restripe(1 + looks.len() % 2)),
+            Action::StopRestripe => drop(self.command(Command::StopRestripe)),
+            Action::ContinueRestripe => drop(self.command(Command::ContinueRestripe)),
             Action::Scrub => self.scrub(),
             Action::PauseScrub => drop(self.command(Command::PauseScrub)),
             Action::StopScrub => drop(self.command(Command::StopScrub)),
@@ -836,6 +839,21 @@ impl World {
         })
     }
 
+    /// Asks for data columns on so many fresh devices, if there are as many and nobody lies.
+    pub fn restripe(&mut self, count: usize) -> Option<CommandId> {
+        if !self.silent.lies.is_empty() || self.silent.armed.is_some() {
+            return None;
+        }
+        let devices: Vec<NewDevice> = (0..count).map_while(|_| self.fresh()).collect();
+        if devices.is_empty() {
+            return None;
+        }
+        let numbers = devices.iter().map(|new| new.device).collect();
+        let id = self.command(Command::AddData(devices));
+        self.offered.insert(id, numbers);
+        Some(id)
+    }
+
     /// The drive carries a member of the array that is out, and nobody uses it.
     fn is_away(&self, index: usize) -> bool {
         let drive = &self.drives[index];
@@ -865,7 +883,7 @@ impl World {
             copy_to_replace: copy_to_replace(copies),
             superblock: Box::new(superblock.as_ref().clone()),
         }));
-        self.offered.insert(id, device);
+        self.offered.insert(id, vec![device]);
         Some(id)
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use strake_engine::geometry::{Shape, StripPart};
 use strake_engine::units::{Row, StripeNo};
 
 use crate::look::Look;
@@ -52,8 +53,11 @@ impl World {
     /// The blocks at this byte of the strips of a stripe that cannot be computed.
     fn lost_of(&self, looks: &[Look], stripe: StripeNo, offset: u64) -> Vec<u64> {
         let geometry = &self.geometry;
-        let (k, width) = (geometry.k, geometry.width);
+        let Shape { width, k } = geometry.columns(stripe);
         let (_, row) = geometry.row(stripe);
+        if !geometry.counts(row) {
+            return Vec::new();
+        }
         let sector = (self.superblock.layout.data_offset + geometry.row_offset(row) + offset)
             / geometry.block;
         let unreadable = |column: &usize| {
@@ -69,10 +73,16 @@ impl World {
             return Vec::new();
         }
         let block = |column: usize| {
-            let data = stripe.0 * geometry.stripe_bytes() + column as u64 * geometry.strip + offset;
-            data / geometry.block
+            geometry.blocks(&StripPart {
+                stripe,
+                column,
+                lo: offset,
+                hi: offset + geometry.block,
+            })
         };
-        gone.into_iter().filter(|&c| c < k).map(block).collect()
+        let all = self.oracle.blocks();
+        let blocks = gone.into_iter().filter(|&c| c < k).flat_map(block);
+        blocks.filter(|&block| block < all).collect()
     }
 
     /// The engine gave blocks up: each must be one that could not be computed.

@@ -84,6 +84,7 @@ impl Shape {
             block: u64::from(block),
             rows: 1,
             region_rows: 1,
+            elder: None,
         };
         tiny.log_bytes
             .max(least_bytes(&geometry, tiny.log_shards, false))
@@ -196,6 +197,12 @@ pub enum Action {
     Grow,
     /// Command: add a parity.
     AddParity,
+    /// Command: move data to a shape with more data columns.
+    Restripe,
+    /// Command: stop that where it is.
+    StopRestripe,
+    /// Command: go on with it.
+    ContinueRestripe,
 }
 
 const ACTIONS: [Action; 22] = [
@@ -303,6 +310,8 @@ pub struct Plan {
     pub queues: u16,
     /// An idle region becomes clean after this.
     pub clean_after_ms: u64,
+    /// Data that moves moves so many bytes at once.
+    pub window_bytes: u64,
     /// When reads are late, and members slow.
     pub hedging: HedgeRules,
     /// One read in so many has a place for what it asks for (0: none).
@@ -406,6 +415,7 @@ impl Plan {
             reshard: Prng::new(seed, Purpose::Shards).one_in(3),
             queues: rng.range(1, 2) as u16,
             clean_after_ms: rng.pick(&[1, 5, 50]),
+            window_bytes: Prng::new(seed ^ 7, Purpose::Focus).pick(&[1, 65536, 65536, 1 << 20]),
             hedging: crate::dawdle::draw_rules(seed),
             in_place_one_in: 3,
             batch_ns: if seed % 4 == 3 { 1_000_000 } else { 0 },

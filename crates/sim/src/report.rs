@@ -43,6 +43,14 @@ pub struct Stats {
     pub partial_rebuilds: u64,
     /// Changes of the array's shape.
     pub reshapes: u64,
+    /// Windows of data that moved, and moves that came to an end.
+    pub windows: u64,
+    /// See above.
+    pub moves: u64,
+    /// Windows that were written again after a crash.
+    pub resumed: u64,
+    /// Pieces of requests that were split anew.
+    pub split_anew: u64,
     /// Starts by force from a part of the members that were refused.
     pub refused_starts: u64,
     /// Rebuilds finished.
@@ -152,6 +160,10 @@ impl Stats {
             (&mut self.missing_at_start, other.missing_at_start),
             (&mut self.stale_returns, other.stale_returns),
             (&mut self.reshapes, other.reshapes),
+            (&mut self.windows, other.windows),
+            (&mut self.moves, other.moves),
+            (&mut self.resumed, other.resumed),
+            (&mut self.split_anew, other.split_anew),
             (&mut self.returns, other.returns),
             (&mut self.partial_rebuilds, other.partial_rebuilds),
             (&mut self.refused_starts, other.refused_starts),

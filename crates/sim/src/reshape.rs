@@ -13,7 +13,7 @@ use strake_format::{Layout, Superblock};
 
 use crate::clock::Place;
 use crate::workload;
-use crate::world::{Happening, World};
+use crate::world::{Going, Happening, World};
 
 impl World {
     /// Queues on the thread of a shard.
@@ -33,6 +33,18 @@ impl World {
                 _ => {}
             }
         }
+    }
+
+    /// A piece comes back to the router that made it: the shape has changed since.
+    pub(crate) fn split_anew(&mut self, queue: u16, piece: Request) -> Going {
+        self.trace([12, u64::from(queue), piece.id.0, 0], || {
+            format!("queue {queue}: piece {:#x} again", piece.id.0)
+        });
+        self.stats.split_anew += 1;
+        let mut pieces = Vec::new();
+        self.machines().routers[usize::from(queue)].again(piece, &mut pieces);
+        self.send_pieces(queue, pieces);
+        Ok(())
     }
 
     /// Sends what a shard says to the array.
@@ -59,6 +71,7 @@ impl World {
         if let Some(machines) = &mut self.machines {
             machines.geometry = Arc::clone(&geometry);
         }
+        self.reshaping |= superblock.moving.is_some();
         (self.geometry, self.superblock) = (geometry, superblock);
         self.sort_damage();
     }
@@ -91,6 +104,6 @@ pub(crate) fn shape_of(geometry: &Geometry) -> workload::Shape {
         total: geometry.size() / block,
         strip: geometry.strip / block,
         stripe: geometry.stripe_bytes() / block,
-        region: geometry.region_bytes(RegionNo(0)).end / block,
+        region: geometry.settled().region_bytes(RegionNo(0)).end / block,
     }
 }

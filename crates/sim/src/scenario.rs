@@ -167,6 +167,10 @@ impl Scenario {
         let devices: Vec<_> = (0..count).map(fresh).collect();
         self.world.command(Command::AddParity(devices))
     }
+    /// Asks for data columns on so many fresh devices, and does not wait.
+    pub fn begin_to_restripe(&mut self, count: usize) -> CommandId {
+        self.world.restripe(count).expect("there are drives left")
+    }
     /// Goes on until `until` says so.
     pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> &mut Self {
         let waited = self.world.wait(what, until);
@@ -598,6 +602,11 @@ impl Draft {
         self.0.tiny.log_bytes += MORE;
         let devices = self.0.devices.iter_mut();
         devices.for_each(|device| device.bytes += MORE);
+        self
+    }
+    /// Data that moves moves so many bytes at once.
+    pub fn window_bytes(mut self, bytes: u64) -> Draft {
+        self.0.window_bytes = bytes;
         self
     }
     /// With this many shards.

@@ -110,7 +110,9 @@ impl World {
 
     /// Every member is in sync and well, and nothing is about to change that.
     pub(crate) fn all_well(&mut self) -> bool {
-        if self.geometry.m == 0 || !self.commands.is_empty() {
+        // A move would take the lie along.
+        let moves = self.geometry.elder.is_some();
+        if self.geometry.m == 0 || moves || !self.commands.is_empty() {
             return false;
         }
         let situation = self.situation();

@@ -121,6 +121,12 @@ impl World {
         if let Some(reply) = router.route(Request { id, op }, &mut pieces) {
             return self.answered(reply);
         }
+        self.send_pieces(queue, pieces);
+        Ok(())
+    }
+
+    /// Sends pieces of requests where they belong.
+    pub(crate) fn send_pieces(&mut self, queue: u16, pieces: Vec<(Target, Request)>) {
         for (target, piece) in pieces {
             match target {
                 Target::Shard(shard) => self.send(
@@ -137,7 +143,6 @@ impl World {
                 }
             }
         }
-        Ok(())
     }
 
     /// Tells the oracle of a request before the engine hears of it.

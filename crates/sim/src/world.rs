@@ -46,6 +46,8 @@ pub enum Happening {
     Command(CommandId, Command),
     /// The array hears that a device vanished.
     Gone(DeviceId),
+    /// A piece reaches the export queue that made it, to be split anew.
+    Again(u16, Request),
     /// An answer reaches an export queue.
     Answer(u16, Reply),
     /// The array's deadline.
@@ -155,7 +157,7 @@ pub struct World {
     /// Commands under way, in words.
     pub commands: BTreeMap<CommandId, String>,
     /// Members offered to the array again, by command.
-    pub offered: BTreeMap<CommandId, DeviceId>,
+    pub offered: BTreeMap<CommandId, Vec<DeviceId>>,
     /// Commands that were answered.
     pub done: BTreeMap<CommandId, Result<Changed, CommandError>>,
     pub(crate) next_command: u64,
@@ -334,7 +336,10 @@ impl World {
         let id = CommandId(self.next_command);
         self.next_command += 1;
         let text = command_text(&command);
-        self.reshaping |= matches!(command, Command::Grow(_) | Command::AddParity(_));
+        self.reshaping |= matches!(
+            command,
+            Command::Grow(_) | Command::AddParity(_) | Command::AddData(_)
+        );
         self.note(format!("command {}: {text}", id.0));
         self.commands.insert(id, text);
         self.send(
@@ -399,6 +404,7 @@ impl World {
                 self.poll_array()?;
             }
             Happening::Answer(queue, reply) => self.answer(queue, reply)?,
+            Happening::Again(queue, piece) => self.split_anew(queue, piece)?,
             Happening::Tick => {
                 self.hash.add(8);
                 let machines = self.machines();
@@ -539,6 +545,11 @@ impl World {
                         Happening::Answer(queue, reply),
                     );
                 }
+                ShardOutput::Again(piece) => {
+                    let queue = Router::queue_of(piece.id);
+                    let to = Place::Queue(queue);
+                    self.send(Place::Shard(shard), to, Happening::Again(queue, piece));
+                }
                 ShardOutput::Message(message) => self.tell_array(shard, message),
             }
         }
@@ -586,6 +597,11 @@ impl World {
                     Happening::Answer(queue, reply),
                 );
             }
+            ArrayOutput::Again(piece) => {
+                let queue = Router::queue_of(piece.id);
+                let to = Place::Queue(queue);
+                self.send(Place::Array, to, Happening::Again(queue, piece));
+            }
             ArrayOutput::Message(ShardNo(shard), message) => {
                 let to = Place::Shard(shard);
                 self.send(Place::Array, to, Happening::ToShard(shard, message));
@@ -602,13 +618,17 @@ impl World {
                 self.note("the array serves".to_owned());
                 self.machines().started = true;
                 // Until then a start that is cut off leaves the next one to find either shape.
-                self.reshaping = false;
+                let moving = self.machines().array.status().superblock.moving;
+                self.reshaping = moving.is_some();
                 self.torn_blocks.clear();
                 self.metadata_is_mended()?;
             }
             ArrayOutput::Reshaped(geometry) => {
                 self.note(format!("another shape: {geometry:?}"));
-                self.stats.reshapes += 1;
+                match geometry.elder.is_some() {
+                    true => self.stats.windows += 1,
+                    false => self.stats.reshapes += 1,
+                }
                 let superblock = self.machines().array.status().superblock;
                 self.take_shape(geometry, superblock);
             }
@@ -633,7 +653,8 @@ impl World {
             return self.failure(format!("command {} was answered twice", id.0));
         };
         self.note(format!("command {} ({text}): {result:?}", id.0));
-        if let Some(device) = self.offered.remove(&id).filter(|_| result.is_err()) {
+        let offered = self.offered.remove(&id).filter(|_| result.is_err());
+        for device in offered.unwrap_or_default() {
             self.close(device);
         }
         self.done.insert(id, result);
@@ -650,6 +671,10 @@ impl World {
                 kind: JobKind::Rebuild,
                 ..
             } => self.stats.rebuilds += 1,
+            EventKind::JobFinished {
+                kind: JobKind::Restripe,
+                ..
+            } => self.stats.moves += 1,
             EventKind::JobFinished {
                 kind: JobKind::Resync,
                 ..
@@ -843,6 +868,10 @@ fn command_text(command: &Command) -> String {
         Command::Remove(MemberRef::Device(device)) => format!("remove {device:?}"),
         Command::Add(new) => format!("add {:?}", new.device),
         Command::Return(member) => format!("return {:?}", member.device),
+        Command::AddData(new) => {
+            let devices: Vec<DeviceId> = new.iter().map(|new| new.device).collect();
+            format!("add data columns on {devices:?}")
+        }
         Command::AddParity(new) => {
             let devices: Vec<DeviceId> = new.iter().map(|new| new.device).collect();
             format!("add parities on {devices:?}")

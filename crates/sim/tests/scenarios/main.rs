@@ -11,6 +11,7 @@ mod growth;
 mod log;
 mod media;
 mod metadata;
+mod moving;
 mod pace;
 mod reshape;
 mod restored;

@@ -1,0 +1,238 @@
+//! Data moves to a shape with more data columns while the array serves.
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::WriteHole;
+use strake_sim::scenario::{Draft, Scenario};
+
+/// An array whose log has room for what is to come.
+fn roomy(level: &str, members: u8) -> Draft {
+    Scenario::new(level, members)
+        .roomy_log()
+        .window_bytes(32768)
+}
+
+fn size(array: &mut Scenario) -> u64 {
+    array.world.machines().array.status().size_bytes
+}
+
+fn moves(array: &mut Scenario) -> bool {
+    let sb = array.world.machines().array.status().superblock;
+    sb.moving.is_some()
+}
+
+/// The size of the array when so many data columns were added.
+fn widened(array: &mut Scenario, more: u64) -> u64 {
+    let geometry = &array.world.geometry;
+    geometry.rows * (geometry.k as u64 + more) * geometry.strip
+}
+
+#[test]
+fn data_moves_while_requests_are_under_way_and_then_there_is_more_room() {
+    for (name, members, more) in [
+        ("5", 4, 1),
+        ("5", 3, 2),
+        ("0", 3, 1),
+        ("6", 6, 1),
+        ("7.3", 6, 2),
+        ("n+m", 7, 1),
+    ] {
+        let mut array = roomy(name, members).start();
+        array.fill().rest();
+        let to_be = widened(&mut array, more);
+        let id = array.begin_to_restripe(more as usize);
+        array.begin_to_write(60, 0);
+        array.answer(id).expect("it can have more columns");
+        assert!(moves(&mut array), "{name}");
+        array.write(40).rest();
+        assert!(!moves(&mut array), "{name}");
+        assert_eq!(size(&mut array), to_be, "{name}");
+        array.verify();
+        array.fill().write(60).rest().verify();
+        let survives = array.world.geometry.m as u8;
+        for slot in 0..survives {
+            array.lose(slot).write(20);
+        }
+        array.rest().verify();
+        array.stop();
+        array.start();
+        assert_eq!(size(&mut array), to_be);
+        array.verify();
+    }
+}
+
+#[test]
+fn what_was_never_written_moves_without_reading_or_writing_it() {
+    let mut raid6 = roomy("6", 6).start();
+    raid6.write_at(3, 2).rest();
+    let to_be = widened(&mut raid6, 1);
+    let id = raid6.begin_to_restripe(1);
+    raid6.answer(id).expect("it can have more columns");
+    raid6.rest().verify();
+    assert_eq!(size(&mut raid6), to_be);
+    raid6.write(80).rest().verify();
+}
+
+/// The power goes (or the process dies) after every so many events of a move.
+fn cut_everywhere(make: impl Fn() -> Scenario, stride: usize, lose: Option<u8>) {
+    let mut moving = 0;
+    for events in (0..).step_by(stride) {
+        let mut array = make();
+        let to_be = widened(&mut array, 1);
+        let id = array.begin_to_restripe(1);
+        array.begin_to_write(25, events);
+        let over = array.world.done.contains_key(&id) && !moves(&mut array);
+        match events % 2 == 0 {
+            true => array.power_cut(),
+            false => array.kill(),
+        };
+        if let Some(slot) = lose {
+            let drive = array.world.condition_on_media().0[usize::from(slot)];
+            if let Some(drive) = drive {
+                array.world.drives[drive].hidden = true;
+            }
+        }
+        array.start();
+        let moves = moves(&mut array);
+        moving += u64::from(moves);
+        array.rest().verify().write(20).rest().verify();
+        if lose.is_none() && moves {
+            assert_eq!(size(&mut array), to_be, "after {events} events");
+        }
+        if over {
+            assert!(moving > 10, "{moving}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_anywhere_in_a_move_loses_nothing_and_the_move_goes_on() {
+    let make = || {
+        let mut array = roomy("5", 3).start();
+        array.write(40).rest();
+        array
+    };
+    cut_everywhere(make, 29, None);
+}
+
+#[test]
+fn a_power_cut_anywhere_in_a_move_and_a_member_lost_with_it_lose_nothing() {
+    for slot in [0, 2] {
+        let make = || {
+            let mut array = roomy("6", 5).start();
+            array.fill().rest();
+            array
+        };
+        cut_everywhere(make, 47, Some(slot));
+    }
+}
+
+#[test]
+fn a_power_cut_anywhere_in_a_move_of_an_array_without_a_log_loses_nothing() {
+    for level in [("0", 3), ("5", 4)] {
+        let make = || {
+            let mut array = roomy(level.0, level.1).policy(WriteHole::Resync).start();
+            array.write(40).rest();
+            array
+        };
+        cut_everywhere(make, 19, None);
+    }
+}
+
+#[test]
+fn a_member_that_is_lost_anywhere_in_a_move_is_waited_for() {
+    for events in (0..2600).step_by(83) {
+        let mut array = roomy("6", 5).start();
+        array.fill().rest();
+        let to_be = widened(&mut array, 1);
+        let lost = array.drive(2);
+        let id = array.begin_to_restripe(1);
+        array.steps(events).lose(2).write(20);
+        let answer = array.answer(id);
+        let known = matches!(answer, Ok(_) | Err(CommandError::NotOptimal));
+        assert!(known, "after {events} events: {answer:?}");
+        array.rest().verify();
+        if answer.is_err() {
+            continue;
+        }
+        if array.offer(lost).is_ok() {
+            array.rest().verify();
+            assert_eq!(array.state(), ArrayState::Optimal);
+            array.rest();
+            assert_eq!(size(&mut array), to_be, "after {events} events");
+        }
+        array.stop();
+        array.start().rest().verify();
+    }
+}
+
+#[test]
+fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
+    let mut raid5 = roomy("5", 4).window_bytes(1).start();
+    raid5.fill().rest();
+    let (before, to_be) = (size(&mut raid5), widened(&mut raid5, 1));
+    let id = raid5.begin_to_restripe(1);
+    raid5.answer(id).expect("it can have more columns");
+    raid5.wait("some has moved", |world| world.geometry.new_rows() > 9);
+    raid5.command(Command::StopRestripe).expect("it moves");
+    raid5.rest();
+    let moved = raid5.world.geometry.new_rows();
+    assert!(moves(&mut raid5) && size(&mut raid5) == before);
+    raid5.fill().write(60).rest().verify();
+    for refused in [Command::Grow(Vec::new()), Command::AddParity(Vec::new())] {
+        assert_eq!(raid5.command(refused), Err(CommandError::Moving));
+    }
+    raid5.stop();
+    raid5.start().write(30).rest().verify();
+    assert_eq!(raid5.world.geometry.new_rows(), moved);
+    raid5.lose(3).write(30).rest().verify();
+    raid5.power_cut();
+    raid5.start().write(30).rest().verify();
+    let new = raid5.world.fresh().expect("there are drives left");
+    raid5.command(Command::Add(new)).expect("it fits");
+    raid5.rest().verify();
+    assert_eq!(raid5.state(), ArrayState::Optimal);
+    raid5
+        .command(Command::ContinueRestripe)
+        .expect("it goes on");
+    raid5.rest().verify();
+    assert_eq!(size(&mut raid5), to_be);
+    assert_eq!(
+        raid5.command(Command::StopRestripe),
+        Err(CommandError::NothingMoves)
+    );
+}
+
+#[test]
+fn what_cannot_be_moved_is_refused_by_name() {
+    for (name, members) in [("1", 2), ("10", 4), ("50", 6)] {
+        let mut array = roomy(name, members).start();
+        array.write(5).rest();
+        let id = array.begin_to_restripe(1);
+        let answer = array.answer(id);
+        let refused = matches!(answer, Err(CommandError::NoSuchShape { .. }));
+        assert!(refused, "{name}: {answer:?}");
+        array.verify();
+    }
+    let mut raid5 = roomy("5", 4).start();
+    raid5.lose(0).write(5).rest();
+    let id = raid5.begin_to_restripe(1);
+    assert_eq!(raid5.answer(id), Err(CommandError::NotOptimal));
+}
+
+#[test]
+fn blocks_that_are_lost_stay_lost_and_nothing_else_does() {
+    let mut raid5 = roomy("5", 4).forgiving().start();
+    raid5.fill().rest();
+    raid5
+        .spoil_block(0, 5, 0)
+        .spoil_block(1, 5, 0)
+        .spoil_block(2, 9, 0);
+    let id = raid5.begin_to_restripe(1);
+    raid5.answer(id).expect("it can have more columns");
+    raid5.rest().verify();
+    assert!(!moves(&mut raid5));
+    let lost = raid5.world.machines().array.status().unreadable;
+    assert!(!lost.is_empty());
+}
