@@ -261,9 +261,9 @@ impl Array {
             moving.moved_rows = resumed.copy.to;
         }
         self.geometry = std::sync::Arc::new(Geometry::of(&self.sb));
-        self.forget_left();
         self.begin_service();
-        // Shards were made when the frontier was another.
+        // Shards were made when the frontier was another. What lay behind it is forgotten when the
+        // superblocks are durable, not before.
         self.resplit = true;
         self.persist.view_due = true;
     }

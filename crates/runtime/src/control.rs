@@ -103,6 +103,7 @@ impl Control {
             | Mail::Piece(_)
             | Mail::InPlace(..)
             | Mail::InPlaceDone(_)
+            | Mail::PieceAgain(_)
             | Mail::PieceReply(_)
             | Mail::Submit(..)
             | Mail::Release(_)
@@ -125,6 +126,7 @@ impl Control {
             ArrayOutput::Stopped => self.turn(Turn::Stopped),
             ArrayOutput::Io(_)
             | ArrayOutput::Reply(_)
+            | ArrayOutput::Again(_)
             | ArrayOutput::Message(..)
             | ArrayOutput::Release(_) => unreachable!("the worker carries these out"),
         }

@@ -35,6 +35,8 @@ pub(crate) enum Mail {
     Piece(Request),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),
+    /// A piece is to be split anew; its router lives here.
+    PieceAgain(Request),
     /// A piece was answered; its router lives here.
     PieceReply(Reply),
     /// A read of another shard's that fills pages which are registered with this one's ring.

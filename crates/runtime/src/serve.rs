@@ -49,6 +49,8 @@ use crate::watch::Watch;
 
 /// A region without writes for this long is made clean.
 const CLEAN_AFTER_MS: u64 = 2000;
+/// Data that moves to another shape: requests wait about as long as members take for so much.
+const WINDOW_BYTES: u64 = 4 << 20;
 /// How long a stop waits for the array to become quiet after it has agreed to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a member that was replaced may take to be let go of.
@@ -194,6 +196,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         force: config.force,
         clean_after_ms: CLEAN_AFTER_MS,
         hedging: HedgeRules::default(),
+        window_bytes: WINDOW_BYTES,
         unix_s: crate::clock::unix_s(),
     };
     let array = Array::assemble(all, &options)?;
@@ -351,13 +354,27 @@ impl Serving {
     /// Why it does not grow.
     pub fn grow(&self) -> Result<(Changed, bool), CommandError> {
         let changed = self.command(Command::Grow(self.device_sizes()))?;
+        Ok((changed, self.tell_size()))
+    }
+
+    /// Tells the block device's users of the size that the array has; false as for growth.
+    fn tell_size(&self) -> bool {
         let size = self.shape.now().size();
         let told = self.running().as_ref().map(|running| running.grown(size));
-        let told = told.unwrap_or(Ok(true)).unwrap_or_else(|error| {
+        told.unwrap_or(Ok(true)).unwrap_or_else(|error| {
             tracing::warn!(%error, "the block device keeps its old size");
             false
-        });
-        Ok((changed, told))
+        })
+    }
+
+    /// The same for an array that told that it has so many bytes now, when every thread works by
+    /// that.
+    pub fn has_grown(&self, size: u64) {
+        let since = Instant::now();
+        while self.shape.now().size() < size && since.elapsed() < SETTLE_PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.tell_size();
     }
 
     /// Adds parities on devices that were attached; they are detached again if it is refused.
@@ -365,8 +382,24 @@ impl Serving {
     /// # Errors
     /// Why it is refused.
     pub fn add_parity(&self, devices: Vec<NewDevice>) -> Result<Changed, CommandError> {
+        self.widen(devices, Command::AddParity)
+    }
+
+    /// Begins to move data to a shape with data columns on these devices, too.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn add_data(&self, devices: Vec<NewDevice>) -> Result<Changed, CommandError> {
+        self.widen(devices, Command::AddData)
+    }
+
+    fn widen(
+        &self,
+        devices: Vec<NewDevice>,
+        command: impl FnOnce(Vec<NewDevice>) -> Command,
+    ) -> Result<Changed, CommandError> {
         let attached: Vec<DeviceId> = devices.iter().map(|new| new.device).collect();
-        let done = self.command(Command::AddParity(devices));
+        let done = self.command(command(devices));
         if done.is_err() {
             attached.into_iter().for_each(|device| self.detach(device));
         }

@@ -307,6 +307,7 @@ impl Worker {
             match mail {
                 Mail::ToShard(message) => self.hear(now, message),
                 Mail::Piece(request) => self.engine.submit(now, request),
+                Mail::PieceAgain(piece) => self.split_anew(now, piece),
                 Mail::PieceReply(reply) => self.join(reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
                 Mail::InPlaceDone(completion) => self.engine.complete(now, completion),
@@ -361,6 +362,7 @@ impl Worker {
         match output {
             ShardOutput::Io(io) => self.start_io(now, Owner::Shard, io),
             ShardOutput::Reply(reply) => self.bring_home(reply),
+            ShardOutput::Again(piece) => self.bring_back(now, piece),
             ShardOutput::Message(message) => match &mut self.control {
                 Some(control) => control.array.message(now, self.index, message),
                 None => self.post(ShardNo(0), Mail::FromShard(self.index, message)),
@@ -372,6 +374,7 @@ impl Worker {
         match output {
             ArrayOutput::Io(io) => self.start_io(now, Owner::Array, io),
             ArrayOutput::Reply(reply) => self.bring_home(reply),
+            ArrayOutput::Again(piece) => self.bring_back(now, piece),
             ArrayOutput::Message(shard, message) if shard == self.index => {
                 self.hear(now, message);
             }
@@ -479,6 +482,15 @@ impl Worker {
         let mut pieces = std::mem::take(&mut self.work.pieces);
         let request = Request { id, op };
         let answered = self.router.route_in(volume, request, &mut pieces);
+        self.send_pieces(now, &mut pieces);
+        self.work.pieces = pieces;
+        if let Some(reply) = answered {
+            self.answer(reply);
+        }
+    }
+
+    /// Sends pieces of requests where they belong.
+    fn send_pieces(&mut self, now: Time, pieces: &mut Vec<(Target, Request)>) {
         for (target, mut request) in pieces.drain(..) {
             if let Op::ReadInPlace { offset, len, .. } = request.op
                 && len < IN_PLACE_MIN
@@ -494,10 +506,22 @@ impl Worker {
                 (Target::Array, None) => self.post(ShardNo(0), Mail::ArrayPiece(request)),
             }
         }
-        self.work.pieces = pieces;
-        if let Some(reply) = answered {
-            self.answer(reply);
+    }
+
+    /// Brings a piece to the router that made it: the array has another shape since.
+    fn bring_back(&mut self, now: Time, piece: Request) {
+        let home = ShardNo(Router::queue_of(piece.id));
+        if home == self.index {
+            self.split_anew(now, piece);
+        } else {
+            self.post(home, Mail::PieceAgain(piece));
         }
+    }
+
+    fn split_anew(&mut self, now: Time, piece: Request) {
+        let mut pieces = Vec::new();
+        self.router.again(piece, &mut pieces);
+        self.send_pieces(now, &mut pieces);
     }
 
     /// Brings the answer of a piece to the router that made the piece.

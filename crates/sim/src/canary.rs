@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 62] = [
+    pub const ALL: [(Canary, u64); 66] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -133,6 +133,10 @@ impl Canary {
         (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 500),
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
         (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
+        (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
+        (Canary::Inside(engine::Canary::MovedWithoutCopy), 3000),
+        (Canary::Inside(engine::Canary::CopyOnOneMember), 30000),
+        (Canary::Inside(engine::Canary::NotSplitAnew), 3000),
     ];
 
     /// Its name on the command line.

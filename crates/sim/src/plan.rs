@@ -438,6 +438,7 @@ impl Plan {
             plan.aim();
         }
         plan.draw_reshapes();
+        plan.draw_moves();
         plan
     }
 
@@ -496,6 +497,59 @@ impl Plan {
             } else if rng.percent(60) {
                 life.end = rng.pick(&[End::PowerCut, End::Kill]);
                 life.end_after_reshape = Some(rng.below(25));
+            }
+        }
+    }
+
+    /// In one of six arrays that can, data moves to a shape with more data columns: in several lives
+    /// as a rule, some of which are cut off meanwhile. Draws of its own, too.
+    fn draw_moves(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 8, Purpose::Focus);
+        let can = self.shape.group.is_none() && self.shape.level != Level::Raid1;
+        if !can || !rng.one_in(6) {
+            return;
+        }
+        let wide = Shape {
+            members: self.shape.members + 2,
+            ..self.shape
+        };
+        // Of two rows, and what comes with them.
+        let copy = u64::from(self.strip) * u64::from(wide.members) * 2 + 8192;
+        let log_bytes = wide.log_bytes(self.strip, self.block, &self.tiny).max(copy);
+        let more = log_bytes
+            .next_multiple_of(8192)
+            .saturating_sub(self.tiny.log_bytes);
+        self.tiny.log_bytes += more;
+        let devices = self.devices.iter_mut();
+        devices.for_each(|device| device.bytes += 2 * more);
+        let first = rng.index(self.lives.len());
+        for (at, life) in self.lives.iter_mut().enumerate().skip(first) {
+            let mut act = |action, rng: &mut Prng| {
+                let asks = life.asks.min(rng.pick(&[2, 10, 120]));
+                let at = Moment {
+                    asks: rng.below(asks + 1),
+                    events: rng.below(200),
+                };
+                life.actions.push((at, action));
+                at
+            };
+            let mut begun = None;
+            if at == first || rng.one_in(4) {
+                begun = Some(act(Action::Restripe, &mut rng));
+            }
+            if rng.one_in(4) {
+                act(Action::StopRestripe, &mut rng);
+            }
+            if rng.one_in(2) {
+                act(Action::ContinueRestripe, &mut rng);
+            }
+            life.actions.sort_by_key(|&(at, _)| at);
+            if let Some(at) = begun.filter(|_| rng.percent(60)) {
+                life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
+                life.end_at = Moment {
+                    asks: at.asks,
+                    events: at.events + rng.below(1200),
+                };
             }
         }
     }

@@ -629,6 +629,8 @@ impl World {
                     true => self.stats.windows += 1,
                     false => self.stats.reshapes += 1,
                 }
+                let ended = self.geometry.elder.is_some() && geometry.elder.is_none();
+                self.stats.moves += u64::from(ended);
                 let superblock = self.machines().array.status().superblock;
                 self.take_shape(geometry, superblock);
             }
@@ -671,10 +673,6 @@ impl World {
                 kind: JobKind::Rebuild,
                 ..
             } => self.stats.rebuilds += 1,
-            EventKind::JobFinished {
-                kind: JobKind::Restripe,
-                ..
-            } => self.stats.moves += 1,
             EventKind::JobFinished {
                 kind: JobKind::Resync,
                 ..

@@ -97,6 +97,17 @@ catalogue! {
         "see strake show: replace what is missing, wait for what is being rebuilt or resynced";
     /// A change of shape under way.
     Reshaping, "reshape-under-way", Refused, "try again in a moment";
+    /// Data on its way to another shape.
+    DataMoves, "data-moves", Refused,
+        "wait until the restripe has ended (strake show); strake restripe NAME --continue where it was stopped";
+    /// No data on its way.
+    NothingMoves, "nothing-moves", Refused, "strake restripe NAME --add DEV begins a move";
+    /// No such change of shape.
+    ShapeUnreachable, "shape-unreachable", Usage,
+        "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members";
+    /// A backup taken in the middle of a move.
+    BackupMoving, "backup-moving", Refused,
+        "where data lay was not known any more when the backup was older than the move: restore from the members";
     /// Members without more room.
     NothingToGrow, "nothing-to-grow", Refused,
         "replace every member, and every spare, by a larger one first (strake replace)";
@@ -426,6 +437,9 @@ impl From<CommandError> for Failure {
             CommandError::LogTooSmall => Code::LogTooSmall,
             CommandError::NotOptimal => Code::NotOptimal,
             CommandError::Reshaping => Code::Reshaping,
+            CommandError::Moving => Code::DataMoves,
+            CommandError::NothingMoves => Code::NothingMoves,
+            CommandError::NoSuchShape { .. } => Code::ShapeUnreachable,
             CommandError::NothingToGrow { .. } => Code::NothingToGrow,
             CommandError::MapTooSmall { .. } => Code::MapTooSmall,
             CommandError::NoSuchLevel { .. } => Code::LevelUnreachable,

@@ -1,7 +1,6 @@
 //! Data moves to a shape with more data columns while the array serves.
 
 use strake_engine::event::*;
-use strake_engine::units::*;
 use strake_format::WriteHole;
 use strake_sim::scenario::{Draft, Scenario};
 
@@ -140,6 +139,45 @@ fn a_power_cut_anywhere_in_a_move_of_an_array_without_a_log_loses_nothing() {
     }
 }
 
+/// The first windows move over rows that still count: there the copy is what is left of them.
+#[test]
+fn a_window_that_moves_over_itself_is_written_again_from_its_copy() {
+    for (name, members, lose) in [
+        ("5", 3, None),
+        ("6", 6, Some(1)),
+        ("6", 6, Some(6)),
+        ("0", 3, None),
+    ] {
+        let mut resumed = 0;
+        for events in (40..440).step_by(5) {
+            let mut array = roomy(name, members).window_bytes(1).start();
+            array.fill().rest();
+            array.begin_to_restripe(1);
+            array.wait("it has begun", |world| world.geometry.elder.is_some());
+            array.steps(events - 40);
+            match events % 3 {
+                0 => array.kill(),
+                _ => array.power_cut(),
+            };
+            for slot in lose.iter().copied() {
+                if let Some(drive) = array.world.condition_on_media().0[slot] {
+                    array.world.drives[drive].hidden = true;
+                }
+            }
+            array.begin_to_start();
+            // And once more, in the middle of that.
+            if events % 2 == 0 {
+                array.steps(events / 9).power_cut();
+                array.start();
+            }
+            array.wait("it serves", |world| world.machines().started);
+            resumed += array.world.stats.resumed;
+            array.verify().write(20).rest().verify();
+        }
+        assert!(resumed > 3, "{name}: {resumed}");
+    }
+}
+
 #[test]
 fn a_member_that_is_lost_anywhere_in_a_move_is_waited_for() {
     for events in (0..2600).step_by(83) {
@@ -235,4 +273,94 @@ fn blocks_that_are_lost_stay_lost_and_nothing_else_does() {
     assert!(!moves(&mut raid5));
     let lost = raid5.world.machines().array.status().unreadable;
     assert!(!lost.is_empty());
+}
+
+#[test]
+fn requests_that_wait_for_a_window_are_split_by_the_shape_that_comes_after_it() {
+    let mut split = 0;
+    for seed in 1..9 {
+        let mut raid5 = roomy("5", 4).seed(seed).shards(3).window_bytes(1).start();
+        raid5.fill().rest();
+        let id = raid5.begin_to_restripe(1);
+        raid5.answer(id).expect("it can have more columns");
+        while moves(&mut raid5) {
+            raid5.begin_to_overwrite().begin_to_read().steps(60);
+            raid5.wait("all is answered", |world| world.asks.is_empty());
+        }
+        raid5.begin_to_scrub();
+        raid5.rest().verify();
+        split += raid5.world.stats.split_anew;
+    }
+    assert!(split > 20, "{split}");
+}
+
+#[test]
+fn discards_that_meet_a_move_are_done() {
+    for events in (0..1500).step_by(71) {
+        let mut raid6 = roomy("6", 5).shards(2).start();
+        raid6.fill().rest();
+        raid6.begin_to_restripe(1);
+        raid6.steps(events).begin_to_discard().steps(events % 90);
+        raid6.begin_to_discard().write(20).rest().verify();
+        raid6.fill().rest().begin_to_scrub();
+        raid6.rest().verify();
+    }
+}
+
+#[test]
+fn a_scrub_in_two_shapes_finds_nothing_and_so_does_one_that_meets_the_move() {
+    let mut raid6 = roomy("6", 6).window_bytes(1).start();
+    raid6.fill().rest();
+    raid6.begin_to_restripe(1);
+    raid6.wait("some has moved", |world| {
+        world.geometry.new_rows() > 6 && world.geometry.elder.is_some()
+    });
+    raid6.begin_to_scrub();
+    raid6.command(Command::StopRestripe).expect("it moves");
+    raid6.rest().begin_to_scrub();
+    raid6.rest().verify();
+    raid6
+        .command(Command::ContinueRestripe)
+        .expect("it was stopped");
+    raid6.begin_to_scrub();
+    raid6.rest().verify();
+}
+
+#[test]
+fn rows_that_do_not_agree_stop_the_move_until_they_are_mended() {
+    let mut raid6 = roomy("6", 6).start();
+    raid6.fill().rest();
+    raid6.rot(20, 1);
+    let new = raid6.world.fresh().expect("there are drives left");
+    raid6.command(Command::AddData(vec![new])).expect("it can");
+    raid6.rest();
+    assert!(moves(&mut raid6));
+    raid6.cure();
+    raid6
+        .command(Command::ContinueRestripe)
+        .expect("it stopped");
+    raid6.rest().verify();
+    assert!(!moves(&mut raid6));
+}
+
+#[test]
+fn a_new_member_that_fails_before_it_has_a_slot_ends_the_change() {
+    for events in (0..240).step_by(13) {
+        let mut raid5 = roomy("5", 4).start();
+        raid5.fill().rest();
+        let id = raid5.begin_to_restripe(1);
+        raid5.steps(events);
+        let new = raid5.world.devices.last().copied().expect("it was opened");
+        let vanished = raid5.world.vanish(new);
+        assert!(vanished.is_ok());
+        let answer = raid5.answer(id);
+        let told = matches!(
+            answer,
+            Ok(_) | Err(CommandError::DeviceFailed | CommandError::NotOptimal)
+        );
+        assert!(told, "after {events} events: {answer:?}");
+        raid5.write(20).rest().verify();
+        raid5.power_cut();
+        raid5.start().write(20).rest().verify();
+    }
 }

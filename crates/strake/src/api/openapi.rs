@@ -113,7 +113,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("GrowRequest", "dry_run:boolean?"),
     (
         "RestripeRequest",
-        "level:string devices:string[] force:boolean? dry_run:boolean?",
+        "level:string? action:string? devices:string[]? force:boolean? dry_run:boolean?",
     ),
     ("JobRequest", "action:string repair:boolean? halt:boolean?"),
     (
@@ -174,7 +174,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "BackupArray",
-        "name:string uuid:string level:string strip_bytes:integer group_size:integer fixed_parities:integer \
+        "name:string uuid:string level:string strip_bytes:integer group_size:integer fixed_parities:integer moving:boolean? \
          block_bytes:integer carved:boolean layout:BackupLayout export:string settings:Settings \
          members:BackupMember[]",
     ),

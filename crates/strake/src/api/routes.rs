@@ -184,7 +184,7 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     (
         "post",
         "/v1/arrays/{name}/restripe",
-        "Raise the level",
+        "Raise the level, or move data to more data columns",
         Some("RestripeRequest"),
         "Outcome",
     ),

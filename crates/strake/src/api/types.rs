@@ -515,8 +515,13 @@ pub(crate) struct GrowRequest {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestripeRequest {
     /// The level to become.
-    pub(crate) level: String,
-    /// One for each parity more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) level: Option<String>,
+    /// Instead of that: `add` data columns, `stop` the data that moves, or `continue`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) action: Option<String>,
+    /// One for each parity, or data column, more.
+    #[serde(default)]
     pub(crate) devices: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) force: bool,

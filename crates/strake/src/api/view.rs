@@ -132,6 +132,7 @@ pub(crate) fn job_kind(kind: JobKind) -> &'static str {
         JobKind::Rebuild => "rebuild",
         JobKind::Resync => "resync",
         JobKind::Scrub => "scrub",
+        JobKind::Restripe => "restripe",
     }
 }
 

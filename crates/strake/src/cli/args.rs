@@ -375,11 +375,21 @@ pub(crate) struct GrowArgs {
 
 /// Arguments of `restripe`.
 #[derive(Debug, Args)]
+#[group(id = "what", required = true, multiple = false, args = ["level", "add", "stop", "go_on"])]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
-    /// 5, 6, 7.3 or N+M
-    #[arg(long, short)]
-    pub(crate) level: String,
+    /// 5, 6, 7.3 or N+M: with as many devices as it has parities more
+    #[arg(long, short, requires = "devices")]
+    pub(crate) level: Option<String>,
+    /// Data columns on these devices: data moves to them while the array serves
+    #[arg(long, num_args = 1.., value_name = "DEV")]
+    pub(crate) add: Vec<PathBuf>,
+    /// Data moves no further, also after restarts
+    #[arg(long)]
+    pub(crate) stop: bool,
+    /// It goes on
+    #[arg(long = "continue")]
+    pub(crate) go_on: bool,
     /// Overwrite foreign signatures
     #[arg(long)]
     pub(crate) force: bool,
@@ -387,7 +397,7 @@ pub(crate) struct RestripeArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// One for each parity more
-    #[arg(required = true, value_name = "DEV")]
+    #[arg(value_name = "DEV", requires = "level")]
     pub(crate) devices: Vec<PathBuf>,
 }
 

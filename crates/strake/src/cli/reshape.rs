@@ -16,9 +16,20 @@ pub(super) fn grow(context: &Context, args: &GrowArgs) -> Ended {
 
 pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
     let client = Client::need(&context.dir)?;
+    let words = [
+        (args.stop, "stop"),
+        (args.go_on, "continue"),
+        (!args.add.is_empty(), "add"),
+    ];
+    let action = words.into_iter().find(|(asked, _)| *asked);
+    let devices = match args.add.is_empty() {
+        true => &args.devices,
+        false => &args.add,
+    };
     let request = RestripeRequest {
         level: args.level.clone(),
-        devices: absolutes(&args.devices),
+        action: action.map(|(_, word)| word.to_owned()),
+        devices: absolutes(devices),
         force: args.force,
         dry_run: args.dry_run,
     };

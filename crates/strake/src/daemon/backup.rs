@@ -123,6 +123,13 @@ impl Service {
             devices: devices.iter().map(|d| d.display().to_string()).collect(),
         };
         let array = uuid(&entry.uuid)?;
+        if entry.moving {
+            let what = format!(
+                "data of {} was moving when the backup was taken",
+                entry.name
+            );
+            return Err(Failure::new(Code::BackupMoving, what));
+        }
         let definition = checked(entry)?;
         let name;
         {

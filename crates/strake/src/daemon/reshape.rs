@@ -1,12 +1,13 @@
-//! Changes of an array's shape that a user asks for: growth onto larger members, more parities.
+//! Changes of an array's shape that a user asks for: growth onto larger members, more parities, data
+//! that moves to more data columns.
 //!
-//! Deliberately absent: how either is done (engine), and data that moves.
+//! Deliberately absent: how any of them is done (engine).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use strake_engine::Geometry;
-use strake_engine::event::{Changed, NewDevice};
+use strake_engine::event::{Changed, Command, NewDevice};
 use strake_format::{Level, MemberUuid, Superblock};
 use strake_runtime::Device;
 
@@ -76,7 +77,7 @@ impl Service {
         Ok(outcome(name, changed == Changed::Yes, &what))
     }
 
-    /// Raises the level by parities on these devices.
+    /// Raises the level by parities on these devices, or does what it is told with data that moves.
     pub(crate) fn restripe(
         &self,
         name: &str,
@@ -84,9 +85,22 @@ impl Service {
     ) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
-        let wanted = make::parse_level(&request.level)?;
         let now = running.status()?.superblock;
-        level_with(&now, request.devices.len(), wanted)?;
+        let change = match (request.level.as_deref(), request.action.as_deref()) {
+            (Some(level), None) => {
+                let wanted = make::parse_level(level)?;
+                Change::Level(level_with(&now, request.devices.len(), wanted)?)
+            }
+            (None, Some("add")) => Change::Data(wider(&now, request.devices.len())?),
+            (None, Some("stop")) => return self.halt_move(&running, name, true, request.dry_run),
+            (None, Some("continue")) => {
+                return self.halt_move(&running, name, false, request.dry_run);
+            }
+            _ => {
+                let found = "neither a level nor one of add, stop and continue";
+                return Err(Failure::new(Code::LevelUnreachable, found));
+            }
+        };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         for path in &paths {
             if running.serves(path) {
@@ -101,21 +115,83 @@ impl Service {
         };
         let wipe = safety::check(&paths, permit)?;
         if request.dry_run {
-            let what = format!("would become level {wanted} from {}", now.level);
+            let what = match change {
+                Change::Level(wanted) => format!("would become level {wanted} from {}", now.level),
+                Change::Data(size) => format!("would have {size} bytes once its data has moved"),
+            };
             return Ok(outcome(name, false, &what));
         }
         let devices = safety::hold(&paths, &wipe, permit)?;
-        let changed = add_parity(&running, devices)?;
+        let changed = widen(&running, devices, &change)?;
         self.remember(paths.into_iter());
-        let what = format!(
-            "level {wanted} from {}: its new parity is being built, data stays where it is",
-            now.level
-        );
+        let what = match change {
+            Change::Level(wanted) => format!(
+                "level {wanted} from {}: its new parity is being built, data stays where it is",
+                now.level
+            ),
+            Change::Data(size) => {
+                format!("data moves to the new devices; {size} bytes when all of it has moved")
+            }
+        };
         Ok(outcome(name, changed, &what))
+    }
+
+    /// Data moves no further, or goes on.
+    fn halt_move(
+        &self,
+        running: &Running,
+        name: &str,
+        stop: bool,
+        dry_run: bool,
+    ) -> Result<OutcomeJson, Failure> {
+        let (command, what) = match stop {
+            true => (
+                Command::StopRestripe,
+                "data moves no further until it is continued",
+            ),
+            false => (Command::ContinueRestripe, "data goes on moving"),
+        };
+        if dry_run {
+            return Ok(outcome(name, false, &format!("would do so: {what}")));
+        }
+        let changed = running.with(|s| Ok(s.command(command)?))?;
+        Ok(outcome(name, changed == Changed::Yes, what))
     }
 }
 
-fn add_parity(running: &Running, devices: Vec<Device>) -> Result<bool, Failure> {
+/// What is to be.
+enum Change {
+    /// This level.
+    Level(Level),
+    /// So many bytes.
+    Data(u64),
+}
+
+/// Size that an array would have with so many members more, all of it data.
+fn wider(superblock: &Superblock, devices: usize) -> Result<u64, Failure> {
+    let level = superblock.level;
+    let members = usize::from(superblock.members) + devices;
+    let mut wide = superblock.clone();
+    wide.members = u8::try_from(members).unwrap_or(u8::MAX);
+    wide.group_size = wide.members;
+    if let Level::Nm { m, .. } = level {
+        wide.level = Level::Nm {
+            n: wide.members - m,
+            m,
+        };
+    }
+    let moves = !matches!(level, Level::Raid1 | Level::Raid10) && !level.is_grouped();
+    let fits = wide.level.check_shape(wide.members, wide.members).is_ok();
+    match moves && fits && devices > 0 {
+        true => Ok(Geometry::of(&wide).size()),
+        false => {
+            let found = format!("level {level} cannot have {devices} data columns more");
+            Err(Failure::new(Code::ShapeUnreachable, found))
+        }
+    }
+}
+
+fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<bool, Failure> {
     running.with(|s| {
         let attach = |device: Device| {
             let info = device.info();
@@ -125,7 +201,11 @@ fn add_parity(running: &Running, devices: Vec<Device>) -> Result<bool, Failure> 
                 member: MemberUuid(make::random_uuid()),
             }
         };
-        let changed = s.add_parity(devices.into_iter().map(attach).collect())?;
+        let devices = devices.into_iter().map(attach).collect();
+        let changed = match change {
+            Change::Level(_) => s.add_parity(devices)?,
+            Change::Data(_) => s.add_data(devices)?,
+        };
         Ok(changed == Changed::Yes)
     })
 }

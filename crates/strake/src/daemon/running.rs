@@ -72,7 +72,7 @@ pub(crate) struct Running {
     /// As it is called now.
     name: Mutex<ArrayName>,
     /// Empty once it was stopped.
-    serving: RwLock<Option<Serving>>,
+    serving: Arc<RwLock<Option<Serving>>>,
     record: Mutex<ArrayRecord>,
     /// Known once it was started.
     pub(crate) volumes: Volumes,
@@ -201,6 +201,8 @@ pub(crate) fn start(
         link(&link_of(&name), &device);
     }
     let (events, mut array) = (Arc::clone(log), name.to_string());
+    let serving = Arc::new(RwLock::new(Some(serving)));
+    let served = Arc::downgrade(&serving);
     std::thread::Builder::new()
         .name(format!("events {array}"))
         .spawn(move || {
@@ -209,13 +211,20 @@ pub(crate) fn start(
                 if let EventKind::Renamed { to, .. } = &record.kind {
                     array = to.to_string();
                 }
+                if let EventKind::Grown { to_bytes, .. } = record.kind
+                    && let Some(serving) = served.upgrade()
+                    && let Ok(serving) = serving.try_read()
+                    && let Some(serving) = serving.as_ref()
+                {
+                    serving.has_grown(to_bytes);
+                }
             }
         })
         .map_err(|e| Failure::io("starting a thread", &e))?;
     let running = Running {
         uuid: found.uuid,
         name: Mutex::new(name),
-        serving: RwLock::new(Some(serving)),
+        serving,
         record: Mutex::new(record),
         volumes: Volumes::default(),
         requests: placement.requests,
