@@ -25,6 +25,7 @@ use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::persist::After;
+use crate::reshape::Reshape;
 use crate::units::*;
 
 /// From one base to the next. A shard that comes to use half of it asks for the next.
@@ -90,9 +91,14 @@ impl Array {
         if !self.logging() {
             self.cover.waits = None;
             self.release_held();
-        } else if !self.sb.covered && self.cover.waits.is_none() {
+        } else if !self.sb.covered && self.cover.waits.is_none() && !self.base_stays() {
             self.next_base();
         }
+    }
+
+    /// Nothing is being written, and what is in the logs counts for this base alone.
+    fn base_stays(&self) -> bool {
+        self.reshape.as_ref().is_some_and(Reshape::keeps_base)
     }
 
     fn next_base(&mut self) {
@@ -192,7 +198,7 @@ impl Array {
     /// Begins the base that regions wait for.
     pub(crate) fn drive_cover(&mut self) {
         let serving = matches!(self.stage, Stage::Serving | Stage::Stopping);
-        if !serving || self.persist.view_due || self.cover.waits.is_some() {
+        if !serving || self.persist.view_due || self.cover.waits.is_some() || self.base_stays() {
             return;
         }
         if self.cover.regions.is_empty() && !self.cover.short && !self.cover.joins {

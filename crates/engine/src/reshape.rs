@@ -114,6 +114,11 @@ impl Reshape {
         matches!(self.change, Change::Window(_))
     }
 
+    /// A copy of what moves may be in the logs, for the base that they have.
+    pub(crate) fn keeps_base(&self) -> bool {
+        self.step == Step::Moving
+    }
+
     pub(crate) fn keep_command(&mut self, id: CommandId, command: Command) {
         self.commands.push((id, command));
     }

@@ -52,6 +52,9 @@ pub struct Shard {
     code: Code,
     /// That of the shape from which data moves.
     elder_code: Option<Code>,
+    /// Data moves, or has moved, between stripes of several shards: what was split by the geometry
+    /// of another moment may come at any time.
+    moves: bool,
     pub(crate) pool: Pool,
     pub(crate) view: Arc<View>,
     /// Every slot has a member in sync, and none is being rebuilt: the case of every request of an
@@ -252,6 +255,7 @@ impl Shard {
             count,
             code,
             elder_code,
+            moves: count > 1 && geometry.elder.is_some(),
             zeros: Buf::zeroed(geometry.strip as usize),
             nowhere: Buf::nowhere(),
             logs,
@@ -295,7 +299,7 @@ impl Shard {
         if self.hold.keeps() {
             return self.hold.keep(request);
         }
-        if self.count > 1 && !self.owns(&request.op) && !canary::hit(Canary::NotSplitAnew) {
+        if self.moves && !self.owns(&request.op) && !canary::hit(Canary::NotSplitAnew) {
             return self.out.push_back(ShardOutput::Again(request));
         }
         self.foreground += 1;
@@ -846,6 +850,7 @@ impl Shard {
     /// The arithmetic is another from now on.
     pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
         (self.code, self.elder_code) = (code_of(&geometry), elder_code_of(&geometry));
+        self.moves |= self.count > 1 && geometry.elder.is_some();
         self.geometry = geometry;
         // What was written there since may lie elsewhere.
         self.rebuilt.clear();
