@@ -375,7 +375,7 @@ pub(crate) struct GrowArgs {
 
 /// Arguments of `restripe`.
 #[derive(Debug, Args)]
-#[group(id = "what", required = true, multiple = false, args = ["level", "add", "stop", "go_on"])]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["level", "add", "stop", "go_on"])))]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more

@@ -153,3 +153,45 @@ fn raid_5_becomes_raid_6_and_survives_two_members_less() {
     rig.until_state("data", "degraded");
     rig.qemu_io("data", &["read -P 0x5a 0 4M", "read -P 0xa5 4M 1M"]);
 }
+
+#[test]
+fn data_moves_to_one_column_more_and_the_device_grows_when_it_has() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    if rig
+        .qemu_io(
+            "data",
+            &["write -P 0x5a 0 24M", "write -P 0xa5 60M 4M", "flush"],
+        )
+        .is_none()
+    {
+        return;
+    }
+    let fourth = rig.file("fourth", 64 * MIB);
+    rig.run(&["restripe", "data", "--stop"])
+        .refused(4, "nothing-moves");
+    let dry = ["restripe", "data", "--dry-run", "--add", &fourth];
+    assert_eq!(rig.run(&dry).ok().json()["changed"], false);
+    let before = size(&rig.show("data"));
+    rig.run(&["restripe", "data", "--add", &fourth]).ok();
+    rig.kill_daemon();
+    rig.start_daemon();
+    let since = std::time::Instant::now();
+    while size(&rig.show("data")) == before {
+        assert!(since.elapsed().as_secs() < 60, "{}", rig.show("data"));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(size(&rig.show("data")), before / 2 * 3);
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.qemu_io(
+        "data",
+        &[
+            "read -P 0x5a 0 24M",
+            "read -P 0xa5 60M 4M",
+            "read -P 0 30M 8M",
+        ],
+    );
+}
