@@ -661,7 +661,12 @@ fn solve(
     slots: &mut [Vec<u8>],
     bad: &BTreeSet<(usize, usize)>,
 ) -> Result<Vec<StripPart>, ()> {
-    let (strip, block) = (geometry.strip as usize, geometry.block as usize);
+    let strip = geometry.strip as usize;
+    // Whole strips, where all could be read.
+    let block = match bad.is_empty() {
+        true => strip,
+        false => geometry.block as usize,
+    };
     let k = geometry.columns(StripeNo(first)).k;
     let code = Code::new(k, geometry.m).expect("the array's code");
     let mut lost = Vec::new();

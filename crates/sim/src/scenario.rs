@@ -109,8 +109,9 @@ impl Scenario {
     /// Asks to read every stripe at once, and does not wait.
     pub fn begin_to_read(&mut self) -> &mut Self {
         let stripe = self.world.geometry.stripe_bytes() / self.world.geometry.block;
-        for first in (0..self.world.oracle.blocks()).step_by(stripe as usize) {
-            self.begin(AskKind::Read, first, stripe);
+        let all = self.world.oracle.blocks();
+        for first in (0..all).step_by(stripe as usize) {
+            self.begin(AskKind::Read, first, stripe.min(all - first));
         }
         self
     }
@@ -121,8 +122,9 @@ impl Scenario {
     /// Asks to write every stripe at once, and does not wait.
     pub fn begin_to_overwrite(&mut self) -> &mut Self {
         let stripe = self.world.geometry.stripe_bytes() / self.world.geometry.block;
-        for first in (0..self.world.oracle.blocks()).step_by(stripe as usize) {
-            self.begin(AskKind::Write, first, stripe);
+        let all = self.world.oracle.blocks();
+        for first in (0..all).step_by(stripe as usize) {
+            self.begin(AskKind::Write, first, stripe.min(all - first));
         }
         self
     }
