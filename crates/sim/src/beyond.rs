@@ -325,8 +325,10 @@ impl World {
     /// A write and a read in every stripe.
     fn probe_all(&mut self) -> Going {
         let stripe = self.shape.stripe;
-        for first in (0..self.oracle.blocks()).step_by(stripe as usize) {
-            let block = first + self.chance.faults.below(stripe);
+        let all = self.oracle.blocks();
+        for first in (0..all).step_by(stripe as usize) {
+            // Stripes of two shapes do not end where the array does.
+            let block = first + self.chance.faults.below(stripe.min(all - first));
             for kind in [AskKind::Write, AskKind::Read] {
                 self.ask_for(kind, block, 1)?;
             }

@@ -531,11 +531,10 @@ impl Plan {
                     events: rng.below(200),
                 };
                 life.actions.push((at, action));
-                at
             };
-            let mut begun = None;
-            if at == first || rng.one_in(4) {
-                begun = Some(act(Action::Restripe, &mut rng));
+            let begun = at == first || rng.one_in(4);
+            if begun {
+                act(Action::Restripe, &mut rng);
             }
             if rng.one_in(4) {
                 act(Action::StopRestripe, &mut rng);
@@ -544,11 +543,16 @@ impl Plan {
                 act(Action::ContinueRestripe, &mut rng);
             }
             life.actions.sort_by_key(|&(at, _)| at);
-            if let Some(at) = begun.filter(|_| rng.percent(60)) {
+            if begun && rng.percent(70) {
+                // Most of all in the first windows, which move over themselves.
                 life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
+                life.end_after_reshape = Some(match rng.percent(70) {
+                    true => rng.below(250),
+                    false => rng.below(1500),
+                });
                 life.end_at = Moment {
-                    asks: at.asks,
-                    events: at.events + rng.below(1200),
+                    asks: life.asks,
+                    events: 2000,
                 };
             }
         }

@@ -629,6 +629,9 @@ impl World {
                     true => self.stats.windows += 1,
                     false => self.stats.reshapes += 1,
                 }
+                if geometry.elder.is_some_and(|elder| elder.moved == 0) {
+                    self.reshaped_at = Some(self.stats.events);
+                }
                 let ended = self.geometry.elder.is_some() && geometry.elder.is_none();
                 self.stats.moves += u64::from(ended);
                 let superblock = self.machines().array.status().superblock;
