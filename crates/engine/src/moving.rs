@@ -338,11 +338,10 @@ impl Array {
                 if !self.unreadable.quiet() || self.persist.view_due || !self.persist.quiet() {
                     return Ok(None);
                 }
-                if canary::hit(Canary::FrontierBeforeRows) {
-                    self.write_window();
-                    return Ok(Some(self.take_frontier()));
-                }
                 self.write_window();
+            }
+            Doing::Writing if canary::hit(Canary::FrontierBeforeRows) => {
+                return Ok(Some(self.take_frontier()));
             }
             Doing::Writing => self.flush_window(),
             // Who did not take it is durably out with the frontier.
