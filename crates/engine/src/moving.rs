@@ -322,7 +322,7 @@ impl Array {
         }
         let (phase, over, given_up) = (window.phase, window.over, window.may_be_given_up());
         let (empty, ends, unanswered) = (window.empty, window.ends(), window.unanswered);
-        if given_up && !(whole && !unanswered) {
+        if given_up && (!whole || unanswered) {
             return Err(CommandError::NotOptimal);
         }
         match phase {

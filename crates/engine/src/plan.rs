@@ -176,6 +176,7 @@ mod tests {
             block: 512,
             rows: 16,
             region_rows: 4,
+            elder: None,
         }
     }
 

@@ -277,7 +277,7 @@ impl Array {
         let together = std::mem::take(&mut replay.together);
         replay.bound = together > 0;
         let pieces = replay.pieces.drain(..together);
-        replay.jobs.extend(pieces.map(|piece| new_job(piece)));
+        replay.jobs.extend(pieces.map(new_job));
         let mut bytes = 0;
         while together == 0
             && let Some(mut piece) = replay.pieces.pop_front()

@@ -330,6 +330,7 @@ fn geometry() -> Geometry {
         block: 4096,
         rows: 200,
         region_rows: 2,
+        elder: None,
     }
 }
 

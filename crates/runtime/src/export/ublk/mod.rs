@@ -595,6 +595,7 @@ mod tests {
             block: 4096,
             rows: 1000,
             region_rows: 100,
+            elder: None,
         };
         let (mailbox, _) = Mailbox::new().expect("eventfd");
         let peers = Peers::new(vec![mailbox]);
