@@ -94,6 +94,7 @@ impl Rig {
             force: false,
             clean_after_ms: 5000,
             hedging: HedgeRules::default(),
+            window_bytes: 4 << 20,
             unix_s: 0,
         };
         let mut array = Array::assemble(found, &options).expect("a new array starts");
@@ -188,6 +189,7 @@ impl Rig {
                         self.array.message(Time(0), ShardNo(0), message);
                     }
                     ShardOutput::Reply(reply) => self.replies.extend(self.router.join(reply)),
+                    ShardOutput::Again(_) => unreachable!("no data moves"),
                 }
             }
             if quiet {
@@ -553,6 +555,7 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
                 Some(ShardOutput::Message(message)) => {
                     rig.array.message(now, ShardNo(0), message);
                 }
+                Some(ShardOutput::Again(_)) => unreachable!("no data moves"),
                 None => break,
             }
         }
