@@ -730,6 +730,12 @@ impl World {
                 self.reshaped_at = Some(self.stats.events);
             }
             EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
+            EventKind::JobStopped {
+                kind: JobKind::Restripe,
+                cause: StopCause::Inconsistent,
+            } if self.silent.lies.is_empty() => {
+                return self.failure("rows that nobody lied about stopped a move");
+            }
             EventKind::Started { unclean: true } if self.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");
             }
