@@ -142,11 +142,11 @@ impl Array {
     // ---- commands ----------------------------------------------------------------------------
 
     fn may_reshape(&self) -> Result<(), CommandError> {
-        if self.reshape.is_some() {
-            return Err(CommandError::Reshaping);
-        }
         if self.sb.moving.is_some() {
             return Err(CommandError::Moving);
+        }
+        if self.reshape.is_some() {
+            return Err(CommandError::Reshaping);
         }
         match self.in_order() {
             true => Ok(()),

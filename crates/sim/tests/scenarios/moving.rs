@@ -213,6 +213,12 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
     let id = raid5.begin_to_restripe(1);
     raid5.answer(id).expect("it can have more columns");
     raid5.wait("some has moved", |world| world.geometry.new_rows() > 9);
+    for _ in 0..40 {
+        // In a window, and between two.
+        raid5.steps(3);
+        let refused = raid5.command(Command::AddData(Vec::new()));
+        assert_eq!(refused, Err(CommandError::Moving));
+    }
     raid5.command(Command::StopRestripe).expect("it moves");
     raid5.rest();
     let moved = raid5.world.geometry.new_rows();
