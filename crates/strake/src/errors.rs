@@ -107,7 +107,7 @@ catalogue! {
         "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members";
     /// A backup taken in the middle of a move.
     BackupMoving, "backup-moving", Refused,
-        "where data lay was not known any more when the backup was older than the move: restore from the members";
+        "the frontier has gone on since the backup, and only members tell where it is: start the array from those whose superblocks are whole";
     /// Members without more room.
     NothingToGrow, "nothing-to-grow", Refused,
         "replace every member, and every spare, by a larger one first (strake replace)";

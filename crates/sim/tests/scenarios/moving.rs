@@ -61,6 +61,25 @@ fn data_moves_while_requests_are_under_way_and_then_there_is_more_room() {
 }
 
 #[test]
+fn an_array_with_an_added_parity_moves_like_any_other() {
+    for events in [0, 700, 1400] {
+        let mut array = roomy("5", 4).shards(2).start();
+        array.fill().rest();
+        let raised = array.begin_to_add_parity(1);
+        array.answer(raised).expect("RAID 5 becomes RAID 6");
+        array.rest();
+        let to_be = widened(&mut array, 1);
+        let id = array.begin_to_restripe(1);
+        array.answer(id).expect("it can have more columns");
+        array.begin_to_write(40, events).power_cut();
+        array.start().write(40).rest().verify();
+        assert_eq!(size(&mut array), to_be, "after {events} events");
+        assert_eq!(array.world.geometry.fixed, 1);
+        array.lose(4).write(20).lose(5).write(20).rest().verify();
+    }
+}
+
+#[test]
 fn what_was_never_written_moves_without_reading_or_writing_it() {
     let mut raid6 = roomy("6", 6).start();
     raid6.write_at(3, 2).rest();

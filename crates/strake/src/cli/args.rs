@@ -88,10 +88,15 @@ pub(crate) enum Command {
     },
     /// Use all that the members have room for: they were replaced by larger ones, or grew
     Grow(GrowArgs),
-    /// Raise the level: 0 becomes 5, 5 becomes 6, 6 becomes 7.3, with one device for each parity more
+    /// Raise the level by parities on new devices (--level), or add data columns on them (--add)
     ///
-    /// Data stays where it is: the new parity is built on its device while the array serves, as a
+    /// --level: 0 becomes 5, 5 becomes 6, 6 becomes 7.3, with one device for each parity more. Data
+    /// stays where it is: the new parity is built on its device while the array serves, as a
     /// rebuild, and until that is done the array survives what it survived before.
+    ///
+    /// --add: all data moves to the new shape while the array serves, and the array is larger when all
+    /// of it has moved. It waits while a member is missing, goes on after a crash or a restart, and can
+    /// be stopped where it is (--stop) and go on later (--continue). There is no way back.
     Restripe(RestripeArgs),
     /// Start (or go on with) the rebuild of missing members, or pause it
     Rebuild(JobArgs),
@@ -396,7 +401,7 @@ pub(crate) struct RestripeArgs {
     /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// One for each parity more
+    /// With --level: one for each parity more
     #[arg(value_name = "DEV", requires = "level")]
     pub(crate) devices: Vec<PathBuf>,
 }
