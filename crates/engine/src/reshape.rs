@@ -340,14 +340,12 @@ impl Array {
         let refused = CommandError::NoSuchShape { level, more };
         let added = u8::try_from(more).ok().filter(|&added| added > 0);
         let members = added.and_then(|added| self.sb.members.checked_add(added));
-        let (Some(members), false) = (members, level.is_grouped() || self.geometry.mirrored())
-        else {
+        let widened = level.with_data(self.sb.members, more);
+        let (Some(members), Some(level)) = (members, widened) else {
             return Err(refused);
         };
         let mut sb = self.sb.clone();
-        if let Level::Nm { m, .. } = level {
-            sb.level = Level::Nm { n: members - m, m };
-        }
+        sb.level = level;
         sb.moving = Some(Moving {
             members: sb.members,
             moved_rows: 0,
@@ -690,7 +688,8 @@ impl Array {
                 to_bytes,
             });
         }
-        if from != to && self.sb.moving.is_none() && !window {
+        let raised = self.sb.moving.is_none() || from == Level::Raid1;
+        if from != to && raised && !window {
             self.event(EventKind::LevelRaised { from, to });
         }
     }

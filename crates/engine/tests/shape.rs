@@ -446,6 +446,10 @@ const MOVES: &[(Level, usize, usize, usize)] = &[
     (Level::Raid0, 3, 4, 0),
     (Level::Raid5, 3, 4, 0),
     (Level::Raid5, 4, 8, 0),
+    // From mirrors.
+    (Level::Raid5, 2, 3, 0),
+    (Level::Raid6, 3, 5, 0),
+    (Level::Raid7_3, 4, 5, 0),
     (Level::Raid6, 5, 6, 0),
     (Level::Raid6, 5, 7, 1),
     (Level::Raid7_3, 6, 7, 0),

@@ -90,6 +90,20 @@ impl Level {
         }
     }
 
+    /// The level that an array of this one and of so many members has once data columns are added;
+    /// `None` where they cannot be. A mirror is an array whose parities are copies of its one data
+    /// column.
+    pub fn with_data(self, members: u8, more: usize) -> Option<Level> {
+        let widened = u8::try_from(more).ok()?.checked_add(members)?;
+        match self {
+            _ if more == 0 || self.is_grouped() => None,
+            Level::Raid10 => None,
+            Level::Raid1 => Level::Raid0.with_parities(usize::from(members) - 1),
+            Level::Nm { m, .. } => Some(Level::Nm { n: widened - m, m }),
+            level => Some(level),
+        }
+    }
+
     /// Data strips in a stripe of one group of `group_size` members: 1 for mirrors.
     pub fn data_count(self, group_size: u8) -> u8 {
         match self {

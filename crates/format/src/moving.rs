@@ -2,7 +2,8 @@
 //!
 //! Level, members and table of the superblock are those of the new shape. The elder one differs in
 //! its members alone: strip, parities, rows of each member and regions are the same, and members
-//! that are new lie behind those that were there.
+//! that are new lie behind those that were there. With one data column it is that of a mirror:
+//! parities of one strip are copies of it.
 //!
 //! Invariant: the superblock tells of rows of the new shape only when they are durable on every
 //! live member.
@@ -28,11 +29,13 @@ pub struct Moving {
 impl Moving {
     /// The level of the elder shape, where that of the new one is `level`.
     pub fn elder_level(&self, level: Level) -> Level {
+        let m = level.parity_count();
         match level {
             Level::Nm { m, .. } => Level::Nm {
                 n: self.members.saturating_sub(m),
                 m,
             },
+            _ if m > 0 && self.members == m + 1 => Level::Raid1,
             level => level,
         }
     }

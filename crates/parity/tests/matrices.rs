@@ -234,3 +234,11 @@ fn the_coefficients_are_the_ones_on_drives() {
     }
     assert_eq!(hash, 0x6097_e5ec_7d91_b9f5);
 }
+
+/// What lets a mirror become an array with parity: nothing has to be written for that.
+#[test]
+fn up_to_three_parities_of_one_column_are_copies_of_it() {
+    for m in 1..=3 {
+        assert_eq!(matrix(1, m), vec![vec![1]; m]);
+    }
+}

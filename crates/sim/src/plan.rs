@@ -505,11 +505,12 @@ impl Plan {
     /// as a rule, some of which are cut off meanwhile. Draws of its own, too.
     fn draw_moves(&mut self) {
         let mut rng = Prng::new(self.seed ^ 8, Purpose::Focus);
-        let can = self.shape.group.is_none() && self.shape.level != Level::Raid1;
-        if !can || !rng.one_in(6) {
+        let level = self.shape.level.with_data(self.shape.members, 2);
+        let Some(level) = level.filter(|_| rng.one_in(6)) else {
             return;
-        }
+        };
         let wide = Shape {
+            level,
             members: self.shape.members + 2,
             ..self.shape
         };

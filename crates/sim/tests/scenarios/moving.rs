@@ -35,6 +35,10 @@ fn data_moves_while_requests_are_under_way_and_then_there_is_more_room() {
         ("6", 6, 1),
         ("7.3", 6, 2),
         ("n+m", 7, 1),
+        ("1", 2, 1),
+        ("1", 2, 3),
+        ("1", 3, 1),
+        ("1", 4, 2),
     ] {
         let mut array = roomy(name, members).start();
         array.fill().rest();
@@ -132,6 +136,18 @@ fn a_power_cut_anywhere_in_a_move_loses_nothing_and_the_move_goes_on() {
         array
     };
     cut_everywhere(make, 29, None);
+}
+
+#[test]
+fn a_power_cut_anywhere_while_a_mirror_becomes_one_with_parity_loses_nothing() {
+    for (members, lose) in [(2, None), (2, Some(1)), (3, Some(0))] {
+        let make = || {
+            let mut array = roomy("1", members).start();
+            array.write(40).rest();
+            array
+        };
+        cut_everywhere(make, 23, lose);
+    }
 }
 
 #[test]
@@ -269,7 +285,7 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
 
 #[test]
 fn what_cannot_be_moved_is_refused_by_name() {
-    for (name, members) in [("1", 2), ("10", 4), ("50", 6)] {
+    for (name, members) in [("1", 5), ("10", 4), ("50", 6)] {
         let mut array = roomy(name, members).start();
         array.write(5).rest();
         let id = array.begin_to_restripe(1);

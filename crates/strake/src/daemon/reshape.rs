@@ -37,6 +37,12 @@ fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<
     }
 }
 
+/// The level that a mirror has once it has data columns on so many devices more.
+fn mirror_with(superblock: &Superblock, devices: usize) -> Option<Level> {
+    let level = superblock.level;
+    (level == Level::Raid1).then(|| level.with_data(superblock.members, devices))?
+}
+
 impl Service {
     /// Devices may have grown: superblocks follow their ends. False: it is to be tried again.
     pub(crate) fn follow_sizes(&self) -> bool {
@@ -88,8 +94,17 @@ impl Service {
         let now = running.status()?.superblock;
         let change = match (request.level.as_deref(), request.action.as_deref()) {
             (Some(level), None) => {
-                let wanted = make::parse_level(level)?;
-                Change::Level(level_with(&now, request.devices.len(), wanted)?)
+                let (wanted, devices) = (make::parse_level(level)?, request.devices.len());
+                match mirror_with(&now, devices) {
+                    Some(level) if level == wanted => Change::Data(wider(&now, devices)?),
+                    _ => Change::Level(level_with(&now, devices, wanted)?),
+                }
+            }
+            (None, Some("add")) if now.level == Level::Raid1 => {
+                let found = "a mirror has no data columns to which others could be added";
+                let cure =
+                    format!("strake restripe {name} --level LEVEL DEV… makes it one with parity");
+                return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
             }
             (None, Some("add")) => Change::Data(wider(&now, request.devices.len())?),
             (None, Some("stop")) => return self.halt_move(&running, name, true, request.dry_run),
@@ -174,21 +189,14 @@ fn wider(superblock: &Superblock, devices: usize) -> Result<u64, Failure> {
     let mut wide = superblock.clone();
     wide.members = u8::try_from(members).unwrap_or(u8::MAX);
     wide.group_size = wide.members;
-    if let Level::Nm { m, .. } = level {
-        wide.level = Level::Nm {
-            n: wide.members - m,
-            m,
-        };
+    if let Some(level) = level.with_data(superblock.members, devices)
+        && level.check_shape(wide.members, wide.members).is_ok()
+    {
+        wide.level = level;
+        return Ok(Geometry::of(&wide).size());
     }
-    let moves = !matches!(level, Level::Raid1 | Level::Raid10) && !level.is_grouped();
-    let fits = wide.level.check_shape(wide.members, wide.members).is_ok();
-    match moves && fits && devices > 0 {
-        true => Ok(Geometry::of(&wide).size()),
-        false => {
-            let found = format!("level {level} cannot have {devices} data columns more");
-            Err(Failure::new(Code::ShapeUnreachable, found))
-        }
-    }
+    let found = format!("level {level} cannot have {devices} data columns more");
+    Err(Failure::new(Code::ShapeUnreachable, found))
 }
 
 fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<bool, Failure> {
