@@ -15,6 +15,10 @@
 //! After a start that has a resync to do, `covered` waits for the pages that say NeedSync: what is
 //! only Dirty then is not resynced.
 //!
+//! A mirror that becomes an array with parity is covered by the superblocks that say so: all of it is
+//! at rest and flushed then. In between, a cut and a member lost with it would be one loss too many
+//! for what a mirror survives.
+//!
 //! Invariants:
 //! * `covered` is durable only while no write goes in place without a record.
 //! * No record with a number from `log_base` on is older than a change in place that has none.
@@ -123,14 +127,39 @@ impl Array {
         if self.sb.covered || canary::hit(Canary::CoveredWithoutFlush) {
             return self.base_reached();
         }
-        let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
-        let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
+        let devices = self.volatile();
         self.cover.flushed_for = log_from;
         self.cover.flushes += devices.len() + 1;
         for device in devices {
             self.io(device, Purpose::Cover { device }, IoKind::Flush);
         }
         self.cover_flushed();
+    }
+
+    /// Writes have no records, and none is under way: what there was is made durable.
+    pub(crate) fn flush_at_rest(&mut self) {
+        if self.sb.covered {
+            return;
+        }
+        let devices = self.volatile();
+        self.cover.flushes += devices.len();
+        for device in devices {
+            self.io(device, Purpose::Cover { device }, IoKind::Flush);
+        }
+    }
+
+    /// All is at rest and durable: from a new base on every write has a record, if any has.
+    pub(crate) fn cover_at_rest(&mut self) {
+        if self.logging() && !self.sb.covered && !self.map.untold() {
+            self.cover.log_from = self.cover.log_from.saturating_add(STRIDE);
+            (self.sb.log_base, self.sb.covered) = (self.cover.log_from, true);
+        }
+    }
+
+    /// Live members that have a volatile cache.
+    fn volatile(&self) -> Vec<DeviceId> {
+        let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
+        self.live().into_iter().filter(volatile).collect()
     }
 
     /// Nothing of this is in flight.

@@ -410,7 +410,10 @@ impl Array {
             Step::Joining => Ok(self.metadata_quiet().then(|| self.hold())),
             Step::Opening => Ok(self.open_targets().then(|| self.hold())),
             Step::Moving => self.drive_window(),
-            Step::Filling => Ok(self.metadata_quiet().then(|| self.take_shape())),
+            Step::Filling => {
+                let filled = self.metadata_quiet() && self.cover_quiet();
+                Ok(filled.then(|| self.take_shape()))
+            }
             Step::Holding { waits, buffers } => self
                 .held(&waits, buffers)
                 .map(|held| held.then_some(Step::Resting)),
@@ -489,6 +492,7 @@ impl Array {
                 self.rewrite_map();
                 self.rewrite_list();
                 self.drive_unreadable();
+                self.flush_at_rest();
                 Step::Filling
             }
             Change::Window(_) => Step::Moving,
@@ -658,6 +662,7 @@ impl Array {
                 let widened = self.widened(&devices);
                 self.sb = widened.expect("looked at when it was asked for");
                 self.geometry = Arc::new(Geometry::of(&self.sb));
+                self.cover_at_rest();
                 self.entering.clear();
                 for NewDevice { device, .. } in devices {
                     self.spares.retain(|spare| *spare != device);

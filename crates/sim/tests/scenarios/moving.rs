@@ -285,7 +285,7 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
 
 #[test]
 fn what_cannot_be_moved_is_refused_by_name() {
-    for (name, members) in [("1", 5), ("10", 4), ("50", 6)] {
+    for (name, members) in [("10", 4), ("50", 6)] {
         let mut array = roomy(name, members).start();
         array.write(5).rest();
         let id = array.begin_to_restripe(1);
