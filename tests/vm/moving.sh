@@ -1,0 +1,101 @@
+# Data moves to one drive more, under fio on a file system that stays mounted.
+# Arguments: the shared folder, then scenarios.
+
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+BULK=(96m 3 --rw=write --bssplit=1m/100 --fsync_on_close=1)
+
+# An array of four drives begins to move to five, slowly.
+begin_move() {
+    daemon_start
+    create data 5 -- 0 1 2 3
+    strake set data rebuild_priority="$1"
+    known_on "$(device data)"
+    verified "$MNT/bulk" "${BULK[@]}"
+    load_start "$MNT/load" 32m
+    strake restripe data --add "$(drive 4)"
+}
+
+# Bytes that have moved.
+moved() { show data '[.jobs[] | select(.kind == "restripe") | .done_bytes][0] // 0'; }
+moved_past() { [ "$(moved)" -ge $(($1 << 20)) ]; }
+larger_than() { [ "$(blockdev --getsize64 "$(device data)")" -gt "$1" ]; }
+
+# All has moved, the file system takes the room, and any one drive may go.
+ends_larger() {
+    local before=$1 dev
+    dev=$(device data)
+    wait_for 300 "the larger device" larger_than "$before"
+    same "$(blockdev --getsize64 "$dev")" $((before / 3 * 4)) "the size of the device"
+    same "$(show data .size_bytes)" $((before / 3 * 4)) "what show tells"
+    wait_settled data 120
+    user xfs_growfs "$MNT" >/dev/null
+}
+
+bulk_is_there() { verified_again "$MNT/bulk" "${BULK[@]}"; }
+
+scenario_move() {
+    local before at
+    begin_move 10
+    before=$(blockdev --getsize64 "$(device data)")
+    wait_for 120 "data that has moved" moved_past 8
+    strake restripe data --stop
+    daemon_kill
+    daemon_start
+    wait_state data optimal 60
+    at=$(moved)
+    say "stopped after $((at >> 20)) MiB of $((before >> 20))"
+    sleep 2
+    same "$(moved)" "$at" "what has moved while it is stopped"
+    strake restripe data --continue
+    wait_for 120 "more that has moved" moved_past $(((at >> 20) + 8))
+    daemon_kill
+    sleep 1
+    daemon_start
+    wait_state data optimal 60
+    strake set data rebuild_priority=100
+    ends_larger "$before"
+    load_stop
+    # More than there was room for before.
+    user fio --name=fill --filename="$MNT/fill" --size=560m --rw=write --bs=1m --verify=crc32c --direct=1 --output="$RUN/fill.txt" ||
+        fail "the file system does not take what it has room for"
+    bulk_is_there
+    host unplug 1
+    wait_state data degraded 30
+    bulk_is_there
+    host plug 1
+    drive 1 >/dev/null
+    wait_settled data 240
+    sound_without 4
+}
+
+# The power goes while a window moves.
+scenario_move_cut() {
+    begin_move 20
+    blockdev --getsize64 "$(device data)" >"$SHARE/../before"
+    cp "$RUN/known" "$SHARE/../known"
+    sync
+    wait_for 120 "data that has moved" moved_past 4
+    host powercut
+    sleep 60
+    fail "the power is still there"
+}
+
+scenario_after_move() {
+    daemon_start
+    wait_state data optimal 60
+    say "$(($(moved) >> 20)) MiB had moved"
+    strake set data rebuild_priority=100
+    cp "$SHARE/../known" "$RUN/known"
+    mount_fs "$(device data)"
+    known_is_there
+    bulk_is_there
+    ends_larger "$(cat "$SHARE/../before")"
+    bulk_is_there
+    sound_without 2
+}
+
+# What this looks at was left by the boot before.
+keeps_drives() { [ "$1" = after-move ]; }
+
+run_all "$@"
