@@ -383,7 +383,8 @@ pub(crate) struct GrowArgs {
 #[command(group(clap::ArgGroup::new("what").required(true).args(["level", "add", "stop", "go_on"])))]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
-    /// 5, 6, 7.3 or N+M: with as many devices as it has parities more
+    /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
+    /// copies, whose data moves to the devices
     #[arg(long, short, requires = "devices")]
     pub(crate) level: Option<String>,
     /// Data columns on these devices: data moves to them while the array serves

@@ -155,6 +155,42 @@ fn raid_5_becomes_raid_6_and_survives_two_members_less() {
 }
 
 #[test]
+fn a_mirror_becomes_raid_5_and_has_room_for_twice_as_much() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", NBD, &devices).ok();
+    let writes = ["write -P 0x5a 0 24M", "write -P 0xa5 40M 4M", "flush"];
+    if rig.qemu_io("data", &writes).is_none() {
+        return;
+    }
+    let third = rig.file("third", 64 * MIB);
+    rig.run(&["restripe", "data", "--add", &third])
+        .refused(2, "shape-unreachable");
+    rig.run(&["restripe", "data", "--level", "6", &third])
+        .refused(2, "level-unreachable");
+    let before = size(&rig.show("data"));
+    rig.run(&["restripe", "data", "--level", "5", &third]).ok();
+    assert_eq!(rig.show("data")["level"], "5");
+    rig.kill_daemon();
+    rig.start_daemon();
+    let since = std::time::Instant::now();
+    while size(&rig.show("data")) == before {
+        assert!(since.elapsed().as_secs() < 60, "{}", rig.show("data"));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(size(&rig.show("data")), 2 * before);
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "0"]).ok();
+    let reads = [
+        "read -P 0x5a 0 24M",
+        "read -P 0xa5 40M 4M",
+        "read -P 0 30M 8M",
+    ];
+    rig.qemu_io("data", &reads);
+}
+
+#[test]
 fn data_moves_to_one_column_more_and_the_device_grows_when_it_has() {
     let mut rig = Rig::new();
     rig.start_daemon();
