@@ -83,8 +83,13 @@ impl World {
         ));
         let blocks = self.geometry.stripe_bytes() / self.geometry.block;
         let count = blocks.min(self.longest_read());
+        let all = self.oracle.blocks();
         for stripe in (0..rounds).flat_map(|_| torn.iter().take(TORN_MOST)) {
-            self.read_piece(stripe * blocks, count)?;
+            // Stripes of two shapes do not end where the array does.
+            let first = stripe * blocks;
+            if first < all {
+                self.read_piece(first, count.min(all - first))?;
+            }
         }
         Ok(())
     }
