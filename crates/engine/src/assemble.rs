@@ -264,12 +264,14 @@ fn newest_pages(
         .collect()
 }
 
-/// Regions in which no row is in a shape are Unwritten, whatever the page says of what was there.
-fn forget_nobodys(geometry: &Geometry, sb: &Superblock, page: &mut MapPage) {
+/// Regions in which no row is in any of these shapes are Unwritten, whatever the page says of what
+/// was there.
+fn forget_nobodys(shapes: &[Option<&Geometry>], sb: &Superblock, page: &mut MapPage) {
     let first = page.page * u32::from(sb.layout.page_regions);
     for (at, state) in page.states.iter_mut().enumerate() {
         let region = RegionNo(first + at as u32);
-        if region.0 < geometry.regions() && geometry.nobodys(region) {
+        let nobodys = |shape: &&Geometry| region.0 < shape.regions() && shape.nobodys(region);
+        if shapes.iter().flatten().all(nobodys) {
             *state = RegionState::Unwritten;
             page.behind.retain(|behind| usize::from(*behind) != at);
         }
@@ -482,15 +484,21 @@ impl Array {
             used,
         } = believe(&found, &selection);
         let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
+        let unclean = !sb.clean;
+        let logs = believed_logs(&sb, &slots, &returned, &found);
+        let batches = logs.iter().map(|(_, batch)| *batch);
+        let copy = Copy::find(&sb, &geometry, batches).filter(|_| unclean);
+        // A window that is written again makes rows count.
+        let counted = copy.as_ref().map(|copy| geometry.moved_to(copy.to));
         let mut pages = newest_pages(&sb, &slots, &found)?;
-        pages
-            .iter_mut()
-            .for_each(|page| forget_nobodys(&geometry, &sb, page));
+        for page in &mut pages {
+            let shapes = [Some(&geometry), counted.as_ref()];
+            forget_nobodys(&shapes, &sb, page);
+        }
         let unreadable = newest_list(&geometry, &pages, &slots, &found)?;
         if crate::logs::shards_for(&sb, options.shards) != options.shards {
             return Err(StartError::LogTooSmall(options.shards));
         }
-        let unclean = !sb.clean;
         let covered = unclean && sb.covered;
         let open = |s: &RegionState| match s {
             RegionState::Dirty => !covered,
@@ -528,10 +536,7 @@ impl Array {
             distrust_replacements(&geometry, &pages, &mut slots);
         }
         let members = members_of(&sb, &found, &used)?;
-        let logs = believed_logs(&sb, &slots, &returned, &found);
         let cover = Cover::new(sb.log_base, highest(&logs));
-        let batches = logs.iter().map(|(_, batch)| *batch);
-        let copy = Copy::find(&sb, &geometry, batches).filter(|_| unclean);
         // Where there is one, nothing was written since its base.
         let replay = (covered && copy.is_none()).then(|| {
             let pieces = recover::winners(&geometry, sb.log_base, &logs);

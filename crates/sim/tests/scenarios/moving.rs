@@ -1,6 +1,7 @@
 //! Data moves to a shape with more data columns while the array serves.
 
 use strake_engine::event::*;
+use strake_engine::units::*;
 use strake_format::WriteHole;
 use strake_sim::scenario::{Draft, Scenario};
 
@@ -136,6 +137,28 @@ fn a_power_cut_anywhere_in_a_move_loses_nothing_and_the_move_goes_on() {
         array
     };
     cut_everywhere(make, 29, None);
+}
+
+/// What comes first was never written, so that the frontier runs ahead without a copy; the window
+/// after that is copied, and its first regions were nobody's before.
+#[test]
+fn a_window_that_is_written_again_keeps_regions_that_were_nobodys() {
+    for policy in [WriteHole::Closed, WriteHole::Resync] {
+        let mut resumed = 0;
+        for events in (0..2400).step_by(12) {
+            let mut array = roomy("5", 3).policy(policy).window_bytes(1 << 20).start();
+            let region = array.world.geometry.region_bytes(RegionNo(0)).end;
+            let block = array.world.geometry.block;
+            array.write_at(2 * region / block, 3 * region / block);
+            array.rest();
+            array.begin_to_restripe(2);
+            array.steps(events).kill();
+            array.begin_to_start();
+            resumed += u64::from(array.world.machines().array.resumes());
+            array.rest().verify();
+        }
+        assert!(resumed > 0, "{policy:?}");
+    }
 }
 
 #[test]
