@@ -31,7 +31,7 @@ use crate::moved::Resumed;
 use crate::moving::{Move, MoveIo};
 use crate::persist::{After, Persist};
 use crate::replay::{Replay, ReplayIo};
-use crate::reshape::Reshape;
+use crate::reshape::{Change, Reshape};
 use crate::slow::Watch;
 use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
@@ -449,6 +449,12 @@ impl Array {
     /// It was cut off in a window of data that moves, which is to be written again.
     pub fn resumes(&self) -> bool {
         self.resumed.is_some()
+    }
+
+    /// A window of data that moves is being written over rows that count: a crash finds its copy.
+    pub fn moves_by_copy(&self) -> bool {
+        let change = self.reshape.as_ref().map(|reshape| &reshape.change);
+        matches!(change, Some(Change::Window(window)) if window.is_copied())
     }
 
     /// State of a region.

@@ -136,6 +136,11 @@ impl Window {
         self.from == self.to
     }
 
+    /// A whole copy of it is durable.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.over && matches!(self.phase, Doing::Writing | Doing::Flushing)
+    }
+
     /// Nothing of it may be in place, or in the logs.
     pub(crate) fn may_be_given_up(&self) -> bool {
         matches!(self.phase, Doing::Nothing | Doing::Reading | Doing::Listing) || !self.over

@@ -118,6 +118,7 @@ pub(crate) fn quiet_life() -> Life {
         return_percent: 50,
         enlarge_bytes: 0,
         end_after_reshape: None,
+        end_after_copy: None,
     }
 }
 

@@ -133,9 +133,9 @@ impl Canary {
         (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 500),
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
         (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
-        (Canary::Inside(engine::Canary::FrontierBeforeRows), 500),
+        (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
         (Canary::Inside(engine::Canary::MovedWithoutCopy), 6000),
-        (Canary::Inside(engine::Canary::CopyOnOneMember), 30000),
+        (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),
         (Canary::Inside(engine::Canary::NotSplitAnew), 6000),
     ];
 

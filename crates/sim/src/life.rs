@@ -237,6 +237,7 @@ impl World {
         let mut events_since = born;
         self.reshaped_at = None;
         let (lost_before, mut lost_at) = (self.stats.losses, None);
+        let mut copied_at = None;
         loop {
             if self.stats.losses > lost_before {
                 lost_at.get_or_insert(self.stats.events);
@@ -271,8 +272,13 @@ impl World {
             }
             let told = self.reshaped_at.zip(life.end_after_reshape);
             let reshaped = told.is_some_and(|(at, after)| self.stats.events >= at + after);
+            if copied_at.is_none() && self.machines().array.moves_by_copy() {
+                copied_at = Some(self.stats.events);
+            }
+            let copied = copied_at.zip(life.end_after_copy);
+            let copied = copied.is_some_and(|(at, after)| self.stats.events >= at + after);
             let true_now = self.silent.lies.is_empty();
-            let due = true_now && (fallen || reshaped || passed(life.end_at));
+            let due = true_now && (fallen || reshaped || copied || passed(life.end_at));
             if let Some(kind) = crash.filter(|_| self.strikes(due)) {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {

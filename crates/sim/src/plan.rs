@@ -266,6 +266,8 @@ pub struct Life {
     pub enlarge_bytes: u64,
     /// It also ends so many events after the array has told of another shape.
     pub end_after_reshape: Option<u64>,
+    /// Or so many events after it has begun to write data that moves over rows that count.
+    pub end_after_copy: Option<u64>,
 }
 
 /// A device.
@@ -555,6 +557,10 @@ impl Plan {
                     asks: life.asks,
                     events: 2000,
                 };
+                if rng.one_in(2) {
+                    // That is seldom met by chance.
+                    (life.end_after_reshape, life.end_after_copy) = (None, Some(rng.below(60)));
+                }
             }
         }
     }
@@ -718,6 +724,7 @@ fn draw_life(ends: &[u32; 3], troubled: bool, flapping: u64, rng: &mut Prng) -> 
         return_percent: rng.pick(&[0, 50, 100]),
         enlarge_bytes: 0,
         end_after_reshape: None,
+        end_after_copy: None,
     }
 }
 
@@ -739,6 +746,7 @@ fn aimed_life(most: u64, rng: &mut Prng) -> Life {
         return_percent: rng.pick(&[50, 100]),
         enlarge_bytes: 0,
         end_after_reshape: None,
+        end_after_copy: None,
     }
 }
 
