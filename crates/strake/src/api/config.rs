@@ -47,6 +47,9 @@ pub(crate) struct BackupArrayJson {
     pub(crate) strip_bytes: u32,
     pub(crate) group_size: u8,
     pub(crate) fixed_parities: u8,
+    /// Of its superblock then: it rises with every change of members or shape.
+    #[serde(default)]
+    pub(crate) epoch: u64,
     /// Data was moving to this shape from another.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moving: bool,
@@ -159,6 +162,7 @@ impl BackupArrayJson {
             strip_bytes: sb.strip_bytes,
             group_size: sb.group_size,
             fixed_parities: sb.fixed_parities,
+            epoch: sb.epoch.0,
             moving: sb.moving.is_some(),
             block_bytes: sb.block_bytes,
             carved: sb.carved,

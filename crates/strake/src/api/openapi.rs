@@ -174,7 +174,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "BackupArray",
-        "name:string uuid:string level:string strip_bytes:integer group_size:integer fixed_parities:integer moving:boolean? \
+        "name:string uuid:string level:string strip_bytes:integer group_size:integer fixed_parities:integer epoch:integer? moving:boolean? \
          block_bytes:integer carved:boolean layout:BackupLayout export:string settings:Settings \
          members:BackupMember[]",
     ),

@@ -124,11 +124,7 @@ impl Service {
         };
         let array = uuid(&entry.uuid)?;
         if entry.moving {
-            let what = format!(
-                "data of {} was moving when the backup was taken",
-                entry.name
-            );
-            return Err(Failure::new(Code::BackupMoving, what));
+            return Err(moved(entry, "was moving when the backup was taken"));
         }
         let definition = checked(entry)?;
         let name;
@@ -242,6 +238,9 @@ impl Service {
         let mut doubt = None;
         let definition = match &newest {
             Some(sb) => {
+                if sb.moving.is_some() {
+                    return Err(moved(entry, "was moving when its superblocks were lost"));
+                }
                 all_were_in_sync(sb)?;
                 members.extend(sb.slots.iter().map(|row| row.member));
                 if sb.layout.map_pages != definition.layout.map_pages
@@ -300,6 +299,10 @@ impl Service {
         let found: Vec<Remains> = slots.into_iter().flatten().collect();
         same_shape(&found, &definition.layout)?;
         let doubt = doubt.or_else(|| stale(&found));
+        let doubt = doubt.or_else(|| match newest {
+            None => outdated(entry.epoch, &found),
+            Some(_) => None,
+        });
         if let Some(why) = doubt.clone().filter(|_| !request.accept_stale) {
             return Err(Failure::new(Code::MembersDisagree, why));
         }
@@ -479,6 +482,25 @@ fn stale(members: &[Remains]) -> Option<String> {
         ));
     }
     None
+}
+
+/// Why the backup may tell of another shape than the array had in the end, if something says so.
+fn outdated(epoch: u64, members: &[Remains]) -> Option<String> {
+    // A backup of an older program does not tell.
+    if epoch == 0 {
+        return None;
+    }
+    let later = |member: &&Remains| member.newest().flatten().any(|page| page.epoch.0 > epoch);
+    let member = members.iter().find(later)?;
+    let path = member.path.display();
+    Some(format!(
+        "members or shape of the array have changed since the backup was taken, says the region map on {path}"
+    ))
+}
+
+fn moved(entry: &BackupArrayJson, when: &str) -> Failure {
+    let what = format!("data of {} {when}", entry.name);
+    Failure::new(Code::BackupMoving, what)
 }
 
 /// What is to be written on these devices, in the order of the slots.

@@ -171,6 +171,28 @@ fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
 }
 
 #[test]
+fn a_backup_from_before_data_moved_is_not_taken_for_what_the_array_was_in_the_end() {
+    let mut rig = Rig::new();
+    let Some((devices, file)) = backed_up(&mut rig, "5", 3) else {
+        return;
+    };
+    rig.run(&["start", "data"]).ok();
+    let fourth = rig.file("fourth", 64 << 20);
+    rig.run(&["restripe", "data", "--add", &fourth]).ok();
+    rig.run(&["restripe", "data", "--stop"]).ok();
+    rig.run(&["stop", "data"]).ok();
+    let all: Vec<&String> = devices.iter().chain([&fourth]).collect();
+    all[1..].iter().for_each(|device| destroy(device, HEAD));
+    let restore = ["config", "restore", &file, "--yes"];
+    rig.run(&restore).refused(4, "backup-moving");
+    destroy(all[0], HEAD);
+    let refused = rig.run(&restore);
+    let found = refused.json_error()["found"].to_string();
+    refused.refused(4, "members-disagree");
+    assert!(found.contains("shape"), "{found}");
+}
+
+#[test]
 fn a_backup_of_a_member_that_was_not_in_sync_is_no_proof_that_it_is() {
     let mut rig = Rig::new();
     let Some((devices, file)) = backed_up(&mut rig, "5", 3) else {
