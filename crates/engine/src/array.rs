@@ -268,6 +268,9 @@ impl Array {
         self.sb.log_base = self.cover.log_from;
         // Writes may be under way from now on.
         self.sb.accepted = 0;
+        // By the frontier that is believed regions may be nobody's which counted by another: until
+        // no superblock tells of that, the map keeps them.
+        self.persist.view_due |= self.sb.moving.is_some();
         self.rewrite_map();
         self.rewrite_list();
         self.touch();
@@ -366,7 +369,14 @@ impl Array {
             } => self.step_done(step, outcome, seen.as_deref()),
             FromShard::Drained { log_from } => self.shard_drained(from, log_from),
             FromShard::NumbersShort => self.numbers_short(),
-            FromShard::Held { buffers } => self.shard_held(from, buffers),
+            FromShard::Held {
+                buffers,
+                foreground,
+                seen,
+            } => {
+                self.shard_held(from, buffers);
+                self.served_beside_move(foreground, seen.as_deref());
+            }
             FromShard::Latencies(report) => self.latencies_told(from, report),
         }
         self.settle();
@@ -451,7 +461,8 @@ impl Array {
         self.resumed.is_some()
     }
 
-    /// A window of data that moves is being written over rows that count: a crash finds its copy.
+    /// A window of data that moves is being copied, or written over rows that count: a crash may find
+    /// its copy.
     pub fn moves_by_copy(&self) -> bool {
         let change = self.reshape.as_ref().map(|reshape| &reshape.change);
         matches!(change, Some(Change::Window(window)) if window.is_copied())
@@ -479,6 +490,10 @@ impl Array {
         self.drive_unreadable();
         self.replay_step();
         self.drive_resumed();
+        if self.stage == Stage::Starting && self.sb.moving.is_some() {
+            // Nothing else may be under way that would bring the next turn.
+            self.drive_persist();
+        }
         self.drive_moving();
         if self.drive_reshape() {
             // It wants something of all of them.

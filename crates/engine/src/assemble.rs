@@ -488,6 +488,15 @@ impl Array {
         let logs = believed_logs(&sb, &slots, &returned, &found);
         let batches = logs.iter().map(|(_, batch)| *batch);
         let copy = Copy::find(&sb, &geometry, batches).filter(|_| unclean);
+        let resumed = copy.clone().map(|copy| {
+            let has = |f: &&Found| {
+                let own = logs.iter().map(|(_, batch)| *batch);
+                let own = own.filter(|batch| batch.member == f.superblock.member);
+                Copy::find(&sb, &geometry, own).as_ref() == Some(&copy)
+            };
+            let had = found.iter().filter(has).map(|f| f.device).collect();
+            Resumed::of(copy, had)
+        });
         // A window that is written again makes rows count.
         let counted = copy.as_ref().map(|copy| geometry.moved_to(copy.to));
         let mut pages = newest_pages(&sb, &slots, &found)?;
@@ -577,7 +586,7 @@ impl Array {
             replay,
             reshape: None,
             moving: Move::default(),
-            resumed: copy.map(Resumed::of),
+            resumed,
             entering: Vec::new(),
             resplit: false,
             window_bytes: options.window_bytes,

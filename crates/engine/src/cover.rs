@@ -102,7 +102,7 @@ impl Array {
 
     /// Nothing is being written, and what is in the logs counts for this base alone.
     fn base_stays(&self) -> bool {
-        self.reshape.as_ref().is_some_and(Reshape::keeps_base)
+        self.resumed.is_some() || self.reshape.as_ref().is_some_and(Reshape::keeps_base)
     }
 
     fn next_base(&mut self) {

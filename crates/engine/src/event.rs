@@ -395,6 +395,10 @@ pub enum FromShard {
     Held {
         /// Strip-sized buffers that the shard has.
         buffers: usize,
+        /// Requests since this, or the end of a step, was told last.
+        foreground: u64,
+        /// How long those took that were answered.
+        seen: Option<Box<Histogram>>,
     },
     /// The view with this version is in force; nothing started under an older one waits for it.
     ViewApplied {

@@ -62,7 +62,13 @@ impl Shard {
         let told = idle && self.steps.is_empty() && self.log_quiet() && self.hold.tell();
         if told {
             let buffers = self.pool.largest_count();
-            self.say(FromShard::Held { buffers });
+            let (foreground, seen) = self.take_latencies();
+            let seen = seen.map(Box::new);
+            self.say(FromShard::Held {
+                buffers,
+                foreground,
+                seen,
+            });
         }
         told
     }

@@ -180,6 +180,12 @@ impl Array {
         self.jobs.pace.stepped(self.now, took_ns, bytes, rules)
     }
 
+    /// Requests were served between windows.
+    pub(crate) fn pace_beside_move(&mut self, foreground: u64, seen: Option<&Histogram>) {
+        let rules = self.rules(StepKind::Rebuild);
+        self.jobs.pace.served(self.now, foreground, seen, rules);
+    }
+
     pub(crate) fn pace_of_move(&self, status: JobStatus) -> JobStatus {
         JobStatus {
             held_back: self

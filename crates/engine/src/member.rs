@@ -73,7 +73,9 @@ impl Array {
         if place.incoming.is_some() || place.failing {
             return true;
         }
-        if self.reshape.is_some() || self.jobs.paused {
+        // A window of data that moves is soon over.
+        let reshapes = self.reshape.as_ref().is_some_and(|r| !r.is_window());
+        if reshapes || self.jobs.paused {
             return false;
         }
         let first = |s: &SlotUse| s.incoming.is_none() && (s.current.is_none() || s.failing);

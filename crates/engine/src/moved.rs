@@ -8,12 +8,15 @@
 //!
 //! Order at a start that finds a whole copy:
 //! 1. it is durable who is missing;
-//! 2. the window is *written* in the new shape, whatever lies there, and *flushed*;
-//! 3. the frontier goes on with the first superblocks of the start.
+//! 2. every live member that lacks a part of the copy gets all of it, and all are flushed: the next
+//!    crash may come with the loss of who had it;
+//! 3. the window is *written* in the new shape, whatever lies there, and *flushed*;
+//! 4. the frontier goes on with the first superblocks of the start.
 //!
 //! Invariants:
 //! * A copy is believed only if all of it is there, for the frontier and the log base of the
 //!   superblock that is believed.
+//! * Nothing is written over before a whole copy is durable on every live member.
 //! * Until the superblocks tell of the new frontier, they do not tell of another log base either: a
 //!   crash in between finds the copy again.
 //!
@@ -178,6 +181,8 @@ impl Copy {
 #[derive(Debug)]
 pub(crate) struct Resumed {
     copy: Copy,
+    /// Devices whose own log has all of it.
+    had: Vec<DeviceId>,
     pending: usize,
     phase: Phase,
 }
@@ -185,14 +190,17 @@ pub(crate) struct Resumed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Waiting,
+    Copying,
     Writing,
     Flushing,
 }
 
 impl Resumed {
-    pub(crate) fn of(copy: Copy) -> Resumed {
+    /// `had`: devices whose own log has all of the copy.
+    pub(crate) fn of(copy: Copy, had: Vec<DeviceId>) -> Resumed {
         Resumed {
             copy,
+            had,
             pending: 0,
             phase: Phase::Waiting,
         }
@@ -221,7 +229,8 @@ impl Array {
                 return;
             }
             match resumed.phase {
-                Phase::Waiting => self.write_resumed(),
+                Phase::Waiting => self.copy_resumed(),
+                Phase::Copying => self.write_resumed(),
                 Phase::Writing => self.flush_resumed(),
                 Phase::Flushing => return self.end_resumed(),
             }
@@ -232,6 +241,31 @@ impl Array {
         self.resumed.as_mut().expect("it is under way").pending += 1;
         let io = MoveIo::Write;
         self.io(device, Purpose::Move { device, io }, kind);
+    }
+
+    /// Who has the copy keeps it as it is: a cut could tear all copies at once.
+    fn copy_resumed(&mut self) {
+        let resumed = self.resumed.as_mut().expect("it is under way");
+        resumed.phase = Phase::Copying;
+        for device in self.live() {
+            let member = &self.members[&device];
+            let (fua, layout) = (member.info.volatile_cache, member.layout);
+            let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
+            let resumed = self.resumed.as_ref().expect("it is under way");
+            if resumed.had.contains(&device) {
+                if fua {
+                    self.resumed_io(device, IoKind::Flush);
+                }
+                continue;
+            }
+            let batches = resumed
+                .copy
+                .encode(&self.geometry, &layout, array, uuid, epoch);
+            for (offset, bytes) in batches {
+                let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
+                self.resumed_io(device, IoKind::Write { offset, data, fua });
+            }
+        }
     }
 
     fn write_resumed(&mut self) {

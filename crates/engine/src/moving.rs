@@ -43,6 +43,7 @@ use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::{Geometry, StripPart};
+use crate::latency::Histogram;
 use crate::map::Phase;
 use crate::moved::{Copy, copy_rows};
 use crate::reshape::{Change, Step};
@@ -64,6 +65,8 @@ pub(crate) struct Move {
     worked: u64,
     /// That it is at work was told.
     told: bool,
+    /// There were requests before the window at work.
+    beside: bool,
 }
 
 /// The rows that move at once.
@@ -136,9 +139,13 @@ impl Window {
         self.from == self.to
     }
 
-    /// A whole copy of it is durable.
+    /// It is being copied, or written over rows that count.
     pub(crate) fn is_copied(&self) -> bool {
-        self.over && matches!(self.phase, Doing::Writing | Doing::Flushing)
+        self.over
+            && matches!(
+                self.phase,
+                Doing::Copying | Doing::Writing | Doing::Flushing
+            )
     }
 
     /// Nothing of it may be in place, or in the logs.
@@ -209,6 +216,8 @@ impl Array {
             let kind = JobKind::Restripe;
             self.event(EventKind::JobStarted { kind, from_bytes });
         }
+        // One window may follow the other at once.
+        self.map_tick();
         let mut window = self.next_window();
         window.begun = self.now;
         self.begin_window(window);
@@ -605,6 +614,14 @@ impl Array {
         left.into_iter().for_each(|region| self.map.forget(region));
     }
 
+    /// What shards served until they held.
+    pub(crate) fn served_beside_move(&mut self, foreground: u64, seen: Option<&Histogram>) {
+        if self.sb.moving.is_some() {
+            self.moving.beside |= foreground > 0;
+            self.pace_beside_move(foreground, seen);
+        }
+    }
+
     /// A window is over, or was given up.
     pub(crate) fn window_over(&mut self, window: &Window, done: bool) {
         if !done {
@@ -626,6 +643,10 @@ impl Array {
         self.moving.worked += bytes;
         if !window.empty {
             let took_ns = self.now.since(window.begun);
+            if std::mem::take(&mut self.moving.beside) {
+                // Not so long ago as the window took: requests waited for it.
+                self.pace_beside_move(1, None);
+            }
             let member_bytes = (window.to - window.from) * self.geometry.strip;
             let pause_ns = self.pause_after(took_ns, member_bytes);
             self.moving.next_at = (pause_ns > 0).then(|| Time(self.now.0 + pause_ns));

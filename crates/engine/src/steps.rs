@@ -93,7 +93,7 @@ impl Shard {
     }
 
     /// Requests since this was asked last, and how long those took that were answered.
-    fn take_latencies(&mut self) -> (u64, Option<Histogram>) {
+    pub(crate) fn take_latencies(&mut self) -> (u64, Option<Histogram>) {
         self.latencies_told = self.now;
         let foreground = std::mem::take(&mut self.foreground);
         let any = self.latencies.count() > 0;

@@ -139,6 +139,79 @@ fn a_power_cut_anywhere_in_a_move_loses_nothing_and_the_move_goes_on() {
     cut_everywhere(make, 29, None);
 }
 
+/// Frontiers that superblocks tell of, by drive.
+fn frontiers(array: &Scenario) -> Vec<(u64, usize)> {
+    let uuid = array.world.superblock.array;
+    let drives = array.world.drives.iter().enumerate();
+    let told = drives.filter_map(|(at, drive)| {
+        let moving = drive.superblock(uuid)?.moving?;
+        Some((moving.moved_rows, at))
+    });
+    told.collect()
+}
+
+/// A copy was whole on one member alone, the next start is cut off, and that member is lost.
+#[test]
+fn a_window_is_written_again_only_when_every_member_has_its_copy() {
+    let mut tried = 0;
+    for seed in 0..160u64 {
+        let mut array = roomy("5", 4).seed(seed).start();
+        array.fill().rest();
+        array.begin_to_restripe(1);
+        array.wait("a copy", |world| world.machines().array.moves_by_copy());
+        array.steps(seed % 12).power_cut();
+        array.begin_to_start();
+        if !array.world.machines().array.resumes() {
+            array.rest().verify();
+            continue;
+        }
+        tried += 1;
+        array.steps(4 + seed / 12 * 3).power_cut();
+        let drive = array.world.condition_on_media().0[seed as usize % 4];
+        array.world.drives[drive.expect("all are there")].hidden = true;
+        array.start().rest().verify();
+    }
+    assert!(tried > 20, "{tried}");
+}
+
+/// The frontier was in one superblock alone, the next start is cut off, and that member is lost.
+#[test]
+fn regions_are_forgotten_only_when_no_superblock_counts_them() {
+    let mut tried = 0;
+    for round in 0..120u64 {
+        let mut array = roomy("5", 3).seed(round).no_caches().start();
+        array.fill().rest();
+        array.begin_to_restripe(1);
+        array.steps(round / 6 * 40);
+        let one_knows = |array: &Scenario| {
+            let mut told = frontiers(array);
+            told.sort_unstable();
+            matches!(told[..], [.., (before, _), (after, _)] if before < after)
+        };
+        for _ in 0..6000 {
+            if one_knows(&array) {
+                break;
+            }
+            array.steps(1);
+        }
+        array.power_cut();
+        let mut told = frontiers(&array);
+        told.sort_unstable();
+        let [.., (before, _), (after, drive)] = told[..] else {
+            continue;
+        };
+        if before == after {
+            continue;
+        }
+        tried += 1;
+        array.begin_to_start();
+        array.steps(round % 6 * 7 + round / 6).power_cut();
+        array.world.drives[drive].hidden = true;
+        array.start().rest().verify();
+    }
+    assert!(tried > 10, "{tried}");
+}
+
 /// What comes first was never written, so that the frontier runs ahead without a copy; the window
 /// after that is copied, and its first regions were nobody's before.
 #[test]

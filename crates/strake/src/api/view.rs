@@ -484,7 +484,7 @@ pub(crate) fn explain(
         unreadable: unreadable.iter().any(|r| r.contains(&offset)),
         data: at("D".to_owned(), place.column),
         redundancy: (0..geometry.m)
-            .map(|j| at(name(j), geometry.k + j))
+            .map(|j| at(name(j), geometry.columns(place.stripe).k + j))
             .collect(),
     })
 }

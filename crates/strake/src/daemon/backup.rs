@@ -299,10 +299,8 @@ impl Service {
         let found: Vec<Remains> = slots.into_iter().flatten().collect();
         same_shape(&found, &definition.layout)?;
         let doubt = doubt.or_else(|| stale(&found));
-        let doubt = doubt.or_else(|| match newest {
-            None => outdated(entry.epoch, &found),
-            Some(_) => None,
-        });
+        let epoch = newest.as_ref().map_or(entry.epoch, |sb| sb.epoch.0);
+        let doubt = doubt.or_else(|| outdated(epoch, &found));
         if let Some(why) = doubt.clone().filter(|_| !request.accept_stale) {
             return Err(Failure::new(Code::MembersDisagree, why));
         }
@@ -484,12 +482,8 @@ fn stale(members: &[Remains]) -> Option<String> {
     None
 }
 
-/// Why the backup may tell of another shape than the array had in the end, if something says so.
+/// Why what is known of this epoch may be of another shape than the array had in the end, if something says so.
 fn outdated(epoch: u64, members: &[Remains]) -> Option<String> {
-    // A backup of an older program does not tell.
-    if epoch == 0 {
-        return None;
-    }
     let later = |member: &&Remains| member.newest().flatten().any(|page| page.epoch.0 > epoch);
     let member = members.iter().find(later)?;
     let path = member.path.display();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strake_engine::Geometry;
-use strake_engine::event::{Changed, Command, NewDevice};
+use strake_engine::event::{ArrayState, Changed, Command, CommandError, NewDevice};
 use strake_format::{Level, MemberUuid, Superblock};
 use strake_runtime::Device;
 
@@ -123,6 +123,13 @@ impl Service {
                 return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
             }
         }
+        // The engine would say so, but after devices have been wiped.
+        if now.moving.is_some() {
+            return Err(CommandError::Moving.into());
+        }
+        if running.status()?.state != ArrayState::Optimal {
+            return Err(CommandError::NotOptimal.into());
+        }
         let permit = Permit {
             force: request.force,
             own: Some(running.uuid),
@@ -137,8 +144,9 @@ impl Service {
             return Ok(outcome(name, false, &what));
         }
         let devices = safety::hold(&paths, &wipe, permit)?;
-        let changed = widen(&running, devices, &change)?;
+        // Before they are members: one that is remembered in vain does no harm.
         self.remember(paths.into_iter());
+        let changed = widen(&running, devices, &change)?;
         let what = match change {
             Change::Level(wanted) => format!(
                 "level {wanted} from {}: its new parity is being built, data stays where it is",
@@ -187,6 +195,7 @@ fn wider(superblock: &Superblock, devices: usize) -> Result<u64, Failure> {
     let level = superblock.level;
     let members = usize::from(superblock.members) + devices;
     let mut wide = superblock.clone();
+    wide.moving = None;
     wide.members = u8::try_from(members).unwrap_or(u8::MAX);
     wide.group_size = wide.members;
     if let Some(level) = level.with_data(superblock.members, devices)

@@ -378,6 +378,10 @@ impl Reader<'_> {
     /// where the array is not served any more.
     fn holes(&self, range: Range<u64>, most: u32) -> Option<Vec<(u32, u32)>> {
         let geometry = &self.target.geometry;
+        let all = vec![((range.end - range.start) as u32, wire::EXTENT_DATA)];
+        if !self.in_this_shape() {
+            return Some(all);
+        }
         let region_of = |byte: u64| geometry.region(geometry.row(geometry.locate(byte).stripe).1);
         let (first, last) = (region_of(range.start), region_of(range.end - 1));
         let count = (last.0 - first.0 + 1).min(most);
@@ -397,7 +401,15 @@ impl Reader<'_> {
                 _ => (len, wire::EXTENT_DATA),
             }
         });
-        Some(told.collect())
+        let told = told.collect();
+        // States of another shape tell nothing of these places.
+        Some(if self.in_this_shape() { told } else { all })
+    }
+
+    /// The array has the shape that it had when the client connected, and data does not move.
+    fn in_this_shape(&self) -> bool {
+        let geometry = &self.target.geometry;
+        geometry.elder.is_none() && *self.target.shape.now() == **geometry
     }
 }
 
