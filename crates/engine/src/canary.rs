@@ -22,6 +22,8 @@ pub enum Canary {
     MovedWithoutCopy,
     /// One member alone has the copy.
     CopyOnOneMember,
+    /// A device that joins gets the table when everybody else does.
+    NewcomerHearsEarly,
     /// Requests that waited for another shape stay where they were sent by the one before.
     NotSplitAnew,
     /// Overlapping operations on one stripe run at the same time.
@@ -117,7 +119,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 44] = [
+    pub const ALL: [Canary; 45] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -161,6 +163,7 @@ impl Canary {
         Canary::FrontierBeforeRows,
         Canary::MovedWithoutCopy,
         Canary::CopyOnOneMember,
+        Canary::NewcomerHearsEarly,
         Canary::NotSplitAnew,
     ];
 
@@ -170,6 +173,7 @@ impl Canary {
             Canary::FrontierBeforeRows => "frontier-before-rows",
             Canary::MovedWithoutCopy => "moved-without-copy",
             Canary::CopyOnOneMember => "copy-on-one-member",
+            Canary::NewcomerHearsEarly => "newcomer-hears-early",
             Canary::NotSplitAnew => "request-not-split-anew",
             Canary::NoStripeOrder => "no-stripe-order",
             Canary::DirtyAfterWrite => "dirty-after-write",

@@ -37,6 +37,8 @@ use crate::units::DeviceId;
 pub(crate) const MOVE_LANE: u16 = u16::MAX - 1;
 /// Content in one batch, bytes, where it is more than a strip.
 const BATCH_CONTENT: u64 = 4 << 20;
+/// Copies for several members are in memory at once, of so many windows of the usual size.
+const COPIES_AT_ONCE: u64 = 8;
 const BLOCK: u64 = 4096;
 
 /// Rows of the new shape, as they will be.
@@ -79,6 +81,13 @@ pub(crate) fn copy_rows(geometry: &Geometry, log_bytes: u64) -> u64 {
 }
 
 impl Copy {
+    /// Members that get it at once, where windows usually have so many bytes: its content is in
+    /// memory for each of them.
+    pub(crate) fn at_once(&self, window_bytes: u64) -> usize {
+        let bytes = COPIES_AT_ONCE * window_bytes;
+        (bytes as usize / self.data.len().max(1)).max(1)
+    }
+
     /// The batches of a member, and where they go.
     pub(crate) fn encode(
         &self,
@@ -183,6 +192,8 @@ pub(crate) struct Resumed {
     copy: Copy,
     /// Devices whose own log has all of it.
     had: Vec<DeviceId>,
+    /// Who is still to get it.
+    to_copy: Vec<DeviceId>,
     pending: usize,
     phase: Phase,
 }
@@ -201,6 +212,7 @@ impl Resumed {
         Resumed {
             copy,
             had,
+            to_copy: Vec::new(),
             pending: 0,
             phase: Phase::Waiting,
         }
@@ -229,7 +241,8 @@ impl Array {
                 return;
             }
             match resumed.phase {
-                Phase::Waiting => self.copy_resumed(),
+                Phase::Waiting => self.begin_copy_of_resumed(),
+                Phase::Copying if !resumed.to_copy.is_empty() => self.copy_resumed(),
                 Phase::Copying => self.write_resumed(),
                 Phase::Writing => self.flush_resumed(),
                 Phase::Flushing => return self.end_resumed(),
@@ -244,28 +257,52 @@ impl Array {
     }
 
     /// Who has the copy keeps it as it is: a cut could tear all copies at once.
-    fn copy_resumed(&mut self) {
+    fn begin_copy_of_resumed(&mut self) {
+        let live = self.live();
         let resumed = self.resumed.as_mut().expect("it is under way");
         resumed.phase = Phase::Copying;
-        for device in self.live() {
-            let member = &self.members[&device];
-            let (fua, layout) = (member.info.volatile_cache, member.layout);
-            let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
-            let resumed = self.resumed.as_ref().expect("it is under way");
-            if resumed.had.contains(&device) {
-                if fua {
-                    self.resumed_io(device, IoKind::Flush);
-                }
-                continue;
-            }
-            let batches = resumed
-                .copy
-                .encode(&self.geometry, &layout, array, uuid, epoch);
-            for (offset, bytes) in batches {
-                let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
-                self.resumed_io(device, IoKind::Write { offset, data, fua });
+        let has = |device: &DeviceId| resumed.had.contains(device);
+        let (had, lacks): (Vec<DeviceId>, Vec<DeviceId>) = live.into_iter().partition(has);
+        resumed.to_copy = lacks;
+        for device in had {
+            if self.members[&device].info.volatile_cache {
+                self.resumed_io(device, IoKind::Flush);
             }
         }
+    }
+
+    fn copy_resumed(&mut self) {
+        let mut resumed = self.resumed.take().expect("it is under way");
+        let now = resumed
+            .copy
+            .at_once(self.window_bytes)
+            .min(resumed.to_copy.len());
+        let now: Vec<DeviceId> = resumed.to_copy.drain(..now).collect();
+        let mut ios = Vec::new();
+        for device in now {
+            let kinds = self.copies_for(&resumed.copy, device).into_iter();
+            ios.extend(kinds.map(|kind| (device, kind)));
+        }
+        self.resumed = Some(resumed);
+        for (device, kind) in ios {
+            self.resumed_io(device, kind);
+        }
+    }
+
+    /// What makes the copy durable on a device; nothing where that has left.
+    pub(crate) fn copies_for(&self, copy: &Copy, device: DeviceId) -> Vec<IoKind> {
+        if !self.live().contains(&device) {
+            return Vec::new();
+        }
+        let member = &self.members[&device];
+        let fua = member.info.volatile_cache;
+        let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
+        let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
+        let write = |(offset, bytes): (u64, Vec<u8>)| {
+            let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
+            IoKind::Write { offset, data, fua }
+        };
+        batches.into_iter().map(write).collect()
     }
 
     fn write_resumed(&mut self) {

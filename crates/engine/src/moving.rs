@@ -91,6 +91,8 @@ pub(crate) struct Window {
     unanswered: bool,
     /// What it holds, in the order of addresses.
     data: Vec<u8>,
+    /// Who is still to get the copy of it.
+    to_copy: Vec<DeviceId>,
 }
 
 /// How far a window has come once the log has its base.
@@ -131,6 +133,7 @@ impl Window {
             bad: BTreeSet::new(),
             unanswered: false,
             data: Vec::new(),
+            to_copy: Vec::new(),
         }
     }
 
@@ -331,9 +334,6 @@ impl Array {
     pub(crate) fn drive_window(&mut self) -> Result<Option<Step>, CommandError> {
         let whole = self.in_order();
         let window = self.window().expect("a window is at work");
-        if window.pending > 0 {
-            return Ok(None);
-        }
         let (phase, over, given_up) = (window.phase, window.over, window.may_be_given_up());
         let (empty, ends, unanswered) = (window.empty, window.ends(), window.unanswered);
         if given_up && (!whole || unanswered) {
@@ -347,7 +347,8 @@ impl Array {
             }
             Doing::Nothing => self.read_window(),
             Doing::Reading => self.judge_window()?,
-            Doing::Listing if over && !canary::hit(Canary::MovedWithoutCopy) => self.copy_window(),
+            Doing::Listing if over && !canary::hit(Canary::MovedWithoutCopy) => self.begin_copy(),
+            Doing::Copying if self.is_to_copy() => self.copy_window(),
             Doing::Listing | Doing::Copying => {
                 if !self.unreadable.quiet() || self.persist.view_due || !self.persist.quiet() {
                     return Ok(None);
@@ -509,33 +510,41 @@ impl Array {
         }
     }
 
-    /// The window as a copy in the log areas.
-    fn copy_window(&mut self) {
-        self.doing(Doing::Copying);
-        let window = self.window().expect("a window is at work");
-        let (from, to, data) = (window.from, window.to, std::mem::take(&mut window.data));
-        let copy = Copy {
-            from,
-            to,
-            base: self.sb.log_base,
-            data,
-        };
+    fn begin_copy(&mut self) {
         let mut devices = self.live();
         if canary::hit(Canary::CopyOnOneMember) {
             devices.truncate(1);
         }
+        self.window().expect("a window is at work").to_copy = devices;
+        self.doing(Doing::Copying);
+        self.copy_window();
+    }
+
+    fn is_to_copy(&mut self) -> bool {
+        self.window()
+            .is_some_and(|window| !window.to_copy.is_empty())
+    }
+
+    /// The window as a copy in the log areas of as many members as memory is for.
+    fn copy_window(&mut self) {
+        let (base, window_bytes) = (self.sb.log_base, self.window_bytes);
+        let window = self.window().expect("a window is at work");
+        let data = std::mem::take(&mut window.data);
+        let copy = Copy {
+            from: window.from,
+            to: window.to,
+            base,
+            data,
+        };
+        let mut devices = std::mem::take(&mut window.to_copy);
+        let later = devices.split_off(copy.at_once(window_bytes).min(devices.len()));
         for device in devices {
-            let member = &self.members[&device];
-            let (fua, layout) = (member.info.volatile_cache, member.layout);
-            let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
-            let batches = copy.encode(&self.geometry, &layout, array, uuid, epoch);
-            for (offset, bytes) in batches {
-                let len = bytes.len();
-                let data = Slice::new(Buf::from_bytes(&bytes), 0, len);
-                self.move_io(device, MoveIo::Write, IoKind::Write { offset, data, fua });
+            for kind in self.copies_for(&copy, device) {
+                self.move_io(device, MoveIo::Write, kind);
             }
         }
-        self.window().expect("a window is at work").data = copy.data;
+        let window = self.window().expect("a window is at work");
+        (window.data, window.to_copy) = (copy.data, later);
     }
 
     /// The rows of the window in the new shape.
@@ -564,6 +573,22 @@ impl Array {
             Some((device, offset, &bytes[..]))
         };
         slots.filter_map(put).collect()
+    }
+
+    /// I/Os of a window are out.
+    pub(crate) fn window_waits(&mut self) -> bool {
+        self.window().is_some_and(|window| window.pending > 0)
+    }
+
+    /// Zeroes what the array will have behind its last row before anybody is held: until the
+    /// superblocks tell of the end nobody else touches these rows. True when that is done. What is
+    /// first written from now on is zeroed at rest.
+    pub(crate) fn end_zeroed(&mut self) -> bool {
+        let waits = |window: &&mut Window| window.ends() && window.phase == Doing::Nothing;
+        if self.window().as_ref().is_some_and(waits) && self.zeroed_at_end().is_some() {
+            self.write_end();
+        }
+        !self.window_waits()
     }
 
     /// Zeroes behind the last row, as far as its region goes.
@@ -639,9 +664,8 @@ impl Array {
             });
             return;
         }
-        let bytes = (window.to - window.from) * self.geometry.stripe_bytes();
-        self.moving.worked += bytes;
         if !window.empty {
+            self.moving.worked += (window.to - window.from) * self.geometry.stripe_bytes();
             let took_ns = self.now.since(window.begun);
             if std::mem::take(&mut self.moving.beside) {
                 // Not so long ago as the window took: requests waited for it.

@@ -1,6 +1,12 @@
 //! Superblocks become durable: one flight at a time, one copy on every member, then the other.
 //!
+//! Members that the last durable table calls in sync come first, and whoever else there is when
+//! they have their copies. A device that joins would otherwise be able to hold the newest table
+//! alone: a crash, a start without that device, of which nobody else has heard, and what it says
+//! when it comes back overrules an array that went on.
+//!
 //! Invariants:
+//! * A device that no durable table calls in sync never holds a table that a member in sync lacks.
 //! * At every moment at least one copy on each member is whole: the second is written only when the
 //!   first is durable, and the first is the one that was not whole, or older, at the start. (A
 //!   start that follows a power cut may be cut off, too.)
@@ -9,7 +15,7 @@
 
 use strake_format::*;
 
-use crate::array::{Array, Purpose, Stage};
+use crate::array::{Array, Member, Purpose, Stage};
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
@@ -55,11 +61,22 @@ pub(crate) struct Persist {
 #[derive(Debug)]
 struct Flight {
     version: u64,
-    copy: usize,
+    copies: Copies,
     pending: usize,
     image: Superblock,
     /// Whom the image speaks to, and as what: who joins in the meantime gets the next one.
     devices: Vec<(DeviceId, Role)>,
+}
+
+/// Which copies are being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copies {
+    /// The first, on members that the last durable table calls in sync.
+    First,
+    /// The first, on everyone else.
+    FirstOfOthers,
+    /// The second, on everyone.
+    Second,
 }
 
 impl Persist {
@@ -128,7 +145,7 @@ impl Array {
             self.note_cover();
             self.persist.flight = Some(Flight {
                 version: self.persist.wanted,
-                copy: 0,
+                copies: Copies::First,
                 pending: 0,
                 image: self.sb.clone(),
                 devices: self.readers_of_superblocks(),
@@ -288,9 +305,13 @@ impl Array {
 
     fn write_copies(&mut self) {
         let flight = self.persist.flight.as_ref().expect("a flight was begun");
-        let (copy, image, devices) = (flight.copy, flight.image.clone(), flight.devices.clone());
+        let (copies, image) = (flight.copies, flight.image.clone());
+        let devices = flight.devices.clone();
         let mut pending = 0;
         for (device, role) in devices {
+            if copies != Copies::Second && self.hears_first(device) != (copies == Copies::First) {
+                continue;
+            }
             // Who left since the flight began gets no second copy.
             let Some(member) = self.members.get(&device) else {
                 continue;
@@ -302,7 +323,7 @@ impl Array {
                 layout: member.layout,
                 ..image.clone()
             };
-            let place = copy ^ member.first_copy;
+            let place = usize::from(copies == Copies::Second) ^ member.first_copy;
             let offset = Layout::superblock_offsets(member.layout.device_bytes)[place];
             let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
             let kind = IoKind::Write { offset, data, fua };
@@ -336,13 +357,22 @@ impl Array {
             .flight
             .as_mut()
             .expect("its last write came back");
-        if flight.copy == 0 {
-            flight.copy = 1;
-            self.write_copies();
-        } else {
-            self.persist.durable = flight.version;
-            self.persist.in_sync = in_sync(&flight.image).collect();
-            self.persist.flight = None;
-        }
+        flight.copies = match flight.copies {
+            Copies::First => Copies::FirstOfOthers,
+            Copies::FirstOfOthers => Copies::Second,
+            Copies::Second => {
+                self.persist.durable = flight.version;
+                self.persist.in_sync = in_sync(&flight.image).collect();
+                self.persist.flight = None;
+                return;
+            }
+        };
+        self.write_copies();
+    }
+
+    /// The last durable table calls it in sync.
+    fn hears_first(&self, device: DeviceId) -> bool {
+        let known = |member: &Member| self.persist.in_sync.contains(&Some(member.member));
+        self.members.get(&device).is_some_and(known) || canary::hit(Canary::NewcomerHearsEarly)
     }
 }

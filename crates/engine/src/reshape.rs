@@ -405,10 +405,12 @@ impl Array {
                 | Step::Filling
         );
         let next = match step {
+            // Its answers come before anything else is decided.
+            _ if self.window_waits() => Ok(None),
             _ if early && !self.in_order() => Err(CommandError::NotOptimal),
             _ if !self.new_ones_are_there() => Err(CommandError::DeviceFailed),
             Step::Joining => Ok(self.metadata_quiet().then(|| self.hold())),
-            Step::Opening => Ok(self.open_targets().then(|| self.hold())),
+            Step::Opening => Ok((self.open_targets() && self.end_zeroed()).then(|| self.hold())),
             Step::Moving => self.drive_window(),
             Step::Filling => {
                 let filled = self.metadata_quiet() && self.cover_quiet();

@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 66] = [
+    pub const ALL: [(Canary, u64); 67] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -136,6 +136,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
         (Canary::Inside(engine::Canary::MovedWithoutCopy), 6000),
         (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),
+        (Canary::Inside(engine::Canary::NewcomerHearsEarly), 1000),
         (Canary::Inside(engine::Canary::NotSplitAnew), 6000),
     ];
 

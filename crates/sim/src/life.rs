@@ -210,6 +210,14 @@ impl World {
                 ));
             }
         }
+        // Nothing counts on the others, whatever they know.
+        for index in 0..self.drives.len() {
+            let other = self.drives[index].used && !drives.contains(&Some(index));
+            if other && self.chance.faults.percent(30) {
+                self.drives[index].hidden = true;
+                self.note(format!("drive {index}, no member, is missing at the start"));
+            }
+        }
     }
 
     /// What the array could not tell from a member that went on alone is not there.
@@ -404,7 +412,7 @@ impl World {
     /// A power cut, or a SIGKILL.
     pub fn crash(&mut self, power: bool) -> Going<Parting> {
         let situation = self.situation();
-        let shown = self.shown_in_sync();
+        let (shown, newcomers) = (self.shown_in_sync(), self.newcomers());
         self.count_crash(power);
         let name = if power { "POWER CUT" } else { "SIGKILL" };
         self.note(format!(
@@ -439,6 +447,7 @@ impl World {
         }
         self.count_torn(&torn_inside);
         self.shown_is_on_media(&shown)?;
+        self.newcomers_heard_last(&newcomers, &shown)?;
         let covered = self.covered_on_media() && !self.geometry.mirrored();
         let calm = !situation.resyncing && (covered || !situation.writing);
         self.forget_process();

@@ -4,6 +4,8 @@
 //!
 //! Deliberately absent: judging what is seen.
 
+use std::sync::Arc;
+
 use strake_engine::Pool;
 use strake_engine::event::*;
 use strake_engine::units::*;
@@ -83,6 +85,50 @@ impl World {
             if let Some((slot, _)) = shown.iter().find(|(slot, _)| forgotten(*slot)) {
                 return self.failure(format!(
                     "slot {slot} was shown in sync, and drive {holder} says otherwise"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drives with a place that is not surely theirs yet.
+    pub(crate) fn newcomers(&mut self) -> Vec<usize> {
+        let status = self.machines().array.status();
+        let joins = |member: &&MemberStatus| member.state == MemberState::Rebuilding;
+        let devices = status.members.iter().filter(joins);
+        let devices = devices.filter_map(|member| member.device);
+        devices
+            .map(|device| self.devices[device.0 as usize])
+            .collect()
+    }
+
+    /// They have no table that a member lacks which was shown in sync, and does not call them so: it
+    /// would overrule an array that goes on without having heard of it.
+    pub(crate) fn newcomers_heard_last(
+        &mut self,
+        newcomers: &[usize],
+        shown: &[(usize, usize)],
+    ) -> Going<()> {
+        if !self.silent.lies.is_empty() {
+            return Ok(());
+        }
+        let table = |drive: usize| {
+            let table = self.drives[drive].superblock(self.array);
+            table.filter(|_| !self.is_damaged(drive))
+        };
+        for &newcomer in newcomers {
+            let Some(own) = table(newcomer).filter(|own| calls_live(own, own.member)) else {
+                continue;
+            };
+            let lacks = |known: Arc<Superblock>| {
+                let row = known.slot_of(own.member).and_then(|at| known.slot(at));
+                own.epoch > known.epoch && row.is_none_or(|row| row.state != SlotState::InSync)
+            };
+            let holders = shown.iter().map(|&(_, holder)| holder);
+            let mut behind = holders.filter(|&holder| table(holder).is_some_and(&lacks));
+            if let Some(holder) = behind.next() {
+                return self.failure(format!(
+                    "drive {newcomer} joins, and has a table that drive {holder} lacks"
                 ));
             }
         }

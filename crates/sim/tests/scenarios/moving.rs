@@ -501,3 +501,36 @@ fn a_new_member_that_fails_before_it_has_a_slot_ends_the_change() {
         raid5.start().write(20).rest().verify();
     }
 }
+
+/// Who gets a slot hears of it when the others know: a crash before that, and a start without it,
+/// and it would overrule an array that went on.
+#[test]
+fn a_new_member_never_has_the_table_alone() {
+    let mut tried = 0;
+    for seed in 0..40u64 {
+        let mut raid5 = roomy("5", 4).seed(seed).no_caches().start();
+        raid5.fill().rest();
+        let old = raid5.world.condition_on_media().0;
+        raid5.begin_to_restripe(1);
+        for _ in 0..4000 {
+            let told: Vec<usize> = frontiers(&raid5).iter().map(|f| f.1).collect();
+            let is_old = |drive: &&usize| old.contains(&Some(**drive));
+            let olds = told.iter().filter(is_old).count();
+            assert!(olds == told.len() || olds == old.len(), "{told:?}");
+            if olds > 0 {
+                break;
+            }
+            raid5.steps(1);
+        }
+        raid5.steps(seed % 8).power_cut();
+        let told: Vec<usize> = frontiers(&raid5).iter().map(|f| f.1).collect();
+        let new = told.iter().find(|drive| !old.contains(&Some(**drive)));
+        tried += u64::from(new.is_none());
+        for drive in 0..raid5.world.drives.len() {
+            raid5.world.drives[drive].hidden = !old.contains(&Some(drive));
+        }
+        raid5.start().write(20).rest().verify().power_cut();
+        raid5.start().rest().verify();
+    }
+    assert!(tried > 5, "{tried}");
+}
