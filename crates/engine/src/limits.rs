@@ -1,5 +1,8 @@
-//! How much memory a shard needs, and why.
+//! How much memory a shard needs, and why; what an array needs of devices that are to join it.
 
+use strake_format::{Layout, SPARES_MAX, Superblock, WriteHole};
+
+use crate::event::{CommandError, DeviceInfo};
 use crate::geometry::Geometry;
 
 /// The longest read that a shard takes as one request, bytes.
@@ -30,4 +33,194 @@ pub fn stock(geometry: &Geometry, budget_bytes: usize) -> Vec<(usize, usize)> {
     let strips = strips_least(geometry).max(budget_bytes * 3 / 4 / strip);
     let small = 16384.min(strip);
     vec![(small, (budget_bytes / 4 / small).max(8)), (strip, strips)]
+}
+
+/// The buffers of the largest size in a stock.
+pub fn largest_in(stock: &[(usize, usize)]) -> usize {
+    let largest = stock.iter().map(|(bytes, _)| *bytes).max();
+    let of_that = stock.iter().filter(|(bytes, _)| Some(*bytes) == largest);
+    of_that.map(|(_, count)| count).sum()
+}
+
+// ---- devices that are to join ------------------------------------------------------------------
+
+/// What devices are to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// A spare, or a member in a slot that there is.
+    Spares,
+    /// Further parities, over data that stays.
+    Parities,
+    /// Further data columns.
+    Data,
+}
+
+/// What the array's shards have.
+#[derive(Clone, Copy, Debug)]
+pub struct Shards {
+    /// So many of them.
+    pub count: u16,
+    /// Buffers of a strip that each has.
+    pub strips: usize,
+}
+
+/// The places on a device like this, if it can be a member of the array.
+pub(crate) fn layout_on(sb: &Superblock, info: &DeviceInfo) -> Result<Layout, CommandError> {
+    if info.block_bytes > sb.block_bytes {
+        let (has, needs) = (info.block_bytes, sb.block_bytes);
+        return Err(CommandError::BlockSize { has, needs });
+    }
+    let has = info.bytes;
+    let needs = sb.layout.data_offset + sb.layout.data_bytes + (64 << 10) * 2;
+    let layout = sb.layout.for_device(has, sb.strip_bytes);
+    layout.map_err(|_| CommandError::TooSmall { has, needs })
+}
+
+/// Whether an array of this superblock would take these devices, as far as their sizes and its
+/// shape say; for whoever has to know before something on them is overwritten. The array looks for
+/// itself when it is told to take them.
+///
+/// # Errors
+/// Why it would refuse.
+pub fn may_join(
+    sb: &Superblock,
+    devices: &[DeviceInfo],
+    joining: Joining,
+    shards: Shards,
+) -> Result<(), CommandError> {
+    if joining != Joining::Parities && sb.spares.len() + devices.len() > SPARES_MAX {
+        return Err(CommandError::TooManySpares);
+    }
+    for info in devices {
+        layout_on(sb, info)?;
+    }
+    let geometry = match joining {
+        Joining::Spares => return Ok(()),
+        Joining::Parities | Joining::Data => shape_with(sb, devices.len(), joining)?,
+    };
+    let bytes = sb.layout.log_bytes;
+    let logs = geometry.m > 0 && sb.write_hole != WriteHole::Resync;
+    let divided = !logs || crate::logs::divide(&geometry, bytes, shards.count).is_some();
+    let copied = joining != Joining::Data || crate::moved::copy_rows(&geometry, bytes) > 0;
+    if !divided || !copied {
+        return Err(CommandError::LogTooSmall);
+    }
+    match (shards.strips, strips_least(&geometry)) {
+        (has, needs) if has < needs => Err(CommandError::BuffersTooFew { has, needs }),
+        _ => Ok(()),
+    }
+}
+
+/// The shape with so many members more.
+fn shape_with(sb: &Superblock, more: usize, joining: Joining) -> Result<Geometry, CommandError> {
+    let level = sb.level;
+    let (to_be, refused) = match joining {
+        Joining::Data => (
+            level.with_data(sb.members, more),
+            CommandError::NoSuchShape { level, more },
+        ),
+        _ => (
+            level.with_parities(more),
+            CommandError::NoSuchLevel { level, more },
+        ),
+    };
+    let added = u8::try_from(more).ok().filter(|&added| added > 0);
+    let members = added.and_then(|added| sb.members.checked_add(added));
+    let (Some(added), Some(members), Some(to_be)) = (added, members, to_be) else {
+        return Err(refused);
+    };
+    if to_be.check_shape(members, members).is_err() {
+        return Err(refused);
+    }
+    let mut wide = sb.clone();
+    (wide.level, wide.members, wide.group_size) = (to_be, members, members);
+    if joining == Joining::Parities {
+        wide.fixed_parities += added;
+    }
+    Ok(Geometry::of(&wide))
+}
+
+#[cfg(test)]
+mod tests {
+    use strake_format::{ArrayUuid, MemberUuid, Settings};
+
+    use super::*;
+    use crate::create::{self, CreateSpec, Init};
+
+    fn device(bytes: u64) -> DeviceInfo {
+        DeviceInfo {
+            bytes,
+            block_bytes: 512,
+            granularity_bytes: 0,
+            volatile_cache: false,
+        }
+    }
+
+    fn raid_5() -> Superblock {
+        let member = |n| (device(64 << 20), MemberUuid([n; 16]));
+        let spec = CreateSpec {
+            array: ArrayUuid([9; 16]),
+            name: "data".parse().expect("a name"),
+            level: strake_format::Level::Raid5,
+            strip_bytes: None,
+            group_size: None,
+            block_bytes: None,
+            write_hole: WriteHole::Closed,
+            settings: Settings::default(),
+            init: Init::Lazy,
+            created_unix_s: 0,
+            members: (1..=3).map(member).collect(),
+            spares: Vec::new(),
+            tiny: None,
+        };
+        let made = create::plan(&spec).expect("it can be made");
+        made.superblocks[0].clone()
+    }
+
+    #[test]
+    fn who_may_not_join_is_told_why() {
+        let sb = raid_5();
+        let ample = Shards {
+            count: 1,
+            strips: 1000,
+        };
+        let large = device(64 << 20);
+        let joins = [Joining::Spares, Joining::Parities, Joining::Data];
+        for joining in joins {
+            assert_eq!(may_join(&sb, &[large], joining, ample), Ok(()));
+            let (small, coarse) = (
+                device(16 << 20),
+                DeviceInfo {
+                    block_bytes: 2 * sb.block_bytes,
+                    ..large
+                },
+            );
+            let refused = may_join(&sb, &[large, small], joining, ample);
+            assert!(matches!(refused, Err(CommandError::TooSmall { .. })));
+            let refused = may_join(&sb, &[coarse], joining, ample);
+            assert!(matches!(refused, Err(CommandError::BlockSize { .. })));
+        }
+        for joining in [Joining::Parities, Joining::Data] {
+            let few = Shards { strips: 3, ..ample };
+            let refused = may_join(&sb, &[large], joining, few);
+            assert!(matches!(refused, Err(CommandError::BuffersTooFew { .. })));
+            let many = Shards {
+                count: 10_000,
+                ..ample
+            };
+            let refused = may_join(&sb, &[large], joining, many);
+            assert_eq!(refused, Err(CommandError::LogTooSmall));
+        }
+        let refused = may_join(&sb, &[large; 3], Joining::Parities, ample);
+        assert!(matches!(refused, Err(CommandError::NoSuchLevel { .. })));
+        let refused = may_join(&sb, &[large; 17], Joining::Spares, ample);
+        assert_eq!(refused, Err(CommandError::TooManySpares));
+    }
+
+    #[test]
+    fn buffers_of_the_largest_size_are_counted() {
+        assert_eq!(largest_in(&[(4096, 8), (65536, 20)]), 20);
+        assert_eq!(largest_in(&[(4096, 8), (4096, 20)]), 28);
+        assert_eq!(largest_in(&[]), 0);
+    }
 }

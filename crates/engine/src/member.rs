@@ -14,6 +14,7 @@ use crate::array::{Array, Member, SlotUse, Stage};
 use crate::behind::keeps;
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::limits;
 use crate::persist::After;
 use crate::units::*;
 
@@ -529,25 +530,9 @@ impl Array {
         }
     }
 
-    /// Can a device like this be a member that needs so many bytes?
-    pub(crate) fn fits(&self, info: &DeviceInfo, needs: u64) -> Result<(), CommandError> {
-        if info.block_bytes > self.sb.block_bytes {
-            let (has, needs) = (info.block_bytes, self.sb.block_bytes);
-            return Err(CommandError::BlockSize { has, needs });
-        }
-        match info.bytes {
-            has if has < needs => Err(CommandError::TooSmall { has, needs }),
-            _ => Ok(()),
-        }
-    }
-
     /// The places on a device like this, if it can be a member.
     pub(crate) fn layout_for(&self, info: &DeviceInfo) -> Result<Layout, CommandError> {
-        self.fits(info, 0)?;
-        let (layout, has) = (self.sb.layout, info.bytes);
-        let needs = layout.data_offset + layout.data_bytes + (64 << 10) * 2;
-        let layout = layout.for_device(has, self.sb.strip_bytes);
-        layout.map_err(|_| CommandError::TooSmall { has, needs })
+        limits::layout_on(&self.sb, info)
     }
 
     /// Can this device be a member? Then it becomes one of the devices known.

@@ -22,9 +22,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{
-    Changed, Command, CommandError, DeviceInfo, FailCause, Found, NewDevice, Status,
+    ArrayState, Changed, Command, CommandError, DeviceInfo, FailCause, Found, JobKind, JobStatus,
+    NewDevice, Status,
 };
 use strake_engine::gather;
+use strake_engine::limits::{self, Joining, Shards};
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
 use strake_engine::{Array, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
@@ -145,6 +147,8 @@ pub struct Serving {
     client_memory: Arc<[Pool]>,
     shape: Shape,
     placed: Placed,
+    /// Buffers of a strip that each thread has.
+    strips: usize,
     turns: Mutex<Receiver<Turn>>,
 }
 
@@ -377,6 +381,32 @@ impl Serving {
         self.tell_size();
     }
 
+    /// Whether it would take devices like these, for whoever has to know before something on them
+    /// is overwritten.
+    ///
+    /// # Errors
+    /// Why it would refuse them.
+    pub fn may_join(&self, devices: &[DeviceInfo], joining: Joining) -> Result<(), CommandError> {
+        let status = self.status();
+        if matches!(status.state, ArrayState::Failed | ArrayState::Stopped) {
+            return Err(CommandError::NotServing);
+        }
+        let quiet = |job: &JobStatus| !matches!(job.kind, JobKind::Rebuild | JobKind::Resync);
+        if joining != Joining::Spares {
+            if status.superblock.moving.is_some() {
+                return Err(CommandError::Moving);
+            }
+            if status.state != ArrayState::Optimal || !status.jobs.iter().all(quiet) {
+                return Err(CommandError::NotOptimal);
+            }
+        }
+        let shards = Shards {
+            count: self.placed.shards,
+            strips: self.strips,
+        };
+        limits::may_join(&status.superblock, devices, joining, shards)
+    }
+
     /// Adds parities on devices that were attached; they are detached again if it is refused.
     ///
     /// # Errors
@@ -562,6 +592,7 @@ impl ThreadStart {
         let (tallies, client_memory) = (Arc::clone(&self.tallies), Arc::clone(&self.client_memory));
         let shape = self.shape.clone();
         let placed = self.placed.clone();
+        let strips = limits::largest_in(&self.stock);
         let threads = self.threads(shards, array, events, turns)?;
         threads.peers.array().post(Mail::Start);
         match turn_receiver.recv() {
@@ -595,6 +626,7 @@ impl ThreadStart {
             client_memory,
             shape,
             placed,
+            strips,
             turns,
         };
         Ok((serving, event_receiver))

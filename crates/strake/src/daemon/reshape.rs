@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strake_engine::Geometry;
-use strake_engine::event::{ArrayState, Changed, Command, CommandError, NewDevice};
+use strake_engine::event::{Changed, Command, NewDevice};
+use strake_engine::limits::Joining;
 use strake_format::{Level, MemberUuid, Superblock};
 use strake_runtime::Device;
 
 use crate::api::types::{GrowRequest, OutcomeJson, RestripeRequest};
 use crate::daemon::running::Running;
-use crate::daemon::service::{Service, absolute, outcome};
+use crate::daemon::service::{Service, absolute, outcome, own_superblock};
 use crate::drives::make;
 use crate::drives::safety::{self, Permit};
 use crate::errors::{Code, Failure};
@@ -117,18 +118,9 @@ impl Service {
             }
         };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
-        for path in &paths {
-            if running.serves(path) {
-                let found = format!("{} is a member or spare of {name}", path.display());
-                return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
-            }
-        }
-        // The engine would say so, but after devices have been wiped.
-        if now.moving.is_some() {
-            return Err(CommandError::Moving.into());
-        }
-        if running.status()?.state != ArrayState::Optimal {
-            return Err(CommandError::NotOptimal.into());
+        if let Some(path) = paths.iter().find(|path| running.serves(path)) {
+            let found = format!("{} is a member or spare of {name}", path.display());
+            return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
         }
         let permit = Permit {
             force: request.force,
@@ -136,6 +128,9 @@ impl Service {
             data: None,
         };
         let wipe = safety::check(&paths, permit)?;
+        // The array would say so, but after devices have been wiped.
+        let infos = safety::infos(&paths)?;
+        running.with(|s| Ok(s.may_join(&infos, change.joining())?))?;
         if request.dry_run {
             let what = match change {
                 Change::Level(wanted) => format!("would become level {wanted} from {}", now.level),
@@ -144,9 +139,14 @@ impl Service {
             return Ok(outcome(name, false, &what));
         }
         let devices = safety::hold(&paths, &wipe, permit)?;
+        // One that was a member of it before stays what it was.
+        let was_ours = |path: &PathBuf| !matches!(own_superblock(path, running.uuid), Ok(None));
+        let strangers: Vec<PathBuf> = paths.iter().filter(|p| !was_ours(p)).cloned().collect();
         // Before they are members: one that is remembered in vain does no harm.
         self.remember(paths.into_iter());
-        let changed = widen(&running, devices, &change)?;
+        let stray = |path: &PathBuf| make::leave_no_stray(path, running.uuid);
+        let changed = widen(&running, devices, &change);
+        let changed = changed.inspect_err(|_| strangers.iter().for_each(stray))?;
         let what = match change {
             Change::Level(wanted) => format!(
                 "level {wanted} from {}: its new parity is being built, data stays where it is",
@@ -188,6 +188,15 @@ enum Change {
     Level(Level),
     /// So many bytes.
     Data(u64),
+}
+
+impl Change {
+    fn joining(&self) -> Joining {
+        match self {
+            Change::Level(_) => Joining::Parities,
+            Change::Data(_) => Joining::Data,
+        }
+    }
 }
 
 /// Size that an array would have with so many members more, all of it data.

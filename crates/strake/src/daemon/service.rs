@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use strake_engine::event::{Command, CommandError, NewDevice, Returning, ScrubMode, Setting};
+use strake_engine::event::{
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode, Setting,
+};
+use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
 use strake_runtime::{Device, OpenMode};
 
@@ -491,12 +494,15 @@ impl Service {
             let cure = format!("strake add --force {name} {shown} overwrites what it holds");
             return Err(Failure::from(CommandError::SplitBrain).cure(cure));
         }
+        let kept = slot.is_none() && matches!(back, Returns::Kept(_));
+        if !kept {
+            may_take(&running, &path, slot)?;
+        }
         if request.dry_run {
             return Ok(outcome(name, false, &format!("would add {shown}")));
         }
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
         let device = held.into_iter().next().expect("one path, one device");
-        let kept = slot.is_none() && matches!(back, Returns::Kept(_));
         let changed = take_in(&running, device, slot, kept)?;
         self.remember(std::iter::once(path));
         let what = match slot {
@@ -731,6 +737,18 @@ pub(crate) enum Job {
     Scrub,
 }
 
+/// Whether the array would take this device, as a spare or to replace the member in `slot`: asked
+/// before what is on the device is overwritten.
+fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Failure> {
+    let infos = safety::infos(&[path.to_owned()])?;
+    running.with(|s| Ok(s.may_join(&infos, Joining::Spares)?))?;
+    let rebuilds = |m: &MemberStatus| m.slot == slot && m.state == MemberState::Rebuilding;
+    match slot.is_some() && running.status()?.members.iter().any(rebuilds) {
+        true => Err(CommandError::Rebuilding.into()),
+        false => Ok(()),
+    }
+}
+
 /// Gives the device to the array: to replace the member in `slot`, as the member that it was
 /// (`kept`), or as a new one.
 pub(super) fn take_in(
@@ -763,7 +781,10 @@ pub(super) fn take_in(
 }
 
 /// The superblock of a device that carries one of this array.
-fn own_superblock(path: &Path, array: ArrayUuid) -> Result<Option<Box<Superblock>>, Failure> {
+pub(super) fn own_superblock(
+    path: &Path,
+    array: ArrayUuid,
+) -> Result<Option<Box<Superblock>>, Failure> {
     let image = find::look(path)?.map(|image| Box::new(image.superblock));
     Ok(image.filter(|superblock| superblock.array == array))
 }

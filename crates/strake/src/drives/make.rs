@@ -10,12 +10,12 @@
 //!
 //! Deliberately absent: starting what was made.
 
-use std::path::PathBuf;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use strake_engine::create::{self, CreatePlan, CreateSpec, Init};
 use strake_format::*;
-use strake_runtime::{Device, OpenMode};
+use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::types::CreateRequest;
 use crate::drives::reused;
@@ -48,6 +48,8 @@ pub(crate) struct Made {
 pub(crate) type Progress<'a> = &'a dyn Fn(u64, u64);
 
 const ZERO_STEP_BYTES: u64 = 64 << 20;
+/// How long an array may take to let go of a device that it refused.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A random array identity.
 pub(crate) fn random_uuid() -> [u8; 16] {
@@ -320,6 +322,32 @@ pub(crate) fn unmake(device: &Device, array: ArrayUuid) -> Result<(), Failure> {
     // The last copy of a device that grew lies where the device ended before.
     let sizes = [device.info().bytes, image.superblock.layout.device_bytes];
     reused::wipe(device, &sizes.map(Layout::superblock_offsets).concat())
+}
+
+/// Takes the superblock of an array off a device that the array refused after all, as soon as the array
+/// has let go of it.
+pub(crate) fn leave_no_stray(path: &Path, array: ArrayUuid) {
+    let since = Instant::now();
+    let opened = loop {
+        match Device::open(path, OpenMode::Member) {
+            Err(DeviceError::Busy(_)) if since.elapsed() < RELEASE_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            opened => break opened,
+        }
+    };
+    let wiped = opened.map_err(Failure::from).and_then(|device| {
+        match device.read_member() {
+            // It came to nothing before a superblock was written, or another array has it by now.
+            Err(DeviceError::NotStrake(_)) => Ok(()),
+            Ok(image) if image.superblock.array != array => Ok(()),
+            _ => unmake(&device, array),
+        }
+    });
+    if let Err(failure) = wiped {
+        let device = path.display();
+        tracing::warn!(%device, %failure, "it may keep a superblock of an array that refused it");
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use strake_engine::event::DeviceInfo;
 use strake_format::ArrayUuid;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
@@ -62,6 +63,12 @@ pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, F
         pool::not_in_a_pool(&device, permit)?;
     }
     Ok(wipe)
+}
+
+/// What an array has to know of devices before it takes them; nothing of theirs is touched.
+pub(crate) fn infos(paths: &[PathBuf]) -> Result<Vec<DeviceInfo>, Failure> {
+    let info = |path: &PathBuf| Ok(Device::open(path, OpenMode::ReadOnly)?.info());
+    paths.iter().map(info).collect()
 }
 
 /// Opens devices that were checked for somebody who is going to write them: held, without the signatures on those that

@@ -213,3 +213,44 @@ fn what_belongs_to_somebody_else_is_refused_by_name_and_left_as_it_is() {
     let left = Command::new("wipefs").args(["--no-act", &path]).output();
     assert!(left.expect("wipefs runs").stdout.is_empty());
 }
+
+#[test]
+fn a_device_that_an_array_refuses_keeps_what_it_holds_whatever_is_permitted() {
+    if !rig::has("wipefs") {
+        return rig::skipped("wipefs is not installed");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", &["--export", "nbd"], &devices).ok();
+    let (small, large) = (rig.file("small", 16 << 20), rig.file("large", BYTES));
+    for path in [&small, &large] {
+        put(path, 0, b"LUKS\xba\xbe\x00\x01aes\0");
+        md_1(path, 4096);
+    }
+    let before = [rig::bytes(&small), rig::bytes(&large)];
+    let same = |what: &[&str]| {
+        let now = [rig::bytes(&small), rig::bytes(&large)];
+        assert!(now == before, "{what:?}");
+        assert_eq!(rig.run(&["show", "data"]).ok().json()["level"], "5");
+    };
+    let too_small: [&[&str]; 5] = [
+        &["add", "data", &small],
+        &["replace", "data", "0", &small],
+        &["restripe", "data", "--add", &small],
+        &["restripe", "data", "--add", &large, &small],
+        &["restripe", "data", "--level", "6", &small],
+    ];
+    for args in too_small {
+        let run = rig.run(&[args, &["--force"]].concat());
+        run.refused(2, "device-too-small");
+        same(args);
+        let run = rig.run(&[args, &["--force", "--dry-run"]].concat());
+        run.refused(2, "device-too-small");
+    }
+    rig.run(&["fail", "data", "0"]).ok();
+    let args = ["restripe", "data", "--add", &large, "--force"];
+    rig.run(&args).refused(4, "not-optimal");
+    let now = [rig::bytes(&small), rig::bytes(&large)];
+    assert!(now == before, "{args:?}");
+}
