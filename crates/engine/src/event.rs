@@ -776,7 +776,8 @@ pub enum EventKind {
         /// And now.
         to_bytes: u64,
     },
-    /// The array has more parities: another level.
+    /// The array has another level: it gets more parities, which are to be built; or it was a mirror,
+    /// whose copies are parity from now on while its data moves to further members.
     LevelRaised {
         /// Before.
         from: Level,

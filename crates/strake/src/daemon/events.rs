@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
-use strake_format::{ArrayName, Slot};
+use strake_format::{ArrayName, Level, Slot};
 use strake_runtime::EventRecord;
 use tokio::sync::watch;
 
@@ -314,7 +314,11 @@ fn array_words(kind: &EventKind) -> Words {
         }
         EventKind::LevelRaised { from, to } => {
             let cause = Some(format!("was {from}"));
-            let effect = Some(format!("{to}, once the parity is built"));
+            // The copies of a mirror are its parity; of all else it has to be built.
+            let effect = Some(match from {
+                Level::Raid1 => format!("{to} from now on; its data moves to the new members"),
+                _ => format!("{to}, once the parity is built"),
+            });
             ("level_raised", None, cause, effect)
         }
         EventKind::Stopped => ("stopped", None, None, text("clean")),
