@@ -16,11 +16,16 @@ const SHAPES: &[(&str, &str)] = &[
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
          group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
-         placement:Placed? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
+         placement:Placed? moving:Moving? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
          spares:Member[] jobs:Job[] last_scrub:Scrub? carved:boolean \
          volume_table_damaged:boolean volume_unit_bytes:integer? volume_free_bytes:integer? \
          volumes:Volume[]",
+    ),
+    (
+        "Moving",
+        "from_columns:integer to_columns:integer moved_bytes:integer total_bytes:integer \
+         stopped:boolean",
     ),
     (
         "Volumes",
@@ -88,7 +93,7 @@ const SHAPES: &[(&str, &str)] = &[
         "Created",
         "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
-         block_bytes:integer device:string? export:Export? placement:Placed? write_hole:string latency_target_us:integer \
+         block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer \
          epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
          jobs:Job[] last_scrub:Scrub? carved:boolean volume_table_damaged:boolean \
@@ -127,7 +132,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "ScanArray",
         "name:string uuid:string level:string members:integer found:integer state:string \
-         reason:string? devices:ScanDevice[]",
+         reason:string? moving:Moving? devices:ScanDevice[]",
     ),
     (
         "ScanDevice",

@@ -28,6 +28,9 @@ pub(crate) struct ArrayJson {
     /// What it has of the machine; `null` while it is stopped.
     #[serde(default)]
     pub(crate) placement: Option<PlacedJson>,
+    /// Its data moves to another shape, or stands half-way; `null` where it does not.
+    #[serde(default)]
+    pub(crate) moving: Option<MovingJson>,
     pub(crate) write_hole: String,
     /// What background work gives way to; 0 for none.
     #[serde(default)]
@@ -46,6 +49,19 @@ pub(crate) struct ArrayJson {
     /// Its volumes, if it is carved.
     #[serde(flatten)]
     pub(crate) volumes: VolumesJson,
+}
+
+/// Data that moves to another shape, by a superblock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MovingJson {
+    /// Data columns that it moves from, and to.
+    pub(crate) from_columns: u64,
+    pub(crate) to_columns: u64,
+    /// What of the block device lies in the new shape.
+    pub(crate) moved_bytes: u64,
+    pub(crate) total_bytes: u64,
+    /// By `restripe --stop`, until `restripe --continue`.
+    pub(crate) stopped: bool,
 }
 
 /// The volumes of an array.
@@ -648,6 +664,9 @@ pub(crate) struct ScanJson {
     pub(crate) state: String,
     /// Why it cannot be started.
     pub(crate) reason: Option<String>,
+    /// Its data moves to another shape, or stands half-way; `null` where it does not.
+    #[serde(default)]
+    pub(crate) moving: Option<MovingJson>,
     pub(crate) devices: Vec<ScanDeviceJson>,
 }
 
@@ -692,6 +711,9 @@ pub(crate) struct ExamineArrayJson {
     pub(crate) block_bytes: u32,
     pub(crate) write_hole: String,
     pub(crate) created_unix_s: u64,
+    /// Its data moves to another shape, or stands half-way; `null` where it does not.
+    #[serde(default)]
+    pub(crate) moving: Option<MovingJson>,
 }
 
 /// A superblock copy.

@@ -278,6 +278,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         device: None,
         export: None,
         placement: None,
+        moving: moving(sb),
         write_hole: sb.write_hole.to_string(),
         latency_target_us: sb.settings.latency_target_us,
         epoch: sb.epoch.0,
@@ -293,6 +294,21 @@ fn blank(sb: &Superblock) -> ArrayJson {
             ..VolumesJson::default()
         },
     }
+}
+
+/// How far data is that moves to another shape.
+pub(crate) fn moving(sb: &Superblock) -> Option<MovingJson> {
+    let moving = sb.moving?;
+    let geometry = Geometry::of(sb);
+    // The parities are the same in both shapes.
+    let from_columns = usize::from(moving.members).saturating_sub(geometry.m);
+    Some(MovingJson {
+        from_columns: from_columns as u64,
+        to_columns: geometry.k as u64,
+        moved_bytes: geometry.frontier(),
+        total_bytes: geometry.size(),
+        stopped: moving.stopped,
+    })
 }
 
 /// An array that does not run, from the superblock to believe, what else that member says, and
@@ -353,7 +369,7 @@ fn unwritten(sb: &Superblock, map: &[Option<MapPage>]) -> u64 {
     let geometry = Geometry::of(sb);
     (0..geometry.regions())
         .filter(|&r| region_in(sb, map, r) == Some(RegionState::Unwritten))
-        .map(|r| geometry.region_bytes(strake_engine::units::RegionNo(r)))
+        .flat_map(|r| geometry.region_parts(strake_engine::units::RegionNo(r)))
         .map(|range| range.end - range.start)
         .sum()
 }
@@ -404,6 +420,7 @@ pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
             block_bytes: sb.block_bytes,
             write_hole: sb.write_hole.to_string(),
             created_unix_s: sb.created_unix_s,
+            moving: moving(sb),
         },
         member_uuid: sb.member.to_string(),
         slot: match sb.role {
@@ -487,4 +504,117 @@ pub(crate) fn explain(
             .map(|j| at(name(j), geometry.columns(place.stripe).k + j))
             .collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use strake_engine::create::{self, CreateSpec, Init};
+
+    use super::*;
+
+    const STRIP: u64 = 64 << 10;
+
+    /// RAID 5 of three whose data moves to a fourth: two rows lie in the new shape, and the third
+    /// row of the elder shape is the first that counts. Both are in the first region.
+    fn half_way() -> Superblock {
+        let info = DeviceInfo {
+            bytes: 64 << 20,
+            block_bytes: 4096,
+            granularity_bytes: 0,
+            volatile_cache: false,
+        };
+        let spec = CreateSpec {
+            array: ArrayUuid([9; 16]),
+            name: "data".parse().expect("a name"),
+            level: Level::Raid5,
+            strip_bytes: Some(STRIP as u32),
+            group_size: None,
+            block_bytes: None,
+            write_hole: WriteHole::Closed,
+            settings: Settings::default(),
+            init: Init::Lazy,
+            created_unix_s: 0,
+            members: (1..=4).map(|n| (info, MemberUuid([n; 16]))).collect(),
+            spares: Vec::new(),
+            tiny: None,
+        };
+        let plan = create::plan(&spec).expect("it can be made");
+        let mut sb = plan.superblocks[0].clone();
+        sb.moving = Some(Moving {
+            members: 3,
+            moved_rows: 2,
+            stopped: true,
+        });
+        sb
+    }
+
+    #[test]
+    fn what_was_never_written_is_counted_in_both_shapes_of_a_move() {
+        let sb = half_way();
+        let count = sb.layout.regions() as usize;
+        assert!(count <= usize::from(sb.layout.page_regions));
+        let size = Geometry::of(&sb).size();
+        let page = |first: RegionState| {
+            let mut states = vec![RegionState::Unwritten; count];
+            states[0] = first;
+            [Some(MapPage {
+                array: sb.array,
+                member: sb.member,
+                page: 0,
+                epoch: sb.epoch,
+                sequence: 1,
+                states,
+                behind: Vec::new(),
+            })]
+        };
+        assert_eq!(unwritten(&sb, &page(RegionState::Unwritten)), size);
+        // Two rows of three strips; of the elder shape the rows 3 to 15, of two strips.
+        let first = 2 * 3 * STRIP + 13 * 2 * STRIP;
+        assert_eq!(unwritten(&sb, &page(RegionState::Dirty)), size - first);
+    }
+
+    #[test]
+    fn a_move_is_told_by_columns_and_bytes() {
+        let sb = half_way();
+        let told = moving(&sb).expect("its data moves");
+        let size = Geometry::of(&sb).size();
+        let wanted = MovingJson {
+            from_columns: 2,
+            to_columns: 3,
+            moved_bytes: 2 * 3 * STRIP,
+            total_bytes: size,
+            stopped: true,
+        };
+        assert_eq!(told, wanted);
+        let still = Superblock { moving: None, ..sb };
+        assert_eq!(moving(&still), None);
+    }
+
+    #[test]
+    fn blocks_on_either_side_of_the_frontier_are_explained_in_their_shape() {
+        let sb = half_way();
+        let block = u64::from(sb.block_bytes);
+        let explained = |offset: u64| {
+            let told = explain(&sb, &[], offset / block, &[], |_, _| None);
+            told.expect("a block of the array")
+        };
+        let slots = |from: u64, columns: u64| {
+            let all = (0..columns).map(|column| explained(from + column * STRIP));
+            let all = all.flat_map(|e| [e.data.slot, e.redundancy[0].slot]);
+            all.collect::<BTreeSet<u8>>()
+        };
+        let frontier = 2 * 3 * STRIP;
+        let last = explained(frontier - block);
+        assert_eq!((last.stripe, last.row, last.column), (1, 1, 2));
+        let at = sb.layout.data_offset + 2 * STRIP - block;
+        assert_eq!(last.data.member_offset_bytes, at);
+        let first = explained(frontier);
+        assert_eq!((first.stripe, first.row, first.column), (3, 3, 0));
+        let at = sb.layout.data_offset + 3 * STRIP;
+        assert_eq!(first.data.member_offset_bytes, at);
+        // The new shape has all four members, the elder one the first three.
+        assert_eq!(slots(frontier - 3 * STRIP, 3), BTreeSet::from([0, 1, 2, 3]));
+        assert_eq!(slots(frontier, 2), BTreeSet::from([0, 1, 2]));
+        assert_eq!((last.region, first.region), (0, 0));
+    }
 }

@@ -191,6 +191,21 @@ fn unreadable(a: &ArrayJson) -> String {
     )
 }
 
+/// How far data is that moves to another shape.
+fn moving(m: &MovingJson) -> String {
+    let stopped = match m.stopped {
+        true => ", stopped until restripe --continue",
+        false => "",
+    };
+    format!(
+        "{} of {} from {} to {} data columns{stopped}",
+        size::bytes(m.moved_bytes),
+        size::bytes(m.total_bytes),
+        m.from_columns,
+        m.to_columns
+    )
+}
+
 /// What serves it, and how.
 fn export(e: &ExportJson) -> String {
     let mut words = vec![e.kind.clone()];
@@ -247,6 +262,9 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         a.uuid,
         a.epoch,
     );
+    if let Some(m) = &a.moving {
+        text.push_str(&format!("  moved       {}\n", moving(m)));
+    }
     text.push_str(&unreadable(a));
     text.push_str(&volume::text(&a.volumes));
     let mut table = Table::new(&[
@@ -381,6 +399,9 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
         if let Some(reason) = &array.reason {
             text.push_str(&format!("  {reason}\n"));
         }
+        if let Some(m) = &array.moving {
+            text.push_str(&format!("  data moved: {}\n", moving(m)));
+        }
         let mut table = Table::new(&["SLOT", "STATE", "DEVICE", "EPOCH"]);
         for device in &array.devices {
             table.row(vec![
@@ -429,6 +450,9 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
         e.regions.need_sync,
         e.regions.damaged_pages,
     );
+    if let Some(m) = &a.moving {
+        text.push_str(&format!("  moved     {}\n", moving(m)));
+    }
     text.push_str(&match &e.unreadable {
         None => "  unreadable: no valid list\n".to_owned(),
         Some(ranges) if ranges.is_empty() => String::new(),

@@ -134,6 +134,7 @@ impl FoundArray {
                 }
                 _ => None,
             },
+            moving: view::moving(sb),
             devices: (0..self.members.len())
                 .map(|i| self.device_json(i))
                 .collect(),

@@ -60,6 +60,7 @@ impl Pool {
             found: self.devices.len(),
             state: "pool".to_owned(),
             reason: None,
+            moving: None,
             devices: self.devices.iter().map(device).collect(),
         }
     }

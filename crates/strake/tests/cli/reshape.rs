@@ -1,10 +1,11 @@
 //! Arrays that change their shape: larger members, more parities.
 
 use std::fs::File;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::rig::Rig;
+use crate::rig::{self, Rig};
 
 const NBD: &[&str] = &["--export", "nbd"];
 const MIB: u64 = 1 << 20;
@@ -172,6 +173,10 @@ fn a_mirror_becomes_raid_5_and_has_room_for_twice_as_much() {
     let before = size(&rig.show("data"));
     rig.run(&["restripe", "data", "--level", "5", &third]).ok();
     assert_eq!(rig.show("data")["level"], "5");
+    let events = rig.events();
+    let raised = events.iter().find(|e| e["event"] == "level_raised");
+    let effect = "5 from now on; its data moves to the new members";
+    assert_eq!(raised.expect("it is told")["effect"], effect);
     rig.kill_daemon();
     rig.start_daemon();
     let since = std::time::Instant::now();
@@ -230,4 +235,91 @@ fn data_moves_to_one_column_more_and_the_device_grows_when_it_has() {
             "read -P 0 30M 8M",
         ],
     );
+}
+
+/// What a client that connects now is told of the array's size, and whether all of it is data; `None`
+/// where there is no nbdinfo.
+fn seen_by_nbd(rig: &Rig, name: &str) -> Option<(u64, bool)> {
+    let uri = format!("nbd+unix:///?socket={}", rig.nbd(name).display());
+    let told = |options: &[&str]| {
+        let output = Command::new("nbdinfo").args(options).arg(&uri).output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    if !rig::has("nbdinfo") {
+        rig::skipped("nbdinfo is not installed");
+        return None;
+    }
+    let size = told(&["--size"]).trim().parse().expect("a size");
+    let map: Value = serde_json::from_str(&told(&["--map", "--json"])).expect("JSON");
+    let extents = map.as_array().expect("extents").clone();
+    let length = |extent: &Value| extent["length"].as_u64().expect("a length");
+    assert_eq!(extents.iter().map(length).sum::<u64>(), size, "{map}");
+    Some((size, extents.iter().all(|extent| extent["type"] == 0)))
+}
+
+#[test]
+fn data_that_stands_half_way_is_told_whether_the_array_runs_or_not() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    if rig
+        .qemu_io("data", &["write -P 0x5a 0 80M", "flush"])
+        .is_none()
+    {
+        return;
+    }
+    assert_eq!(rig.show("data")["moving"], Value::Null);
+    let before = size(&rig.show("data"));
+    let seen = seen_by_nbd(&rig, "data");
+    assert!(seen.is_none_or(|seen| seen == (before, false)), "{seen:?}");
+    rig.run(&["set", "data", "rebuild_priority=1"]).ok();
+    let fourth = rig.file("fourth", 64 * MIB);
+    rig.run(&["restripe", "data", "--add", &fourth]).ok();
+    rig.run(&["restripe", "data", "--stop"]).ok();
+    // What was under way comes to its end.
+    let rests = || rig.show("data")["jobs"][0]["paused"] == true;
+    rig.until("it moves no further", rests);
+    let shown = rig.show("data");
+    let moving = shown["moving"].clone();
+    assert_eq!(
+        (&moving["from_columns"], &moving["to_columns"]),
+        (&2.into(), &3.into())
+    );
+    assert_eq!(moving["stopped"], true, "{shown}");
+    assert!(moving["moved_bytes"].as_u64() < moving["total_bytes"].as_u64());
+    // What is a hole differs from shape to shape.
+    let seen = seen_by_nbd(&rig, "data");
+    assert!(seen.is_none_or(|seen| seen == (before, true)), "{seen:?}");
+    rig.run(&["stop", "data"]).ok();
+    let stopped = rig.show("data");
+    assert_eq!(
+        (&stopped["state"], &stopped["moving"]),
+        (&"stopped".into(), &moving)
+    );
+    assert_eq!(stopped["unwritten_bytes"], shown["unwritten_bytes"]);
+    rig.stop_daemon();
+    let [first, second] = [&devices[0], &devices[1]];
+    let scanned = rig.run(&["scan", first, second]).ok().json();
+    assert_eq!(scanned[0]["moving"], moving);
+    let examined = rig.run(&["examine", first]).ok().json();
+    assert_eq!(examined["array"]["moving"], moving);
+    for args in [&["show", "data"][..], &["scan", first], &["examine", first]] {
+        let text = rig.run_command(rig.command().args(args)).out;
+        let told = "from 2 to 3 data columns, stopped until restripe --continue";
+        assert!(text.contains(told), "{args:?}: {text}");
+    }
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.run(&["set", "data", "rebuild_priority=100"]).ok();
+    rig.run(&["restripe", "data", "--continue"]).ok();
+    rig.until("all has moved", || size(&rig.show("data")) > before);
+    let after = size(&rig.show("data"));
+    assert_eq!(after, before / 2 * 3);
+    let seen = seen_by_nbd(&rig, "data");
+    assert!(seen.is_none_or(|seen| seen == (after, false)), "{seen:?}");
+    rig.qemu_io("data", &["read -P 0x5a 0 80M", "read -P 0 80M 8M"]);
+    assert_eq!(rig.show("data")["moving"], Value::Null);
 }
