@@ -130,6 +130,15 @@ impl ServeError {
     }
 }
 
+/// Users of a block device that has grown who see its old size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTold {
+    /// Those of `/dev/ublkbN`, until the array is stopped and started.
+    Ublk(u32),
+    /// So many NBD clients, until they connect anew.
+    Nbd(usize),
+}
+
 /// An array being served. All methods may be called from any thread; they block until answered.
 #[derive(Debug)]
 pub struct Serving {
@@ -372,13 +381,23 @@ impl Serving {
     }
 
     /// The same for an array that told that it has so many bytes now, when every thread works by
-    /// that.
-    pub fn has_grown(&self, size: u64) {
+    /// that. Who could not be told; `None` where everybody was.
+    pub fn has_grown(&self, size: u64) -> Option<NotTold> {
         let since = Instant::now();
         while self.shape.now().size() < size && since.elapsed() < SETTLE_PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.tell_size();
+        if self.tell_size() {
+            return None;
+        }
+        let running = self.running();
+        match (running.as_ref()?, running.as_ref()?.export()) {
+            (_, Export::Ublk(ublk)) => Some(NotTold::Ublk(ublk.id)),
+            (running, Export::Nbd { .. }) => Some(running.clients())
+                .filter(|&clients| clients > 0)
+                .map(NotTold::Nbd),
+            (_, Export::None) => None,
+        }
     }
 
     /// Whether it would take devices like these, for whoever has to know before something on them

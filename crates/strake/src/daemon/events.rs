@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
 use strake_format::{ArrayName, Level, Slot};
-use strake_runtime::EventRecord;
+use strake_runtime::{EventRecord, NotTold};
 use tokio::sync::watch;
 
 use crate::api::types::EventJson;
@@ -52,6 +52,29 @@ pub(crate) struct Happened {
 }
 
 impl Happened {
+    /// The block device has grown, and its users cannot be told.
+    pub(crate) fn size_not_told(array: &str, who: NotTold) -> Happened {
+        let (device, cause, effect) = match who {
+            NotTold::Ublk(id) => (
+                Some(format!("/dev/ublkb{id}")),
+                "the kernel's ublk did not take the new size (Linux has a way from 6.16 on)",
+                format!("it keeps its old size until strake stop {array} and strake start {array}"),
+            ),
+            NotTold::Nbd(clients) => (
+                None,
+                "NBD has no word for a new size",
+                format!("{clients} clients see the old size until they connect anew"),
+            ),
+        };
+        Happened {
+            array: Some(array.to_owned()),
+            event: "size_not_told",
+            device,
+            cause: text(cause),
+            effect: Some(effect),
+            ..Happened::default()
+        }
+    }
     /// An array that does not run was given another name.
     pub(crate) fn renamed(from: &ArrayName, to: &ArrayName) -> Happened {
         Happened {

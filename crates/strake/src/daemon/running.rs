@@ -216,7 +216,9 @@ pub(crate) fn start(
                     && let Ok(serving) = serving.try_read()
                     && let Some(serving) = serving.as_ref()
                 {
-                    serving.has_grown(to_bytes);
+                    let not_told = serving.has_grown(to_bytes);
+                    let not_told = not_told.map(|who| events::Happened::size_not_told(&array, who));
+                    not_told.into_iter().for_each(|news| events.note(news));
                 }
             }
         })

@@ -1,6 +1,8 @@
 //! Arrays that change their shape: larger members, more parities.
 
 use std::fs::File;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use serde_json::Value;
@@ -99,7 +101,19 @@ fn an_array_grows_where_its_devices_grew_while_it_serves() {
     rig.create("data", "6", NBD, &devices).ok();
     let before = size(&rig.show("data"));
     devices.iter().for_each(|device| lengthen(device, 96 * MIB));
+    // A client that knows the old size.
+    let mut client = UnixStream::connect(rig.nbd("data")).expect("it is served");
+    let mut greeting = [0; 18];
+    client.read_exact(&mut greeting).expect("a greeting");
     rig.run(&["grow", "data"]).ok();
+    let not_told = || {
+        let mut events = rig.events().into_iter();
+        events.find(|event| event["event"] == "size_not_told")
+    };
+    rig.until("who was not told is told of", || not_told().is_some());
+    let effect = "1 clients see the old size until they connect anew";
+    assert_eq!(not_told().expect("it is there")["effect"], effect);
+    drop(client);
     let after = size(&rig.show("data"));
     assert_eq!(after - before, 2 * 32 * MIB);
     rig.stop_daemon();
@@ -322,4 +336,8 @@ fn data_that_stands_half_way_is_told_whether_the_array_runs_or_not() {
     assert!(seen.is_none_or(|seen| seen == (after, false)), "{seen:?}");
     rig.qemu_io("data", &["read -P 0x5a 0 80M", "read -P 0 80M 8M"]);
     assert_eq!(rig.show("data")["moving"], Value::Null);
+    // Nobody was connected who would see the old size.
+    let events = rig.events();
+    let not_told = events.iter().find(|e| e["event"] == "size_not_told");
+    assert_eq!(not_told, None);
 }
