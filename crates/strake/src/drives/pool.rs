@@ -159,6 +159,21 @@ pub(crate) fn not_in_a_pool(device: &Device, permit: Permit) -> Result<(), Failu
     }
 }
 
+/// The smallest device that can be a member of anything.
+const DEVICE_BYTES_MIN: u64 = 256 << 10;
+
+/// Refuses devices on which two labels would not lie apart.
+pub(crate) fn large_enough(paths: &[PathBuf]) -> Result<(), Failure> {
+    let infos = safety::infos(paths)?;
+    let small = |info: &DeviceInfo| info.bytes < DEVICE_BYTES_MIN;
+    let Some(at) = infos.iter().position(small) else {
+        return Ok(());
+    };
+    let (shown, has) = (paths[at].display(), infos[at].bytes);
+    let found = format!("{shown} has {has} bytes, at least {DEVICE_BYTES_MIN} are needed");
+    Err(Failure::new(Code::DeviceTooSmall, found))
+}
+
 /// Puts devices into a pool. They were checked ([`safety::check`]); `foreign` are those whose signatures go first.
 pub(crate) fn label(
     paths: &[PathBuf],

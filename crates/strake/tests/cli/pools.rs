@@ -35,6 +35,16 @@ fn a_pool_is_what_its_devices_carry_with_a_daemon_or_without() {
             .refused(3, "pool-not-found");
         rig.run(&["pool", "create", "none", &d[0]])
             .refused(2, "name-invalid");
+        let tiny = rig.path("tiny");
+        std::fs::write(
+            &tiny,
+            [&b"LUKS\xba\xbe\x00\x01aes\0"[..], &[7; 9000]].concat(),
+        )
+        .expect("works");
+        let before = bytes(&tiny);
+        rig.run(&["pool", "create", "p", &tiny, "--force"])
+            .refused(2, "device-too-small");
+        assert!(bytes(&tiny) == before);
         let would = rig.run(&["pool", "create", "p", &d[0], "--dry-run"]).ok();
         assert_eq!(would.json()["changed"], false);
         rig.run(&["pool", "show", "p"]).refused(3, "pool-not-found");
