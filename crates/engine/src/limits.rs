@@ -96,7 +96,7 @@ pub fn may_join(
     }
     let geometry = match joining {
         Joining::Spares => return Ok(()),
-        Joining::Parities | Joining::Data => shape_with(sb, devices.len(), joining)?,
+        Joining::Parities | Joining::Data => Geometry::of(&wider(sb, devices.len(), joining)?),
     };
     let bytes = sb.layout.log_bytes;
     let logs = geometry.m > 0 && sb.write_hole != WriteHole::Resync;
@@ -111,8 +111,12 @@ pub fn may_join(
     }
 }
 
-/// The shape with so many members more.
-fn shape_with(sb: &Superblock, more: usize, joining: Joining) -> Result<Geometry, CommandError> {
+/// The superblock of the shape with so many members more, which it does not name yet.
+pub(crate) fn wider(
+    sb: &Superblock,
+    more: usize,
+    joining: Joining,
+) -> Result<Superblock, CommandError> {
     let level = sb.level;
     let (to_be, refused) = match joining {
         Joining::Data => (
@@ -137,7 +141,7 @@ fn shape_with(sb: &Superblock, more: usize, joining: Joining) -> Result<Geometry
     if joining == Joining::Parities {
         wide.fixed_parities += added;
     }
-    Ok(Geometry::of(&wide))
+    Ok(wide)
 }
 
 #[cfg(test)]

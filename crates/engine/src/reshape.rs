@@ -40,6 +40,7 @@ use crate::array::{Array, Member, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
+use crate::limits::{self, Joining, Shards};
 use crate::map::Phase;
 use crate::moving::Window;
 use crate::units::*;
@@ -227,42 +228,27 @@ impl Array {
 
     fn may_add_parity(&self, devices: &[NewDevice]) -> Result<(), CommandError> {
         self.may_reshape()?;
-        let raised = self.raised(devices.len())?;
-        for device in devices {
-            self.layout_for(&device.info)?;
-        }
-        let geometry = Geometry::of(&raised);
-        let bytes = raised.layout.log_bytes;
-        let fits = crate::logs::divide(&geometry, bytes, self.shards).is_some();
-        match fits || self.sb.write_hole == WriteHole::Resync {
-            true => Ok(()),
-            false => Err(CommandError::LogTooSmall),
-        }
+        self.may_join(devices, Joining::Parities)
+    }
+
+    /// As far as sizes and shapes say; buffers are looked at when shards hold.
+    fn may_join(&self, devices: &[NewDevice], joining: Joining) -> Result<(), CommandError> {
+        let infos: Vec<DeviceInfo> = devices.iter().map(|new| new.info).collect();
+        let (count, strips) = (self.shards, usize::MAX);
+        limits::may_join(&self.sb, &infos, joining, Shards { count, strips })
     }
 
     /// The superblock with so many parities more, whose members are nobody yet.
     fn raised(&self, more: usize) -> Result<Superblock, CommandError> {
-        let level = self.sb.level;
-        let refused = CommandError::NoSuchLevel { level, more };
-        let added = u8::try_from(more).ok().filter(|&added| added > 0);
-        let (Some(added), Some(level)) = (added, level.with_parities(more)) else {
-            return Err(refused);
-        };
-        let members = self.sb.members.checked_add(added).ok_or(refused)?;
+        let mut sb = limits::wider(&self.sb, more, Joining::Parities)?;
         let nobody = SlotRecord {
             member: MemberUuid([0; 16]),
             state: SlotState::Missing,
             since: self.sb.epoch.next(),
             kept: false,
         };
-        let mut sb = self.sb.clone();
-        (sb.level, sb.members, sb.group_size) = (level, members, members);
-        sb.fixed_parities += added;
         sb.slots.extend(std::iter::repeat_n(nobody, more));
-        match level.check_shape(members, members) {
-            Ok(()) => Ok(sb),
-            Err(_) => Err(refused),
-        }
+        Ok(sb)
     }
 
     fn begin_reshape(&mut self, id: CommandId, change: Change) {
@@ -317,41 +303,17 @@ impl Array {
 
     fn may_add_data(&self, devices: &[NewDevice]) -> Result<(), CommandError> {
         self.may_reshape()?;
-        let widened = self.widened(devices)?;
-        if self.sb.spares.len() + devices.len() > SPARES_MAX {
-            return Err(CommandError::TooManySpares);
-        }
-        for device in devices {
-            self.layout_for(&device.info)?;
-        }
-        let geometry = Geometry::of(&widened);
-        let bytes = widened.layout.log_bytes;
-        let logs = geometry.m > 0 && self.sb.write_hole != WriteHole::Resync;
-        let fits = !logs || crate::logs::divide(&geometry, bytes, self.shards).is_some();
-        match fits && crate::moved::copy_rows(&geometry, bytes) > 0 {
-            true => Ok(()),
-            false => Err(CommandError::LogTooSmall),
-        }
+        self.may_join(devices, Joining::Data)
     }
 
     /// The superblock with these as further members, when the move has begun.
     fn widened(&self, devices: &[NewDevice]) -> Result<Superblock, CommandError> {
-        let (level, more) = (self.sb.level, devices.len());
-        let refused = CommandError::NoSuchShape { level, more };
-        let added = u8::try_from(more).ok().filter(|&added| added > 0);
-        let members = added.and_then(|added| self.sb.members.checked_add(added));
-        let widened = level.with_data(self.sb.members, more);
-        let (Some(members), Some(level)) = (members, widened) else {
-            return Err(refused);
-        };
-        let mut sb = self.sb.clone();
-        sb.level = level;
+        let mut sb = limits::wider(&self.sb, devices.len(), Joining::Data)?;
         sb.moving = Some(Moving {
-            members: sb.members,
+            members: self.sb.members,
             moved_rows: 0,
             stopped: false,
         });
-        (sb.members, sb.group_size) = (members, members);
         let since = sb.epoch.next();
         sb.slots.extend(devices.iter().map(|new| SlotRecord {
             member: new.member,
@@ -361,10 +323,7 @@ impl Array {
         }));
         let ours = |spare: &MemberUuid| devices.iter().any(|new| new.member == *spare);
         sb.spares.retain(|spare| !ours(spare));
-        match sb.level.check_shape(members, members) {
-            Ok(()) => Ok(sb),
-            Err(_) => Err(refused),
-        }
+        Ok(sb)
     }
 
     /// A shard has nothing under way.

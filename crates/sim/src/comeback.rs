@@ -12,7 +12,10 @@
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Array, StartError};
-use strake_format::{Layout, RegionState, SUPERBLOCK_BYTES, SelectError, region_map, unreadable};
+use strake_format::{
+    Layout, MemberUuid, RegionState, SUPERBLOCK_BYTES, SelectError, SlotState, Superblock,
+    region_map, unreadable,
+};
 
 use crate::beyond::{Demand, is_too_little};
 use crate::faults::FaultSet;
@@ -22,6 +25,25 @@ use crate::workload::AskKind;
 use crate::world::{Going, World};
 
 impl World {
+    /// Leaves out devices that nobody calls in sync, whatever they know.
+    pub(crate) fn hide_others(&mut self) {
+        let present = self.present();
+        let counts = |member: MemberUuid| {
+            let row = |sb: &Superblock| sb.slot_of(member).and_then(|at| sb.slot(at).copied());
+            let rows = present.iter().filter_map(|(_, sb)| row(sb));
+            let mut states = rows.map(|row| row.state);
+            states.any(|state| state == SlotState::InSync)
+        };
+        let others = present.iter().filter(|(_, sb)| !counts(sb.member));
+        let others: Vec<usize> = others.map(|(index, _)| *index).collect();
+        for index in others {
+            if self.chance.faults.percent(30) {
+                self.drives[index].hidden = true;
+                self.note(format!("drive {index}, no member, is missing at the start"));
+            }
+        }
+    }
+
     /// Members come back, first some of them, then all.
     pub(crate) fn come_back(&mut self, victims: &[usize]) -> Going<Parting> {
         // The writes that were cut off may be lost where a member comes back stale.

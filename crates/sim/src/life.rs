@@ -210,14 +210,7 @@ impl World {
                 ));
             }
         }
-        // Nothing counts on the others, whatever they know.
-        for index in 0..self.drives.len() {
-            let other = self.drives[index].used && !drives.contains(&Some(index));
-            if other && self.chance.faults.percent(30) {
-                self.drives[index].hidden = true;
-                self.note(format!("drive {index}, no member, is missing at the start"));
-            }
-        }
+        self.hide_others();
     }
 
     /// What the array could not tell from a member that went on alone is not there.

@@ -4,12 +4,14 @@
 //! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy). For one
 //! request it shows nanoseconds, instructions where the machine counts them, and allocations.
 //! `--smoke` runs small, over members that keep what is written, reads all back and compares;
-//! `--closed` shows only what the stripe log costs, `--hedged` only what hedged reads do for the
+//! `--closed` shows only what the stripe log costs, `--shards` only what a second shard adds on a
+//! second thread, `--hedged` only what hedged reads do for the
 //! latency of reads, in simulated time; `--only TEXT` leaves loads out.
 //!
 //! Deliberately absent: thresholds. These are figures.
 
 mod meter;
+mod shards;
 
 use std::sync::Arc;
 
@@ -45,64 +47,76 @@ struct Rig {
     next: u64,
 }
 
+/// An array of empty members that is ready to start, what lies on them, and where data and records
+/// begin there.
+fn assembled(
+    shape: Shape,
+    strip: u32,
+    write_hole: WriteHole,
+    shards: u16,
+) -> (Array, Vec<Vec<u8>>, u64) {
+    let (level, members, group) = shape;
+    let info = DeviceInfo {
+        bytes: MEMBER_BYTES,
+        block_bytes: 512,
+        granularity_bytes: 0,
+        volatile_cache: false,
+    };
+    let spec = CreateSpec {
+        array: ArrayUuid([7; 16]),
+        name: "bench".parse().expect("a name"),
+        level,
+        strip_bytes: Some(strip),
+        group_size: group,
+        block_bytes: None,
+        write_hole,
+        settings: Settings::default(),
+        init: Init::Lazy,
+        created_unix_s: 0,
+        members: (0..members)
+            .map(|i| (info, MemberUuid([i as u8 + 1; 16])))
+            .collect(),
+        spares: Vec::new(),
+        tiny: None,
+    };
+    let plan = plan(&spec).expect("the bench's geometry is valid");
+    let mut disks = vec![vec![0; MEMBER_BYTES as usize]; members];
+    for (disk, writes) in disks.iter_mut().zip(&plan.writes) {
+        for (offset, bytes) in writes {
+            disk[*offset as usize..*offset as usize + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    let found = (0..members)
+        .map(|at| Found {
+            log: Vec::new(),
+            device: DeviceId(at as u32),
+            info,
+            superblock: plan.superblocks[at].clone(),
+            copy_to_replace: 0,
+            map: pages(&disks[at], &plan.superblocks[at]),
+            unreadable: lists(&disks[at], &plan.superblocks[at]),
+        })
+        .collect();
+    let options = StartOptions {
+        shards,
+        force: false,
+        clean_after_ms: 5000,
+        hedging: HedgeRules::default(),
+        window_bytes: 4 << 20,
+        unix_s: 0,
+    };
+    let array = Array::assemble(found, &options).expect("a new array starts");
+    let layout = &plan.superblocks[0].layout;
+    let kept_below = layout.log_offset.min(layout.data_offset);
+    (array, disks, kept_below)
+}
+
 impl Rig {
     fn new(shape: Shape, strip: u32, keep: bool, write_hole: WriteHole) -> Rig {
-        let (level, members, group) = shape;
-        let info = DeviceInfo {
-            bytes: MEMBER_BYTES,
-            block_bytes: 512,
-            granularity_bytes: 0,
-            volatile_cache: false,
-        };
-        let spec = CreateSpec {
-            array: ArrayUuid([7; 16]),
-            name: "bench".parse().expect("a name"),
-            level,
-            strip_bytes: Some(strip),
-            group_size: group,
-            block_bytes: None,
-            write_hole,
-            settings: Settings::default(),
-            init: Init::Lazy,
-            created_unix_s: 0,
-            members: (0..members)
-                .map(|i| (info, MemberUuid([i as u8 + 1; 16])))
-                .collect(),
-            spares: Vec::new(),
-            tiny: None,
-        };
-        let plan = plan(&spec).expect("the bench's geometry is valid");
-        let mut disks = vec![vec![0; MEMBER_BYTES as usize]; members];
-        for (disk, writes) in disks.iter_mut().zip(&plan.writes) {
-            for (offset, bytes) in writes {
-                disk[*offset as usize..*offset as usize + bytes.len()].copy_from_slice(bytes);
-            }
-        }
-        let found = (0..members)
-            .map(|at| Found {
-                log: Vec::new(),
-                device: DeviceId(at as u32),
-                info,
-                superblock: plan.superblocks[at].clone(),
-                copy_to_replace: 0,
-                map: pages(&disks[at], &plan.superblocks[at]),
-                unreadable: lists(&disks[at], &plan.superblocks[at]),
-            })
-            .collect();
-        let options = StartOptions {
-            shards: 1,
-            force: false,
-            clean_after_ms: 5000,
-            hedging: HedgeRules::default(),
-            window_bytes: 4 << 20,
-            unix_s: 0,
-        };
-        let mut array = Array::assemble(found, &options).expect("a new array starts");
+        let (mut array, disks, kept_below) = assembled(shape, strip, write_hole, 1);
         let setup = array.setup();
         let geometry = Arc::clone(&setup.geometry);
         let pool = Pool::new(&limits::stock(&geometry, 64 << 20));
-        let layout = &plan.superblocks[0].layout;
-        let kept_below = layout.log_offset.min(layout.data_offset);
         let shard = Shard::new(ShardNo(0), 1, setup, pool);
         let router = Router::new(geometry, 1, 0);
         array.start(Time(0));
@@ -124,42 +138,8 @@ impl Rig {
 
     fn io(&mut self, io: MemberIo) -> Completion {
         let disk = &mut self.disks[io.device.0 as usize];
-        let kept_below = self.kept_below;
-        let kept = |offset: u64| self.keep || offset < kept_below;
-        let buf = match io.kind {
-            IoKind::Read {
-                offset,
-                mut buf,
-                start,
-                len,
-            } => {
-                if kept(offset) {
-                    let at = offset as usize;
-                    buf.bytes_mut()[start..start + len].copy_from_slice(&disk[at..at + len]);
-                }
-                Some(buf)
-            }
-            IoKind::ReadInPlace { .. } => unreachable!("no request here has a place"),
-            IoKind::Write { offset, data, .. } => {
-                if kept(offset) {
-                    let at = offset as usize;
-                    disk[at..at + data.len].copy_from_slice(data.bytes());
-                }
-                None
-            }
-            IoKind::WriteZeroes { offset, len } => {
-                if kept(offset) {
-                    disk[offset as usize..(offset + len) as usize].fill(0);
-                }
-                None
-            }
-            IoKind::Discard { .. } | IoKind::Flush => None,
-        };
-        Completion {
-            io: io.io,
-            result: Ok(()),
-            buf,
-        }
+        let kept = if self.keep { u64::MAX } else { self.kept_below };
+        at_once(disk, kept, io)
     }
 
     /// Carries out effects until there are none.
@@ -222,6 +202,45 @@ impl Rig {
 
     fn size(&self) -> u64 {
         self.array.geometry().size()
+    }
+}
+
+/// Carries out a member's I/O; what it does from `kept_below` on leaves nothing behind.
+fn at_once(disk: &mut [u8], kept_below: u64, io: MemberIo) -> Completion {
+    let kept = |offset: u64| offset < kept_below;
+    let buf = match io.kind {
+        IoKind::Read {
+            offset,
+            mut buf,
+            start,
+            len,
+        } => {
+            if kept(offset) {
+                let at = offset as usize;
+                buf.bytes_mut()[start..start + len].copy_from_slice(&disk[at..at + len]);
+            }
+            Some(buf)
+        }
+        IoKind::ReadInPlace { .. } => unreachable!("no request here has a place"),
+        IoKind::Write { offset, data, .. } => {
+            if kept(offset) {
+                let at = offset as usize;
+                disk[at..at + data.len].copy_from_slice(data.bytes());
+            }
+            None
+        }
+        IoKind::WriteZeroes { offset, len } => {
+            if kept(offset) {
+                disk[offset as usize..(offset + len) as usize].fill(0);
+            }
+            None
+        }
+        IoKind::Discard { .. } | IoKind::Flush => None,
+    };
+    Completion {
+        io: io.io,
+        result: Ok(()),
+        buf,
     }
 }
 
@@ -680,6 +699,7 @@ fn smoke() {
         }
         println!("level {level}: {members} members, {tolerated} lost, read back what was written");
     }
+    shards::beside_one(1);
 }
 
 fn main() {
@@ -690,12 +710,16 @@ fn main() {
     if asked("--hedged") {
         return hedged_reads(500_000);
     }
+    if asked("--shards") {
+        return shards::beside_one(7);
+    }
     let only = std::env::args().skip_while(|arg| arg != "--only").nth(1);
     let only = only.unwrap_or_default();
     let mut meter = Meter::new();
     if !asked("--closed") {
         figures(&only, &mut meter);
         hedged_reads(500_000);
+        shards::beside_one(7);
     }
     cost_of_closed(&only, &mut meter);
     if let Some(why) = meter.without_instructions() {
