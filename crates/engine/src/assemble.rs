@@ -483,6 +483,10 @@ impl Array {
             returned,
             used,
         } = believe(&found, &selection);
+        // It may have a table of its own that gives it a slot, which differs from that of an array
+        // that went on without it only if that array has another epoch.
+        let listed = &found[selection.authority].superblock.spares;
+        let spare_gone = listed.iter().any(|spare| !sb.spares.contains(spare));
         let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
         let unclean = !sb.clean;
         let logs = believed_logs(&sb, &slots, &returned, &found);
@@ -605,7 +609,7 @@ impl Array {
             hedging: options.hedging,
             begun: (Time::default(), options.unix_s),
         };
-        let changed = !gone.is_empty() || !returned.is_empty();
+        let changed = !gone.is_empty() || !returned.is_empty() || spare_gone;
         array.tell_gone(gone);
         array.tell_forced();
         for (slot, device) in returned {

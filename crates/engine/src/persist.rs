@@ -3,10 +3,11 @@
 //! Members that the last durable table calls in sync come first, and whoever else there is when
 //! they have their copies. A device that joins would otherwise be able to hold the newest table
 //! alone: a crash, a start without that device, of which nobody else has heard, and what it says
-//! when it comes back overrules an array that went on.
+//! when it comes back overrules an array that went on. (Where a device is known, as a member or a
+//! spare, an array that starts without it takes a new epoch: [`Array::assemble`].)
 //!
 //! Invariants:
-//! * A device that no durable table calls in sync never holds a table that a member in sync lacks.
+//! * A device that no durable table knows never holds a table that a member in sync lacks.
 //! * At every moment at least one copy on each member is whole: the second is written only when the
 //!   first is durable, and the first is the one that was not whole, or older, at the start. (A
 //!   start that follows a power cut may be cut off, too.)
@@ -15,7 +16,7 @@
 
 use strake_format::*;
 
-use crate::array::{Array, Member, Purpose, Stage};
+use crate::array::{Array, Member, Purpose, SlotUse, Stage};
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
@@ -370,9 +371,12 @@ impl Array {
         self.write_copies();
     }
 
-    /// The last durable table calls it in sync.
+    /// The last durable table calls it in sync, or what it replaces, which keeps its old table.
     fn hears_first(&self, device: DeviceId) -> bool {
         let known = |member: &Member| self.persist.in_sync.contains(&Some(member.member));
-        self.members.get(&device).is_some_and(known) || canary::hit(Canary::NewcomerHearsEarly)
+        let replaces = |slot: &SlotUse| slot.current == Some(device) && slot.outgoing.is_some();
+        self.members.get(&device).is_some_and(known)
+            || self.slots.iter().any(replaces)
+            || canary::hit(Canary::NewcomerHearsEarly)
     }
 }

@@ -102,7 +102,7 @@ impl World {
             .collect()
     }
 
-    /// They have no table that a member lacks which was shown in sync, and does not call them so: it
+    /// They have no table that a member lacks which was shown in sync, and knows nothing of them: it
     /// would overrule an array that goes on without having heard of it.
     pub(crate) fn newcomers_heard_last(
         &mut self,
@@ -120,9 +120,10 @@ impl World {
             let Some(own) = table(newcomer).filter(|own| calls_live(own, own.member)) else {
                 continue;
             };
+            // Who starts without a device that it knows of says so in a new epoch.
             let lacks = |known: Arc<Superblock>| {
-                let row = known.slot_of(own.member).and_then(|at| known.slot(at));
-                own.epoch > known.epoch && row.is_none_or(|row| row.state != SlotState::InSync)
+                let knows = calls_live(&known, own.member) || known.spares.contains(&own.member);
+                own.epoch > known.epoch && !knows
             };
             let holders = shown.iter().map(|&(_, holder)| holder);
             let mut behind = holders.filter(|&holder| table(holder).is_some_and(&lacks));

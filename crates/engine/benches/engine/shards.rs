@@ -82,7 +82,8 @@ struct Lane {
     shard: Shard,
     router: Router,
     sequence: Sequence,
-    payload: Buf,
+    /// A buffer for each of many requests, as users have: nobody shares one.
+    payloads: Vec<Buf>,
     size: u64,
     asked: u64,
     answered: u64,
@@ -116,7 +117,8 @@ impl Lane {
         if read {
             return Op::Read { offset, len };
         }
-        let data = Slice::new(self.payload.clone(), 0, len as usize);
+        let payload = &self.payloads[self.asked as usize % self.payloads.len()];
+        let data = Slice::new(payload.clone(), 0, len as usize);
         let fua = false;
         Op::Write { offset, data, fua }
     }
@@ -233,7 +235,7 @@ impl Rig {
                 shard: Shard::new(ShardNo(number), shards, setup, pool),
                 router: Router::new(geometry.clone(), shards, number),
                 sequence: Sequence(u64::from(number) + 1),
-                payload: Buf::from_bytes(&vec![0xa5; 64 << 10]),
+                payloads: (0..2 * DEPTH).map(|_| Buf::zeroed(64 << 10)).collect(),
                 size: geometry.size(),
                 asked: 0,
                 answered: 0,
