@@ -6,11 +6,13 @@
 //!   thread.
 //! * The pool never grows: an operation that finds no buffer waits, so memory is bounded.
 //! * Taking and giving back allocate nothing: a buffer keeps its count of holders for life.
+//! * A thread that takes buffers and gives them back meets no other at a lock: what others give back
+//!   lies apart until it is needed.
 //!
 //! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
 //! the `Buf` alive while the kernel uses it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use triomphe::UniqueArc;
@@ -45,13 +47,23 @@ impl Memory {
 }
 
 struct Home {
+    /// The thread that took last ([`this_thread`]). A wrong one costs time, and nothing else.
+    taker: AtomicUsize,
     /// Free memories per size class, smallest class first.
     classes: Mutex<Vec<Class>>,
+    /// What other threads gave back.
+    returned: Mutex<Vec<UniqueArc<Memory>>>,
 }
 
 struct Class {
     bytes: usize,
     free: Vec<UniqueArc<Memory>>,
+}
+
+/// A number that no other thread has that runs at the same time.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 impl Home {
@@ -60,15 +72,34 @@ impl Home {
         classes.expect("no thread panics while it holds the pool")
     }
 
-    fn put(&self, memory: UniqueArc<Memory>) {
-        let bytes = memory.pages.len() * PAGE;
-        let mut classes = self.lock();
-        let class = classes
-            .iter_mut()
-            .find(|class| class.bytes == bytes)
-            .expect("a memory goes back to the class it was made for");
-        class.free.push(memory);
+    fn lock_returned(&self) -> MutexGuard<'_, Vec<UniqueArc<Memory>>> {
+        let returned = self.returned.lock();
+        returned.expect("no thread panics while it holds the pool")
     }
+
+    fn put(&self, memory: UniqueArc<Memory>) {
+        if self.taker.load(Ordering::Relaxed) == this_thread() {
+            put_into(&mut self.lock(), memory);
+        } else {
+            self.lock_returned().push(memory);
+        }
+    }
+
+    /// Everything that was given back is where it is taken from.
+    fn collect(&self, classes: &mut [Class]) {
+        for memory in self.lock_returned().drain(..) {
+            put_into(classes, memory);
+        }
+    }
+}
+
+fn put_into(classes: &mut [Class], memory: UniqueArc<Memory>) {
+    let bytes = memory.pages.len() * PAGE;
+    let class = classes
+        .iter_mut()
+        .find(|class| class.bytes == bytes)
+        .expect("a memory goes back to the class it was made for");
+    class.free.push(memory);
 }
 
 /// A page-aligned buffer. Cloning shares it; the last clone to drop gives it back.
@@ -282,6 +313,8 @@ impl Pool {
         let largest = classes.last().map_or(0, |class| class.bytes);
         Pool {
             home: Arc::new(Home {
+                taker: AtomicUsize::new(0),
+                returned: Mutex::new(Vec::with_capacity(addresses.len())),
                 classes: Mutex::new(classes),
             }),
             addresses: Arc::new(addresses),
@@ -302,6 +335,15 @@ impl Pool {
 
     fn take_from(&self, classes: &mut [Class], bytes: usize, keep: usize) -> Option<Buf> {
         let largest = self.largest;
+        let this = this_thread();
+        if self.home.taker.load(Ordering::Relaxed) != this {
+            self.home.taker.store(this, Ordering::Relaxed);
+        }
+        // Before a buffer that is larger than need be, or none, is taken.
+        let fits = classes.iter().find(|class| class.bytes >= bytes);
+        if fits.is_some_and(|class| class.free.len() <= keep) {
+            self.home.collect(classes);
+        }
         let mut memory = classes
             .iter_mut()
             .filter(|class| class.bytes >= bytes)
@@ -346,7 +388,8 @@ impl Pool {
 
     /// Free buffers at this moment, all classes together.
     pub fn free(&self) -> usize {
-        let classes = self.home.lock();
+        let mut classes = self.home.lock();
+        self.home.collect(&mut classes);
         classes.iter().map(|class| class.free.len()).sum()
     }
 }

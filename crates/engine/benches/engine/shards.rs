@@ -8,7 +8,7 @@
 //! Deliberately absent: sleeping. A thread without work looks for it.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use strake_engine::event::*;
@@ -48,13 +48,34 @@ impl Post {
 struct Common {
     array: Mutex<(Array, Vec<Vec<u8>>)>,
     kept_below: u64,
-    boxes: Vec<Mutex<Post>>,
+    boxes: Vec<Letterbox>,
+}
+
+/// Nobody locks it who only looks whether there is something.
+#[derive(Default)]
+#[repr(align(128))]
+struct Letterbox {
+    full: AtomicBool,
+    post: Mutex<Post>,
+}
+
+impl Letterbox {
+    fn put(&self, put: impl FnOnce(&mut Post)) {
+        put(&mut self.post.lock().expect("no panic"));
+        self.full.store(true, Ordering::Release);
+    }
+
+    fn empty_into(&self, inbox: &mut Post) {
+        if self.full.swap(false, Ordering::Acquire) {
+            inbox.take_all(&mut self.post.lock().expect("no panic"));
+        }
+    }
 }
 
 impl Common {
     /// Has the array do what it has to.
     fn drive(&self, array: &mut Array, disks: &mut [Vec<u8>]) {
-        let post = |shard: u16| self.boxes[usize::from(shard)].lock().expect("no panic");
+        let post = |shard: u16| &self.boxes[usize::from(shard)];
         while let Some(output) = array.poll() {
             match output {
                 ArrayOutput::Io(io) => {
@@ -62,8 +83,12 @@ impl Common {
                     let done = at_once(disk, self.kept_below, io);
                     array.complete(Time(0), done);
                 }
-                ArrayOutput::Message(shard, message) => post(shard.0).messages.push(message),
-                ArrayOutput::Reply(reply) => post(Router::queue_of(reply.id)).replies.push(reply),
+                ArrayOutput::Message(shard, message) => {
+                    post(shard.0).put(|post| post.messages.push(message))
+                }
+                ArrayOutput::Reply(reply) => {
+                    post(Router::queue_of(reply.id)).put(|post| post.replies.push(reply))
+                }
                 _ => {}
             }
         }
@@ -76,7 +101,8 @@ impl Common {
     }
 }
 
-/// What a thread has.
+/// What a thread has, in cache lines of its own.
+#[repr(align(128))]
 struct Lane {
     number: u16,
     shard: Shard,
@@ -163,12 +189,7 @@ impl Lane {
         if self.shard.deadline().is_some_and(|at| at <= self.now) {
             self.shard.tick(self.now);
         }
-        {
-            let mut own = common.boxes[usize::from(self.number)]
-                .lock()
-                .expect("no panic");
-            self.inbox.take_all(&mut own);
-        }
+        common.boxes[usize::from(self.number)].empty_into(&mut self.inbox);
         for message in std::mem::take(&mut self.inbox.messages) {
             (busy, _) = (true, self.shard.message(self.now, message));
         }
@@ -191,7 +212,7 @@ impl Lane {
         }
         for (post, out) in common.boxes.iter().zip(&mut self.out) {
             if !out.is_empty() {
-                post.lock().expect("no panic").take_all(out);
+                post.put(|post| post.take_all(out));
             }
         }
         busy
@@ -252,7 +273,7 @@ impl Rig {
             common: Common {
                 array: Mutex::new((array, disks)),
                 kept_below,
-                boxes: (0..shards).map(|_| Mutex::default()).collect(),
+                boxes: (0..shards).map(|_| Letterbox::default()).collect(),
             },
             lanes,
         };
