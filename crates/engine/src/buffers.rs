@@ -410,6 +410,18 @@ mod tests {
     }
 
     #[test]
+    fn what_other_threads_give_back_is_taken_before_a_larger_one() {
+        let pool = Pool::new(&[(4096, 2), (16384, 1)]);
+        for _ in 0..3 {
+            let small = [pool.take(1), pool.take(1)].map(|buf| buf.expect("two are there"));
+            let elsewhere = std::thread::spawn(move || drop(small));
+            elsewhere.join().expect("dropping does not panic");
+            assert_eq!(pool.take(1).map(|buf| buf.len()), Some(4096));
+        }
+        assert_eq!(pool.free(), 3);
+    }
+
+    #[test]
     fn all_or_none_are_taken() {
         let pool = Pool::new(&[(4096, 1), (16384, 1)]);
         let mut taken = Vec::new();
