@@ -68,7 +68,8 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         .filter(|a| !given(a))
         .map(|a| a.name().to_string())
         .collect();
-    let placement = service::placement_of(request, Limits::default().shards)?;
+    let mut placement = service::placement_of(request, Limits::default().shards)?;
+    placement.export.clone_from(&request.export);
     check_named(&pools(context), request.pool.as_deref())?;
     let bar = std::cell::RefCell::new(Bar::new("zeroing", 0, context.json));
     let made = make::make(request, &names, &|at, total| bar.borrow_mut().at(at, total));
@@ -91,6 +92,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
 /// Wipes the superblocks of an array.
 pub(crate) fn destroy(context: &Context, name: &str) -> Result<OutcomeJson, Failure> {
     let found = found(context, name)?;
+    running::not_left_in_use(&context.dir, found.uuid)?;
     let what = service::destroy_found(&found)?;
     context.dir.forget(found.uuid);
     let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
@@ -213,6 +215,8 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         export: args.export.clone(),
         force: args.force,
         name: None,
+        whole: false,
+        elder: None,
         limits: Limits::default(),
     };
     let runtime = crate::daemon::runtime()?;

@@ -29,7 +29,7 @@ pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
             let devices = devices.clone();
             client.post("/v1/drives/clean", &CleanRequest { devices, dry_run })
         }
-        None => clean_devices(&context.dir, &devices, dry_run),
+        None => clean_devices(&context.dir, &devices, &[], dry_run),
     };
     // Looked at first, so that it is known what the answer is about.
     let mut cleaned: CleanedJson = ask(true)?;

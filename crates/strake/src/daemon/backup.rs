@@ -177,7 +177,7 @@ impl Service {
             });
             let found = find::pick(find::group(find::members(&wanted.devices)), &name)?;
             let mut how = self.how(Some(entry.export.clone()), false);
-            how.name = Some(made.superblock.name.clone());
+            (how.name, how.elder) = (Some(made.superblock.name.clone()), Some(array));
             self.start_found(&found, &how)?;
         }
         // The change is over: what follows is one of its own.

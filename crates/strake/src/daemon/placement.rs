@@ -44,6 +44,8 @@ pub(crate) struct PlacementRecord {
     /// Per cent of its endurance at which a spare takes the place of a drive, 0: never; holds at once.
     /// `None`: as is usual.
     pub(crate) replace_at_wear: Option<u8>,
+    /// `auto`, `ublk`, `nbd` or `none`, as was said last; holds at the next start.
+    pub(crate) export: Option<String>,
     /// The pool that a spare is taken from where the array has none; holds at once.
     pub(crate) pool: Option<String>,
 }

@@ -144,9 +144,17 @@ impl Service {
         let strangers: Vec<PathBuf> = paths.iter().filter(|p| !was_ours(p)).cloned().collect();
         // Before they are members: one that is remembered in vain does no harm.
         self.remember(paths.into_iter());
-        let stray = |path: &PathBuf| make::leave_no_stray(path, running.uuid);
-        let changed = widen(&running, devices, &change);
-        let changed = changed.inspect_err(|_| strangers.iter().for_each(stray))?;
+        let lists = |member: MemberUuid| {
+            let now = running.status().ok()?.superblock;
+            Some(now.slot_of(member).is_some() || now.spares.contains(&member))
+        };
+        let stray = |path: &PathBuf| make::leave_no_stray(path, running.uuid, lists);
+        let changed = widen(&running, devices, &change).inspect_err(|why| {
+            // An array that stopped in the middle may have them as members.
+            if why.code != Code::NotServing {
+                strangers.iter().for_each(stray);
+            }
+        })?;
         let what = match change {
             Change::Level(wanted) => format!(
                 "level {wanted} from {}: its new parity is being built, data stays where it is",

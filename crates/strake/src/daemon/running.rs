@@ -14,7 +14,7 @@ use strake_engine::event::{
     Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
 };
 use strake_engine::units::DeviceId;
-use strake_format::{ArrayName, ArrayUuid, Slot};
+use strake_format::{ArrayName, ArrayUuid, Slot, Superblock};
 use strake_runtime::{
     Counters, Device, DeviceError, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
 };
@@ -52,6 +52,9 @@ impl Default for Limits {
     }
 }
 
+/// Who has a block device open only to look at it, as udev does, is waited for as long.
+const LOOKING_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How to start one array.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
@@ -61,6 +64,10 @@ pub(crate) struct Start {
     pub(crate) force: bool,
     /// By this name, whatever array had it here; `None`: by its own, unless that is another's here.
     pub(crate) name: Option<ArrayName>,
+    /// Not without a member that was found and cannot be used after all.
+    pub(crate) whole: bool,
+    /// The array that it was before it was restored: its volumes are those of this one.
+    pub(crate) elder: Option<ArrayUuid>,
     /// Resources.
     pub(crate) limits: Limits,
 }
@@ -157,6 +164,7 @@ pub(crate) fn start(
         .export
         .clone()
         .or_else(|| remembered.as_ref().map(|r| r.export.clone()))
+        .or_else(|| dir.placement(found.uuid).export)
         .unwrap_or_else(|| "auto".to_owned());
     check_export(Some(&word))?;
     let left_behind = remembered.as_ref().and_then(|r| r.ublk);
@@ -167,8 +175,15 @@ pub(crate) fn start(
         names::check_owner(dir, &name, found.uuid)?;
     }
     let placement = dir.placement(found.uuid);
+    let members = open_members(found)?;
+    if how.whole && members.len() < found.members.len() {
+        let left_out = found.members.len() - members.len();
+        let found = format!("{left_out} members of {name} were found and cannot be used");
+        let cure = format!("look at them, or strake start {name} starts it without them");
+        return Err(Failure::new(Code::DegradedStart, found).cure(cure));
+    }
     let (serving, receiver) = strake_runtime::serve(ServeConfig {
-        members: open_members(found)?,
+        members,
         shards: placement.shards(how.limits.shards),
         memory_bytes: how.limits.memory_bytes,
         placement: placement.for_runtime(),
@@ -231,7 +246,7 @@ pub(crate) fn start(
         volumes: Volumes::default(),
         requests: placement.requests,
     };
-    running.bring_up_volumes(dir, log)?;
+    running.bring_up_volumes(dir, log, how.elder)?;
     Ok(running)
 }
 
@@ -273,6 +288,22 @@ pub(crate) fn unlink(link: &Path, id: u32) {
     }
 }
 
+/// Refuses an array that does not run and whose block device, which a daemon that was killed has
+/// left behind, is in use.
+pub(crate) fn not_left_in_use(dir: &Dir, array: ArrayUuid) -> Result<(), Failure> {
+    let Some(record) = dir.record(array) else {
+        return Ok(());
+    };
+    let left = record.ublk.into_iter().chain(record.volumes.into_values());
+    match left.filter(|&id| ublk_exists(id)).find_map(user_of_ublk) {
+        Some(found) => {
+            let cure = format!("strake start {} takes it over, or unmount it", record.name);
+            Err(Failure::new(Code::ArrayInUse, found).cure(cure))
+        }
+        None => Ok(()),
+    }
+}
+
 /// What keeps a ublk device busy.
 pub(crate) fn user_of_ublk(id: u32) -> Option<String> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -292,6 +323,30 @@ pub(crate) fn user_of_ublk(id: u32) -> Option<String> {
         .open(format!("/dev/ublkb{id}"));
     let busy = exclusive.is_err_and(|e| e.kind() == std::io::ErrorKind::ResourceBusy);
     busy.then(|| format!("/dev/ublkb{id} is in use"))
+}
+
+/// The same, and who only has it open, as virtual machines and databases do: for what takes data away. Who just looks
+/// at it, like udev, is waited for.
+pub(crate) fn opener_of_ublk(id: u32) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
+    let since = Instant::now();
+    loop {
+        if let Some(found) = user_of_ublk(id) {
+            return Some(found);
+        }
+        let opener = sysfs::opener(rdev)?;
+        if since.elapsed() > LOOKING_PATIENCE {
+            return Some(format!("/dev/ublkb{id} is open in {opener}"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// It is in sync, being rebuilt, or a spare.
+fn in_service(member: &MemberStatus) -> bool {
+    use MemberState::{InSync, Rebuilding, Spare};
+    matches!(member.state, InSync | Rebuilding | Spare)
 }
 
 impl Running {
@@ -443,14 +498,29 @@ impl Running {
     }
     /// Is this device in service here already?
     pub(crate) fn serves(&self, path: &Path) -> bool {
-        let in_service = [
-            MemberState::InSync,
-            MemberState::Rebuilding,
-            MemberState::Spare,
-        ];
         path.to_str()
             .and_then(|text| self.member(text).ok())
-            .is_some_and(|member| in_service.contains(&member.state))
+            .is_some_and(|member| in_service(&member))
+    }
+    /// Refuses a device whose superblock is that of a member or spare in service: another path to it,
+    /// or a copy of it.
+    pub(crate) fn not_in_service(&self, path: &Path, own: &Superblock) -> Result<(), Failure> {
+        if own.array != self.uuid {
+            return Ok(());
+        }
+        let found = self.with(|s| {
+            let is = |m: &&MemberStatus| m.member == own.member && in_service(m);
+            let device = s.status().members.iter().find(is).and_then(|m| m.device);
+            Ok(device.and_then(|device| s.path(device)))
+        })?;
+        match found {
+            Some(serving) => {
+                let (path, serving) = (path.display(), serving.display());
+                let found = format!("{path} is another path to {serving}, or a copy of it");
+                Err(Failure::new(Code::MemberTwice, found))
+            }
+            None => Ok(()),
+        }
     }
     /// Where a block lies.
     pub(crate) fn explain(&self, lba: u64) -> Result<ExplainJson, Failure> {

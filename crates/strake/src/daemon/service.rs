@@ -277,7 +277,8 @@ impl Service {
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
         }
-        let placement = placement_of(&request, self.limits.shards)?;
+        let mut placement = placement_of(&request, self.limits.shards)?;
+        placement.export.clone_from(&request.export);
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         let name = request.name.clone();
         let made = make::make(&request, &self.names(), &|done, total| {
@@ -325,6 +326,8 @@ impl Service {
             export,
             force,
             name: None,
+            whole: false,
+            elder: None,
             limits: self.limits,
         }
     }
@@ -343,13 +346,17 @@ impl Service {
     }
 
     /// Starts an array that the watcher found.
-    pub(crate) fn start_by_itself(&self, found: &FoundArray) -> Result<(), Failure> {
+    pub(crate) fn start_by_itself(&self, found: &FoundArray, whole: bool) -> Result<(), Failure> {
         let _admin = self.change()?;
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
             return Ok(());
         }
         self.check_alone(found)?;
-        self.start_found(found, &self.how(None, false)).map(|_| ())
+        let how = Start {
+            whole,
+            ..self.how(None, false)
+        };
+        self.start_found(found, &how).map(|_| ())
     }
 
     /// Starts an array as a user asks.
@@ -360,6 +367,7 @@ impl Service {
             return running.json();
         }
         let found = find::pick(self.scan(&request.devices), name)?;
+        keep_export(&self.dir, found.uuid, request.export.as_deref());
         let how = self.how(request.export, request.force);
         self.start_found(&found, &how)?.json()
     }
@@ -408,6 +416,7 @@ impl Service {
             return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
         }
         let found = find::pick(self.scan(&[]), name)?;
+        running::not_left_in_use(&self.dir, found.uuid)?;
         let what = destroy_found(&found)?;
         self.dir.forget(found.uuid);
         let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
@@ -486,6 +495,9 @@ impl Service {
         };
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
         let own = own_superblock(&path, running.uuid)?;
+        if let Some(own) = &own {
+            running.not_in_service(&path, own)?;
+        }
         let back = match (&own, slot) {
             (Some(own), _) => returns(own, &running.status()?.superblock),
             (None, _) => Returns::Afresh,
@@ -726,6 +738,18 @@ pub(crate) fn keep_placement(
     }
     let cure = "the array was made: make room, strake set NAME what it may take, strake start NAME";
     dir.place(array, placement).map_err(|f| f.cure(cure))
+}
+
+/// Remembers, also for later starts, how an array is to be served, if something was said.
+pub(crate) fn keep_export(dir: &Dir, array: ArrayUuid, export: Option<&str>) {
+    let Some(export) = export else { return };
+    let mut record = dir.placement(array);
+    if record.export.as_deref() != Some(export) {
+        record.export = Some(export.to_owned());
+        if let Err(failure) = dir.place(array, &record) {
+            tracing::warn!(%failure, "the export is not remembered");
+        }
+    }
 }
 
 /// A job that a user starts and stops.

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use strake_engine::event::Command;
+use strake_format::ArrayUuid;
 
 use crate::api::types::{
     ArrayJson, CleanRequest, CleanedDeviceJson, CleanedJson, LocateRequest, OutcomeJson,
@@ -13,8 +14,8 @@ use crate::api::types::{
 };
 use crate::cli::shown_member;
 use crate::daemon::events::Happened;
-use crate::daemon::running::Running;
-use crate::daemon::service::{Service, absolute, outcome};
+use crate::daemon::running::{self, Running};
+use crate::daemon::service::{Service, absolute, outcome, own_superblock};
 use crate::daemon::state::Dir;
 use crate::drives::clean;
 use crate::drives::locate;
@@ -30,8 +31,14 @@ impl Service {
                 let found = format!("{} is in service in {}", path.display(), running.name());
                 return Err(Failure::new(Code::MemberInUse, found));
             }
+            for path in &paths {
+                if let Some(own) = own_superblock(path, running.uuid)? {
+                    running.not_in_service(path, &own)?;
+                }
+            }
         }
-        let cleaned = clean_devices(&self.dir, &paths, request.dry_run)?;
+        let running: Vec<ArrayUuid> = self.all_running().iter().map(|r| r.uuid).collect();
+        let cleaned = clean_devices(&self.dir, &paths, &running, request.dry_run)?;
         if !request.dry_run {
             for device in &cleaned.devices {
                 self.events.note(Happened {
@@ -105,8 +112,13 @@ pub(crate) fn switch_light(
 pub(crate) fn clean_devices(
     dir: &Dir,
     paths: &[PathBuf],
+    running: &[ArrayUuid],
     dry_run: bool,
 ) -> Result<CleanedJson, Failure> {
+    let arrays = clean::look(paths)?.into_iter().filter_map(|f| f.array());
+    arrays
+        .filter(|array| !running.contains(array))
+        .try_for_each(|array| running::not_left_in_use(dir, array))?;
     let found = match dry_run {
         true => clean::look(paths)?,
         false => clean::clean(paths)?,

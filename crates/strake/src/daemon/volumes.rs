@@ -20,7 +20,8 @@ use strake_engine::VolumeMap;
 use strake_engine::event::{Command, RequestError, Setting, Status};
 use strake_engine::volumes::{self, Ground, NewVolume, Step, VolumeError};
 use strake_format::{
-    ArrayName, Generation, RegionState, Volume, VolumeTable, VolumeTableError, VolumeUuid,
+    ArrayName, ArrayUuid, ChosenTable, Generation, RegionState, Volume, VolumeTable,
+    VolumeTableError, VolumeUuid,
 };
 use strake_runtime::{Export, LocalClient, Serving, VolumeExport};
 
@@ -266,9 +267,30 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
+    /// The table of this array, or that of the one which it was before it was restored: then it is
+    /// this one's from now on.
+    fn find_table(&self, elder: Option<ArrayUuid>) -> Result<ChosenTable, VolumeTableError> {
+        let own = self.client.read_volumes(self.running.uuid);
+        let (Err(VolumeTableError::Foreign(of)), Some(elder)) = (&own, elder) else {
+            return own;
+        };
+        if *of != elder {
+            return own;
+        }
+        let table = self.client.read_volumes(elder)?.table;
+        let ours = |table| VolumeTable {
+            array: self.running.uuid,
+            ..table
+        };
+        Ok(ChosenTable {
+            table: table.map(ours),
+            behind: [true; 2],
+        })
+    }
+
     /// Makes both copies of the table say the same, and serves what it has.
-    fn bring_up(&self) -> Carved {
-        let chosen = match self.client.read_volumes(self.running.uuid) {
+    fn bring_up(&self, elder: Option<ArrayUuid>) -> Carved {
+        let chosen = match self.find_table(elder) {
             Ok(chosen) => chosen,
             Err(error) => {
                 let effect = format!("no volume is served: {error}");
@@ -334,7 +356,7 @@ fn volume_in_use(serving: &Serving, volume: &Volume) -> Result<(), Failure> {
     let Some(export) = serving.volume_export(volume.uuid) else {
         return Ok(());
     };
-    let user = export.ublk().and_then(running::user_of_ublk);
+    let user = export.ublk().and_then(running::opener_of_ublk);
     let clients = serving.volume_clients(volume.uuid);
     let clients = (clients > 0).then(|| format!("{clients} NBD clients are connected"));
     match user.or(clients) {
@@ -374,12 +396,17 @@ impl Running {
     }
 
     /// Serves the volumes of an array that has just been started.
-    pub(crate) fn bring_up_volumes(&self, dir: &Dir, log: &EventLog) -> Result<(), Failure> {
+    pub(crate) fn bring_up_volumes(
+        &self,
+        dir: &Dir,
+        log: &EventLog,
+        elder: Option<ArrayUuid>,
+    ) -> Result<(), Failure> {
         if !self.status()?.superblock.carved {
             return Ok(());
         }
         self.site(dir, log, |site| {
-            let carved = site.bring_up();
+            let carved = site.bring_up(elder);
             *self.carved() = carved;
             Ok(())
         })

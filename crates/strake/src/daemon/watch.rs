@@ -185,10 +185,17 @@ impl Watcher {
             .refused_with
             .as_ref()
             .filter(|(with, _)| *with == members);
+        let waits = |code| code == Code::DegradedStart && self.degraded == DegradedStart::Wait;
+        let stays = |code| stays(code) && !waits(code);
         if same.is_some_and(|(_, code)| stays(*code) || Instant::now() < waiting.again_at) {
             return;
         }
         let waited = waiting.since.elapsed() >= self.wait;
+        let whole = match self.degraded {
+            DegradedStart::Allow => false,
+            DegradedStart::Wait => !waited,
+            DegradedStart::Never => true,
+        };
         let (ready, allowed) = match (array.readiness(), self.degraded) {
             (Readiness::Complete, _) | (Readiness::Degraded, DegradedStart::Allow) => (true, true),
             (Readiness::Degraded, DegradedStart::Wait) => (waited, true),
@@ -200,7 +207,7 @@ impl Watcher {
             return;
         }
         let started = match allowed {
-            true => self.service.start_by_itself(array),
+            true => self.service.start_by_itself(array, whole),
             false => Err(not_degraded(array)),
         };
         let Err(failure) = started else {
@@ -267,15 +274,20 @@ impl Watcher {
                     tracing::warn!(device = %member.path.display(), %failure, "not taken back");
                 }
             }
+            let path = member.path.display();
+            let twice = running.not_in_service(&member.path, &member.image.superblock);
+            let effect = match twice {
+                Ok(()) => format!(
+                    "stale, not used; strake add {} {path} puts it back",
+                    running.name()
+                ),
+                Err(failure) => format!("not used: {}", failure.found),
+            };
             self.service.events.note(Happened {
                 array: Some(running.name().to_string()),
                 event: "member_returned",
-                device: Some(member.path.display().to_string()),
-                effect: Some(format!(
-                    "stale, not used; strake add {} {} puts it back",
-                    running.name(),
-                    member.path.display()
-                )),
+                device: Some(path.to_string()),
+                effect: Some(effect),
                 ..Happened::default()
             });
         }

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use strake_format::{Layout, Role, Superblock};
+use strake_format::{ArrayUuid, Layout, Role, Superblock};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::drives::pool;
@@ -22,6 +22,13 @@ pub(crate) struct Found {
     pub(crate) was: String,
     /// Of a member whose superblock can be believed.
     superblock: Option<Box<Superblock>>,
+}
+
+impl Found {
+    /// The array that it is a member of, if that can be told.
+    pub(crate) fn array(&self) -> Option<ArrayUuid> {
+        Some(self.superblock.as_ref()?.array)
+    }
 }
 
 /// Looks at devices that are to be cleaned.

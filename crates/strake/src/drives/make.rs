@@ -325,8 +325,12 @@ pub(crate) fn unmake(device: &Device, array: ArrayUuid) -> Result<(), Failure> {
 }
 
 /// Takes the superblock of an array off a device that the array refused after all, as soon as the array
-/// has let go of it.
-pub(crate) fn leave_no_stray(path: &Path, array: ArrayUuid) {
+/// has let go of it; not if the array `lists` that member, or cannot say.
+pub(crate) fn leave_no_stray(
+    path: &Path,
+    array: ArrayUuid,
+    lists: impl Fn(MemberUuid) -> Option<bool>,
+) {
     let since = Instant::now();
     let opened = loop {
         match Device::open(path, OpenMode::Member) {
@@ -341,6 +345,7 @@ pub(crate) fn leave_no_stray(path: &Path, array: ArrayUuid) {
             // It came to nothing before a superblock was written, or another array has it by now.
             Err(DeviceError::NotStrake(_)) => Ok(()),
             Ok(image) if image.superblock.array != array => Ok(()),
+            Ok(image) if lists(image.superblock.member) != Some(false) => Ok(()),
             _ => unmake(&device, array),
         }
     });

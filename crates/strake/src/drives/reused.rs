@@ -1,8 +1,9 @@
 //! Devices that carry something of ours and may be somebody else's by now.
 //!
-//! Whoever partitions a device that was a member, or was in a pool, or makes a file system on it, overwrites the first
-//! superblock or label and seldom the last one, which lies just before the end. So a last copy alone proves nothing: if
-//! the first is gone and something foreign is there, the device is taken for what it is now.
+//! Whoever partitions a device that was a member, or was in a pool, or makes a file system on it, mostly overwrites the
+//! first superblock or label and seldom the last one, which lies just before the end. So a last copy alone proves nothing:
+//! if the first is gone and something foreign is there, the device is taken for what it is now. A table of partitions of
+//! the old kind, or swap, leaves the first copy, too: but it lies before it, where there is nothing of ours.
 //!
 //! Invariant: where that is so nothing is written but zeroes over what is certainly ours. Deliberately absent: devices
 //! that are mounted or held (nobody gets these, see [`safety`]).
@@ -33,14 +34,23 @@ fn is_ours(device: &Device, offset: u64) -> bool {
 /// Refuses a device of which something foreign has taken the first copy.
 pub(crate) fn still_ours(device: &Device) -> Result<(), Failure> {
     let [first, _] = Layout::superblock_offsets(device.info().bytes);
-    if is_ours(device, first) {
-        return Ok(());
-    }
-    match safety::nothing_foreign(device.path()) {
+    let told = match is_ours(device, first) {
+        true => nothing_before(device, first),
+        false => safety::nothing_foreign(device.path()),
+    };
+    match told {
         // Nobody can tell; it may as well be a copy that is damaged.
         Err(failure) if failure.code == Code::NoProber => Ok(()),
         told => told,
     }
+}
+
+/// Refuses a device with partitions, or with something that is not ours before `first`.
+fn nothing_before(device: &Device, first: u64) -> Result<(), Failure> {
+    let mut head = vec![0; first as usize];
+    let read = device.read_at(0, &mut head);
+    let blank = read.is_ok() && head.iter().all(|byte| *byte == 0);
+    safety::nothing_foreign_before(device.path(), if blank { 0 } else { first })
 }
 
 /// Zeroes what lies at these places, where it is ours.

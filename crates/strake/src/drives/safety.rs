@@ -90,6 +90,12 @@ pub(crate) fn hold(
         devices = open_all()?;
     }
     for device in &devices {
+        // Who had it when it was looked at first may have been at work.
+        let path = device.path();
+        not_partitioned(sysfs::identity(path)?, path, permit)?;
+        if !permit.force {
+            self::foreign(path, permit)?;
+        }
         not_a_member(device, permit)?;
         pool::not_in_a_pool(device, permit)?;
     }
@@ -101,6 +107,17 @@ pub(crate) fn nothing_foreign(path: &Path) -> Result<(), Failure> {
     let id = sysfs::identity(path)?;
     not_partitioned(id, path, Permit::default())?;
     foreign(path, Permit::default()).map(|_| ())
+}
+
+/// Refuses a device that has partitions, or on which something begins before `end` that is not ours.
+pub(crate) fn nothing_foreign_before(path: &Path, end: u64) -> Result<(), Failure> {
+    not_partitioned(sysfs::identity(path)?, path, Permit::default())?;
+    if end == 0 {
+        return Ok(());
+    }
+    let mut signatures = probe(path)?;
+    signatures.retain(|signature| signature.offset.is_some_and(|at| at < end));
+    refuse(path, &kinds(signatures))
 }
 
 /// What these paths stand for; none may be there twice.
@@ -166,19 +183,28 @@ fn foreign(path: &Path, permit: Permit) -> Result<bool, Failure> {
         Err(failure) => return Err(failure),
     };
     signatures.retain(|signature| !permit.is_data(signature));
+    if permit.force {
+        return Ok(!signatures.is_empty());
+    }
+    refuse(path, &kinds(signatures)).map(|()| false)
+}
+
+/// Each kind once.
+fn kinds(signatures: Vec<Signature>) -> Vec<String> {
     let mut kinds: Vec<String> = Vec::new();
     for Signature { kind, .. } in signatures {
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
-    let signatures = kinds;
+    kinds
+}
+
+/// Refuses a device that holds something of these kinds.
+fn refuse(path: &Path, signatures: &[String]) -> Result<(), Failure> {
     let Some(first) = signatures.first() else {
-        return Ok(false);
+        return Ok(());
     };
-    if permit.force {
-        return Ok(true);
-    }
     let shown = path.display();
     if signatures
         .iter()

@@ -150,6 +150,26 @@ pub(crate) fn mounted(rdev: u64) -> Option<String> {
         .map(|_| "swap".to_owned())
 }
 
+/// A process that has this block device open, other than this one: its name and number.
+pub(crate) fn opener(rdev: u64) -> Option<String> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let own = std::process::id().to_string();
+    let pids = names_in(Path::new("/proc"));
+    let others = pids
+        .into_iter()
+        .filter(|pid| *pid != own && pid.bytes().all(|b| b.is_ascii_digit()));
+    let has_it = |pid: &String| {
+        let folder = Path::new("/proc").join(pid).join("fd");
+        names_in(&folder).iter().any(|fd| {
+            let opened = fs::metadata(folder.join(fd));
+            opened.is_ok_and(|m| m.file_type().is_block_device() && m.rdev() == rdev)
+        })
+    };
+    let pid = others.into_iter().find(has_it)?;
+    let name = read_trimmed(&Path::new("/proc").join(&pid).join("comm"));
+    Some(format!("{} ({pid})", name.unwrap_or_default()))
+}
+
 /// Kernel name of a device (`nvme0n1`).
 pub(crate) fn name_of(rdev: u64) -> Option<String> {
     let target = fs::canonicalize(sys_dir(rdev)).ok()?;

@@ -109,6 +109,28 @@ fn an_array_whose_superblocks_are_gone_is_made_again_with_its_data_and_settings(
 }
 
 #[test]
+fn an_array_that_is_made_again_has_its_volumes() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices).ok();
+    let create = ["volume", "create", "data", "v", "--size", "8M"];
+    rig.run(&create).ok();
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    rig.run(&["stop", "data"]).ok();
+    devices.iter().for_each(|device| destroy(device, HEAD));
+    rig.run(&["config", "restore", &file, "--yes"]).ok();
+    let volumes = |rig: &Rig| rig.run(&["volume", "show", "data"]).ok().json()["volumes"].clone();
+    let restored = volumes(&rig);
+    assert_eq!(restored[0]["name"], "v", "{restored}");
+    rig.stop_daemon();
+    rig.start_daemon();
+    rig.until("it serves", || rig.show("data")["state"] == "optimal");
+    assert_eq!(volumes(&rig), restored);
+}
+
+#[test]
 fn devices_that_tell_nothing_any_more_are_named_by_slot() {
     let mut rig = Rig::new();
     let Some((devices, file)) = backed_up(&mut rig, "5", 3) else {

@@ -271,25 +271,40 @@ fn a_daemon_that_is_killed_while_it_hands_a_device_over_leaves_it_one_owner() {
     }
 }
 
-/// Somebody takes the device for something else: its first page and the first label are gone, the last label is left.
-fn reuse(path: &str) {
+/// Somebody takes the device for something else: its first page is gone, with some tools the first label or superblock as
+/// well; the last one is left.
+fn reuse(path: &str, first_is_gone: bool) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().write(true).open(path);
     let file = file.expect("opened");
-    file.write_all_at(&[0x5a; 8192], 4096).expect("written");
+    if first_is_gone {
+        file.write_all_at(&[0x5a; 8192], 4096).expect("written");
+    }
     let swap = std::process::Command::new("mkswap").arg(path).output();
     assert!(swap.expect("util-linux").status.success());
 }
 
+/// The content but for where a first and a last superblock or label may lie.
+fn but_for_ours(content: &[u8]) -> (&[u8], &[u8]) {
+    (
+        &content[..4096],
+        &content[8192..content.len() - (192 << 10)],
+    )
+}
+
 #[test]
 fn a_device_that_somebody_reused_is_taken_by_no_array_and_keeps_what_it_has() {
+    [true, false].into_iter().for_each(reused_in_a_pool);
+}
+
+fn reused_in_a_pool(first_is_gone: bool) {
     let mut rig = Rig::new();
     rig.start_daemon();
     let d = rig.files(4);
     rig.run(&["pool", "create", "p", &d[3]]).ok();
     let options = ["--export", "nbd", "--pool", "p"];
     rig.create("a", "5", &options, &d[..3]).ok();
-    reuse(&d[3]);
+    reuse(&d[3], first_is_gone);
     let before = std::fs::read(&d[3]).expect("read");
     rig.run(&["fail", "a", "1"]).ok();
     rig.until("the pool has none", || {
@@ -305,26 +320,66 @@ fn a_device_that_somebody_reused_is_taken_by_no_array_and_keeps_what_it_has() {
         "{cleaned:?}"
     );
     let after = std::fs::read(&d[3]).expect("read");
-    let last = after.len() - (192 << 10);
-    assert!(after[..last] == before[..last]);
+    assert!(but_for_ours(&after) == but_for_ours(&before));
     assert!(devices_of(&rig, "p").is_empty());
 }
 
 #[test]
 fn a_member_that_somebody_reused_is_left_out_of_its_array() {
+    [true, false].into_iter().for_each(reused_in_an_array);
+}
+
+fn reused_in_an_array(first_is_gone: bool) {
     let mut rig = Rig::new();
     rig.start_daemon();
     let d = rig.files(3);
     rig.create("a", "5", NBD, &d).ok();
     rig.run(&["stop", "a"]).ok();
-    reuse(&d[2]);
+    reuse(&d[2], first_is_gone);
     let before = std::fs::read(&d[2]).expect("read");
     assert_eq!(rig.run(&["start", "a"]).code, 5);
     assert_eq!(rig.show("a")["state"], "degraded");
     rig.run(&["stop", "a"]).ok();
     rig.run(&["destroy", "a", "--yes"]).ok();
     let after = std::fs::read(&d[2]).expect("read");
-    let last = after.len() - (192 << 10);
-    assert!(after[..last] == before[..last]);
+    assert!(but_for_ours(&after) == but_for_ours(&before));
     assert_eq!(scanned(&rig), []);
+}
+
+/// Another path to a drive is a device of its own to the kernel; here a copy stands for it.
+#[test]
+fn another_path_to_a_member_in_service_is_neither_added_nor_cleaned() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(4);
+    rig.create("a", "5", NBD, &d[..3]).ok();
+    rig.run(&["fail", "a", "2"]).ok();
+    std::fs::copy(&d[0], &d[3]).expect("copied");
+    let before = std::fs::read(&d[3]).expect("read");
+    for force in [&[][..], &["--force"]] {
+        let add = [&["add", "a", &d[3]], force].concat();
+        rig.run(&add).refused(4, "member-found-twice");
+    }
+    let replace = ["replace", "a", "2", &d[3], "--force"];
+    rig.run(&replace).refused(4, "member-found-twice");
+    let clean = ["drive", "clean", &d[3], "--yes"];
+    rig.run(&clean).refused(4, "member-found-twice");
+    assert!(std::fs::read(&d[3]).expect("read") == before);
+    assert_eq!(rig.show("a")["members"][0]["state"], "in_sync");
+}
+
+#[test]
+fn how_an_array_is_to_be_served_is_remembered_when_the_machine_starts_anew() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(3);
+    rig.create("a", "5", &["--export", "none"], &d).ok();
+    let kind = |rig: &Rig| rig.show("a")["export"]["kind"].clone();
+    let before = kind(&rig);
+    rig.stop_daemon();
+    // As after a start of the machine: what is true of a running kernel is gone.
+    std::fs::remove_dir_all(rig.dir().join("arrays")).expect("it was there");
+    rig.start_daemon();
+    rig.until_state("a", "optimal");
+    assert_eq!(kind(&rig), before);
 }
