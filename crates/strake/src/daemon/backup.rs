@@ -154,7 +154,9 @@ impl Service {
             };
             let plan = |devices: &[Device]| plan(&wanted, devices);
             if !request.dry_run {
-                // Whatever becomes of it: which device is in which slot is known from here on.
+                // Whatever becomes of it: which device is in which slot is known from here on, and in a file that stays
+                // when the power goes.
+                self.dir.restoring(&name, &wanted.devices)?;
                 self.events.note(Happened {
                     array: Some(name.clone()),
                     event: "restoring",
@@ -179,6 +181,7 @@ impl Service {
             let mut how = self.how(Some(entry.export.clone()), false);
             (how.name, how.elder) = (Some(made.superblock.name.clone()), Some(array));
             self.start_found(&found, &how)?;
+            self.dir.restored(&name);
         }
         // The change is over: what follows is one of its own.
         let devices = self.show_one(&name)?.members;

@@ -87,6 +87,31 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// An array is being made, until this is dropped.
+struct Prepared<'s> {
+    service: &'s Service,
+    name: String,
+}
+
+impl<'s> Prepared<'s> {
+    fn begin(service: &'s Service, name: &str) -> Result<Prepared<'s>, Failure> {
+        let before = locked(&service.preparing).insert(name.to_owned(), (0, 0));
+        if let Some(progress) = before {
+            locked(&service.preparing).insert(name.to_owned(), progress);
+            let found = format!("an array called {name} is being made");
+            return Err(Failure::new(Code::NameExists, found));
+        }
+        let name = name.to_owned();
+        Ok(Prepared { service, name })
+    }
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        locked(&self.service.preparing).remove(&self.name);
+    }
+}
+
 impl Service {
     /// The right to change something, until it is dropped.
     pub(super) fn change(&self) -> Result<MutexGuard<'_, bool>, Failure> {
@@ -193,7 +218,8 @@ impl Service {
 
     /// How far the zeroing for a `create` under way is: (done, total) bytes.
     pub(crate) fn prepared(&self, name: &str) -> Option<(u64, u64)> {
-        locked(&self.preparing).get(name).copied()
+        let progress = locked(&self.preparing).get(name).copied();
+        progress.filter(|(_, total)| *total > 0)
     }
 
     /// Where a block lies.
@@ -272,7 +298,7 @@ impl Service {
 
     /// Makes an array and starts it.
     pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
-        let _admin = self.change()?;
+        let admin = self.change()?;
         running::check_export(request.export.as_deref())?;
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
@@ -281,14 +307,22 @@ impl Service {
         placement.export.clone_from(&request.export);
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         let name = request.name.clone();
-        let made = make::make(&request, &self.names(), &|done, total| {
+        let names = self.names();
+        // Whoever is being prepared has its name, and starts by nobody else's hand.
+        let _prepared = Prepared::begin(self, &name)?;
+        // Zeroing takes hours, in which other arrays need their spares; the devices are held.
+        let waits = request.init.as_deref() == Some("zero");
+        let admin = Some(admin).filter(|_| !waits);
+        let made = make::make(&request, &names, &|done, total| {
             locked(&self.preparing).insert(name.clone(), (done, total));
-        });
-        locked(&self.preparing).remove(&name);
-        let made = made?;
+        })?;
         if request.dry_run {
             return Ok(created_json(&made, true));
         }
+        let _admin = match admin {
+            Some(admin) => admin,
+            None => self.change()?,
+        };
         self.remember(made.paths.iter().map(|(_, path)| path.clone()));
         self.events.note(Happened {
             array: Some(name.clone()),
@@ -349,6 +383,9 @@ impl Service {
     pub(crate) fn start_by_itself(&self, found: &FoundArray, whole: bool) -> Result<(), Failure> {
         let _admin = self.change()?;
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
+            return Ok(());
+        }
+        if locked(&self.preparing).contains_key(found.name().as_str()) {
             return Ok(());
         }
         self.check_alone(found)?;

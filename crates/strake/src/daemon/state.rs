@@ -116,7 +116,7 @@ impl Dir {
             make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
         }
         // A machine whose /var cannot be written serves all the same.
-        let lasting = ["placement", "scrubs"].map(|name| self.lasting.join(name));
+        let lasting = ["placement", "scrubs", "restoring"].map(|name| self.lasting.join(name));
         for dir in lasting.into_iter().chain([self.names()]) {
             if let Err(failure) = make(dir) {
                 tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
@@ -213,6 +213,22 @@ impl Dir {
     pub(crate) fn place(&self, uuid: ArrayUuid, record: &PlacementRecord) -> Result<(), Failure> {
         let file = self.placement_file(uuid);
         replace(&file, record).map_err(|error| Failure::io(file.display(), &error))
+    }
+
+    fn restoring_file(&self, name: &str) -> PathBuf {
+        self.lasting.join("restoring").join(format!("{name}.json"))
+    }
+    /// Remembers, also when the power goes, which device is in which slot of an array that is about
+    /// to be restored. Answers in which file.
+    pub(crate) fn restoring(&self, name: &str, devices: &[PathBuf]) -> Result<PathBuf, Failure> {
+        let file = self.restoring_file(name);
+        replace(&file, &devices).map_err(|error| Failure::io(file.display(), &error))?;
+        Ok(file)
+    }
+    /// It is restored.
+    pub(crate) fn restored(&self, name: &str) {
+        // It tells of what was, and is harmless.
+        let _ = fs::remove_file(self.restoring_file(name));
     }
 
     fn scrubs_file(&self, uuid: ArrayUuid) -> PathBuf {

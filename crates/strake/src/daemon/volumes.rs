@@ -20,8 +20,8 @@ use strake_engine::VolumeMap;
 use strake_engine::event::{Command, RequestError, Setting, Status};
 use strake_engine::volumes::{self, Ground, NewVolume, Step, VolumeError};
 use strake_format::{
-    ArrayName, ArrayUuid, ChosenTable, Generation, RegionState, Volume, VolumeTable,
-    VolumeTableError, VolumeUuid,
+    ArrayName, ArrayUuid, ChosenTable, RegionState, Volume, VolumeTable, VolumeTableError,
+    VolumeUuid,
 };
 use strake_runtime::{Export, LocalClient, Serving, VolumeExport};
 
@@ -151,15 +151,37 @@ impl<'a> Site<'a> {
                 break;
             }
             if let Err(error) = self.client.carry_out(step, before.unit_bytes) {
-                // Its first copy may lie there: the next change has to be newer.
-                let mut again = before.clone();
-                again.generation = Generation(after.generation.0);
-                *self.running.carved() = Carved::Table(again);
+                let newest = self.take_back(before, &after);
+                *self.running.carved() = Carved::Table(newest);
                 return Err(not_written(error));
             }
         }
         *self.running.carved() = Carved::Table(after);
         Ok(steps)
+    }
+
+    /// The first copy of a change that failed may lie there: a start must not find it the newest.
+    /// Answers the table as it was, with a generation that the next change has to go beyond.
+    fn take_back(&self, before: &VolumeTable, after: &VolumeTable) -> VolumeTable {
+        let again = VolumeTable {
+            generation: after.generation.next(),
+            ..before.clone()
+        };
+        let both = ChosenTable {
+            table: Some(again.clone()),
+            behind: [true; 2],
+        };
+        for step in volumes::repair(&both) {
+            if let Err(error) = self.client.carry_out(step, again.unit_bytes) {
+                let effect = format!(
+                    "a start may find it done: change it again, or back: {}",
+                    why(error)
+                );
+                self.note("volume_change_in_doubt", "not written", effect);
+                break;
+            }
+        }
+        again
     }
 
     /// What of a change nobody waits for.
