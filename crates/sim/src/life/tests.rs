@@ -6,11 +6,10 @@ use super::*;
 use crate::scenario::Scenario;
 use strake_format::Epoch;
 
-/// The power failed while a member was being put out: a spare knew of it, the member that went
-/// on did not. The member that was out counted as intact, and the other one was taken away.
-#[test]
-fn a_member_that_only_a_spare_knows_to_be_out_is_not_intact() {
-    let mut told = 0;
+/// A member is being put out, and the power fails: checks each world in which a spare alone knows of
+/// it, and answers how many did and in how many others somebody knew.
+fn only_a_spare_knows(check: impl Fn(&Scenario, u64)) -> (u32, u32) {
+    let (mut alone, mut others) = (0, 0);
     for seed in 0..200 {
         let mut raid1 = Scenario::new("1", 2)
             .spares(1)
@@ -24,12 +23,33 @@ fn a_member_that_only_a_spare_knows_to_be_out_is_not_intact() {
         let knowing = present.filter(|(_, sb)| sb.epoch > Epoch(1));
         let knowing: Vec<usize> = knowing.map(|(index, _)| index).collect();
         if !knowing.is_empty() && !knowing.contains(&out) && !knowing.contains(&on) {
-            told += 1;
-            let (_, situation) = raid1.world.condition_on_media();
-            assert!(!situation.slots[0].intact, "seed {seed}");
+            alone += 1;
+            check(&raid1, seed);
+        } else {
+            others += u32::from(!knowing.is_empty());
         }
     }
+    (alone, others)
+}
+
+/// Engines told spares when they told members in sync: the member that went on did not know of it yet.
+/// The member that was out counted as intact, and the other one was taken away.
+#[test]
+fn a_member_that_only_a_spare_knows_to_be_out_is_not_intact() {
+    use strake_engine::canary::{Canary, plant};
+    plant(Some(Canary::NewcomerHearsEarly));
+    let (told, _) = only_a_spare_knows(|raid1, seed| {
+        let (_, situation) = raid1.world.condition_on_media();
+        assert!(!situation.slots[0].intact, "seed {seed}");
+    });
+    plant(None);
     assert!(told > 5, "{told}");
+}
+
+#[test]
+fn a_spare_never_knows_alone_that_a_member_is_out() {
+    let (alone, others) = only_a_spare_knows(|_, _| {});
+    assert!(alone == 0 && others > 5, "{alone} {others}");
 }
 
 /// A table that puts a member out reached one mirror before the power failed; that mirror was
