@@ -30,6 +30,7 @@ mod serve;
 mod shape;
 mod shard;
 mod trace;
+mod turns;
 mod volumes;
 mod watch;
 

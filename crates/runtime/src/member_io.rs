@@ -8,7 +8,9 @@
 //! table leaks that memory rather than let the kernel write into somebody else's.
 //!
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
-//! continued where it stopped; a device that answers nothing costs its deadline, never a hang.
+//! continued where it stopped; a device that answers nothing costs its deadline, never a hang, and
+//! nobody else's: calls that block wait for their `turns`, and their deadline begins when the kernel
+//! gets them.
 //!
 //! Deliberately absent: retries of errors (the engine decides) and cancellation (a device that
 //! hangs ignores it).
@@ -25,6 +27,7 @@ use strake_engine::units::*;
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
 use crate::ring::{File, Ring, Token};
+use crate::turns::{self, Turns};
 
 /// Zeros are written in parts of this size where a device cannot zero ranges by itself.
 const ZERO_PART: usize = 1 << 18;
@@ -155,12 +158,19 @@ impl Work {
 struct Flight {
     owner: Owner,
     io: IoId,
+    id: DeviceId,
     device: Arc<Device>,
     file: File,
     work: Work,
+    /// It blocks a worker of the kernel, and has or waits for a turn.
+    blocks: bool,
+    /// Never, while it waits for its turn.
     due: Time,
     abandoned: bool,
 }
+
+/// Later than any deadline.
+const NEVER: Time = Time(u64::MAX);
 
 /// A completion and the machine that waits for it.
 pub(crate) type Finished = (Owner, Completion);
@@ -168,6 +178,7 @@ pub(crate) type Finished = (Owner, Completion);
 /// See the module.
 pub(crate) struct MemberIos {
     flights: Slab<Flight>,
+    turns: Turns,
     attached: BTreeMap<DeviceId, Attached>,
     registered: Registered,
     zeros: Slice,
@@ -184,6 +195,7 @@ impl MemberIos {
     pub(crate) fn new(registered: Registered, timeout: Duration) -> MemberIos {
         MemberIos {
             flights: Slab::default(),
+            turns: Turns::default(),
             attached: BTreeMap::new(),
             registered,
             zeros: Slice::new(Buf::zeroed(ZERO_PART), 0, ZERO_PART),
@@ -206,6 +218,11 @@ impl MemberIos {
     pub(crate) fn attach(&mut self, ring: &mut Ring, id: DeviceId, device: Arc<Device>) {
         let file = ring.register_file(device.raw_fd());
         self.attached.insert(id, Attached { device, file });
+        // Files are read and written by workers, too: more of them than CPUs only get in each
+        // other's way.
+        let block = |attached: &&Attached| matches!(attached.device.kind(), Kind::Block { .. });
+        let blocks = self.attached.values().filter(block).count();
+        ring.have_workers((blocks * turns::AT_ONCE) as u32);
     }
 
     /// Forgets a device. What is in flight on it goes on and keeps it open.
@@ -245,11 +262,8 @@ impl MemberIos {
                 },
             ));
         };
-        let mut due = now.plus_ms(self.timeout.as_millis() as u64);
-        if let IoKind::WriteZeroes { len, .. } | IoKind::Discard { len, .. } = io.kind {
-            due = due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
-        }
         let work = Work::of(io.kind, lent);
+        let blocks = matches!(work, Work::Flush | Work::Range { .. });
         let (device, file) = (Arc::clone(&attached.device), attached.file);
         // Between release and completion a registered index could come to mean another device;
         // continuations use the descriptor, which the flight keeps open.
@@ -257,14 +271,31 @@ impl MemberIos {
         let place = self.flights.insert(Flight {
             owner,
             io: io.io,
+            id: io.device,
             device,
             file: plain,
             work,
-            due,
+            blocks,
+            due: NEVER,
             abandoned: false,
         });
-        self.submit(ring, place, file);
+        if !blocks || self.turns.enter(io.device, place) {
+            self.begin(ring, place, file, now);
+        }
         None
+    }
+
+    /// The kernel gets a flight, whose deadline begins.
+    fn begin(&mut self, ring: &mut Ring, place: u32, file: File, now: Time) {
+        let flight = self
+            .flights
+            .get_mut(place)
+            .expect("a flight begins while it is in the table");
+        flight.due = now.plus_ms(self.timeout.as_millis() as u64);
+        if let Work::Range { len, .. } = flight.work {
+            flight.due = flight.due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
+        }
+        self.submit(ring, place, file);
     }
 
     /// Submits what a flight still has to do, on `file`.
@@ -280,7 +311,13 @@ impl MemberIos {
     }
 
     /// A completion was reaped.
-    pub(crate) fn finish(&mut self, ring: &mut Ring, place: u32, result: i32) -> Option<Finished> {
+    pub(crate) fn finish(
+        &mut self,
+        ring: &mut Ring,
+        place: u32,
+        result: i32,
+        now: Time,
+    ) -> Option<Finished> {
         let flight = self
             .flights
             .get_mut(place)
@@ -296,6 +333,16 @@ impl MemberIos {
             Step::Done(verdict) => verdict,
         };
         let flight = self.flights.remove(place).expect("found above");
+        if flight.blocks
+            && let Some(next) = self.turns.leave(flight.id, place)
+        {
+            let file = self
+                .flights
+                .get_mut(next)
+                .expect("it waits in the table")
+                .file;
+            self.begin(ring, next, file, now);
+        }
         if let Work::ReadInPlace { lent, .. } = flight.work {
             self.given_back.push(lent);
         }
@@ -331,21 +378,17 @@ impl MemberIos {
                 Work::Write { data, .. } => data.buf.orphan(),
                 _ => {}
             }
-            let error = if flight.device.is_gone() {
-                IoError::Gone
-            } else {
-                IoError::TimedOut
-            };
             let device = flight.device.path().display();
+            let error = flight.silence();
             tracing::warn!(%device, ?error, "an I/O outlasted its deadline");
-            finished.push((
-                flight.owner,
-                Completion {
-                    io: flight.io,
-                    result: Err(error),
-                    buf: None,
-                },
-            ));
+            finished.push((flight.owner, flight.unanswered()));
+        }
+        // What waits behind calls that never come back would wait as long.
+        let flights = &mut self.flights;
+        let stuck = |place| flights.get_mut(place).is_none_or(|flight| flight.abandoned);
+        for place in self.turns.give_up(stuck) {
+            let flight = self.flights.remove(place).expect("it waits in the table");
+            finished.push((flight.owner, flight.unanswered()));
         }
     }
 
@@ -363,7 +406,11 @@ impl Drop for MemberIos {
                 count = self.flights.len(),
                 "I/O never came back: its memory is not used again"
             );
-            std::mem::forget(std::mem::take(&mut self.flights));
+            for (_, flight) in self.flights.iter_mut() {
+                // Not the device: what the kernel works on keeps it open by itself, and nobody else
+                // may have it for longer than that.
+                std::mem::forget(std::mem::replace(&mut flight.work, Work::Flush));
+            }
             // Writes of zeros among them use this memory.
             std::mem::forget(self.zeros.clone());
         }
@@ -377,6 +424,23 @@ enum Step {
 }
 
 impl Flight {
+    /// Why nothing is heard of it.
+    fn silence(&self) -> IoError {
+        match self.device.is_gone() {
+            true => IoError::Gone,
+            false => IoError::TimedOut,
+        }
+    }
+
+    /// What its owner is told when it is not waited for any longer.
+    fn unanswered(&self) -> Completion {
+        Completion {
+            io: self.io,
+            result: Err(self.silence()),
+            buf: None,
+        }
+    }
+
     /// Takes in a result of the kernel.
     fn advance(&mut self, result: i32) -> Step {
         if result < 0 {
@@ -606,7 +670,8 @@ mod tests {
                         panic!("{done:?}")
                     };
                     if let Some((owner, completion)) =
-                        self.ios.finish(&mut self.ring, place, done.result)
+                        self.ios
+                            .finish(&mut self.ring, place, done.result, self.clock.now())
                     {
                         assert_eq!(owner, Owner::Shard);
                         return completion;
@@ -746,7 +811,7 @@ mod tests {
         assert!(
             bench
                 .ios
-                .finish(&mut bench.ring, place, -libc::EOPNOTSUPP)
+                .finish(&mut bench.ring, place, -libc::EOPNOTSUPP, bench.clock.now())
                 .is_none()
         );
         assert_eq!(bench.wait().result, Ok(()));
@@ -811,9 +876,62 @@ mod tests {
         assert!(
             bench
                 .ios
-                .finish(&mut bench.ring, place, reaped[0].result)
+                .finish(&mut bench.ring, place, reaped[0].result, bench.clock.now())
                 .is_none()
         );
         assert_eq!((bench.pool.free(), bench.ios.in_flight()), (free, 0));
+    }
+
+    #[test]
+    fn calls_that_block_take_turns_and_wait_no_longer_than_those_before_them() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        let range = |at: u64| IoKind::Discard {
+            offset: at * 4096,
+            len: 4096,
+        };
+        for io in 0..2 * turns::AT_ONCE as u64 {
+            let kind = if io % 2 == 0 {
+                IoKind::Flush
+            } else {
+                range(io)
+            };
+            assert!(bench.start(io, kind).is_none());
+        }
+        let (mut over, mut reaped) = (Vec::new(), Vec::new());
+        while bench.ios.in_flight() > 0 {
+            bench.ring.wait(None).expect("wait");
+            bench.ring.reap(&mut reaped);
+            for done in reaped.drain(..) {
+                let Token::Member(place) = done.token else {
+                    panic!("{done:?}")
+                };
+                let (ring, now) = (&mut bench.ring, bench.clock.now());
+                let finished = bench.ios.finish(ring, place, done.result, now);
+                over.extend(finished.map(|(_, completion)| completion.io.0));
+            }
+        }
+        over.sort_unstable();
+        assert_eq!(over, (0..2 * turns::AT_ONCE as u64).collect::<Vec<u64>>());
+        drop(bench);
+
+        let mut bench = Bench::new(file.path(), Duration::ZERO);
+        for io in 0..=turns::AT_ONCE as u64 {
+            assert!(bench.start(io, IoKind::Flush).is_none());
+        }
+        let mut expired = Vec::new();
+        bench.ios.expire(bench.clock.now(), &mut expired);
+        assert_eq!(expired.len(), turns::AT_ONCE + 1, "who waits, too");
+        assert_eq!(bench.ios.in_flight(), turns::AT_ONCE, "it was never begun");
+    }
+
+    #[test]
+    fn what_never_comes_back_does_not_keep_its_device_open() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        // It comes back to nobody.
+        assert!(bench.start(1, IoKind::Flush).is_none());
+        drop(bench);
+        Device::open(file.path(), OpenMode::Member).expect("nobody has it");
     }
 }

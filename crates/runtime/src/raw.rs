@@ -79,11 +79,12 @@ impl RawMembers {
     pub fn wait(&mut self, finished: &mut Vec<Completion>) -> io::Result<()> {
         self.ring.wait(None)?;
         self.ring.reap(&mut self.reaped);
+        let now = self.clock.now();
         for done in self.reaped.drain(..) {
             let Token::Member(place) = done.token else {
                 unreachable!("nothing but member I/O was pushed");
             };
-            let one = self.ios.finish(&mut self.ring, place, done.result);
+            let one = self.ios.finish(&mut self.ring, place, done.result, now);
             finished.extend(one.map(|(_, completion)| completion));
         }
         Ok(())

@@ -305,6 +305,24 @@ impl Ring {
         Ok(())
     }
 
+    /// Sees to it that the kernel has so many workers for calls that block, at least.
+    pub(crate) fn have_workers(&self, least: u32) {
+        let mut now = [0; 2];
+        let submitter = self.ring.submitter();
+        // Kernels before 5.15 have as many as they have.
+        if submitter.register_iowq_max_workers(&mut now).is_ok() && now[0] < least {
+            let _ = submitter.register_iowq_max_workers(&mut [least, 0]);
+        }
+    }
+
+    /// Gives registered files back that no I/O in flight needs, without waiting for those that do.
+    pub(crate) fn let_go_of_files(&mut self) {
+        if self.free_files.is_some() {
+            let none = vec![-1; FILES as usize];
+            let _ = self.ring.submitter().register_files_update(0, &none);
+        }
+    }
+
     /// Gives registered files and buffers back at once. A ring that is merely dropped does so a
     /// while later, and its members would be busy until then. Not to be called with I/O in flight:
     /// it would wait for that.

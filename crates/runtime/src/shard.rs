@@ -119,6 +119,7 @@ impl Worker {
                     return;
                 }
                 if now >= until {
+                    self.ring.let_go_of_files();
                     return;
                 }
             } else {
@@ -220,7 +221,7 @@ impl Worker {
                 }
                 Token::Watch => self.watched(now, done.more),
                 Token::Member(place) => {
-                    let finished = self.ios.finish(&mut self.ring, place, done.result);
+                    let finished = self.ios.finish(&mut self.ring, place, done.result, now);
                     self.take_back();
                     if let Some(finished) = finished {
                         self.complete(now, finished);

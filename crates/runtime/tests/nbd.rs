@@ -395,6 +395,37 @@ fn a_client_that_does_not_read_stops_itself_only_and_a_stop_ends_it() {
 }
 
 #[test]
+fn requests_without_data_wait_in_the_socket_of_a_client_that_does_not_read() {
+    let rig = Rig::create(Spec::new(Level::Raid5, 3));
+    let (serving, _) = rig.serve();
+    for (command, len) in [(FLUSH, 0), (READ, 1), (BLOCK_STATUS, 4096)] {
+        let mut lazy = rig.client();
+        let patience = Some(std::time::Duration::from_millis(500));
+        lazy.stream.set_write_timeout(patience).expect("timeout");
+        // Far more than two sockets and the requests under way have room for.
+        let all = 50_000;
+        let request = |cookie: u64| {
+            let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+            bytes.extend([0, 0]);
+            bytes.extend(command.to_be_bytes());
+            bytes.extend(cookie.to_be_bytes());
+            bytes.extend([0; 8]);
+            bytes.extend(u32::to_be_bytes(len));
+            bytes
+        };
+        let mut cookies = 0..all;
+        let refused = cookies.find(|&cookie| lazy.stream.write_all(&request(cookie)).is_err());
+        let taken = refused.expect("not all are taken");
+        assert!(taken < all / 2, "{command}: {taken} requests were taken");
+        let mut good = rig.client();
+        good.write(0, &pattern(0, 4096, 1)).expect("writes");
+    }
+    let begun = std::time::Instant::now();
+    serving.stop().expect("stops");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+}
+
+#[test]
 fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let rig = Rig::create(Spec::new(Level::Raid1, 2));
     drop(std::os::unix::net::UnixListener::bind(rig.socket()).expect("binds"));

@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! * A part holds one buffer of the connection's share from before it is asked for until it is
-//!   sent: a client that does not read stops its own requests and nobody else's.
+//!   sent, and a request one place among [`REQUESTS_MAX`] until its answer is: a client that does
+//!   not read stops its own requests and nobody else's.
 //! * Every request is answered once, or the connection is closed.
 //! * A simple reply cannot take back its "no error": a failure after the first part hangs up.
 //!
@@ -17,6 +18,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::net::Shutdown;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use strake_format::RegionState;
 use super::negotiate::{Agreed, broken, negotiate, skip};
 use super::wire::{self, Chunk, CommandKind, ErrorCode, Request};
 use crate::buffers::Share;
-use crate::export::Target;
+use crate::export::{InFlight, Place, Target};
 use crate::mail::{Answer, Mail};
 
 /// Largest engine request.
@@ -41,6 +43,8 @@ const PART: u32 = 1 << 20;
 const STOCK: [(usize, usize); 3] = [(16 << 10, 64), (128 << 10, 40), (PART as usize, 8)];
 /// A client that connects negotiates soon.
 const NEGOTIATION: Duration = Duration::from_secs(30);
+/// Requests that were not answered yet, at most: beyond, they wait in the socket.
+const REQUESTS_MAX: NonZeroU32 = NonZeroU32::new(256).expect("not zero");
 /// Extents in one answer, at most.
 const EXTENTS_MAX: u32 = 4096;
 
@@ -66,6 +70,7 @@ pub(super) fn serve(stream: &UnixStream, target: &Target, shard: ShardNo) -> io:
             share,
             out,
             jobs: 0,
+            places: InFlight::new(REQUESTS_MAX),
         };
         let served = spawned.and_then(|_| reader.run());
         // The writer ends when the last request in flight has been answered.
@@ -76,8 +81,8 @@ pub(super) fn serve(stream: &UnixStream, target: &Target, shard: ShardNo) -> io:
 
 /// From the shards (and the reader) to the writer.
 enum Out {
-    /// A whole message.
-    Message(Vec<u8>),
+    /// A whole message, and the place of its request.
+    Message(Vec<u8>, Arc<Place>),
     /// A part of a read.
     Part {
         job: Arc<ReadJob>,
@@ -92,6 +97,8 @@ struct ReadJob {
     cookie: u64,
     offset: u64,
     len: u32,
+    /// Until the last of it is sent.
+    _place: Arc<Place>,
 }
 
 impl ReadJob {
@@ -107,6 +114,7 @@ impl ReadJob {
 /// A write under way: answered when its last part is.
 struct WriteJob {
     cookie: u64,
+    place: Arc<Place>,
     parts_left: AtomicU32,
     /// First error as its number, 0 for none.
     error: AtomicU32,
@@ -120,6 +128,8 @@ struct Reader<'a> {
     share: Arc<Share>,
     out: Sender<Out>,
     jobs: u64,
+    /// Of requests that were not answered yet.
+    places: Arc<InFlight>,
 }
 
 impl Reader<'_> {
@@ -141,6 +151,8 @@ impl Reader<'_> {
     }
 
     fn request(&mut self, request: Request) -> io::Result<()> {
+        // The writer goes on taking answers, also when nobody reads them any more.
+        let place = Arc::new(self.places.enter());
         if let Some(error) = self.refusal(&request) {
             if request.kind == CommandKind::Write {
                 if request.len > wire::PAYLOAD_BYTES_MAX {
@@ -148,23 +160,25 @@ impl Reader<'_> {
                 }
                 skip(&mut self.input, u64::from(request.len))?;
             }
-            self.refuse(&request, error);
+            self.refuse(&request, error, place);
             return Ok(());
         }
         let (cookie, offset, len) = (request.cookie, request.offset, u64::from(request.len));
         let fua = request.flags & wire::CMD_FLAG_FUA != 0;
         match request.kind {
-            CommandKind::Read => return self.read(&request),
-            CommandKind::Write => return self.write(&request, fua),
-            CommandKind::Flush => self.submit(Op::Flush, self.plain_answer(cookie)),
-            CommandKind::Trim => self.trim(cookie, offset, len, fua),
+            CommandKind::Read => return self.read(&request, place),
+            CommandKind::Write => return self.write(&request, fua, place),
+            CommandKind::Flush => self.submit(Op::Flush, self.plain_answer(cookie, place)),
+            CommandKind::Trim => {
+                self.trim(offset, len, fua, self.plain_answer(cookie, place));
+            }
             CommandKind::WriteZeroes => {
                 self.submit(
                     Op::WriteZeroes { offset, len, fua },
-                    self.plain_answer(cookie),
+                    self.plain_answer(cookie, place),
                 );
             }
-            CommandKind::BlockStatus => self.block_status(&request),
+            CommandKind::BlockStatus => self.block_status(&request, place),
             CommandKind::Disconnect | CommandKind::Unknown(_) => {
                 unreachable!("handled before, or refused")
             }
@@ -207,19 +221,19 @@ impl Reader<'_> {
         }
     }
 
-    fn refuse(&self, request: &Request, error: ErrorCode) {
+    fn refuse(&self, request: &Request, error: ErrorCode, place: Arc<Place>) {
         let chunked = matches!(request.kind, CommandKind::Read | CommandKind::BlockStatus);
         let message = if self.agreed.structured && chunked {
             wire::error_chunk(request.cookie, true, error)
         } else {
             wire::simple_reply(request.cookie, Some(error)).to_vec()
         };
-        self.send(message);
+        self.send(message, place);
     }
 
-    fn send(&self, message: Vec<u8>) {
+    fn send(&self, message: Vec<u8>, place: Arc<Place>) {
         // The writer outlives the reader.
-        let _ = self.out.send(Out::Message(message));
+        let _ = self.out.send(Out::Message(message, place));
     }
 
     fn submit(&self, op: Op, answer: Answer) {
@@ -242,11 +256,11 @@ impl Reader<'_> {
     }
 
     /// Answers a request without data.
-    fn plain_answer(&self, cookie: u64) -> Answer {
+    fn plain_answer(&self, cookie: u64, place: Arc<Place>) -> Answer {
         let out = self.out.clone();
         Box::new(move |result| {
             let message = wire::simple_reply(cookie, result.err().map(code)).to_vec();
-            let _ = out.send(Out::Message(message));
+            let _ = out.send(Out::Message(message, place));
         })
     }
 
@@ -256,7 +270,7 @@ impl Reader<'_> {
             .ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
-    fn read(&mut self, request: &Request) -> io::Result<()> {
+    fn read(&mut self, request: &Request, place: Arc<Place>) -> io::Result<()> {
         self.jobs += 1;
         let (cookie, offset, len) = (request.cookie, request.offset, request.len);
         let job = Arc::new(ReadJob {
@@ -264,6 +278,7 @@ impl Reader<'_> {
             cookie,
             offset,
             len,
+            _place: place,
         });
         for part in 0..job.parts() {
             let len = job.part_len(part);
@@ -288,10 +303,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn write(&mut self, request: &Request, fua: bool) -> io::Result<()> {
+    fn write(&mut self, request: &Request, fua: bool, place: Arc<Place>) -> io::Result<()> {
         let parts = request.len.div_ceil(PART);
         let job = Arc::new(WriteJob {
             cookie: request.cookie,
+            place,
             parts_left: AtomicU32::new(parts),
             error: AtomicU32::new(0),
         });
@@ -316,7 +332,8 @@ impl Reader<'_> {
                 }
                 if job.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     let error = code_of(job.error.load(Ordering::Acquire));
-                    let _ = out.send(Out::Message(wire::simple_reply(job.cookie, error).to_vec()));
+                    let message = wire::simple_reply(job.cookie, error).to_vec();
+                    let _ = out.send(Out::Message(message, Arc::clone(&job.place)));
                 }
             };
             self.submit(op, Box::new(answer));
@@ -325,8 +342,7 @@ impl Reader<'_> {
     }
 
     /// A discard cannot be durable by itself: with FUA a flush follows it.
-    fn trim(&self, cookie: u64, offset: u64, len: u64, fua: bool) {
-        let answer = self.plain_answer(cookie);
+    fn trim(&self, offset: u64, len: u64, fua: bool, answer: Answer) {
         if !fua {
             return self.submit(Op::Discard { offset, len }, answer);
         }
@@ -342,7 +358,7 @@ impl Reader<'_> {
         self.submit(Op::Discard { offset, len }, Box::new(then_flush));
     }
 
-    fn block_status(&self, request: &Request) {
+    fn block_status(&self, request: &Request, place: Arc<Place>) {
         let (offset, len) = (request.offset, u64::from(request.len));
         let one = request.flags & wire::CMD_FLAG_REQ_ONE != 0;
         let mut extents: Vec<(u32, u32)> = Vec::new();
@@ -354,7 +370,7 @@ impl Reader<'_> {
         for range in ranges {
             let most = EXTENTS_MAX - asked;
             let Some(told) = self.holes(range.clone(), most) else {
-                return self.refuse(request, ErrorCode::Shutdown);
+                return self.refuse(request, ErrorCode::Shutdown, place);
             };
             asked += told.len() as u32;
             let whole = told.iter().map(|(len, _)| u64::from(*len)).sum::<u64>();
@@ -371,7 +387,7 @@ impl Reader<'_> {
         if one {
             extents.truncate(1);
         }
-        self.send(wire::block_status_chunk(request.cookie, &extents));
+        self.send(wire::block_status_chunk(request.cookie, &extents), place);
     }
 
     /// What a range of the array is, region by region, `most` of them from the first on; `None`
@@ -508,14 +524,18 @@ impl<'a> Writer<'a> {
     fn take(&mut self, out: Out) {
         let own = match &out {
             Out::Part { job, .. } => Some(job.number),
-            Out::Message(_) => None,
+            Out::Message(..) => None,
         };
         if !self.broken && self.streaming.is_some() && self.streaming != own {
             self.held.push_back(out);
             return;
         }
         let sent = match out {
-            Out::Message(message) => self.send(&message, &[]),
+            Out::Message(message, place) => {
+                let sent = self.send(&message, &[]);
+                drop(place);
+                sent
+            }
             Out::Part { job, part, result } if self.structured => self.chunk(&job, part, result),
             Out::Part { job, part, result } => self.simple(&job, part, result),
         };
