@@ -36,6 +36,8 @@ struct Inner {
     path: PathBuf,
     file: Option<File>,
     file_bytes: u64,
+    /// The file may end within a line.
+    torn: bool,
 }
 
 /// An event before it has a number and a time.
@@ -88,12 +90,23 @@ impl Happened {
 }
 
 impl EventLog {
-    /// A log that goes on where the file at `path` ends.
+    /// A log that goes on where the file at `path` ends. Lines that are no events, as a full disk or
+    /// a crash leaves them, are passed over.
     pub(crate) fn open(path: &Path) -> EventLog {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let mut ring: VecDeque<EventJson> = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
+        let read = |path: &Path| {
+            fs::read(path).unwrap_or_else(|error| {
+                if error.kind() != std::io::ErrorKind::NotFound {
+                    tracing::warn!(%error, path = %path.display(), "earlier events are not known");
+                }
+                Vec::new()
+            })
+        };
+        let (older, bytes) = (read(&older_of(path)), read(path));
+        let lines = [&older, &bytes]
+            .into_iter()
+            .flat_map(|part| part.split(|&b| b == b'\n'));
+        let mut ring: VecDeque<EventJson> = lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
             .collect();
         while ring.len() > RING {
             ring.pop_front();
@@ -105,7 +118,8 @@ impl EventLog {
             next,
             path: path.to_owned(),
             file,
-            file_bytes: text.len() as u64,
+            file_bytes: bytes.len() as u64,
+            torn: bytes.last().is_some_and(|&last| last != b'\n'),
         };
         EventLog {
             inner: Mutex::new(inner),
@@ -186,9 +200,11 @@ impl Inner {
             return;
         };
         line.push(b'\n');
+        if std::mem::take(&mut self.torn) {
+            line.insert(0, b'\n');
+        }
         if self.file_bytes + line.len() as u64 > FILE_BYTES_MAX {
-            let older = self.path.with_extension("jsonl.1");
-            if fs::rename(&self.path, older).is_ok() {
+            if fs::rename(&self.path, older_of(&self.path)).is_ok() {
                 self.file = File::options()
                     .create(true)
                     .append(true)
@@ -198,12 +214,16 @@ impl Inner {
             }
         }
         // A full /run must not stop the arrays: the event is in memory and in the daemon's log.
-        if let Some(file) = &mut self.file
-            && file.write_all(&line).is_ok()
-        {
+        if let Some(file) = &mut self.file {
+            self.torn = file.write_all(&line).is_err();
             self.file_bytes += line.len() as u64;
         }
     }
+}
+
+/// Where the part before this one is kept.
+fn older_of(path: &Path) -> PathBuf {
+    path.with_extension("jsonl.1")
 }
 
 fn out_cause(cause: OutCause) -> &'static str {
@@ -548,6 +568,28 @@ mod tests {
             .map(|e| (e.sequence, e.event))
             .collect();
         assert_eq!(events, [(2, "two".to_owned()), (3, "three".to_owned())]);
+    }
+
+    #[test]
+    fn a_torn_line_costs_its_event_and_no_other() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let path = dir.path().join("events.jsonl");
+        let note = |event| {
+            EventLog::open(&path).note(Happened {
+                event,
+                ..Happened::default()
+            });
+        };
+        note("one");
+        let mut file = File::options().append(true).open(&path).expect("there");
+        file.write_all(b"\xff\xfe no event\n{\"sequence\":2,\"tim")
+            .expect("written");
+        note("two");
+        fs::rename(&path, older_of(&path)).expect("kept as the older part");
+        note("three");
+        let events = EventLog::open(&path).since(0);
+        let events: Vec<(u64, &str)> = events.iter().map(|e| (e.sequence, &e.event[..])).collect();
+        assert_eq!(events, [(1, "one"), (2, "two"), (3, "three")]);
     }
 
     #[test]
