@@ -119,6 +119,11 @@ daemon_stop() {
     wait_for 60 "the daemon's clean end" daemon_gone
 }
 
+refused() {
+    "$RUN/strake" "$@" >"$RUN/refused.log" 2>&1 && fail "strake $* was not refused"
+    cat "$RUN/refused.log"
+}
+
 # show NAME FILTER: one thing that `strake show` knows of the array.
 show() { strake show "$1" --json | jq -r "$2"; }
 

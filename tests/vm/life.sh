@@ -229,9 +229,29 @@ scenario_grow() {
     for n in 0 1 2 3 4; do wait_for 30 "the end of a partition of drive $n" delpart "$(drive "$n")" 1; done
 }
 
+# A program that has a device open without more, as virtual machines do, and reads when it is told to.
+holds() {
+    exec 9<"$1"
+    touch "$RUN/held"
+    until [ -e "$RUN/read" ]; do sleep 0.2; done
+    dd bs=4096 count=1 iflag=direct status=none of=/dev/null <&9
+}
+
 scenario_clean_stop() {
+    local dev holder
     with_file
     umount_fs
+    dev=$(device data)
+    holds "$dev" &
+    holder=$!
+    wait_for 10 "a program that has the device open" test -e "$RUN/held"
+    refused stop data | grep -q array-in-use || fail "stopped while a program has it open"
+    daemon_stop
+    daemon_start
+    wait_settled data 60
+    same "$(device data)" "$dev" "the device under a program that has it open"
+    touch "$RUN/read"
+    wait "$holder" || fail "a program that had the device open cannot read it any more"
     cp "$RUN/known" "$SHARE/../known"
     strake stop --all
     daemon_stop

@@ -15,11 +15,6 @@ volume_device() {
 
 bytes_of() { blockdev --getsize64 "$1"; }
 
-refused() {
-    "$RUN/strake" "$@" >"$RUN/refused.log" 2>&1 && fail "strake $* was not refused"
-    cat "$RUN/refused.log"
-}
-
 scenario_volumes() {
     local fs raw
     daemon_start

@@ -256,7 +256,7 @@ pub(crate) fn stock_of_shard(
 /// The least buffer memory with which so many shards can serve such an array, bytes.
 pub fn least_memory_bytes(geometry: &Geometry, export: ExportKind, shards: u16) -> u64 {
     // Where the export cannot be had, its start says so.
-    let queue = Plan::choose(export, None)
+    let queue = Plan::choose(export, None, None)
         .ok()
         .and_then(|plan| plan.stock());
     let least = limits::stock(geometry, 0);

@@ -183,7 +183,7 @@ impl Drop for Threads {
 /// Assembles, starts shards and the export, and returns when the array serves.
 pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
     let placement = config.placement;
-    let plan = Plan::choose(config.export, placement.requests)?;
+    let plan = Plan::choose(config.export, placement.requests, config.recover_ublk)?;
     let devices = Arc::new(Devices::default());
     let mut name = String::new();
     let mut tag = 0;

@@ -61,8 +61,12 @@ impl Served {
 }
 
 /// A plan that leaves room for other block devices of the same array.
-fn plan(kind: ExportKind, requests: Option<std::num::NonZeroU32>) -> Result<Plan, ServeError> {
-    match Plan::choose(kind, requests)? {
+fn plan(
+    kind: ExportKind,
+    requests: Option<std::num::NonZeroU32>,
+    left: Option<u32>,
+) -> Result<Plan, ServeError> {
+    match Plan::choose(kind, requests, left)? {
         Plan::Ublk(driver) if !driver.shares_memory() => match kind {
             ExportKind::Auto => Ok(Plan::Nbd),
             _ => Err(ServeError::NoUblk(
@@ -95,7 +99,7 @@ impl Serving {
             volume: Some(Arc::clone(&view)),
             ..self.target()
         };
-        let plan = plan(self.export_kind, self.requests)?;
+        let plan = plan(self.export_kind, self.requests, volume.recover_ublk)?;
         let running = plan.serve(target, &volume.nbd_socket, volume.recover_ublk)?;
         let export = running.export();
         self.served(|volumes| volumes.insert(volume.uuid, Served { view, running }));
@@ -145,7 +149,7 @@ impl Serving {
         let running = self.running.lock();
         let mut running = running.expect("no thread panics with the export");
         if running.is_none() {
-            let plan = Plan::choose(self.export_kind, self.requests)?;
+            let plan = Plan::choose(self.export_kind, self.requests, None)?;
             *running = Some(plan.serve(self.target(), &self.nbd_socket, None)?);
         }
         Ok(())

@@ -201,11 +201,18 @@ pub(crate) enum Plan {
 
 impl Plan {
     /// Chooses by what was asked and what the kernel has; `requests` at most are to be under way.
+    /// `left`: a ublk device that waits for whoever serves the array next, with its users.
     pub(crate) fn choose(
         kind: ExportKind,
         requests: Option<NonZeroU32>,
+        left: Option<u32>,
     ) -> Result<Plan, ServeError> {
         let open = || ublk::Driver::open(requests);
+        let kind = match (kind, left) {
+            // Nobody else could ever answer them.
+            (ExportKind::Auto, Some(_)) => ExportKind::Ublk,
+            (kind, _) => kind,
+        };
         match kind {
             ExportKind::None => Ok(Plan::None),
             ExportKind::Nbd => Ok(Plan::Nbd),

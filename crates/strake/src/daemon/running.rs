@@ -169,6 +169,16 @@ pub(crate) fn start(
     check_export(Some(&word))?;
     let left_behind = remembered.as_ref().and_then(|r| r.ublk);
     let left_behind = left_behind.filter(|&id| ublk_exists(id));
+    if matches!(parse_export(&word)?, ExportKind::Nbd | ExportKind::None)
+        && let Some(user) = left_behind.and_then(user_of_ublk)
+    {
+        // Nobody would answer them any more.
+        let cure = format!(
+            "strake start {} --export ublk takes it over, or unmount it",
+            found.name()
+        );
+        return Err(Failure::new(Code::ArrayInUse, user).cure(cure));
+    }
     let left_volumes = remembered.map(|r| r.volumes).unwrap_or_default();
     let name = how.name.clone().unwrap_or_else(|| found.name().clone());
     if how.name.is_none() {
@@ -295,7 +305,7 @@ pub(crate) fn not_left_in_use(dir: &Dir, array: ArrayUuid) -> Result<(), Failure
         return Ok(());
     };
     let left = record.ublk.into_iter().chain(record.volumes.into_values());
-    match left.filter(|&id| ublk_exists(id)).find_map(user_of_ublk) {
+    match left.filter(|&id| ublk_exists(id)).find_map(opener_of_ublk) {
         Some(found) => {
             let cure = format!("strake start {} takes it over, or unmount it", record.name);
             Err(Failure::new(Code::ArrayInUse, found).cure(cure))
@@ -531,14 +541,14 @@ impl Running {
             view::explain(&status.superblock, &members, lba, &status.unreadable, state)
         })
     }
-    /// Refuses if a block device of it is mounted or held.
+    /// Refuses if a block device of it is mounted, held or open.
     pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
         let serving = self.serving.read().expect("no holder of an array panics");
         serving.as_ref().map_or(Ok(()), |s| self.free(s))
     }
     /// The same, for whoever holds it.
     pub(crate) fn free(&self, serving: &Serving) -> Result<(), Failure> {
-        let own = serving.export().ublk().and_then(user_of_ublk);
+        let own = serving.export().ublk().and_then(opener_of_ublk);
         match own.or_else(|| self.volume_user(serving)) {
             Some(found) => {
                 Err(Failure::new(Code::ArrayInUse, found).cure("unmount or close it first"))

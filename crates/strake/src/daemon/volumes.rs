@@ -466,7 +466,7 @@ impl Running {
         };
         let exports = table.volumes.iter();
         let exports = exports.filter_map(|v| serving.volume_export(v.uuid)?.ublk());
-        exports.into_iter().find_map(running::user_of_ublk)
+        exports.into_iter().find_map(running::opener_of_ublk)
     }
 
     /// Takes away the names of volumes' devices, before these go.

@@ -150,10 +150,13 @@ pub(crate) fn mounted(rdev: u64) -> Option<String> {
         .map(|_| "swap".to_owned())
 }
 
-/// A process that has this block device open, other than this one: its name and number.
+/// A process that has this block device or a partition of it open, other than this one: its name and
+/// number.
 pub(crate) fn opener(rdev: u64) -> Option<String> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let own = std::process::id().to_string();
+    let mut devs = vec![dev_text(rdev)];
+    devs.extend(partitions(rdev).into_iter().map(|(_, dev)| dev));
     let pids = names_in(Path::new("/proc"));
     let others = pids
         .into_iter()
@@ -162,7 +165,10 @@ pub(crate) fn opener(rdev: u64) -> Option<String> {
         let folder = Path::new("/proc").join(pid).join("fd");
         names_in(&folder).iter().any(|fd| {
             let opened = fs::metadata(folder.join(fd));
-            opened.is_ok_and(|m| m.file_type().is_block_device() && m.rdev() == rdev)
+            let ours = |m: fs::Metadata| {
+                m.file_type().is_block_device() && devs.contains(&dev_text(m.rdev()))
+            };
+            opened.is_ok_and(ours)
         })
     };
     let pid = others.into_iter().find(has_it)?;

@@ -35,6 +35,7 @@ pub(super) enum Command {
     StartUserRecovery = change_control(0x10),
     EndUserRecovery = change_control(0x11),
     GetFeatures = read_control(0x13),
+    DelDevAsync = read_control(0x14),
     UpdateSize = change_control(0x15),
 }
 

@@ -298,6 +298,31 @@ impl Driver {
             .map_err(|e| ServeError::io("describe the ublk device", e))
     }
 
+    /// Removes a device that was stopped. Who still has it open, against all that was looked at
+    /// before, is not waited for for ever.
+    fn remove(&mut self, id: u32) -> io::Result<()> {
+        let removed = self.command(Command::DelDevAsync, id, 0);
+        match removed.as_ref().map_err(io::Error::raw_os_error) {
+            // A driver before 6.9 waits until the last has closed it.
+            Err(Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY)) => {
+                return self.command(Command::DelDev, id, 0).map(drop);
+            }
+            _ => removed?,
+        };
+        let since = Instant::now();
+        while Path::new(&format!("/dev/ublkc{id}")).exists() {
+            if since.elapsed() > PATIENCE {
+                tracing::warn!(
+                    id,
+                    "the ublk device goes when the last program has closed it"
+                );
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
     /// Tells the block layer of another size; false where the driver cannot.
     fn update_size(&mut self, id: u32, bytes: u64) -> Result<bool, ServeError> {
         if self.features & abi::F_UPDATE_SIZE == 0 {
@@ -570,8 +595,7 @@ impl Device {
             let _ = end.recv_timeout(PATIENCE);
         }
         driver
-            .command(Command::DelDev, id, 0)
-            .map(drop)
+            .remove(id)
             .map_err(|e| ServeError::io("remove the ublk device", e))
     }
 }
