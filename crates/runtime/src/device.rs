@@ -3,7 +3,7 @@
 //! Invariants:
 //! * A device opened as a member is ours alone: block devices by O_EXCL (which mounts, md and
 //!   device-mapper respect), files by an exclusive `flock`. Opening the same one twice fails, also
-//!   within one process.
+//!   within one process, and a file while a loop device over it is a member, or the other way round.
 //! * Metadata I/O goes past the page cache where the device allows it, through aligned buffers of
 //!   its own.
 //!
@@ -17,7 +17,7 @@ mod probe;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 pub struct Device {
     path: PathBuf,
     file: File,
+    /// The file under it, if it is a loop device: held, so that nobody takes that as a member.
+    _backing: Option<File>,
     kind: Kind,
     info: DeviceInfo,
 }
@@ -197,6 +199,15 @@ impl Device {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
                 .map_err(|e| failed(path, "lock", e))?;
         }
+        let backing = match member && kind.is_block_device() {
+            true => probe::backing(opened.rdev()),
+            false => None,
+        };
+        if let Some(backing) = &backing {
+            // Other loop devices, or partitions of this one, may lie over other parts of it.
+            rustix::fs::flock(backing, FlockOperation::NonBlockingLockShared)
+                .map_err(|e| failed(path, "lock its backing file", e))?;
+        }
         let (kind, info) = if kind.is_block_device() {
             probe::block(&file).map_err(|e| failed(path, "ask for its properties", e))?
         } else {
@@ -222,6 +233,7 @@ impl Device {
         Ok(Device {
             path: path.to_owned(),
             file,
+            _backing: backing,
             kind,
             info,
         })
@@ -450,6 +462,34 @@ mod tests {
         Device::open(file.path(), OpenMode::ReadOnly).expect("looking works");
         drop(first);
         Device::open(file.path(), OpenMode::Member).expect("free again");
+    }
+
+    #[test]
+    fn a_file_and_a_loop_device_over_it_are_not_two_members() {
+        let file = file(1 << 20);
+        let losetup = |args: &[&str]| {
+            let output = std::process::Command::new("losetup").args(args).output();
+            let output = output.ok().filter(|output| output.status.success())?;
+            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let path = file.path().to_str().expect("a name");
+        let Some(device) = losetup(&["--find", "--show", path]) else {
+            println!("SKIPPED: no loop devices here");
+            return;
+        };
+        let device = PathBuf::from(device);
+        let busy = |path: &Path| {
+            let opened = Device::open_within(path, OpenMode::Member, Duration::ZERO);
+            matches!(opened, Err(DeviceError::Busy(_)))
+        };
+        let over = Device::open(&device, OpenMode::Member).expect("nobody has it");
+        assert!(busy(file.path()), "the file under a member");
+        drop(over);
+        let under = Device::open(file.path(), OpenMode::Member).expect("nobody has it");
+        assert!(busy(&device), "the loop device over a member");
+        drop(under);
+        assert!(!busy(&device) && !busy(file.path()));
+        losetup(&["--detach", device.to_str().expect("a name")]).expect("detached");
     }
 
     #[test]

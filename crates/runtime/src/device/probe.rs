@@ -53,6 +53,16 @@ pub(super) fn sysfs(number: u64) -> PathBuf {
     ))
 }
 
+/// The file under a loop device, or under one that it is a partition of. One that has lost its name
+/// cannot be another member either.
+pub(super) fn backing(number: u64) -> Option<File> {
+    let sysfs = sysfs(number);
+    let mut names = ["loop", "../loop"].iter().map(|folder| sysfs.join(folder));
+    let name =
+        names.find_map(|folder| std::fs::read_to_string(folder.join("backing_file")).ok())?;
+    File::open(name.trim_end_matches('\n')).ok()
+}
+
 /// A value of the device's queue; a partition has its parent's.
 fn queue(sysfs: &Path, name: &str) -> Option<String> {
     ["queue", "../queue"]

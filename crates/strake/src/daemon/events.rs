@@ -203,15 +203,15 @@ impl Inner {
         if std::mem::take(&mut self.torn) {
             line.insert(0, b'\n');
         }
-        if self.file_bytes + line.len() as u64 > FILE_BYTES_MAX {
-            if fs::rename(&self.path, older_of(&self.path)).is_ok() {
-                self.file = File::options()
-                    .create(true)
-                    .append(true)
-                    .open(&self.path)
-                    .ok();
-                self.file_bytes = 0;
-            }
+        if self.file_bytes + line.len() as u64 > FILE_BYTES_MAX
+            && fs::rename(&self.path, older_of(&self.path)).is_ok()
+        {
+            self.file = File::options()
+                .create(true)
+                .append(true)
+                .open(&self.path)
+                .ok();
+            self.file_bytes = 0;
         }
         // A full /run must not stop the arrays: the event is in memory and in the daemon's log.
         if let Some(file) = &mut self.file {

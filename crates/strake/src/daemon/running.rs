@@ -26,8 +26,8 @@ use crate::daemon::names;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::daemon::volumes::Volumes;
 use crate::drives::find::FoundArray;
-use crate::drives::reused;
-use crate::drives::sysfs;
+use crate::drives::sysfs::{self, Identity};
+use crate::drives::{reused, safety};
 use crate::errors::{Code, Failure};
 
 /// How arrays are served.
@@ -118,6 +118,10 @@ pub(crate) fn open_members(found: &FoundArray) -> Result<Vec<(Device, MemberImag
     let give_up = Instant::now() + Duration::from_secs(5);
     let mut members = Vec::new();
     for member in &found.members {
+        if let Ok(id @ Identity::File(..)) = sysfs::identity(&member.path) {
+            // Whoever uses the loop device over it writes it, too.
+            safety::not_in_use(id, &member.path)?;
+        }
         let patience = give_up.saturating_duration_since(Instant::now());
         let device = Device::open_within(&member.path, OpenMode::Member, patience);
         let opened = device.and_then(|device| {
