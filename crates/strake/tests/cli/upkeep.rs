@@ -313,6 +313,27 @@ fn what_past_scrubs_found_is_told_also_after_a_kill_and_without_a_daemon() {
 }
 
 #[test]
+fn a_member_that_is_found_and_cannot_be_used_counts_as_missing_at_a_start() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.create("data", "5", &[], &devices).ok();
+    // The last superblock is left: it is found by that.
+    let swap = std::process::Command::new("mkswap")
+        .arg(&devices[2])
+        .output();
+    assert!(swap.expect("util-linux").status.success());
+    rig.start_daemon_with(&["--wait", "0", "--degraded", "never"]);
+    let refused = |e: &Value| {
+        let cause = e["cause"].as_str().unwrap_or_default();
+        e["event"] == "start_refused" && cause.starts_with("degraded-start-not-allowed")
+    };
+    rig.until("the refusal", || rig.events().iter().any(refused));
+    assert_eq!(rig.show("data")["state"], "stopped");
+    let asked = rig.run(&["start", "data", "--export", "none"]);
+    assert_eq!(asked.json()["state"], "degraded");
+}
+
+#[test]
 fn an_array_without_some_members_starts_by_the_rule_for_that() {
     let mut rig = Rig::new();
     let devices = rig.files(3);
