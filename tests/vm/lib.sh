@@ -17,6 +17,7 @@ MNT=/run/rig/mnt
 export STRAKE_DIR=/run/strake
 mkdir -p "$RUN" "$MNT" "$STRAKE_DIR"
 cd "$RUN"
+touch "$SHARE/up" # for the host: from here on, what happens is ours
 
 say() { echo "# $*"; }
 fail() {

@@ -11,7 +11,7 @@
 
 use super::budget::Budget;
 use super::drives::Drives;
-use super::guest::{self, End, Guest, Spec};
+use super::guest::{self, End, Spec};
 use super::prepare::{self, Rig};
 use crate::outcome::Outcome;
 use anyhow::{Context, Result};
@@ -225,7 +225,7 @@ fn boot(
     let mut log = File::create(&path).with_context(|| path.display().to_string())?;
     let start = Instant::now();
     let mut heard = Heard::default();
-    let end = Guest::boot(rig, &spec, drives, &script)?.follow(|line| {
+    let end = guest::run(rig, &spec, drives, &script, |line| {
         let at = start.elapsed().as_secs_f64();
         let _ = writeln!(log, "{at:7.1} {line}");
         if line == "ok check" {

@@ -39,8 +39,15 @@ pub(crate) enum End {
     Died,
 }
 
+/// How long a guest may take until its script runs. Usual are 20 s; two at a time on a slow machine,
+/// a minute.
+const UP: Duration = Duration::from_secs(300);
+
+/// How often a guest is booted until its script runs.
+const BOOTS: u32 = 3;
+
 /// A running guest.
-pub(crate) struct Guest<'a> {
+struct Guest<'a> {
     child: Child,
     lines: Receiver<String>,
     share: PathBuf,
@@ -48,6 +55,9 @@ pub(crate) struct Guest<'a> {
     qmp: Option<Qmp>,
     asked: u64,
     cut: bool,
+    /// The script runs.
+    up: bool,
+    up_deadline: Instant,
     deadline: Instant,
 }
 
@@ -149,14 +159,38 @@ fn socket(share: &Path) -> PathBuf {
     std::env::temp_dir().join(format!("strake-qmp-{}-{name}", std::process::id()))
 }
 
+/// Boots a guest that runs `script` as root, follows it to its end and hands each line of its output
+/// to `line`.
+///
+/// An emulated kernel now and then ends by itself before anything of ours has run. Such a boot says
+/// nothing of the arrays and has touched no drive, so the guest is booted again.
+pub(crate) fn run(
+    rig: &Rig,
+    spec: &Spec<'_>,
+    drives: &Drives,
+    script: &str,
+    mut line: impl FnMut(&str),
+) -> Result<End> {
+    for boot in 1.. {
+        let guest = Guest::boot(rig, spec, drives, script)?;
+        let (end, up) = guest.follow(&mut line)?;
+        if up || boot == BOOTS {
+            return Ok(end);
+        }
+        println!(
+            "  {}: its kernel did not come up ({end:?}); boot {} follows",
+            spec.name,
+            boot + 1
+        );
+        let console = console(spec.name);
+        let kept = share(spec.name).with_extension(format!("boot-{boot}"));
+        let _ = fs::rename(console, kept);
+    }
+    unreachable!("the last boot returns")
+}
+
 impl<'a> Guest<'a> {
-    /// Boots a guest that runs `script` as root and powers off.
-    pub(crate) fn boot(
-        rig: &Rig,
-        spec: &Spec<'_>,
-        drives: &'a Drives,
-        script: &str,
-    ) -> Result<Self> {
+    fn boot(rig: &Rig, spec: &Spec<'_>, drives: &'a Drives, script: &str) -> Result<Self> {
         let share = share(spec.name);
         let _ = fs::remove_file(socket(&share));
         let mut child = command(rig, spec, drives, Some(script))
@@ -178,13 +212,15 @@ impl<'a> Guest<'a> {
             qmp: None,
             asked: 0,
             cut: false,
+            up: false,
+            up_deadline: Instant::now() + UP,
             deadline,
         })
     }
 
     /// Follows the guest to its end, hands each line of its output to `line`, and does what it asks
-    /// for.
-    pub(crate) fn follow(mut self, mut line: impl FnMut(&str)) -> Result<End> {
+    /// for. The script of a guest that came up has run, at least its beginning.
+    fn follow(mut self, mut line: impl FnMut(&str)) -> Result<(End, bool)> {
         loop {
             match self.lines.recv_timeout(Duration::from_millis(50)) {
                 Ok(text) => line(text.trim_end()),
@@ -192,19 +228,31 @@ impl<'a> Guest<'a> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.serve()?;
-            if Instant::now() > self.deadline {
+            self.up = self.up || self.share.join("up").exists();
+            let late = !self.up && Instant::now() > self.up_deadline;
+            if late || Instant::now() > self.deadline {
+                let _ = self.end_emulator(); // it may never have come so far
                 self.child.kill()?;
                 break;
             }
         }
+        self.up = self.up || self.share.join("up").exists();
         let status = self.child.wait()?;
         let _ = fs::remove_file(socket(&self.share));
-        Ok(match status.code() {
+        let end = match status.code() {
             _ if self.cut => End::Cut,
-            Some(124 | 137) => End::TimedOut,
+            Some(124 | 137) | None => End::TimedOut,
             _ if self.share.join("done").exists() => End::Off,
             _ => End::Died,
-        })
+        };
+        Ok((end, self.up))
+    }
+
+    /// What was started as a child is what starts the emulator, which would outlive it.
+    fn end_emulator(&self) -> Result<()> {
+        let pid = fs::read_to_string(self.share.join("pid")).context("the emulator's id")?;
+        host::output(&["kill", "-KILL", pid.trim()])?;
+        Ok(())
     }
 
     /// Answers the next request, if there is one.
@@ -227,10 +275,8 @@ impl<'a> Guest<'a> {
 
     fn carry_out(&mut self, request: &str) -> Result<()> {
         if request == "powercut" {
-            let pid = fs::read_to_string(self.share.join("pid")).context("the emulator's id")?;
             self.cut = true;
-            host::output(&["kill", "-KILL", pid.trim()])?;
-            return Ok(());
+            return self.end_emulator();
         }
         let (verb, index) = request.split_once(' ').context("a verb and a drive")?;
         let index: usize = index.parse().context("the number of a drive")?;

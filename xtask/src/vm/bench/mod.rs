@@ -13,7 +13,7 @@ mod results;
 mod table;
 
 use super::drives::Drives;
-use super::guest::{self, End, Guest, Spec};
+use super::guest::{self, End, Spec};
 use super::prepare::{self, Rig, Series};
 use crate::host;
 use crate::outcome::Outcome;
@@ -235,7 +235,7 @@ fn measure(rig: &Rig, options: &Options, binary: &Path) -> Result<Results> {
     let mut log = File::create(&log_path).with_context(|| log_path.display().to_string())?;
     println!("boot bench (Linux {}): {}", rig.version, names.join(" "));
     let (start, mut wrong, mut well) = (Instant::now(), None, 0);
-    let end = Guest::boot(rig, &spec, &drives, &script)?.follow(|line| {
+    let end = guest::run(rig, &spec, &drives, &script, |line| {
         let at = start.elapsed().as_secs_f64();
         let _ = writeln!(log, "{at:7.1} {line}");
         if line.starts_with("ok ") {
