@@ -46,6 +46,9 @@ pub enum Command {
     /// Add parities, one for each of these devices, on which they are built while the array serves:
     /// the level becomes the one that has as many.
     AddParity(Vec<NewDevice>),
+    /// Let so many go of the parities that were added: their members become spares, the level the one
+    /// that has as many fewer.
+    DropParity(usize),
     /// Data columns, one more for each of these devices, to which data moves while the array
     /// serves. Answered when that has begun.
     AddData(Vec<NewDevice>),
@@ -197,6 +200,19 @@ pub enum CommandError {
         level: Level,
         /// Parities asked for.
         more: usize,
+    },
+    /// Only what was added can go: other parities share their members with data.
+    #[error(
+        "level {level} cannot do with {fewer} parities fewer: {added} were added to the array since \
+         it was made, only those can go, and one parity stays"
+    )]
+    ParitiesStay {
+        /// The level now.
+        level: Level,
+        /// Parities that were to go.
+        fewer: usize,
+        /// Parities that were added.
+        added: u8,
     },
     /// The shards' buffers are too few for an operation of the new shape.
     #[error("an operation would need {needs} buffers of a strip, a thread has {has}")]

@@ -784,6 +784,14 @@ pub enum EventKind {
         /// And now.
         to: Level,
     },
+    /// The array has another level: parities that were added to it went, and their members are
+    /// spares.
+    LevelLowered {
+        /// Before.
+        from: Level,
+        /// And now.
+        to: Level,
+    },
     /// A job started, or went on after a restart.
     JobStarted {
         /// Which.

@@ -36,6 +36,7 @@ mod jobs;
 pub mod latency;
 pub mod limits;
 pub mod logs;
+mod lower;
 mod map;
 mod member;
 pub mod meters;

@@ -144,6 +144,41 @@ pub(crate) fn wider(
     Ok(wide)
 }
 
+/// Whether an array of this superblock can do without so many of its parities, as far as its shape
+/// says.
+///
+/// # Errors
+/// Why it cannot.
+pub fn may_drop(sb: &Superblock, fewer: usize) -> Result<(), CommandError> {
+    narrower(sb, fewer)?;
+    match sb.spares.len() + fewer > SPARES_MAX {
+        true => Err(CommandError::TooManySpares),
+        false => Ok(()),
+    }
+}
+
+/// The superblock of the shape without so many of the parities that were added to it, which it names
+/// still.
+pub(crate) fn narrower(sb: &Superblock, fewer: usize) -> Result<Superblock, CommandError> {
+    let (level, added) = (sb.level, sb.fixed_parities);
+    let gone = u8::try_from(fewer).ok().filter(|&gone| gone > 0);
+    let gone = gone.filter(|&gone| gone <= added);
+    let (Some(gone), Some(to_be)) = (gone, level.without_parities(fewer)) else {
+        return Err(CommandError::ParitiesStay {
+            level,
+            fewer,
+            added,
+        });
+    };
+    let mut narrow = sb.clone();
+    narrow.level = to_be;
+    narrow.members -= gone;
+    narrow.group_size = narrow.members;
+    narrow.fixed_parities -= gone;
+    narrow.slots.truncate(usize::from(narrow.members));
+    Ok(narrow)
+}
+
 #[cfg(test)]
 mod tests {
     use strake_format::{ArrayUuid, MemberUuid, Settings};

@@ -415,6 +415,9 @@ impl Array {
             Command::AddParity(devices) => {
                 return self.begun(id, |array| array.add_parity(id, devices));
             }
+            Command::DropParity(fewer) => {
+                return self.begun(id, |array| array.drop_parity(id, fewer));
+            }
             Command::AddData(devices) => {
                 return self.begun(id, |array| array.add_data(id, devices));
             }

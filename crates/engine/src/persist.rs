@@ -1,7 +1,7 @@
 //! Superblocks become durable: one flight at a time, one copy on every member, then the other.
 //!
 //! Members that the last durable table calls in sync come first, and whoever else there is when
-//! they have their copies. A device that joins would otherwise be able to hold the newest table
+//! they have their copies: spares, also those that had a slot so far. A device that joins would otherwise be able to hold the newest table
 //! alone: a crash, a start without that device, of which nobody else has heard, and what it says
 //! when it comes back overrules an array that went on. (Where a device is known, as a member or a
 //! spare, an array that starts without it takes a new epoch: [`Array::assemble`].)
@@ -373,6 +373,10 @@ impl Array {
 
     /// The last durable table calls it in sync, or what it replaces, which keeps its old table.
     fn hears_first(&self, device: DeviceId) -> bool {
+        // What it holds counts no more once the others know that it is one.
+        if self.spares.contains(&device) && !canary::hit(Canary::NewcomerHearsEarly) {
+            return false;
+        }
         let known = |member: &Member| self.persist.in_sync.contains(&Some(member.member));
         let replaces = |slot: &SlotUse| slot.current == Some(device) && slot.outgoing.is_some();
         self.members.get(&device).is_some_and(known)

@@ -20,6 +20,9 @@
 //! A crash finds the array in its old shape or in its new one. A member that is lost before (4)
 //! ends the change; from then on it goes on without that member.
 //!
+//! Where parities go that were added (`lower`), their members become spares when everything rests, and
+//! superblocks with their slots empty are durable before those with the new shape.
+//!
 //! A parity that is added lies on a member of its own and does not rotate: data stays where it is.
 //! All that there is to do is to build it, which is a rebuild like any other; until that is done
 //! the array survives what it survived before.
@@ -67,6 +70,8 @@ pub(crate) enum Change {
     Grow { data_bytes: u64 },
     /// Parities on these devices.
     AddParity(Vec<NewDevice>),
+    /// So many of the parities that were added go.
+    DropParity(usize),
     /// Data columns on these devices: data begins to move.
     AddData(Vec<NewDevice>),
     /// A window of data that moves.
@@ -91,6 +96,8 @@ pub(crate) enum Step {
     Moving,
     /// Devices that become members get the map and the list.
     Filling,
+    /// Devices that are members no more are spares.
+    Leaving,
     /// (4): newest versions to the B places.
     Gathering,
     /// (4): zeroes at the end of the last region, on so many members.
@@ -142,7 +149,7 @@ impl Reshape {
 impl Array {
     // ---- commands ----------------------------------------------------------------------------
 
-    fn may_reshape(&self) -> Result<(), CommandError> {
+    pub(crate) fn may_reshape(&self) -> Result<(), CommandError> {
         if self.sb.moving.is_some() {
             return Err(CommandError::Moving);
         }
@@ -251,7 +258,7 @@ impl Array {
         Ok(sb)
     }
 
-    fn begin_reshape(&mut self, id: CommandId, change: Change) {
+    pub(crate) fn begin_reshape(&mut self, id: CommandId, change: Change) {
         self.begin_with(Some(id), change, Step::Resting);
         let step = self.hold();
         self.reshape.as_mut().expect("begun above").step = step;
@@ -389,7 +396,7 @@ impl Array {
             }
             Step::Gathering => Ok(self.gather_versions().then(|| self.extend_last())),
             Step::Extending { pending } => Ok((pending == 0).then(|| self.lay_out())),
-            Step::Laying => Ok(self.metadata_quiet().then(|| self.take_shape())),
+            Step::Laying | Step::Leaving => Ok(self.metadata_quiet().then(|| self.take_shape())),
             Step::Telling => Ok(None),
             Step::Applying { version } => {
                 let over = self.applied(version);
@@ -448,6 +455,7 @@ impl Array {
         match &self.reshape.as_ref().expect("it is under way").change {
             Change::Grow { .. } => Step::Gathering,
             Change::AddParity(_) => self.take_shape(),
+            &Change::DropParity(fewer) => self.leave_slots(fewer),
             Change::AddData(devices) => {
                 self.entering = devices.iter().map(|new| new.device).collect();
                 self.rewrite_map();
@@ -619,6 +627,7 @@ impl Array {
                     }
                 }
             }
+            Change::DropParity(fewer) => self.lose_slots(fewer),
             Change::AddData(devices) => {
                 let widened = self.widened(&devices);
                 self.sb = widened.expect("looked at when it was asked for");
@@ -653,6 +662,9 @@ impl Array {
                 from_bytes,
                 to_bytes,
             });
+        }
+        if to.parity_count() < from.parity_count() {
+            return self.event(EventKind::LevelLowered { from, to });
         }
         let raised = self.sb.moving.is_none() || from == Level::Raid1;
         if from != to && raised && !window {

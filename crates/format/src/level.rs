@@ -71,6 +71,15 @@ impl Level {
     /// The level with so many parities more over the same data, where there is one and the parities
     /// that are there are the same at both: up to three, each is what it is whatever comes after it.
     pub fn with_parities(self, more: usize) -> Option<Level> {
+        self.of_parities(|now| now.checked_add(more))
+    }
+
+    /// The level with so many parities fewer over the same data, in the same way. The last one stays.
+    pub fn without_parities(self, fewer: usize) -> Option<Level> {
+        self.of_parities(|now| now.checked_sub(fewer).filter(|&left| left > 0))
+    }
+
+    fn of_parities(self, to: impl FnOnce(usize) -> Option<usize>) -> Option<Level> {
         let now = match self {
             Level::Raid0 | Level::Raid5 | Level::Raid6 | Level::Raid7_3 | Level::Nm { .. } => {
                 usize::from(self.parity_count())
@@ -79,7 +88,7 @@ impl Level {
                 return None;
             }
         };
-        match (self, now.checked_add(more)?) {
+        match (self, to(now)?) {
             (Level::Nm { n, .. }, m @ 1..=3) => Some(Level::Nm { n, m: m as u8 }),
             (Level::Nm { .. }, _) => None,
             (_, 0) => Some(Level::Raid0),

@@ -410,14 +410,8 @@ impl Serving {
         if matches!(status.state, ArrayState::Failed | ArrayState::Stopped) {
             return Err(CommandError::NotServing);
         }
-        let quiet = |job: &JobStatus| !matches!(job.kind, JobKind::Rebuild | JobKind::Resync);
         if joining != Joining::Spares {
-            if status.superblock.moving.is_some() {
-                return Err(CommandError::Moving);
-            }
-            if status.state != ArrayState::Optimal || !status.jobs.iter().all(quiet) {
-                return Err(CommandError::NotOptimal);
-            }
+            in_order(&status)?;
         }
         let shards = Shards {
             count: self.placed.shards,
@@ -426,12 +420,30 @@ impl Serving {
         limits::may_join(&status.superblock, devices, joining, shards)
     }
 
+    /// Whether it would let so many parities go.
+    ///
+    /// # Errors
+    /// Why it would refuse.
+    pub fn may_drop(&self, fewer: usize) -> Result<(), CommandError> {
+        let status = self.status();
+        in_order(&status)?;
+        limits::may_drop(&status.superblock, fewer)
+    }
+
     /// Adds parities on devices that were attached; they are detached again if it is refused.
     ///
     /// # Errors
     /// Why it is refused.
     pub fn add_parity(&self, devices: Vec<NewDevice>) -> Result<Changed, CommandError> {
         self.widen(devices, Command::AddParity)
+    }
+
+    /// Lets parities go that were added; their devices are spares from then on.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn drop_parity(&self, fewer: usize) -> Result<Changed, CommandError> {
+        self.command(Command::DropParity(fewer))
     }
 
     /// Begins to move data to a shape with data columns on these devices, too.
@@ -779,6 +791,18 @@ fn thread_name(array: &str, index: u16) -> String {
     }
     name.truncate(keep);
     name + &number
+}
+
+/// Whether the array may change its shape, as far as its members go.
+fn in_order(status: &Status) -> Result<(), CommandError> {
+    let quiet = |job: &JobStatus| !matches!(job.kind, JobKind::Rebuild | JobKind::Resync);
+    let whole = status.state == ArrayState::Optimal && status.jobs.iter().all(quiet);
+    match status.state {
+        ArrayState::Failed | ArrayState::Stopped => Err(CommandError::NotServing),
+        _ if status.superblock.moving.is_some() => Err(CommandError::Moving),
+        _ if whole => Ok(()),
+        _ => Err(CommandError::NotOptimal),
+    }
 }
 
 /// Ends the process when the thread that holds it panics.

@@ -778,6 +778,7 @@ impl World {
                     self.offered.insert(id, vec![device]);
                 }
             }
+            Action::DropParity => drop(self.command(Command::DropParity(1))),
             Action::Restripe => drop(self.restripe(1 + looks.len() % 2)),
             Action::StopRestripe => drop(self.command(Command::StopRestripe)),
             Action::ContinueRestripe => drop(self.command(Command::ContinueRestripe)),

@@ -197,6 +197,8 @@ pub enum Action {
     Grow,
     /// Command: add a parity.
     AddParity,
+    /// Command: let a parity go that was added.
+    DropParity,
     /// Command: move data to a shape with more data columns.
     Restripe,
     /// Command: stop that where it is.
@@ -338,6 +340,8 @@ pub struct Plan {
     pub beyond: Option<Disaster>,
     /// The lives.
     pub lives: Vec<Life>,
+    /// A parity that was added goes again as soon as something was rebuilt.
+    pub lowers: bool,
     /// At the end the array is made whole before it is verified.
     pub made_whole: bool,
 }
@@ -434,12 +438,14 @@ impl Plan {
             beyond: Disaster::draw(seed),
             lives: draw_lives(&mut rng),
             made_whole: rng.percent(75),
+            lowers: false,
             lose_blocks: rng.percent(50),
         };
         if focus != Focus::Wide {
             plan.aim();
         }
         plan.draw_reshapes();
+        plan.draw_lowered();
         plan.draw_moves();
         plan
     }
@@ -497,6 +503,31 @@ impl Plan {
                     events: at.events + rng.below(250),
                 };
             } else if rng.percent(60) {
+                life.end = rng.pick(&[End::PowerCut, End::Kill]);
+                life.end_after_reshape = Some(rng.below(25));
+            }
+        }
+    }
+
+    /// Where a parity is added, it goes again in three of four arrays: as soon as something was rebuilt,
+    /// and now and then. Draws of its own, too.
+    fn draw_lowered(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 9, Purpose::Focus);
+        let adds = |life: &Life| life.actions.iter().any(|(_, a)| *a == Action::AddParity);
+        let Some(first) = self.lives.iter().position(adds).filter(|_| rng.percent(75)) else {
+            return;
+        };
+        self.lowers = true;
+        for life in self.lives.iter_mut().skip(first) {
+            let at = Moment {
+                asks: rng.below(life.asks + 1),
+                events: rng.below(200),
+            };
+            life.actions.push((at, Action::DropParity));
+            life.actions.sort_by_key(|&(at, _)| at);
+        }
+        for life in self.lives.iter_mut().skip(first + 1) {
+            if life.end_after_reshape.is_none() && rng.percent(50) {
                 life.end = rng.pick(&[End::PowerCut, End::Kill]);
                 life.end_after_reshape = Some(rng.below(25));
             }

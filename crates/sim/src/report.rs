@@ -43,6 +43,8 @@ pub struct Stats {
     pub partial_rebuilds: u64,
     /// Changes of the array's shape.
     pub reshapes: u64,
+    /// Levels that were lowered.
+    pub lowered: u64,
     /// Windows of data that moved, and moves that came to an end.
     pub windows: u64,
     /// See above.
@@ -160,6 +162,7 @@ impl Stats {
             (&mut self.missing_at_start, other.missing_at_start),
             (&mut self.stale_returns, other.stale_returns),
             (&mut self.reshapes, other.reshapes),
+            (&mut self.lowered, other.lowered),
             (&mut self.windows, other.windows),
             (&mut self.moves, other.moves),
             (&mut self.resumed, other.resumed),

@@ -338,7 +338,7 @@ impl World {
         let text = command_text(&command);
         self.reshaping |= matches!(
             command,
-            Command::Grow(_) | Command::AddParity(_) | Command::AddData(_)
+            Command::Grow(_) | Command::AddParity(_) | Command::DropParity(_) | Command::AddData(_)
         );
         self.note(format!("command {}: {text}", id.0));
         self.commands.insert(id, text);
@@ -700,7 +700,12 @@ impl World {
                 }
             }
             EventKind::Returned { .. } => self.stats.returns += 1,
-            EventKind::Rebuilt { partial: true, .. } => self.stats.partial_rebuilds += 1,
+            EventKind::Rebuilt { partial, .. } => {
+                self.stats.partial_rebuilds += u64::from(partial);
+                if self.plan.lowers {
+                    self.command(Command::DropParity(1));
+                }
+            }
             EventKind::MemberOut { device, .. } => {
                 self.leaving.extend(device);
                 self.stats.losses += 1;
@@ -726,6 +731,10 @@ impl World {
                 }
             }
             EventKind::Repaired { .. } => self.stats.repairs += 1,
+            EventKind::LevelLowered { .. } => {
+                self.stats.lowered += 1;
+                self.reshaped_at = Some(self.stats.events);
+            }
             EventKind::Grown { .. } | EventKind::LevelRaised { .. } => {
                 self.reshaped_at = Some(self.stats.events);
             }

@@ -442,7 +442,9 @@ impl From<CommandError> for Failure {
             CommandError::NoSuchShape { .. } => Code::ShapeUnreachable,
             CommandError::NothingToGrow { .. } => Code::NothingToGrow,
             CommandError::MapTooSmall { .. } => Code::MapTooSmall,
-            CommandError::NoSuchLevel { .. } => Code::LevelUnreachable,
+            CommandError::NoSuchLevel { .. } | CommandError::ParitiesStay { .. } => {
+                Code::LevelUnreachable
+            }
             CommandError::BuffersTooFew { .. } => Code::MemoryLimit,
         };
         let failure = Failure::new(code, error.to_string());

@@ -9,6 +9,7 @@ mod beyond;
 mod carved;
 mod growth;
 mod log;
+mod lower;
 mod media;
 mod metadata;
 mod moving;

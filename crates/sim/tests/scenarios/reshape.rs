@@ -21,7 +21,7 @@ fn size(array: &mut Scenario) -> u64 {
     array.world.machines().array.status().size_bytes
 }
 
-fn level(array: &mut Scenario) -> Level {
+pub(super) fn level(array: &mut Scenario) -> Level {
     array.world.machines().array.status().superblock.level
 }
 
@@ -149,7 +149,7 @@ fn until_the_parity_is_built_the_array_survives_what_it_survived_before() {
 
 /// The power goes after every so many events of a change; the array is found in one shape or the
 /// other, and goes on in it.
-fn cut_everywhere(
+pub(super) fn cut_everywhere(
     make: impl Fn() -> Scenario,
     change: impl Fn(&mut Scenario) -> CommandId,
 ) -> (u64, u64) {

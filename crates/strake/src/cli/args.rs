@@ -88,11 +88,12 @@ pub(crate) enum Command {
     },
     /// Use all that the members have room for: they were replaced by larger ones, or grew
     Grow(GrowArgs),
-    /// Raise the level by parities on new devices (--level), or add data columns on them (--add)
+    /// Change the level by parities on devices of their own (--level), or add data columns on them (--add)
     ///
     /// --level: 0 becomes 5, 5 becomes 6, 6 becomes 7.3, with one device for each parity more. Data
     /// stays where it is: the new parity is built on its device while the array serves, as a
-    /// rebuild, and until that is done the array survives what it survived before.
+    /// rebuild, and until that is done the array survives what it survived before. Without devices the
+    /// way back: a parity that was added so goes, and its device is a spare.
     ///
     /// --add: all data moves to the new shape while the array serves, and the array is larger when all
     /// of it has moved. It waits while a member is missing, goes on after a crash or a restart, and can
@@ -384,8 +385,9 @@ pub(crate) struct GrowArgs {
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
-    /// copies, whose data moves to the devices
-    #[arg(long, short, requires = "devices")]
+    /// copies, whose data moves to the devices. Without devices: back to fewer parities, where some
+    /// were added; what held them are spares
+    #[arg(long, short)]
     pub(crate) level: Option<String>,
     /// Data columns on these devices: data moves to them while the array serves
     #[arg(long, num_args = 1.., value_name = "DEV")]

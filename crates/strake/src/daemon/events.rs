@@ -284,6 +284,7 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::State { .. }
         | EventKind::Grown { .. }
         | EventKind::LevelRaised { .. }
+        | EventKind::LevelLowered { .. }
         | EventKind::Stopped => array_words(kind),
         EventKind::MemberOut { .. }
         | EventKind::CountersReset { .. }
@@ -363,6 +364,11 @@ fn array_words(kind: &EventKind) -> Words {
                 _ => format!("{to}, once the parity is built"),
             });
             ("level_raised", None, cause, effect)
+        }
+        EventKind::LevelLowered { from, to } => {
+            let cause = Some(format!("was {from}"));
+            let effect = Some(format!("{to}; what held the parity is a spare"));
+            ("level_lowered", None, cause, effect)
         }
         EventKind::Stopped => ("stopped", None, None, text("clean")),
         _ => unreachable!("only for the array"),

@@ -1,5 +1,5 @@
 //! Changes of an array's shape that a user asks for: growth onto larger members, more parities, data
-//! that moves to more data columns.
+//! that moves to more data columns; and parities that go again.
 //!
 //! Deliberately absent: how any of them is done (engine).
 
@@ -36,6 +36,26 @@ fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<
             Err(Failure::new(Code::LevelUnreachable, found))
         }
     }
+}
+
+/// How many parities fewer make this level of the array's.
+fn parities_fewer(superblock: &Superblock, wanted: Level) -> Result<usize, Failure> {
+    let now = superblock.level;
+    let added = usize::from(superblock.fixed_parities);
+    let fewer = (1..=added).find(|&fewer| now.without_parities(fewer) == Some(wanted));
+    fewer.ok_or_else(|| {
+        let found = match (0..=2).find(|&more| now.with_parities(more) == Some(wanted)) {
+            Some(0) => format!("the array has level {now} already"),
+            Some(more) => {
+                format!("level {now} does not become {wanted} without {more} devices more")
+            }
+            None => format!(
+                "level {now} does not become {wanted}: of its parities {added} were added by \
+                 restripe, and only those can go"
+            ),
+        };
+        Failure::new(Code::LevelUnreachable, found)
+    })
 }
 
 /// The level that a mirror has once it has data columns on so many devices more.
@@ -84,7 +104,7 @@ impl Service {
         Ok(outcome(name, changed == Changed::Yes, &what))
     }
 
-    /// Raises the level by parities on these devices, or does what it is told with data that moves.
+    /// Raises the level by parities on these devices, lowers it where there are none, or does what it is told with data that moves.
     pub(crate) fn restripe(
         &self,
         name: &str,
@@ -94,6 +114,10 @@ impl Service {
         let running = self.running(name)?;
         let now = running.status()?.superblock;
         let change = match (request.level.as_deref(), request.action.as_deref()) {
+            (Some(level), None) if request.devices.is_empty() => {
+                let fewer = parities_fewer(&now, make::parse_level(level)?)?;
+                return lower(&running, name, fewer, request.dry_run);
+            }
             (Some(level), None) => {
                 let (wanted, devices) = (make::parse_level(level)?, request.devices.len());
                 match mirror_with(&now, devices) {
@@ -188,6 +212,31 @@ impl Service {
         let changed = running.with(|s| Ok(s.command(command)?))?;
         Ok(outcome(name, changed == Changed::Yes, what))
     }
+}
+
+/// Lets parities go that were added.
+fn lower(
+    running: &Running,
+    name: &str,
+    fewer: usize,
+    dry_run: bool,
+) -> Result<OutcomeJson, Failure> {
+    let (now, spares) = (
+        running.status()?.superblock.level,
+        match fewer {
+            1 => "a spare".to_owned(),
+            _ => format!("{fewer} spares"),
+        },
+    );
+    let wanted = now.without_parities(fewer).expect("it was looked for");
+    running.with(|s| Ok(s.may_drop(fewer)?))?;
+    if dry_run {
+        let what = format!("would become level {wanted} from {now}, with {spares} more");
+        return Ok(outcome(name, false, &what));
+    }
+    let changed = running.with(|s| Ok(s.drop_parity(fewer)?))?;
+    let what = format!("level {wanted} from {now}, with {spares} more");
+    Ok(outcome(name, changed == Changed::Yes, &what))
 }
 
 /// What is to be.

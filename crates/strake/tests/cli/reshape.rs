@@ -170,6 +170,53 @@ fn raid_5_becomes_raid_6_and_survives_two_members_less() {
 }
 
 #[test]
+fn a_parity_that_was_added_goes_again_and_its_device_is_a_spare() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let writes = ["write -P 0x5a 0 8M", "flush"];
+    if rig.qemu_io("data", &writes).is_none() {
+        return;
+    }
+    let lower = ["restripe", "data", "--level", "5"];
+    rig.run(&lower).refused(2, "level-unreachable");
+    let fourth = rig.file("fourth", 64 * MIB);
+    rig.run(&["restripe", "data", "--level", "6", &fourth]).ok();
+    rig.until_state("data", "optimal");
+    let without = ["restripe", "data", "--level", "7.3"];
+    rig.run(&without).refused(2, "level-unreachable");
+    let nothing = ["restripe", "data", "--level", "0"];
+    rig.run(&nothing).refused(2, "level-unreachable");
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.run(&lower).refused(4, "not-optimal");
+    let fifth = rig.file("fifth", 64 * MIB);
+    rig.run(&["add", "data", &fifth]).ok();
+    rig.until_state("data", "optimal");
+    let dry = ["restripe", "data", "--level", "5", "--dry-run"];
+    assert_eq!(rig.run(&dry).ok().json()["changed"], false);
+    assert_eq!(rig.show("data")["level"], "6");
+    assert_eq!(rig.run(&lower).ok().json()["changed"], true);
+    let shown = rig.show("data");
+    assert_eq!(
+        (&shown["level"], &shown["fixed_parities"], &shown["state"]),
+        (&"5".into(), &0.into(), &"optimal".into())
+    );
+    assert_eq!(shown["spares"][0]["device"], fourth.as_str());
+    let lowered = rig
+        .events()
+        .into_iter()
+        .find(|e| e["event"] == "level_lowered");
+    assert_eq!(lowered.expect("it is told")["cause"], "was 6");
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 0x5a 0 8M"]);
+}
+
+#[test]
 fn a_mirror_becomes_raid_5_and_has_room_for_twice_as_much() {
     let mut rig = Rig::new();
     rig.start_daemon();
