@@ -361,6 +361,7 @@ impl Array {
             FromShard::List { op, lost, parts } => self.shard_lists(from, op, lost, &parts),
             FromShard::Settle { op } => self.persist.after.push(After::Settled(from, op)),
             FromShard::NeedRegion { region } => self.region_needed(region),
+            FromShard::RegionEmpty { region } => self.region_emptied(region, from),
             FromShard::RegionClosed { region, closed } => self.region_closed(region, from, closed),
             FromShard::StepDone {
                 step,

@@ -115,11 +115,13 @@ pub enum Canary {
     HedgeTrustsAnyParity,
     /// A member is shown in sync before the superblocks that say so are durable.
     ShownTooSoon,
+    /// A region that was zeroed in parts counts as empty although it was written since.
+    EmptyForEver,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 45] = [
+    pub const ALL: [Canary; 46] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -160,6 +162,7 @@ impl Canary {
         Canary::GrownRegionNotZeroed,
         Canary::ShapeBeforeMap,
         Canary::ShownTooSoon,
+        Canary::EmptyForEver,
         Canary::FrontierBeforeRows,
         Canary::MovedWithoutCopy,
         Canary::CopyOnOneMember,
@@ -219,6 +222,7 @@ impl Canary {
             Canary::LateReadAnswers => "late-read-answers",
             Canary::HedgeTrustsAnyParity => "hedge-trusts-any-parity",
             Canary::ShownTooSoon => "shown-too-soon",
+            Canary::EmptyForEver => "empty-for-ever",
         }
     }
 }

@@ -313,6 +313,17 @@ pub enum RegionAccess {
 
 // ---- array and shards ------------------------------------------------------------------------
 
+/// On what condition a region is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseIf {
+    /// On none.
+    Always,
+    /// It was not written since the last such question.
+    Idle,
+    /// All that the shard has there is zero.
+    Empty,
+}
+
 /// From the array to a shard.
 #[derive(Clone, Debug)]
 pub enum ToShard {
@@ -330,8 +341,8 @@ pub enum ToShard {
     CloseRegion {
         /// Which.
         region: RegionNo,
-        /// Refuse if it was written since the last such question.
-        if_idle: bool,
+        /// Refuse otherwise.
+        only_if: CloseIf,
     },
     /// A resync has made parity true in a region that is being closed; it stays as closed as it is.
     Synced {
@@ -467,11 +478,16 @@ pub enum FromShard {
         /// Which.
         region: RegionNo,
     },
+    /// All that this shard has of the region was zeroed or discarded since it was written last.
+    RegionEmpty {
+        /// Which.
+        region: RegionNo,
+    },
     /// Answer to [`ToShard::CloseRegion`].
     RegionClosed {
         /// Which.
         region: RegionNo,
-        /// False: it was not idle and stays open.
+        /// False: it stays as it is, for the condition does not hold.
         closed: bool,
     },
     /// Every write that was logged, or began in place, before a view with this `log_from` came is

@@ -26,6 +26,7 @@ mod counters;
 mod cover;
 pub mod create;
 mod direct;
+mod emptied;
 pub mod event;
 pub mod gather;
 pub mod geometry;

@@ -14,6 +14,8 @@
 //! * A page is written to alternating places, a whole version at a time on all live members; every
 //!   member in sync has the version before whole by then.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use strake_format::region_map::{PAGE_BYTES, place};
 use strake_format::*;
 
@@ -118,6 +120,8 @@ pub(crate) struct Map {
     stop_flush: Option<usize>,
     /// Pieces of requests over several regions: request, regions left.
     unmapping: Vec<(RequestId, u32)>,
+    /// Shards that have, or had, nothing but zeros in a region.
+    pub(crate) empty: BTreeMap<RegionNo, BTreeSet<ShardNo>>,
     /// Some region may be behind.
     flagged: bool,
     /// Regions need a resync of which no page says so yet.
@@ -182,6 +186,7 @@ impl Map {
             sweep: None,
             stop_flush: None,
             unmapping: Vec::new(),
+            empty: BTreeMap::new(),
         }
     }
 
@@ -201,6 +206,12 @@ impl Map {
 
     pub(crate) fn phase(&self, region: RegionNo) -> Phase {
         self.regions[region.0 as usize].phase
+    }
+
+    fn not_empty(&mut self, region: RegionNo, shard: ShardNo) {
+        if let Some(shards) = self.empty.get_mut(&region) {
+            shards.remove(&shard);
+        }
     }
 
     pub(crate) fn is_behind(&self, region: RegionNo) -> bool {
@@ -365,7 +376,9 @@ impl Array {
         let entry = self.map.region(region);
         entry.wanted = false;
         if !entry.unmap.is_empty() && matches!(self.stage, Stage::Serving | Stage::Stopping) {
-            self.close(region, false, true);
+            self.close(region, CloseIf::Always, true);
+        } else if phase == Phase::Clean {
+            self.give_back_if_empty(region);
         }
     }
 
@@ -431,6 +444,7 @@ impl Array {
         } else {
             // A shard that asked meanwhile asks again.
             self.unmapped(region);
+            self.map.empty.remove(&region);
             self.enter(region, Phase::Unwritten);
         }
     }
@@ -582,7 +596,7 @@ impl Array {
                 );
                 self.tell_all(&ToShard::CloseRegion {
                     region,
-                    if_idle: false,
+                    only_if: CloseIf::Always,
                 });
             }
             _ => {}
@@ -591,7 +605,7 @@ impl Array {
 
     // ---- closing -----------------------------------------------------------------------------
 
-    fn close(&mut self, region: RegionNo, if_idle: bool, unmap: bool) {
+    pub(crate) fn close(&mut self, region: RegionNo, only_if: CloseIf, unmap: bool) {
         let sync = self.map.phase(region) == Phase::NeedSync;
         let waits = u32::from(self.shards);
         self.set_phase(
@@ -603,10 +617,10 @@ impl Array {
                 sync,
             },
         );
-        self.tell_all(&ToShard::CloseRegion { region, if_idle });
+        self.tell_all(&ToShard::CloseRegion { region, only_if });
     }
 
-    pub(crate) fn region_closed(&mut self, region: RegionNo, _from: ShardNo, closed: bool) {
+    pub(crate) fn region_closed(&mut self, region: RegionNo, from: ShardNo, closed: bool) {
         if let Phase::Draining { waits } = self.map.phase(region) {
             self.set_phase(region, Phase::Draining { waits: waits - 1 });
             if waits == 1 && self.stage != Stage::Failed {
@@ -623,6 +637,10 @@ impl Array {
         else {
             return;
         };
+        if unmap && !closed {
+            // It was empty for a moment only.
+            self.map.not_empty(region, from);
+        }
         let refused = refused || !closed;
         self.set_phase(
             region,
@@ -637,7 +655,12 @@ impl Array {
             return;
         }
         if refused {
-            let phase = if sync { Phase::NeedSync } else { Phase::Open };
+            let phase = match (sync, unmap) {
+                (true, _) => Phase::NeedSync,
+                // Only a region that is Clean is given back on a condition.
+                (false, true) => Phase::Clean,
+                (false, false) => Phase::Open,
+            };
             self.enter(region, phase);
         } else if unmap {
             self.set_phase(region, Phase::Retiring { sync });
@@ -728,7 +751,7 @@ impl Array {
         self.map.sweep = None;
         let open: Vec<RegionNo> = self.regions_in(Phase::Open);
         for &region in &open {
-            self.close(region, true, false);
+            self.close(region, CloseIf::Idle, false);
         }
         if !open.is_empty() {
             self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
@@ -750,7 +773,7 @@ impl Array {
                 // be trusted here, also after an unclean stop.
                 self.enter(region, Phase::Open);
                 if self.map.phase(region) == Phase::Open {
-                    self.close(region, false, false);
+                    self.close(region, CloseIf::Always, false);
                 }
             }
             Phase::Closing {
@@ -807,7 +830,7 @@ impl Array {
         }
         self.map.unmapping.push((id, left));
         for region in close {
-            self.close(region, false, true);
+            self.close(region, CloseIf::Always, true);
         }
     }
 
@@ -836,7 +859,7 @@ impl Array {
     /// Closes what is open; true when every region is quiet.
     pub(crate) fn close_all(&mut self) -> bool {
         for region in self.regions_in(Phase::Open) {
-            self.close(region, false, false);
+            self.close(region, CloseIf::Always, false);
         }
         let quiet = |r: &Region| {
             let still = matches!(r.phase, Phase::Unwritten | Phase::Clean | Phase::NeedSync);

@@ -349,7 +349,8 @@ impl Array {
     }
 
     fn copies_written(&mut self) {
-        if matches!(self.stage, Stage::Failed | Stage::Stopped) {
+        let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
+        if over || self.lost_who_hears_first() {
             self.persist.flight = None;
             return;
         }
@@ -369,6 +370,16 @@ impl Array {
             }
         };
         self.write_copies();
+    }
+
+    /// A member that was to hear first was lost: nobody else may hear of a table that calls it in sync,
+    /// and that it may lack. One that says that it is out follows.
+    fn lost_who_hears_first(&self) -> bool {
+        let flight = self.persist.flight.as_ref();
+        flight.is_some_and(|flight| {
+            let left = |(device, _): &(DeviceId, Role)| !self.members.contains_key(device);
+            flight.copies == Copies::First && flight.devices.iter().any(left)
+        })
     }
 
     /// The last durable table calls it in sync, or what it replaces, which keeps its old table.

@@ -72,6 +72,10 @@ impl Shard {
     pub(crate) fn set_region(&mut self, region: RegionNo, access: RegionAccess) {
         let gate = &mut self.gates[region.0 as usize];
         gate.access = access;
+        if gate.unwritten() {
+            self.emptied.forget(region);
+        }
+        let gate = &mut self.gates[region.0 as usize];
         gate.closing = false;
         gate.asked = false;
         self.end_parking(region);
@@ -79,7 +83,8 @@ impl Shard {
         if gate.waiting.is_empty() {
             return;
         }
-        if gate.open() {
+        // Where it reads as zeros, who only wants to zero is done, and the others ask.
+        if gate.open() || gate.unwritten() {
             for op in std::mem::take(&mut gate.waiting) {
                 self.start_op(op);
             }
@@ -114,11 +119,17 @@ impl Shard {
         }
     }
 
-    pub(crate) fn close_region(&mut self, region: RegionNo, if_idle: bool) {
+    pub(crate) fn close_region(&mut self, region: RegionNo, only_if: CloseIf) {
+        let empty = self.emptied.holds(region);
         let gate = &mut self.gates[region.0 as usize];
         let busy = gate.touched || gate.writers > 0 || !gate.waiting.is_empty();
         gate.touched = false;
-        if if_idle && busy {
+        let refused = match only_if {
+            CloseIf::Always => false,
+            CloseIf::Idle => busy,
+            CloseIf::Empty => gate.writers > 0 || !empty,
+        };
+        if refused {
             return self.say(FromShard::RegionClosed {
                 region,
                 closed: false,

@@ -6,6 +6,9 @@
 //! A volume's request is split along the volume's extents first; the rest of the engine knows
 //! nothing of volumes.
 //!
+//! A long discard is a write-zeroes: it costs no more, and regions that several of them cover can be
+//! given back (`emptied`). Of a short one, whole stripes are zeroed and the rest is left as it is.
+//!
 //! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to
 //! shards. A piece that was split by the geometry of another moment comes back, and is split anew.
 
@@ -50,6 +53,9 @@ struct Split {
     left: usize,
     error: Option<RequestError>,
 }
+
+/// From so many stripes on a discard is long.
+const LONG_STRIPES: u64 = 8;
 
 /// Bits of a piece's id: 16 queue, 24 request, 24 piece.
 const PIECE_BITS: u32 = 24;
@@ -193,6 +199,7 @@ impl Router {
     fn split(&self, op: &Op, from: u64, offset: u64, len: u64, mut push: impl FnMut(Target, Op)) {
         let (mut at, end) = (offset, offset + len);
         let forgets = matches!(op, Op::Discard { .. } | Op::WriteZeroes { .. });
+        let long = len >= LONG_STRIPES * self.geometry.stripe_bytes();
         while at < end {
             let (target, to) = self.next_piece(at, end, forgets);
             let part = match op {
@@ -213,6 +220,11 @@ impl Router {
                         fua: *fua,
                     }
                 }
+                Op::Discard { .. } if long => Op::WriteZeroes {
+                    offset: at,
+                    len: to - at,
+                    fua: false,
+                },
                 Op::Discard { .. } => Op::Discard {
                     offset: at,
                     len: to - at,

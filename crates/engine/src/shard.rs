@@ -26,6 +26,7 @@ use crate::array::ShardSetup;
 use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
 use crate::direct::DirectRead;
+use crate::emptied::Emptied;
 use crate::event::*;
 use crate::geometry::{Geometry, Shape, StripPart};
 use crate::hedge::Hedges;
@@ -83,6 +84,7 @@ pub struct Shard {
     pub(crate) rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
     pub(crate) starved: VecDeque<Starved>,
     pub(crate) out: VecDeque<ShardOutput>,
+    pub(crate) emptied: Emptied,
     pub(crate) zeros: Buf,
     /// Stands for bytes that are in their requester's place.
     pub(crate) nowhere: Buf,
@@ -290,6 +292,7 @@ impl Shard {
             read_pieces: 0,
             held: VecDeque::new(),
             hold: Hold::default(),
+            emptied: Emptied::default(),
         }
     }
 
@@ -485,12 +488,12 @@ impl Shard {
         self.streams.begin(&self.geometry, self.count, offset, len);
         for piece in pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
-            self.write_piece(request, &piece, data, fua);
+            self.write_piece(request, &piece, data, fua, false);
         }
         self.streams.end();
     }
 
-    fn write_piece(&mut self, request: usize, piece: &Piece, data: Slice, fua: bool) {
+    fn write_piece(&mut self, request: usize, piece: &Piece, data: Slice, fua: bool, zeros: bool) {
         let (column, lo, hi) = (piece.column, piece.lo, piece.hi);
         let piece_of_write = WritePiece {
             request,
@@ -499,6 +502,7 @@ impl Shard {
             hi,
             data,
             fua,
+            zeros,
         };
         let work = Work::write(piece_of_write, self.streams.flowing());
         self.enqueue(piece.stripe, work);
@@ -535,7 +539,7 @@ impl Shard {
                     let len = (piece.hi - piece.lo) as usize;
                     let zeros = Slice::new(self.zeros.clone(), 0, len);
                     self.requests[request].remaining += 1;
-                    self.write_piece(request, &piece, zeros, fua);
+                    self.write_piece(request, &piece, zeros, fua, true);
                 }
             }
             at = end;
@@ -670,7 +674,7 @@ impl Shard {
         match message {
             ToShard::View(view) => self.apply_view(view),
             ToShard::Region { region, access } => self.set_region(region, access),
-            ToShard::CloseRegion { region, if_idle } => self.close_region(region, if_idle),
+            ToShard::CloseRegion { region, only_if } => self.close_region(region, only_if),
             ToShard::Synced { region } => self.region_synced(region),
             ToShard::Unreadable(lost) => self.unreadable = lost,
             ToShard::Listed { op, full } => self.list_answered(op, full),
@@ -854,6 +858,7 @@ impl Shard {
         self.geometry = geometry;
         // What was written there since may lie elsewhere.
         self.rebuilt.clear();
+        self.emptied = Emptied::default();
     }
 
     pub(crate) fn member_offset(&self, device: DeviceView, stripe: StripeNo) -> u64 {

@@ -253,6 +253,10 @@ impl Shard {
         if !gated && self.gates[region.0 as usize].unwritten() {
             return self.pass_over(key);
         }
+        if op.work.only_zeros() && self.gates[region.0 as usize].unwritten() {
+            // It reads as zeros already, and did not when this was asked for.
+            return self.finish_op(key, None);
+        }
         if gated {
             let gate = &mut self.gates[region.0 as usize];
             if !gate.open() {
@@ -740,6 +744,7 @@ impl Shard {
 
     /// The operation is over: answers, lets the region and the stripe go.
     pub(crate) fn finish_op(&mut self, key: usize, error: Option<RequestError>) {
+        self.note_zeroed(key, error.is_some());
         let mut op = self.retire(key);
         let result = match error {
             Some(error) => Err(error),

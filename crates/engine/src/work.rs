@@ -56,6 +56,8 @@ pub(crate) struct WritePiece {
     pub(crate) hi: u64,
     pub(crate) data: Slice,
     pub(crate) fua: bool,
+    /// It is what a request zeroes, not data.
+    pub(crate) zeros: bool,
 }
 
 impl WritePiece {
@@ -174,6 +176,15 @@ impl Work {
 
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.kind, WorkKind::Write { .. })
+    }
+
+    /// All that it writes is zeros that a request asks for.
+    pub(crate) fn only_zeros(&self) -> bool {
+        match &self.kind {
+            WorkKind::Write { pieces, .. } => pieces.iter().all(|piece| piece.zeros),
+            WorkKind::Zero { .. } => true,
+            WorkKind::Read { .. } | WorkKind::Step { .. } => false,
+        }
     }
 
     /// Of work that belongs to a stream, the bytes that it writes.

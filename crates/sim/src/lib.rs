@@ -41,6 +41,7 @@ pub mod shrink;
 pub mod silent;
 pub mod ssd;
 pub mod tally;
+pub mod trim;
 pub mod user;
 pub mod workload;
 pub mod world;

@@ -232,6 +232,7 @@ impl World {
         self.asks_left = total - held;
         let born = self.stats.events;
         let mut counted = 0;
+        let (mut open_then, mut progress) = (0, born);
         let mut asks_then = u64::MAX;
         let mut actions = life.actions.iter().peekable();
         let crash = crash_of(life.end).filter(|&kind| !without.has(kind));
@@ -306,7 +307,12 @@ impl World {
                 return self.failure(format!("nothing more happens; {state}"));
             }
             self.check_alive()?;
-            if self.stats.events - born > 300_000 {
+            // A drive may take most of a second for each I/O, and the map's clock goes on meanwhile.
+            let open = self.asks_left + held + self.asks.len() as u64;
+            if open != open_then {
+                (open_then, progress) = (open, self.stats.events);
+            }
+            if self.stats.events - progress > 300_000 {
                 let state = self.state_text();
                 return self.failure(format!("requests do not come to an end; {state}"));
             }
@@ -545,6 +551,7 @@ impl World {
                 self.slow_down(&[1, 5, 30]);
                 Ok(())
             }
+            Action::Trim => self.trim(),
             _ => self.administer(action),
         }
     }

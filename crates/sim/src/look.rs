@@ -298,6 +298,7 @@ impl World {
 
     /// The process is gone: forgets machines, messages and requests.
     pub fn forget_process(&mut self) {
+        self.silent.emptied.clear();
         self.count_hedges();
         self.clock.clear();
         self.leaving.clear();

@@ -199,6 +199,8 @@ pub enum Action {
     AddParity,
     /// Command: let a parity go that was added.
     DropParity,
+    /// The user trims a region in parts.
+    Trim,
     /// Command: move data to a shape with more data columns.
     Restripe,
     /// Command: stop that where it is.
@@ -447,6 +449,7 @@ impl Plan {
         plan.draw_reshapes();
         plan.draw_lowered();
         plan.draw_moves();
+        plan.draw_trims();
         plan
     }
 
@@ -531,6 +534,24 @@ impl Plan {
                 life.end = rng.pick(&[End::PowerCut, End::Kill]);
                 life.end_after_reshape = Some(rng.below(25));
             }
+        }
+    }
+
+    /// One user in five trims now and then. Draws of its own, too.
+    fn draw_trims(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 10, Purpose::Focus);
+        if !rng.one_in(5) {
+            return;
+        }
+        for life in &mut self.lives {
+            for _ in 0..rng.below(4) {
+                let at = Moment {
+                    asks: rng.below(life.asks + 1),
+                    events: rng.below(100),
+                };
+                life.actions.push((at, Action::Trim));
+            }
+            life.actions.sort_by_key(|&(at, _)| at);
         }
     }
 

@@ -33,6 +33,8 @@ pub enum Purpose {
     Shards = 9,
     /// When devices dawdle, and what the engine makes of it.
     Dawdle = 10,
+    /// What is trimmed.
+    Trim = 11,
     /// What goes beyond the tolerance.
     Beyond = 16,
 }

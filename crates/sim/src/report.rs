@@ -43,6 +43,8 @@ pub struct Stats {
     pub partial_rebuilds: u64,
     /// Changes of the array's shape.
     pub reshapes: u64,
+    /// Regions of which a shard said that it has nothing but zeros there.
+    pub emptied: u64,
     /// Levels that were lowered.
     pub lowered: u64,
     /// Windows of data that moved, and moves that came to an end.
@@ -163,6 +165,7 @@ impl Stats {
             (&mut self.stale_returns, other.stale_returns),
             (&mut self.reshapes, other.reshapes),
             (&mut self.lowered, other.lowered),
+            (&mut self.emptied, other.emptied),
             (&mut self.windows, other.windows),
             (&mut self.moves, other.moves),
             (&mut self.resumed, other.resumed),

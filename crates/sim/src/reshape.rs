@@ -55,6 +55,10 @@ impl World {
                 self.lanes.join(from, Place::Queue(queue), Place::Array);
             }
         }
+        if let FromShard::RegionEmpty { region } = message {
+            self.stats.emptied += 1;
+            self.ends_lies(region);
+        }
         let what = Happening::FromShard(shard, message);
         self.send(from, Place::Array, what);
     }

@@ -16,10 +16,11 @@
 //! Deliberately absent: silent faults in metadata (`metadata`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use strake_engine::event::{Command, EventKind, IoKind, JobKind, MemberIo, ScrubMode};
 use strake_engine::geometry::Place;
-use strake_engine::units::{Row, StripeNo};
+use strake_engine::units::{RegionNo, Row, StripeNo};
 use strake_format::RegionState;
 use strake_parity::Code;
 
@@ -60,6 +61,8 @@ pub struct Silent {
     pub armed: Option<(usize, Misfortune)>,
     /// What lies.
     pub lies: Vec<Lie>,
+    /// Regions that may have been given back since the start, or may be at any moment.
+    pub emptied: BTreeSet<RegionNo>,
     /// Blocks that a scrub named: drive and block.
     named: BTreeSet<(usize, u64)>,
     /// Stripes in which it could name nobody.
@@ -82,7 +85,8 @@ impl World {
             change && self.stripes_of(&asked.ask).contains(&stripe.0)
         });
         let lied = self.silent.lies.iter().any(|lie| lie.stripe == stripe);
-        written && !lied && changing.count() == asks
+        let stays = !self.silent.emptied.contains(&region);
+        written && stays && !lied && changing.count() == asks
     }
 
     /// All of a request's part of this stripe is one operation: it lies in one strip, or is the
@@ -209,6 +213,22 @@ impl World {
             truth,
             held: rotten,
         });
+    }
+
+    /// All that a shard has in a region is zero by now, and the array may give it back at any moment:
+    /// nothing is there then that could lie. What lies there is put right.
+    pub(crate) fn ends_lies(&mut self, region: RegionNo) {
+        let geometry = Arc::clone(&self.geometry);
+        let of = |stripe: StripeNo| geometry.region(geometry.row(stripe).1);
+        let (ended, lies) = std::mem::take(&mut self.silent.lies)
+            .into_iter()
+            .partition(|lie| of(lie.stripe) == region);
+        self.silent.lies = lies;
+        let ended: Vec<Lie> = ended;
+        for lie in ended {
+            self.drives[lie.drive].ssd.rot(lie.offset, &lie.truth);
+        }
+        self.silent.emptied.insert(region);
     }
 
     pub(crate) fn lies(&mut self, lie: Lie) {

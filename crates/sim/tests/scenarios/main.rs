@@ -19,6 +19,7 @@ mod restored;
 mod scrub;
 mod slow;
 mod spares;
+mod trim;
 
 use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind};

@@ -54,7 +54,7 @@ const DEPTH_COPY: u16 = 64;
 const MAX_IO_USER_COPY: u32 = 1 << 20;
 /// Largest request where every tag holds that much memory.
 const MAX_IO_COPY: u32 = 256 << 10;
-/// Largest discard or write-zeroes request: 1 GiB, several regions.
+/// Largest discard or write-zeroes request: 1 GiB. What regions are longer is given back in parts.
 const MAX_RANGE_SECTORS: u32 = 1 << 21;
 /// How long the driver may take to notice that the old server is gone.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(30);
