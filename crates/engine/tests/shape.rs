@@ -325,7 +325,10 @@ fn route(router: &mut Router, g: &Geometry, shards: u16, op: Op) -> Vec<Target> 
     let mut answer = None;
     for (target, piece) in pieces {
         let len = match &piece.op {
-            Op::Read { offset, len } | Op::Discard { offset, len } => {
+            // A long discard is a write-zeroes.
+            Op::Read { offset, len }
+            | Op::Discard { offset, len }
+            | Op::WriteZeroes { offset, len, .. } => {
                 assert_eq!(*offset, at);
                 *len
             }
