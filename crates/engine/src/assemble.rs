@@ -609,7 +609,11 @@ impl Array {
             hedging: options.hedging,
             begun: (Time::default(), options.unix_s),
         };
-        let changed = !gone.is_empty() || !returned.is_empty() || spare_gone;
+        // Of a growth that was cut off: superblocks of the new shape come first, then what lies in
+        // its places, which may be the only whole ones that an old superblock points at.
+        let pages = |f: &Found| f.superblock.layout.map_pages != array.sb.layout.map_pages;
+        let old_places = used.iter().any(|&i| pages(&found[i]));
+        let changed = !gone.is_empty() || !returned.is_empty() || spare_gone || old_places;
         array.tell_gone(gone);
         array.tell_forced();
         for (slot, device) in returned {

@@ -69,6 +69,12 @@ impl Gather {
         if (batch.array, batch.member) != (self.array, self.member) {
             return;
         }
+        let old = |batch: &LogBatch| batch.records.iter().all(|r| r.operation < self.base);
+        if batch.lane == RECOVERY_LANE && old(&batch) {
+            // Of a recovery that has ended. How far it came must not be taken for how far a later one
+            // did, of which a member may hold less than it does of that.
+            return;
+        }
         let records = std::mem::take(&mut batch.records);
         // How far the lane has come counts though no record of it may.
         match self.lanes.get_mut(&batch.lane) {
@@ -208,6 +214,16 @@ mod tests {
             of_lane.map(|b| (b.retired_before, b.sequence)).max()
         };
         assert_eq!((far(0), far(1)), (Some((20, 4)), Some((11, 9))));
+    }
+
+    #[test]
+    fn a_recovery_that_has_ended_says_nothing_of_a_later_one() {
+        let mut gather = gather(40);
+        gather.take(batch(RECOVERY_LANE, 4, 30, &[38, 39]));
+        gather.take(batch(RECOVERY_LANE, 1, 35, &[44]));
+        let log = gather.finish();
+        assert_eq!(log.iter().map(|batch| batch.sequence).max(), Some(1));
+        assert_eq!(operations(&log), [44]);
     }
 
     #[test]

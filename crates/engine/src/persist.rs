@@ -98,6 +98,11 @@ impl Persist {
         }
     }
 
+    /// The shard works by this view, or a newer one.
+    pub(crate) fn knows(&self, shard: ShardNo, version: u64) -> bool {
+        self.applied[usize::from(shard.0)] >= version
+    }
+
     /// What the table says is durable.
     pub(crate) fn nothing_wanted(&self) -> bool {
         self.wanted == self.durable

@@ -254,7 +254,10 @@ impl Array {
     fn column_members(&self, stripe: StripeNo, column: usize) -> (Option<DeviceId>, Vec<DeviceId>) {
         let slot = &self.slots[usize::from(self.geometry.slot(stripe, column).0)];
         let row = self.geometry.row(stripe).1;
-        let incoming = slot.incoming.filter(|_| row < slot.rebuilt);
+        let region = self.geometry.region(row);
+        // One that came back holds what it does not lack, and is to hold what is decided there.
+        let holds = |&device: &DeviceId| row < slot.rebuilt || !self.lacks(device, region);
+        let incoming = slot.incoming.filter(holds);
         let all = [slot.current, incoming];
         (
             all.into_iter().flatten().next(),

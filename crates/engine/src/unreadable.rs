@@ -248,6 +248,11 @@ impl Array {
     /// A shard's operation wants parts of strips listed, or taken off.
     pub(crate) fn shard_lists(&mut self, shard: ShardNo, op: u64, lost: bool, parts: &[StripPart]) {
         let until = Until::Shard { shard, op };
+        // The last view is known only when nothing is under way.
+        if lost && !self.view.stopping && !self.persist.knows(shard, self.view.version) {
+            // By a view that is over: a member that came back may hold it. It looks again, and asks again.
+            return self.answer_list(shard, op, false);
+        }
         let listed = if lost {
             self.list_unreadable(parts, until)
         } else {

@@ -161,6 +161,41 @@ fn a_page_that_only_one_member_looked_for_is_not_missed() {
     assert!(tried > 0);
 }
 
+/// The start after a growth that was cut off finds one superblock of the new shape, is cut off itself
+/// before the others have theirs, and who had it is lost.
+#[test]
+fn a_start_after_a_growth_that_is_cut_off_leaves_what_the_old_shape_has() {
+    let mut tried = 0;
+    for seed in 0..60 {
+        let mut array = paged("5", 4).seed(seed).no_caches().start();
+        array.fill().rest();
+        array.stop();
+        array.enlarge(MORE).start();
+        array.rest();
+        let before = array.world.machines().array.status().superblock.epoch;
+        array.world.command(Command::Grow(Vec::new()));
+        while later(&array, before, None).is_empty() {
+            array.steps(1);
+        }
+        array.power_cut();
+        let [drive] = later(&array, before, None)[..] else {
+            continue;
+        };
+        array.begin_to_start().steps(seed);
+        if array.world.machines().started {
+            continue;
+        }
+        array.power_cut();
+        array.world.drives[drive].hidden = true;
+        array.start().rest().verify();
+        tried += 1;
+        array.world.drives[drive].hidden = false;
+        array.power_cut();
+        array.start().rest().verify();
+    }
+    assert!(tried > 10, "{tried}");
+}
+
 /// Growth after growth while the array serves, each with a loss or a crash somewhere.
 #[test]
 fn growth_after_growth_with_losses_and_crashes_keeps_everything() {
