@@ -64,8 +64,11 @@ pub(crate) struct Share {
     closed: Mutex<bool>,
 }
 
-/// How often a waiting take looks again: the engine may let go of a write's data after its answer.
+/// How soon a waiting take looks again: the engine may let go of a write's data after its answer.
+/// Twice as late each time that nothing was answered, as where a client reads no answers.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// And how late at most.
+const LOOK_AGAIN_MOST: Duration = Duration::from_millis(500);
 
 impl Share {
     /// A share with its own memory.
@@ -84,6 +87,7 @@ impl Share {
             return None;
         }
         let mut closed = self.closed.lock().expect("no thread panics with the share");
+        let mut wait = LOOK_AGAIN;
         loop {
             if *closed {
                 return None;
@@ -91,11 +95,13 @@ impl Share {
             if let Some(buf) = self.pool.take(bytes) {
                 return Some(buf);
             }
-            closed = self
-                .returned
-                .wait_timeout(closed, LOOK_AGAIN)
-                .expect("no thread panics with the share")
-                .0;
+            let waited = self.returned.wait_timeout(closed, wait);
+            let (held, timeout) = waited.expect("no thread panics with the share");
+            closed = held;
+            wait = match timeout.timed_out() {
+                true => (2 * wait).min(LOOK_AGAIN_MOST),
+                false => LOOK_AGAIN,
+            };
         }
     }
 

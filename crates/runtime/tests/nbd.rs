@@ -371,6 +371,11 @@ fn zeroes_trims_and_holes() {
         0,
         "all of it, without holes"
     );
+    assert_eq!(holes(&client.extents(0, whole)), 0);
+    let some = client.read(0, 3 << 20).expect("reads");
+    assert_eq!(some, vec![0; 3 << 20]);
+    assert_eq!(client.ask(0, WRITE_ZEROES, 0, whole), 0, "and with them");
+    assert_eq!(client.extents(0, whole), [(whole, 3)]);
     assert_eq!(client.read(0, 3 << 20).expect("reads"), vec![0; 3 << 20]);
     serving.stop().expect("stops");
 }

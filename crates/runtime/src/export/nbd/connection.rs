@@ -15,6 +15,7 @@
 //! Deliberately absent: buffers registered with rings (one copy between socket and memory
 //! dominates here).
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -24,8 +25,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use strake_engine::VolumeMap;
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::{Op, RequestError, Slices};
 use strake_engine::units::ShardNo;
@@ -35,7 +37,7 @@ use super::negotiate::{Agreed, broken, negotiate, skip};
 use super::wire::{self, Chunk, CommandKind, ErrorCode, Request};
 use crate::buffers::Share;
 use crate::export::{InFlight, Place, Target};
-use crate::mail::{Answer, Mail};
+use crate::mail::{Answer, Mail, Peers};
 
 /// Largest engine request.
 const PART: u32 = 1 << 20;
@@ -50,11 +52,11 @@ const EXTENTS_MAX: u32 = 4096;
 
 /// Negotiates, then serves until the client leaves or the stream ends.
 pub(super) fn serve(stream: &UnixStream, target: &Target, shard: ShardNo) -> io::Result<()> {
-    stream.set_read_timeout(Some(NEGOTIATION))?;
-    let Some(agreed) = negotiate(&mut &*stream, target)? else {
+    let mut hurried = Hurried::new(stream, NEGOTIATION);
+    let Some(agreed) = negotiate(&mut hurried, target)? else {
         return Ok(());
     };
-    stream.set_read_timeout(None)?;
+    hurried.at_leisure()?;
     let share = Arc::new(Share::new(&STOCK));
     let (out, outgoing) = channel();
     std::thread::scope(|scope| {
@@ -70,6 +72,7 @@ pub(super) fn serve(stream: &UnixStream, target: &Target, shard: ShardNo) -> io:
             share,
             out,
             jobs: 0,
+            zeros: OnceCell::new(),
             places: InFlight::new(REQUESTS_MAX),
         };
         let served = spawned.and_then(|_| reader.run());
@@ -128,6 +131,8 @@ struct Reader<'a> {
     share: Arc<Share>,
     out: Sender<Out>,
     jobs: u64,
+    /// A part of zeros, once one was needed.
+    zeros: OnceCell<Buf>,
     /// Of requests that were not answered yet.
     places: Arc<InFlight>,
 }
@@ -171,6 +176,19 @@ impl Reader<'_> {
             CommandKind::Flush => self.submit(Op::Flush, self.plain_answer(cookie, place)),
             CommandKind::Trim => {
                 self.trim(offset, len, fua, self.plain_answer(cookie, place));
+            }
+            CommandKind::WriteZeroes if request.flags & wire::CMD_FLAG_NO_HOLE != 0 => {
+                let zeros = Zeros {
+                    peers: self.target.peers.clone(),
+                    shard: self.shard,
+                    map: self.target.map(),
+                    buf: self
+                        .zeros
+                        .get_or_init(|| Buf::zeroed(PART as usize))
+                        .clone(),
+                    fua,
+                };
+                zeros.write(offset..offset + len, self.plain_answer(cookie, place));
             }
             CommandKind::WriteZeroes => {
                 self.submit(
@@ -429,6 +447,79 @@ impl Reader<'_> {
     }
 }
 
+/// Zeros that are written as data, so that they make no hole: part after part.
+struct Zeros {
+    peers: Peers,
+    shard: ShardNo,
+    map: Option<Arc<VolumeMap>>,
+    buf: Buf,
+    fua: bool,
+}
+
+impl Zeros {
+    /// Writes them to this range, and answers.
+    fn write(self, range: Range<u64>, answer: Answer) {
+        let len = u64::from(PART).min(range.end - range.start);
+        let op = Op::Write {
+            offset: range.start,
+            data: Slice::new(self.buf.clone(), 0, len as usize),
+            fua: self.fua,
+        };
+        let left = range.start + len..range.end;
+        let (peers, shard, map) = (self.peers.clone(), self.shard, self.map.clone());
+        let then: Answer = Box::new(move |result| match result {
+            Ok(_) if !left.is_empty() => self.write(left, answer),
+            result => answer(result),
+        });
+        peers.shard(shard).post(Mail::Submit(op, then, map));
+    }
+}
+
+/// A stream that is read and written until a moment, however little comes at a time.
+struct Hurried<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+impl Hurried<'_> {
+    fn new(stream: &UnixStream, within: Duration) -> Hurried<'_> {
+        let until = Instant::now() + within;
+        Hurried { stream, until }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            false => Ok(Some(left)),
+        }
+    }
+
+    /// From now on it takes as long as it takes.
+    fn at_leisure(self) -> io::Result<()> {
+        self.stream.set_read_timeout(None)?;
+        self.stream.set_write_timeout(None)
+    }
+}
+
+impl Read for Hurried<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buf)
+    }
+}
+
+impl Write for Hurried<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// Copies the answer of a read into one piece.
 fn gather(slices: &[Slice], mut room: &mut [u8]) {
     for slice in slices {
@@ -635,5 +726,27 @@ impl<'a> Writer<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_says_a_little_now_and_then_is_not_waited_for() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let drip = std::thread::spawn(move || {
+            while (&theirs).write_all(&[0]).is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut hurried = Hurried::new(&ours, Duration::from_millis(100));
+        let mut much = [0; 4096];
+        let error = hurried.read_exact(&mut much).expect_err("too little came");
+        let late = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        assert!(late.contains(&error.kind()), "{error}");
+        drop(ours);
+        drip.join().expect("it ends when nobody listens");
     }
 }
