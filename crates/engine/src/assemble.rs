@@ -41,6 +41,9 @@ pub struct StartOptions {
     pub hedging: HedgeRules,
     /// Data that moves to another shape moves so many bytes at once, about: requests wait as long.
     pub window_bytes: u64,
+    /// Bands become rows ([`Superblock::folded`]), if the array can have it so: buffers are to have
+    /// the size of a user's strip then.
+    pub fold: bool,
     /// The time of day at the start, seconds since 1970: when scrubs begin and end is told by it.
     pub unix_s: u64,
 }
@@ -116,9 +119,26 @@ fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
     each.reduce(agree).unwrap_or_default()
 }
 
-fn believe(found: &[Found], selection: &Selection) -> Believed {
+fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
     let table = &found[selection.authority].superblock;
-    let mut sb = table.clone();
+    let folded = match canary::hit(Canary::FoldedUnclean) {
+        false => table.folded(),
+        true => {
+            let (clean, covered) = (table.clean, table.covered);
+            let stopped = Superblock {
+                clean: true,
+                ..table.clone()
+            };
+            let folded = stopped.folded();
+            folded.map(|sb| Superblock {
+                clean,
+                covered,
+                ..sb
+            })
+        }
+    };
+    let folded = folded.filter(|_| fold);
+    let mut sb = folded.unwrap_or_else(|| table.clone());
     let since = sb.epoch.next();
     let strip = u64::from(sb.strip_bytes);
     let mut slots = vec![SlotUse::default(); selection.slots.len()];
@@ -333,7 +353,7 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
     let key = |s: &Superblock| {
         (
             s.level,
-            s.strip_bytes,
+            (s.strip_bytes, s.band_rows),
             s.group_size,
             s.members,
             s.fixed_parities,
@@ -482,7 +502,8 @@ impl Array {
             gone,
             returned,
             used,
-        } = believe(&found, &selection);
+        } = believe(&found, &selection, options.fold);
+        let folded = sb.strip_bytes != found[selection.authority].superblock.strip_bytes;
         // It may have a table of its own that gives it a slot, which differs from that of an array
         // that went on without it only if that array has another epoch.
         let listed = &found[selection.authority].superblock.spares;
@@ -613,7 +634,8 @@ impl Array {
         // its places, which may be the only whole ones that an old superblock points at.
         let pages = |f: &Found| f.superblock.layout.map_pages != array.sb.layout.map_pages;
         let old_places = used.iter().any(|&i| pages(&found[i]));
-        let changed = !gone.is_empty() || !returned.is_empty() || spare_gone || old_places;
+        let gone_or_back = !gone.is_empty() || !returned.is_empty();
+        let changed = gone_or_back || spare_gone || old_places || folded;
         array.tell_gone(gone);
         array.tell_forced();
         for (slot, device) in returned {

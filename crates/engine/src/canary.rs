@@ -117,11 +117,13 @@ pub enum Canary {
     ShownTooSoon,
     /// A region that was zeroed in parts counts as empty although it was written since.
     EmptyForEver,
+    /// Bands become rows although records of the log count rows.
+    FoldedUnclean,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 46] = [
+    pub const ALL: [Canary; 47] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -163,6 +165,7 @@ impl Canary {
         Canary::ShapeBeforeMap,
         Canary::ShownTooSoon,
         Canary::EmptyForEver,
+        Canary::FoldedUnclean,
         Canary::FrontierBeforeRows,
         Canary::MovedWithoutCopy,
         Canary::CopyOnOneMember,
@@ -223,6 +226,7 @@ impl Canary {
             Canary::HedgeTrustsAnyParity => "hedge-trusts-any-parity",
             Canary::ShownTooSoon => "shown-too-soon",
             Canary::EmptyForEver => "empty-for-ever",
+            Canary::FoldedUnclean => "folded-unclean",
         }
     }
 }

@@ -35,7 +35,7 @@ impl Shard {
         lost: Columns,
     ) -> Option<Planned> {
         let strip = self.geometry.strip;
-        let Shape { width, k } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.shape(op.stripe);
         let trusted = self.trusted(op.stripe, lost);
         if kind == StepKind::Rebuild {
             let wanted: Vec<usize> = self

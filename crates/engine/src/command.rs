@@ -5,7 +5,7 @@
 
 use strake_format::{ArrayName, Level, ScrubMode, ScrubPeriod, WriteHole};
 
-use crate::offered::{NewDevice, Returning};
+use crate::offered::{NewDevice, NewShape, Returning};
 use crate::units::*;
 
 /// What an administrator asks of a running array.
@@ -49,9 +49,8 @@ pub enum Command {
     /// Let so many go of the parities that were added: their members become spares, the level the one
     /// that has as many fewer.
     DropParity(usize),
-    /// Data columns, one more for each of these devices, to which data moves while the array
-    /// serves. Answered when that has begun.
-    AddData(Vec<NewDevice>),
+    /// Data moves to another shape while the array serves. Answered when that has begun.
+    Restripe(NewShape),
     /// Data moves no further: the array stays in two shapes until it is told to go on.
     StopRestripe,
     /// It goes on.
@@ -84,6 +83,8 @@ pub enum Setting {
     ResyncPriority(u8),
     /// The same for a scrub.
     ScrubPriority(u8),
+    /// The same for data that moves.
+    RestripePriority(u8),
     /// Background work gives way where more than one request in a hundred takes longer than this,
     /// microseconds; 0: it is not looked at.
     LatencyTargetUs(u32),
@@ -182,6 +183,23 @@ pub enum CommandError {
     /// Data is moving to another shape.
     #[error("data is moving to another shape")]
     Moving,
+    /// Neither columns nor strips would be others.
+    #[error("the array has this shape already")]
+    SameShape,
+    /// A strip that no array can have.
+    #[error("a strip has 4 KiB to 1 MiB, a power of two and at least a block, not {strip} bytes")]
+    NoSuchStrip {
+        /// Bytes of it.
+        strip: u32,
+    },
+    /// Members or regions are not made of whole strips of this size.
+    #[error("strips of {strip} bytes do not fit into {data_bytes} bytes of each member")]
+    StripUnfit {
+        /// Bytes of the strip.
+        strip: u32,
+        /// Data of each member.
+        data_bytes: u64,
+    },
     /// No data is moving.
     #[error("no data is moving to another shape")]
     NothingMoves,

@@ -204,6 +204,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         fixed: 0,
         strip: u64::from(strip),
         block: u64::from(block),
+        band: 1,
         rows: 1,
         region_rows: 1,
         elder: None,
@@ -218,6 +219,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         name: spec.name.clone(),
         level: spec.level,
         strip_bytes: strip,
+        band_rows: 1,
         group_size: group,
         members: members as u8,
         fixed_parities: 0,
@@ -266,6 +268,8 @@ pub struct Definition {
     pub level: Level,
     /// Bytes of a strip.
     pub strip_bytes: u32,
+    /// Rows of a band: so many strips are one of users.
+    pub band_rows: u16,
     /// Members of a group; of the array where the level has no groups.
     pub group_size: u8,
     /// Slots.
@@ -291,6 +295,7 @@ impl Definition {
             name: sb.name.clone(),
             level: sb.level,
             strip_bytes: sb.strip_bytes,
+            band_rows: sb.band_rows,
             group_size: sb.group_size,
             members: sb.members,
             fixed_parities: sb.fixed_parities,
@@ -326,6 +331,7 @@ pub(crate) fn superblocks(
         name: definition.name.clone(),
         level: definition.level,
         strip_bytes: definition.strip_bytes,
+        band_rows: definition.band_rows,
         group_size: definition.group_size,
         members: definition.members,
         fixed_parities: definition.fixed_parities,

@@ -7,6 +7,11 @@
 //! r of n members P lies in slot n−1−(r mod n), the other parities in the slots after it
 //! (wrapping), data after those. Mirrors and RAID 0 do not rotate.
 //!
+//! A user's strip may be several of ours, in rows that follow one another: then the strips of a column
+//! in such a *band* of rows hold bytes of the array that follow one another, and parity rotates from
+//! band to band. Parity is the same byte for byte, so only addresses know of bands: it is how an array
+//! gets another strip while it serves.
+//!
 //! While data moves to another shape ([`Elder`], `moving`), the shape of a stripe is a function of its
 //! row: those below the frontier have the new one, those from the first on that still counts have the
 //! elder one, and what lies between them is nobody's. Everything that is asked with a row, a stripe
@@ -38,6 +43,8 @@ pub struct Geometry {
     pub fixed: usize,
     /// Bytes of a strip.
     pub strip: u64,
+    /// Rows of a band: strips that one of a user is made of.
+    pub band: u64,
     /// Logical block, bytes.
     pub block: u64,
     /// Rows of every group.
@@ -48,12 +55,15 @@ pub struct Geometry {
     pub elder: Option<Elder>,
 }
 
-/// The shape from which data moves to one with more data columns. Level, strip, parities and rows
-/// are the same, and there are no groups: the number of a stripe is that of its row.
+/// The shape from which data moves to one with more data columns, or with other bands. Parities,
+/// strips of ours, rows and groups are the same; where there is more than one group, the width is the
+/// same, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elder {
-    /// Members.
+    /// Members of a group.
     pub width: usize,
+    /// Rows of a band.
+    pub band: u64,
     /// The frontier: rows of the new shape that hold their data.
     pub moved: u64,
 }
@@ -65,6 +75,8 @@ pub struct Shape {
     pub width: usize,
     /// Data columns.
     pub k: usize,
+    /// Rows of a band.
+    pub band: u64,
 }
 
 /// A position in the array's address space.
@@ -113,11 +125,13 @@ impl Geometry {
             m,
             fixed: usize::from(sb.fixed_parities),
             strip,
+            band: u64::from(sb.band_rows),
             block: u64::from(sb.block_bytes),
             rows: sb.layout.data_bytes / strip,
             region_rows: sb.layout.region_bytes / strip,
             elder: sb.moving.as_ref().map(|moving| Elder {
-                width: usize::from(moving.members),
+                width: usize::from(moving.members) / (members / width),
+                band: u64::from(moving.band_rows),
                 moved: moving.moved_rows,
             }),
         }
@@ -128,27 +142,42 @@ impl Geometry {
     /// The shape of a stripe.
     pub fn columns(&self, stripe: StripeNo) -> Shape {
         match &self.elder {
-            Some(elder) if stripe.0 >= elder.moved => self.elder_columns(elder),
-            _ => Shape {
-                width: self.width,
-                k: self.k,
-            },
+            Some(elder) if self.row(stripe).1.0 >= elder.moved => self.elder_columns(elder),
+            _ => self.new_columns(),
+        }
+    }
+    fn new_columns(&self) -> Shape {
+        Shape {
+            width: self.width,
+            k: self.k,
+            band: self.band,
         }
     }
     fn elder_columns(&self, elder: &Elder) -> Shape {
         Shape {
             width: elder.width,
             k: elder.width - self.m,
+            band: elder.band,
         }
     }
-    /// Data bytes of a stripe of the elder shape.
-    fn elder_bytes(&self, elder: &Elder) -> u64 {
-        self.elder_columns(elder).k as u64 * self.strip
+    /// Data columns of a row, all groups, in the new shape.
+    pub fn row_columns(&self) -> u64 {
+        self.groups * self.k as u64
+    }
+    /// Data bytes of a row of this shape, all groups.
+    fn row_bytes(&self, shape: Shape) -> u64 {
+        self.groups * shape.k as u64 * self.strip
+    }
+    /// Rows that are moved at once at least: whole bands of both shapes, because a row that holds a
+    /// part of what has moved must not lie where the rest is to go.
+    pub fn rows_at_once(&self) -> u64 {
+        self.elder
+            .map_or(self.band, |elder| elder.band.max(self.band))
     }
     /// The first address that lies in the elder shape: the size where none does.
     pub fn frontier(&self) -> u64 {
         match &self.elder {
-            Some(elder) => (elder.moved * self.stripe_bytes()).min(self.size()),
+            Some(elder) => (elder.moved * self.row_bytes(self.new_columns())).min(self.size()),
             None => self.size(),
         }
     }
@@ -156,10 +185,23 @@ impl Geometry {
     pub fn first_elder(&self) -> Row {
         match &self.elder {
             Some(elder) if self.frontier() < self.size() => {
-                Row(self.frontier() / self.elder_bytes(elder))
+                let rows = self.frontier() / self.row_bytes(self.elder_columns(elder));
+                Row(rows - rows % elder.band)
             }
             _ => Row(self.rows),
         }
+    }
+    /// Rows of the elder shape that hold the data of these rows of the new one.
+    ///
+    /// # Panics
+    /// Where no data moves.
+    pub fn sources(&self, from: u64, to: u64) -> Range<u64> {
+        let elder = self.elder.as_ref().expect("data is moving");
+        let (here, there) = (self.new_columns(), self.elder_columns(elder));
+        let end = (to * self.row_bytes(here)).min(self.size());
+        let first = from * self.row_bytes(here) / self.row_bytes(there);
+        let end = end.div_ceil(self.row_bytes(there));
+        first - first % elder.band..end.next_multiple_of(elder.band)
     }
     /// Rows of the new shape that count.
     pub fn new_rows(&self) -> u64 {
@@ -184,23 +226,46 @@ impl Geometry {
             ..*self
         }
     }
+    /// The same bytes in the same places, in rows as high as bands.
+    ///
+    /// # Panics
+    /// While data moves.
+    pub fn folded(&self) -> Geometry {
+        assert!(self.elder.is_none(), "rows of two shapes are of one height");
+        Geometry {
+            strip: self.strip * self.band,
+            band: 1,
+            rows: self.rows / self.band,
+            region_rows: self.region_rows / self.band,
+            ..*self
+        }
+    }
     /// Rows that the new shape needs for all that is in the array.
     pub fn rows_to_move(&self) -> u64 {
-        self.size().div_ceil(self.stripe_bytes())
+        let rows = self.size().div_ceil(self.row_bytes(self.new_columns()));
+        rows.next_multiple_of(self.rows_at_once())
     }
-    /// Bytes of the array that a stripe holds, as far as they lie there; none where it does not
-    /// count.
-    pub fn stripe_range(&self, stripe: StripeNo) -> Range<u64> {
-        let Some(elder) = &self.elder else {
-            return stripe.0 * self.stripe_bytes()..(stripe.0 + 1) * self.stripe_bytes();
-        };
-        if stripe.0 < elder.moved {
-            let start = stripe.0 * self.stripe_bytes();
-            return start..(start + self.stripe_bytes()).min(self.size());
+    /// Bytes of the array that a band holds in the group of this stripe, as far as they lie there;
+    /// none where it does not count.
+    pub fn band_range(&self, stripe: StripeNo) -> Range<u64> {
+        let (group, row) = self.row(stripe);
+        let shape = self.columns(stripe);
+        let bytes = shape.k as u64 * shape.band * self.strip;
+        let start = (row.0 / shape.band * self.groups + group) * bytes;
+        match &self.elder {
+            None => start..start + bytes,
+            Some(elder) if row.0 < elder.moved => {
+                start.min(self.size())..(start + bytes).min(self.size())
+            }
+            Some(_) => start.max(self.frontier())..(start + bytes).max(self.frontier()),
         }
-        let start = stripe.0 * self.elder_bytes(elder);
-        let end = start + self.elder_bytes(elder);
-        start.max(self.frontier())..end.max(self.frontier())
+    }
+    /// Stripes of a band, in the group of this one.
+    pub fn band_stripes(&self, stripe: StripeNo) -> impl Iterator<Item = StripeNo> + use<> {
+        let (group, Row(row)) = self.row(stripe);
+        let (band, groups) = (self.columns(stripe).band, self.groups);
+        let first = row - row % band;
+        (first..first + band).map(move |row| StripeNo(row * groups + group))
     }
 
     /// Slots of the array.
@@ -217,10 +282,8 @@ impl Geometry {
     }
     /// Size of the block device, bytes: what it was before, as long as data moves.
     pub fn size(&self) -> u64 {
-        match &self.elder {
-            Some(elder) => self.rows * self.elder_bytes(elder),
-            None => self.stripes() * self.stripe_bytes(),
-        }
+        let elder = self.elder.as_ref().map(|elder| self.elder_columns(elder));
+        self.rows * self.row_bytes(elder.unwrap_or(self.new_columns()))
     }
     /// True for RAID 1 and 10: every column of a stripe is a copy of the same data.
     pub fn mirrored(&self) -> bool {
@@ -232,9 +295,13 @@ impl Geometry {
     }
     /// This slot holds nothing but parity.
     pub fn only_parity(&self, slot: Slot) -> bool {
+        if self.fixed == 0 {
+            return false;
+        }
+        // Only arrays of one group have any.
         let at = usize::from(slot.0);
         let elder = |elder: &Elder| at >= elder.width - self.fixed;
-        at % self.width >= self.width - self.fixed && self.elder.as_ref().is_none_or(elder)
+        at >= self.width - self.fixed && self.elder.as_ref().is_none_or(elder)
     }
     /// Group and row of a stripe.
     pub fn row(&self, stripe: StripeNo) -> (u64, Row) {
@@ -255,10 +322,10 @@ impl Geometry {
     /// Slot that holds `column` of a stripe: 0..k data, k..k+m parity (or copies).
     pub fn slot(&self, stripe: StripeNo, column: usize) -> Slot {
         let (group, row) = self.row(stripe);
-        let Shape { width, k } = self.columns(stripe);
+        let Shape { width, k, band } = self.columns(stripe);
         let n = width - self.fixed;
         let local = if self.rotates() && column < n {
-            let p = n - 1 - (row.0 % n as u64) as usize;
+            let p = n - 1 - turn(row, band, n);
             let after_p = if column < k {
                 self.m - self.fixed + column
             } else {
@@ -276,7 +343,7 @@ impl Geometry {
     /// Column that `slot` holds in a stripe, if it belongs to the stripe's group.
     pub fn column(&self, stripe: StripeNo, slot: Slot) -> Option<usize> {
         let (group, row) = self.row(stripe);
-        let Shape { width, k } = self.columns(stripe);
+        let Shape { width, k, band } = self.columns(stripe);
         let n = width - self.fixed;
         let local = usize::from(slot.0)
             .checked_sub(group as usize * width)
@@ -284,7 +351,7 @@ impl Geometry {
         if !self.rotates() || local >= n {
             return Some(local);
         }
-        let p = n - 1 - (row.0 % n as u64) as usize;
+        let p = n - 1 - turn(row, band, n);
         let after_p = (local + n - p) % n;
         let rotating = self.m - self.fixed;
         Some(if after_p < rotating {
@@ -295,25 +362,42 @@ impl Geometry {
     }
     /// Stripe, column and offset of a byte of the array.
     pub fn locate(&self, offset: u64) -> Place {
-        let bytes = match &self.elder {
-            Some(elder) if offset >= self.frontier() => self.elder_bytes(elder),
-            _ => self.stripe_bytes(),
+        let Shape { k, band, .. } = match &self.elder {
+            Some(elder) if offset >= self.frontier() => self.elder_columns(elder),
+            _ => self.new_columns(),
         };
-        let in_stripe = offset % bytes;
+        let strip = self.strip;
+        let (bytes, column_bytes) = (k as u64 * band * strip, band * strip);
+        let (at, in_band) = (offset / bytes, offset % bytes);
+        let (column, in_column) = (in_band / column_bytes, in_band % column_bytes);
+        let (stripe, offset) = match band {
+            1 => (at, in_column),
+            _ => {
+                let row = at / self.groups * band + in_column / strip;
+                let stripe = row * self.groups + at % self.groups;
+                (stripe, in_column % strip)
+            }
+        };
         Place {
-            stripe: StripeNo(offset / bytes),
-            column: (in_stripe / self.strip) as usize,
-            offset: in_stripe % self.strip,
+            stripe: StripeNo(stripe),
+            column: column as usize,
+            offset,
         }
+    }
+    /// Where a strip of a data column begins in the array, in the shape of its row.
+    fn strip_start(&self, stripe: StripeNo, column: usize) -> u64 {
+        let Shape { k, band, .. } = self.columns(stripe);
+        let (group, Row(row)) = self.row(stripe);
+        let bands = (row / band * self.groups + group) * k as u64 + column as u64;
+        (bands * band + row % band) * self.strip
     }
     /// The logical blocks of the array that a part of a strip holds: none where they have moved
     /// away.
     pub fn blocks(&self, part: &StripPart) -> Range<u64> {
-        let k = self.columns(part.stripe).k as u64;
-        let strip = (part.stripe.0 * k + part.column as u64) * self.strip;
+        let strip = self.strip_start(part.stripe, part.column);
         let (lo, hi) = (strip + part.lo, strip + part.hi);
         let moved = match &self.elder {
-            Some(elder) if part.stripe.0 >= elder.moved => self.frontier(),
+            Some(elder) if self.row(part.stripe).1.0 >= elder.moved => self.frontier(),
             _ => 0,
         };
         lo.max(moved) / self.block..hi.max(moved) / self.block
@@ -346,13 +430,13 @@ impl Geometry {
         let rows = self.region_rows(region);
         let bytes = |first: u64, end: u64| match first < end {
             true => {
-                let (first, last) = (StripeNo(first), StripeNo(end - 1));
-                self.stripe_range(first).start..self.stripe_range(last).end
+                let (first, last) = (first * self.groups, end * self.groups - 1);
+                self.band_range(StripeNo(first)).start..self.band_range(StripeNo(last)).end
             }
             false => 0..0,
         };
         if self.elder.is_none() {
-            let per_row = self.groups * self.stripe_bytes();
+            let per_row = self.row_bytes(self.new_columns());
             return [rows.start * per_row..rows.end * per_row, 0..0];
         }
         let (new, elder) = (self.new_rows(), self.first_elder().0);
@@ -384,8 +468,21 @@ impl Geometry {
                 .checked_add(len)
                 .is_some_and(|end| end <= self.size())
     }
-    /// The shard that owns a stripe, of `shards`.
+    /// The shard that owns a stripe, of `shards`: the same for a band.
     pub fn shard(&self, stripe: StripeNo, shards: u16) -> ShardNo {
-        ShardNo((stripe.0 % u64::from(shards)) as u16)
+        let at = match self.columns(stripe).band {
+            1 => stripe.0,
+            band => {
+                let (group, Row(row)) = self.row(stripe);
+                row / band * self.groups + group
+            }
+        };
+        ShardNo((at % u64::from(shards)) as u16)
     }
+}
+
+/// How far parity has rotated in a row, of `n` members.
+fn turn(row: Row, band: u64, n: usize) -> usize {
+    let row = if band == 1 { row.0 } else { row.0 / band };
+    (row % n as u64) as usize
 }

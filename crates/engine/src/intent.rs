@@ -95,7 +95,7 @@ impl Shard {
     /// these columns over all of its run. Where there is a choice, those that have a batch to write
     /// anyway.
     fn holders(&self, stripe: StripeNo, written: Columns) -> SmallVec<[Holder; 4]> {
-        let Shape { width, k } = self.shape(stripe);
+        let Shape { width, k, .. } = self.shape(stripe);
         let m = self.geometry.m;
         let in_sync = |c: &usize| self.whole || self.slot_view(stripe, *c).current.is_some();
         let mut free = Columns::default();

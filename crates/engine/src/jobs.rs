@@ -13,6 +13,7 @@ use strake_format::*;
 use crate::array::{Array, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::geometry::StripPart;
 use crate::latency::Histogram;
 use crate::map::Phase;
 use crate::pace::{Pace, Rules};
@@ -160,12 +161,19 @@ impl Array {
     /// What a job has to keep to.
     fn rules(&self, kind: StepKind) -> Rules {
         let settings = &self.sb.settings;
-        let priority = match kind {
+        self.rules_by(match kind {
             StepKind::Rebuild => settings.rebuild_priority,
             StepKind::Resync => settings.resync_priority,
             StepKind::Scrub(_) => settings.scrub_priority,
-        };
-        let target_us = u64::from(settings.latency_target_us);
+        })
+    }
+
+    fn rules_of_move(&self) -> Rules {
+        self.rules_by(self.sb.settings.restripe_priority)
+    }
+
+    fn rules_by(&self, priority: u8) -> Rules {
+        let target_us = u64::from(self.sb.settings.latency_target_us);
         Rules {
             priority,
             target_ns: (target_us > 0).then_some(target_us * 1000),
@@ -175,25 +183,30 @@ impl Array {
 
     /// How long to wait after a window of data that moved: as after a step of a rebuild.
     pub(crate) fn pause_after(&mut self, took_ns: u64, bytes: u64) -> u64 {
-        let rules = self.rules(StepKind::Rebuild);
+        let rules = self.rules_of_move();
         self.jobs.pace.refresh(self.now);
         self.jobs.pace.stepped(self.now, took_ns, bytes, rules)
     }
 
     /// Requests were served between windows.
     pub(crate) fn pace_beside_move(&mut self, foreground: u64, seen: Option<&Histogram>) {
-        let rules = self.rules(StepKind::Rebuild);
+        let rules = self.rules_of_move();
         self.jobs.pace.served(self.now, foreground, seen, rules);
     }
 
     pub(crate) fn pace_of_move(&self, status: JobStatus) -> JobStatus {
         JobStatus {
-            held_back: self
-                .jobs
-                .pace
-                .held_back(self.now, self.rules(StepKind::Rebuild)),
+            held_back: self.jobs.pace.held_back(self.now, self.rules_of_move()),
             foreground_p99_ns: self.jobs.pace.p99_ns(self.now),
             ..status
+        }
+    }
+
+    /// Rows have become so many times as many, because they are so much lower.
+    pub(crate) fn rows_shrink(&mut self, times: u64) {
+        if let Some(scrub) = &mut self.jobs.scrub {
+            scrub.at.0 *= times;
+            scrub.noted.0 *= times;
         }
     }
 
@@ -755,7 +768,14 @@ impl Array {
 
     /// A scrub found strips that do not agree, and cannot say who lies.
     pub(crate) fn inconsistent_found(&mut self, stripe: StripeNo, from: u64, len: u64) {
-        let offset = self.geometry.stripe_range(stripe).start;
+        let (column, lo, hi) = (0, 0, self.geometry.strip);
+        let part = StripPart {
+            stripe,
+            column,
+            lo,
+            hi,
+        };
+        let offset = self.geometry.blocks(&part).start * self.geometry.block;
         self.tell_finding(EventKind::Inconsistent {
             stripe,
             offset,

@@ -1,6 +1,7 @@
 //! How much memory a shard needs, and why; what an array needs of devices that are to join it.
 
-use strake_format::{Layout, SPARES_MAX, Superblock, WriteHole};
+use strake_format::layout::{STRIP_BYTES_MAX, STRIP_BYTES_MIN};
+use strake_format::{Layout, Level, Moving, SPARES_MAX, Superblock, WriteHole};
 
 use crate::event::{CommandError, DeviceInfo};
 use crate::geometry::Geometry;
@@ -51,8 +52,9 @@ pub enum Joining {
     Spares,
     /// Further parities, over data that stays.
     Parities,
-    /// Further data columns.
-    Data,
+    /// Further data columns, and strips of so many bytes where they are to be others. None need
+    /// join for these.
+    Data(Option<u32>),
 }
 
 /// What the array's shards have.
@@ -88,7 +90,7 @@ pub fn may_join(
     joining: Joining,
     shards: Shards,
 ) -> Result<(), CommandError> {
-    if joining != Joining::Parities && sb.spares.len() + devices.len() > SPARES_MAX {
+    if !matches!(joining, Joining::Parities) && sb.spares.len() + devices.len() > SPARES_MAX {
         return Err(CommandError::TooManySpares);
     }
     for info in devices {
@@ -96,12 +98,13 @@ pub fn may_join(
     }
     let geometry = match joining {
         Joining::Spares => return Ok(()),
-        Joining::Parities | Joining::Data => Geometry::of(&wider(sb, devices.len(), joining)?),
+        Joining::Parities | Joining::Data(_) => Geometry::of(&wider(sb, devices.len(), joining)?),
     };
     let bytes = sb.layout.log_bytes;
     let logs = geometry.m > 0 && sb.write_hole != WriteHole::Resync;
     let divided = !logs || crate::logs::divide(&geometry, bytes, shards.count).is_some();
-    let copied = joining != Joining::Data || crate::moved::copy_rows(&geometry, bytes) > 0;
+    let moves = matches!(joining, Joining::Data(_));
+    let copied = !moves || crate::moved::copy_rows(&geometry, bytes) > 0;
     if !divided || !copied {
         return Err(CommandError::LogTooSmall);
     }
@@ -111,23 +114,89 @@ pub fn may_join(
     }
 }
 
+/// Size of an array of this superblock with so many data columns more, or with strips of so many
+/// bytes, once its data has moved.
+///
+/// # Errors
+/// That it cannot be.
+pub fn size_with(
+    sb: &Superblock,
+    more: usize,
+    strip_bytes: Option<u32>,
+) -> Result<u64, CommandError> {
+    let wide = wider(sb, more, Joining::Data(strip_bytes))?;
+    Ok(Geometry::of(&wide).settled().size())
+}
+
+/// The superblock of the shape to which data is to move: with so many members more, which it does
+/// not name yet, and strips of users of so many bytes.
+fn restriped(
+    sb: &Superblock,
+    more: usize,
+    strip_bytes: Option<u32>,
+) -> Result<Superblock, CommandError> {
+    let level = sb.level;
+    let refused = CommandError::NoSuchShape { level, more };
+    let (before, mirrored) = (
+        sb.user_strip_bytes(),
+        matches!(level, Level::Raid1 | Level::Raid10),
+    );
+    let strip = strip_bytes.unwrap_or(before);
+    let to_be = match more {
+        0 if strip == before => return Err(CommandError::SameShape),
+        0 => Some(level).filter(|_| !mirrored),
+        _ => level.with_data(sb.members, more),
+    };
+    let members = u8::try_from(more).ok();
+    let members = members.and_then(|added| sb.members.checked_add(added));
+    let (Some(members), Some(to_be)) = (members, to_be) else {
+        return Err(refused);
+    };
+    let group_size = match more {
+        0 => sb.group_size,
+        _ => members,
+    };
+    if to_be.check_shape(members, group_size).is_err() {
+        return Err(refused);
+    }
+    let whole = |bytes: u64| bytes.is_multiple_of(u64::from(strip));
+    let sizes = STRIP_BYTES_MIN..=STRIP_BYTES_MAX;
+    if !strip.is_power_of_two() || !sizes.contains(&strip) || strip < sb.block_bytes {
+        return Err(CommandError::NoSuchStrip { strip });
+    }
+    if !whole(sb.layout.data_bytes) || !whole(sb.layout.region_bytes) {
+        let data_bytes = sb.layout.data_bytes;
+        return Err(CommandError::StripUnfit { strip, data_bytes });
+    }
+    let mut wide = sb.clone();
+    (wide.level, wide.members, wide.group_size) = (to_be, members, group_size);
+    wide.strip_bytes = sb.strip_bytes.min(strip);
+    let rows = |strip: u32| (strip / wide.strip_bytes) as u16;
+    let band_rows = rows(before);
+    wide.band_rows = rows(strip);
+    wide.moving = Some(Moving {
+        members: sb.members,
+        band_rows,
+        moved_rows: 0,
+        stopped: false,
+    });
+    Ok(wide)
+}
+
 /// The superblock of the shape with so many members more, which it does not name yet.
 pub(crate) fn wider(
     sb: &Superblock,
     more: usize,
     joining: Joining,
 ) -> Result<Superblock, CommandError> {
+    if let Joining::Data(strip_bytes) = joining {
+        return restriped(sb, more, strip_bytes);
+    }
     let level = sb.level;
-    let (to_be, refused) = match joining {
-        Joining::Data => (
-            level.with_data(sb.members, more),
-            CommandError::NoSuchShape { level, more },
-        ),
-        _ => (
-            level.with_parities(more),
-            CommandError::NoSuchLevel { level, more },
-        ),
-    };
+    let (to_be, refused) = (
+        level.with_parities(more),
+        CommandError::NoSuchLevel { level, more },
+    );
     let added = u8::try_from(more).ok().filter(|&added| added > 0);
     let members = added.and_then(|added| sb.members.checked_add(added));
     let (Some(added), Some(members), Some(to_be)) = (added, members, to_be) else {
@@ -138,9 +207,7 @@ pub(crate) fn wider(
     }
     let mut wide = sb.clone();
     (wide.level, wide.members, wide.group_size) = (to_be, members, members);
-    if joining == Joining::Parities {
-        wide.fixed_parities += added;
-    }
+    wide.fixed_parities += added;
     Ok(wide)
 }
 
@@ -224,7 +291,7 @@ mod tests {
             strips: 1000,
         };
         let large = device(64 << 20);
-        let joins = [Joining::Spares, Joining::Parities, Joining::Data];
+        let joins = [Joining::Spares, Joining::Parities, Joining::Data(None)];
         for joining in joins {
             assert_eq!(may_join(&sb, &[large], joining, ample), Ok(()));
             let (small, coarse) = (
@@ -239,7 +306,7 @@ mod tests {
             let refused = may_join(&sb, &[coarse], joining, ample);
             assert!(matches!(refused, Err(CommandError::BlockSize { .. })));
         }
-        for joining in [Joining::Parities, Joining::Data] {
+        for joining in [Joining::Parities, Joining::Data(None)] {
             let few = Shards { strips: 3, ..ample };
             let refused = may_join(&sb, &[large], joining, few);
             assert!(matches!(refused, Err(CommandError::BuffersTooFew { .. })));

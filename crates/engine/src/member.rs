@@ -418,8 +418,8 @@ impl Array {
             Command::DropParity(fewer) => {
                 return self.begun(id, |array| array.drop_parity(id, fewer));
             }
-            Command::AddData(devices) => {
-                return self.begun(id, |array| array.add_data(id, devices));
+            Command::Restripe(shape) => {
+                return self.begun(id, |array| array.restripe(id, shape));
             }
             Command::StopRestripe => self.stop_restripe(true),
             Command::ContinueRestripe => self.stop_restripe(false),
@@ -607,7 +607,11 @@ impl Array {
             Setting::RebuildPriority(p) if !(1..=100).contains(&p) => {
                 return Err(CommandError::OutOfRange);
             }
-            Setting::ResyncPriority(p) | Setting::ScrubPriority(p) if !(1..=100).contains(&p) => {
+            Setting::ResyncPriority(p)
+            | Setting::ScrubPriority(p)
+            | Setting::RestripePriority(p)
+                if !(1..=100).contains(&p) =>
+            {
                 return Err(CommandError::OutOfRange);
             }
             Setting::LatencyTargetUs(us) if us > Settings::LATENCY_TARGET_US_MAX => {
@@ -623,6 +627,7 @@ impl Array {
             Setting::RebuildPriority(p) => self.sb.settings.rebuild_priority = p,
             Setting::ResyncPriority(p) => self.sb.settings.resync_priority = p,
             Setting::ScrubPriority(p) => self.sb.settings.scrub_priority = p,
+            Setting::RestripePriority(p) => self.sb.settings.restripe_priority = p,
             Setting::LatencyTargetUs(us) => self.sb.settings.latency_target_us = us,
             Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
             Setting::ScrubPeriod(period) => self.sb.settings.scrub_period = period,

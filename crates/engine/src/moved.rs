@@ -70,12 +70,13 @@ fn bytes_of(geometry: &Geometry, strips: u64) -> u64 {
     strips / each * batch(each) + if rest > 0 { batch(rest) } else { 0 }
 }
 
-/// Rows of which a copy fits into a log of so many bytes.
+/// Rows of which a copy fits into a log of so many bytes: as many as are moved at once.
 pub(crate) fn copy_rows(geometry: &Geometry, log_bytes: u64) -> u64 {
-    let k = geometry.k as u64;
-    let mut rows = log_bytes / geometry.stripe_bytes();
-    while rows > 0 && bytes_of(geometry, rows * k) > log_bytes {
-        rows -= 1;
+    let (columns, at_once) = (geometry.row_columns(), geometry.rows_at_once());
+    let times = log_bytes / (columns * geometry.strip) / at_once;
+    let mut rows = times * at_once;
+    while rows > 0 && bytes_of(geometry, rows * columns) > log_bytes {
+        rows -= at_once;
     }
     rows
 }
@@ -97,7 +98,7 @@ impl Copy {
         member: MemberUuid,
         epoch: Epoch,
     ) -> Vec<(u64, Vec<u8>)> {
-        let (strip, k) = (geometry.strip as usize, geometry.k);
+        let (strip, k) = (geometry.strip as usize, geometry.row_columns() as usize);
         let record = |stripe, written, payload| LogRecord {
             stripe,
             operation: self.base,
@@ -150,7 +151,7 @@ impl Copy {
         batches: impl Iterator<Item = &'a LogBatch>,
     ) -> Option<Copy> {
         let from = sb.moving?.moved_rows;
-        let (base, strip, k) = (sb.log_base, geometry.strip as usize, geometry.k as u64);
+        let (base, strip, k) = (sb.log_base, geometry.strip as usize, geometry.row_columns());
         let ours = batches.filter(|batch| batch.lane == MOVE_LANE);
         let mut to = None;
         let mut strips: BTreeMap<u64, &[u8]> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Data moves to a shape with more data columns while the array serves.
+//! Data moves to a shape with more data columns, or with other strips of users, while the array
+//! serves.
 //!
 //! A move begins when the superblocks tell of the new shape, with the elder one beside it and a
 //! frontier of zero. Then it is a sequence of *windows*, each a change at rest as in `reshape`; between
@@ -13,7 +14,7 @@
 //! 6. superblocks with the new frontier; then shards go on with the new geometry.
 //!
 //! With more data columns new rows end before the elder ones that still count begin, except for the
-//! first ones: only these are copied. Where source and target were never written nothing is read or
+//! first ones: only these are copied. With as many every window is. Where source and target were never written nothing is read or
 //! written. When nothing is left in the elder shape, what the members hold beyond the moved rows
 //! becomes part of the array: unwritten, or zeroed where it shares a region with data.
 //!
@@ -42,7 +43,7 @@ use crate::array::{Array, Purpose, Stage};
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
-use crate::geometry::{Geometry, StripPart};
+use crate::geometry::{Geometry, Shape, StripPart};
 use crate::latency::Histogram;
 use crate::map::Phase;
 use crate::moved::{Copy, copy_rows};
@@ -157,14 +158,6 @@ impl Window {
     }
 }
 
-/// Rows of the elder shape that hold the data of these rows of the new one.
-fn sources(geometry: &Geometry, from: u64, to: u64) -> std::ops::Range<u64> {
-    let elder = geometry.elder.as_ref().expect("data is moving");
-    let bytes = (elder.width - geometry.m) as u64 * geometry.strip;
-    let end = (to * geometry.stripe_bytes()).min(geometry.size());
-    from * geometry.stripe_bytes() / bytes..end.div_ceil(bytes)
-}
-
 impl Array {
     fn window(&mut self) -> Option<&mut Window> {
         match self.reshape.as_mut().map(|reshape| &mut reshape.change) {
@@ -241,12 +234,15 @@ impl Array {
                 ..Window::of(from, unwritten)
             };
         }
-        let wanted = (self.window_bytes / geometry.stripe_bytes()).max(1);
-        let free = geometry.first_elder().0 - from;
+        let at_once = geometry.rows_at_once();
+        let whole = |rows: u64| rows - rows % at_once;
+        let row_bytes = geometry.row_columns() * geometry.strip;
+        let wanted = whole(self.window_bytes / row_bytes).max(at_once);
+        let free = whole(geometry.first_elder().0 - from);
         let copied = copy_rows(geometry, self.sb.layout.log_bytes);
-        let rows = match free >= wanted.min(copied).max(1) {
+        let rows = match free >= wanted.min(copied).max(at_once) {
             true => free.min(wanted),
-            false => copied.min(wanted).max(1),
+            false => copied.min(wanted).max(at_once),
         };
         let to = (from + rows).min(all);
         let over = to - from > free;
@@ -261,17 +257,19 @@ impl Array {
         let geometry = &self.geometry;
         let unwritten = |row| self.map.phase(geometry.region(Row(row))) == Phase::Unwritten;
         let end_of = |row| geometry.region_rows(geometry.region(Row(row))).end;
+        let at_once = geometry.rows_at_once();
+        let elder = geometry.elder.as_ref().expect("data is moving");
+        let elder_columns = geometry.groups * (elder.width - geometry.m) as u64;
         let mut to = from;
         while to < all && unwritten(to) {
-            let source = sources(geometry, to, to + 1);
+            let source = geometry.sources(to, to + at_once);
             if !source.clone().all(unwritten) {
                 break;
             }
             // As far as both regions go.
-            let elder = geometry.elder.as_ref().expect("data is moving");
-            let elder_k = (elder.width - geometry.m) as u64;
-            let by_source = end_of(source.start) * elder_k / geometry.k as u64;
-            to = by_source.min(end_of(to)).max(to + 1).min(all);
+            let by_source = end_of(source.start) * elder_columns / geometry.row_columns();
+            let both = by_source.min(end_of(to));
+            to = (both - both % at_once).max(to + at_once).min(all);
         }
         to
     }
@@ -394,8 +392,9 @@ impl Array {
     fn read_window(&mut self) {
         let geometry = Arc::clone(&self.geometry);
         let window = self.window().expect("a window is at work");
-        let rows = sources(&geometry, window.from, window.to);
-        let width = geometry.columns(StripeNo(rows.start)).width;
+        let rows = geometry.sources(window.from, window.to);
+        let elder = geometry.elder.as_ref().expect("data is moving");
+        let width = geometry.groups as usize * elder.width;
         let strip = geometry.strip;
         let bytes = ((rows.end - rows.start) * strip) as usize;
         (window.phase, window.source) = (Doing::Reading, rows.start);
@@ -665,7 +664,8 @@ impl Array {
             return;
         }
         if !window.empty {
-            self.moving.worked += (window.to - window.from) * self.geometry.stripe_bytes();
+            let row_bytes = self.geometry.row_columns() * self.geometry.strip;
+            self.moving.worked += (window.to - window.from) * row_bytes;
             let took_ns = self.now.since(window.begun);
             if std::mem::take(&mut self.moving.beside) {
                 // Not so long ago as the window took: requests waited for it.
@@ -711,23 +711,29 @@ fn solve(
     bad: &BTreeSet<(usize, usize)>,
 ) -> Result<Vec<StripPart>, ()> {
     let strip = geometry.strip as usize;
-    // Whole strips, where all could be read.
-    let block = match bad.is_empty() {
-        true => strip,
-        false => geometry.block as usize,
-    };
-    let k = geometry.columns(StripeNo(first)).k;
+    let rows = (slots[0].len() / strip) as u64;
+    let Shape { width, k, .. } = geometry.columns(geometry.stripe(0, Row(first)));
     let code = Code::new(k, geometry.m).expect("the array's code");
     let mut lost = Vec::new();
-    for row in 0..slots[0].len() / strip {
-        let stripe = StripeNo(first + row as u64);
+    for stripe in geometry.stripes_of_rows(Row(first), Row(first + rows)) {
+        let stripe = StripeNo(stripe);
+        let row = (geometry.row(stripe).1.0 - first) as usize;
         let slot = |column: usize| geometry.slot(stripe, column).index();
+        let blocks = strip / geometry.block as usize;
+        let spoilt =
+            |column| (0..blocks).any(|at| bad.contains(&(slot(column), row * blocks + at)));
+        // Whole strips, where all could be read.
+        let any = (0..width).any(spoilt);
+        let block = match any {
+            false => strip,
+            true => geometry.block as usize,
+        };
         for at in (row * strip..(row + 1) * strip).step_by(block) {
-            let gone = |column: &usize| bad.contains(&(slot(*column), at / block));
-            let (missing, there): (Vec<usize>, Vec<usize>) = (0..slots.len()).partition(gone);
+            let gone = |column: &usize| any && bad.contains(&(slot(*column), at / block));
+            let (missing, there): (Vec<usize>, Vec<usize>) = (0..width).partition(gone);
             let piece = |column: usize| &slots[slot(column)][at..at + block];
             if missing.is_empty() {
-                let all: Vec<&[u8]> = (0..slots.len()).map(piece).collect();
+                let all: Vec<&[u8]> = (0..width).map(piece).collect();
                 let (data, stored) = all.split_at(k);
                 if geometry.m > 0 && !code.check(data, stored) {
                     return Err(());
@@ -766,7 +772,7 @@ fn in_order_of_addresses(
     from: u64,
     to: u64,
 ) -> Vec<u8> {
-    let bytes = geometry.stripe_bytes();
+    let bytes = geometry.row_columns() * geometry.strip;
     let mut data = vec![0; ((to - from) * bytes) as usize];
     let strip = geometry.strip as usize;
     for (at, piece) in data.chunks_exact_mut(strip).enumerate() {
@@ -776,7 +782,8 @@ fn in_order_of_addresses(
         }
         let place = geometry.locate(offset);
         let slot = geometry.slot(place.stripe, place.column).index();
-        let start = (place.stripe.0 - first) as usize * strip;
+        let row = geometry.row(place.stripe).1.0;
+        let start = (row - first) as usize * strip;
         piece.copy_from_slice(&slots[slot][start..start + strip]);
     }
     data
@@ -787,20 +794,32 @@ pub(crate) fn in_new_shape(geometry: &Geometry, from: u64, data: &[u8]) -> Vec<V
     let geometry = geometry.settled();
     let (strip, k) = (geometry.strip as usize, geometry.k);
     let code = Code::new(k, geometry.m).expect("the array's code");
-    let rows = data.len() / (k * strip);
-    let mut slots = vec![vec![0; rows * strip]; geometry.width];
-    for (row, content) in data.chunks_exact(k * strip).enumerate() {
-        let stripe = StripeNo(from + row as u64);
-        let columns: Vec<&[u8]> = content.chunks_exact(strip).collect();
+    let row_bytes = geometry.row_columns() as usize * strip;
+    let rows = data.len() / row_bytes;
+    let mut slots = vec![vec![0; rows * strip]; geometry.slots()];
+    let range = |stripe| {
+        let row = (geometry.row(stripe).1.0 - from) as usize;
+        row * strip..(row + 1) * strip
+    };
+    for (at, bytes) in data.chunks_exact(strip).enumerate() {
+        let place = geometry.locate(from * row_bytes as u64 + (at * strip) as u64);
+        let slot = geometry.slot(place.stripe, place.column).index();
+        slots[slot][range(place.stripe)].copy_from_slice(bytes);
+    }
+    if geometry.m == 0 {
+        return slots;
+    }
+    for stripe in geometry.stripes_of_rows(Row(from), Row(from + rows as u64)) {
+        let stripe = StripeNo(stripe);
+        let slot = |column| geometry.slot(stripe, column).index();
         let mut parity = vec![vec![0; strip]; geometry.m];
-        if geometry.m > 0 {
-            let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-            code.generate(&columns, &mut outputs);
-        }
-        let all = columns.into_iter().chain(parity.iter().map(Vec::as_slice));
-        for (column, bytes) in all.enumerate() {
-            let slot = geometry.slot(stripe, column).index();
-            slots[slot][row * strip..(row + 1) * strip].copy_from_slice(bytes);
+        let columns: Vec<&[u8]> = (0..k)
+            .map(|column| &slots[slot(column)][range(stripe)])
+            .collect();
+        let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+        code.generate(&columns, &mut outputs);
+        for (column, bytes) in (k..).zip(&parity) {
+            slots[slot(column)][range(stripe)].copy_from_slice(bytes);
         }
     }
     slots

@@ -51,6 +51,15 @@ pub struct NewDevice {
     pub member: MemberUuid,
 }
 
+/// The shape to which data is to move.
+#[derive(Clone, Debug, Default)]
+pub struct NewShape {
+    /// Data columns, one more for each of these devices.
+    pub devices: Vec<NewDevice>,
+    /// Strips of so many bytes, if they are to be others.
+    pub strip_bytes: Option<u32>,
+}
+
 /// A device that carries a superblock of the array, and may be a member that was away.
 #[derive(Clone, Debug)]
 pub struct Returning {

@@ -174,6 +174,7 @@ mod tests {
             fixed: 0,
             strip: 4096,
             block: 512,
+            band: 1,
             rows: 16,
             region_rows: 4,
             elder: None,

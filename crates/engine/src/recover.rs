@@ -221,7 +221,7 @@ fn empty(geometry: &Geometry, record: &strake_format::LogRecord) -> Piece {
 /// others tell of, is passed over: no record of ours is like that.
 fn add(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord) {
     let len = piece.hi - piece.lo;
-    let Shape { width, k } = geometry.columns(piece.stripe);
+    let Shape { width, k, .. } = geometry.columns(piece.stripe);
     let fits = u64::from(record.len) == len
         && record.written == piece.written.0
         && piece.hi <= geometry.strip

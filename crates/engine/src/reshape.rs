@@ -72,8 +72,8 @@ pub(crate) enum Change {
     AddParity(Vec<NewDevice>),
     /// So many of the parities that were added go.
     DropParity(usize),
-    /// Data columns on these devices: data begins to move.
-    AddData(Vec<NewDevice>),
+    /// Data begins to move to this shape.
+    Restripe(NewShape),
     /// A window of data that moves.
     Window(Window),
 }
@@ -205,7 +205,7 @@ impl Array {
     /// Data that every member and spare has room for, if that is more than now.
     fn growth(&self) -> Result<u64, CommandError> {
         self.may_reshape()?;
-        let (layout, strip) = (self.sb.layout, self.sb.strip_bytes);
+        let (layout, strip) = (self.sb.layout, self.sb.user_strip_bytes());
         let smallest = self.members.values().map(|member| member.info.bytes).min();
         let smallest = smallest.unwrap_or(0);
         let data_bytes = layout.room(smallest, strip);
@@ -288,39 +288,31 @@ impl Array {
         Step::Holding { waits, buffers }
     }
 
-    /// Begins to move data to a shape with more data columns; `None`: [`ArrayOutput::Done`] follows
-    /// when it has begun.
-    pub(crate) fn add_data(
-        &mut self,
-        id: CommandId,
-        devices: Vec<NewDevice>,
-    ) -> Option<CommandError> {
-        if let Err(error) = self.may_add_data(&devices) {
+    /// Begins to move data to another shape; `None`: [`ArrayOutput::Done`] follows when it has begun.
+    pub(crate) fn restripe(&mut self, id: CommandId, shape: NewShape) -> Option<CommandError> {
+        if let Err(error) = self.may_restripe(&shape) {
             return Some(error);
         }
-        for new in &devices {
+        for new in &shape.devices {
             self.admit(new).expect("it was looked at");
             self.spares.push(new.device);
             self.sb.spares.push(new.member);
         }
         self.touch();
-        self.begin_with(Some(id), Change::AddData(devices), Step::Joining);
+        self.begin_with(Some(id), Change::Restripe(shape), Step::Joining);
         None
     }
 
-    fn may_add_data(&self, devices: &[NewDevice]) -> Result<(), CommandError> {
+    fn may_restripe(&self, shape: &NewShape) -> Result<(), CommandError> {
         self.may_reshape()?;
-        self.may_join(devices, Joining::Data)
+        self.may_join(&shape.devices, Joining::Data(shape.strip_bytes))
     }
 
-    /// The superblock with these as further members, when the move has begun.
-    fn widened(&self, devices: &[NewDevice]) -> Result<Superblock, CommandError> {
-        let mut sb = limits::wider(&self.sb, devices.len(), Joining::Data)?;
-        sb.moving = Some(Moving {
-            members: self.sb.members,
-            moved_rows: 0,
-            stopped: false,
-        });
+    /// The superblock of this shape, when the move has begun.
+    fn restriped(&self, shape: &NewShape) -> Result<Superblock, CommandError> {
+        let devices = &shape.devices;
+        let joining = Joining::Data(shape.strip_bytes);
+        let mut sb = limits::wider(&self.sb, devices.len(), joining)?;
         let since = sb.epoch.next();
         sb.slots.extend(devices.iter().map(|new| SlotRecord {
             member: new.member,
@@ -427,7 +419,7 @@ impl Array {
         let change = self.reshape.as_ref().map(|reshape| &reshape.change);
         let to_be = match change {
             Some(Change::AddParity(devices)) => Some(self.raised(devices.len())?),
-            Some(Change::AddData(devices)) => Some(self.widened(devices)?),
+            Some(Change::Restripe(shape)) => Some(self.restriped(shape)?),
             _ => None,
         };
         if let Some(to_be) = to_be {
@@ -456,7 +448,7 @@ impl Array {
             Change::Grow { .. } => Step::Gathering,
             Change::AddParity(_) => self.take_shape(),
             &Change::DropParity(fewer) => self.leave_slots(fewer),
-            Change::AddData(devices) => {
+            Change::Restripe(NewShape { devices, .. }) => {
                 self.entering = devices.iter().map(|new| new.device).collect();
                 self.rewrite_map();
                 self.rewrite_list();
@@ -471,7 +463,7 @@ impl Array {
     /// The devices with which data is to move have not failed since.
     fn new_ones_are_there(&self) -> bool {
         let Some(Reshape {
-            change: Change::AddData(devices),
+            change: Change::Restripe(NewShape { devices, .. }),
             step,
             ..
         }) = &self.reshape
@@ -628,13 +620,15 @@ impl Array {
                 }
             }
             Change::DropParity(fewer) => self.lose_slots(fewer),
-            Change::AddData(devices) => {
-                let widened = self.widened(&devices);
-                self.sb = widened.expect("looked at when it was asked for");
+            Change::Restripe(shape) => {
+                let restriped = self.restriped(&shape);
+                let strip_before = self.geometry.strip;
+                self.sb = restriped.expect("looked at when it was asked for");
                 self.geometry = Arc::new(Geometry::of(&self.sb));
+                self.rows_shrink(strip_before / self.geometry.strip);
                 self.cover_at_rest();
                 self.entering.clear();
-                for NewDevice { device, .. } in devices {
+                for NewDevice { device, .. } in shape.devices {
                     self.spares.retain(|spare| *spare != device);
                     let current = Some(device);
                     self.slots.push(SlotUse {
@@ -692,7 +686,7 @@ impl Array {
         let reshape = self.reshape.take().expect("it was under way");
         match &reshape.change {
             Change::Window(window) => self.window_over(window, false),
-            Change::AddData(devices) => {
+            Change::Restripe(NewShape { devices, .. }) => {
                 self.entering.clear();
                 for new in devices {
                     self.give_up_spare(new.device);

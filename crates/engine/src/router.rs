@@ -265,7 +265,7 @@ impl Router {
             return (Target::Shard(ShardNo(0)), limit);
         }
         let stripe = geometry.locate(at).stripe;
-        let stripe_end = geometry.stripe_range(stripe).end;
+        let stripe_end = geometry.band_range(stripe).end;
         (
             Target::Shard(geometry.shard(stripe, self.shards)),
             limit.min(stripe_end),

@@ -159,7 +159,7 @@ impl Shard {
         }
         let op = &self.ops[key];
         let (bad, mut gone) = (self.salvage_of(key).unreadable, Columns::default());
-        let Shape { width, k } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.shape(op.stripe);
         (0..width)
             .filter(|&c| op.columns[c].is_none())
             .for_each(|c| gone.add(c));
@@ -225,7 +225,7 @@ impl Shard {
         let reads = matches!(op.work.kind, WorkKind::Read { .. });
         let away = Columns(gone.0 & !bad.0);
         let missing = |c: &usize| away.has(*c);
-        let Shape { width, k } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.shape(op.stripe);
         let data_missing = (0..k).any(|c| missing(&c));
         // A member that is there and did not answer may do so later; with parity that is not
         // trusted, one that is away is the only one who knows.
@@ -242,7 +242,7 @@ impl Shard {
         let (lo, hi) = self.salvage_of(key).at;
         let mut op = std::mem::replace(&mut self.ops[key], crate::stripe::StripeOp::placeholder());
         let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
-        let Shape { width, k } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.shape(op.stripe);
         let columns: Vec<usize> = (0..width).filter(|&c| bad.has(c)).collect();
         let data_gone = (0..k).any(|c| gone.has(c));
         let free = match !data_gone || self.trusted(op.stripe, gone) {

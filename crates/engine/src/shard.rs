@@ -357,7 +357,7 @@ impl Shard {
             return true;
         }
         let stripe = self.geometry.locate(offset).stripe;
-        let whole = self.geometry.stripe_range(stripe);
+        let whole = self.geometry.band_range(stripe);
         self.geometry.shard(stripe, self.count) == self.index && offset + len <= whole.end
     }
 
@@ -508,8 +508,8 @@ impl Shard {
         self.enqueue(piece.stripe, work);
     }
 
-    /// Write-zeroes and discard: whole stripes are zeroed on every column (parity of zeros is
-    /// zero), the edges are written as zeros, or left as they are where the content is only advised
+    /// Write-zeroes and discard: whole bands of stripes are zeroed on every column (parity of zeros
+    /// is zero), the edges are written as zeros, or left as they are where the content is only advised
     /// away.
     fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
         // One piece more than there are, so that the request cannot be answered while it is being
@@ -518,19 +518,17 @@ impl Shard {
         let mut at = offset;
         while at < offset + len {
             let stripe = self.geometry.locate(at).stripe;
-            let whole = self.geometry.stripe_range(stripe);
+            let whole = self.geometry.band_range(stripe);
             let end = whole.end.min(offset + len);
-            let stripe_bytes = self.shape(stripe).k as u64 * self.geometry.strip;
+            let Shape { k, band, .. } = self.shape(stripe);
+            let band_bytes = k as u64 * band * self.geometry.strip;
             let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
             if unwritten {
                 // It reads as zeros already. A write that waits to change that has not been
                 // answered: either order is right.
-            } else if end - at == stripe_bytes {
-                let unit = self.run_bytes();
-                for run in 0..self.geometry.strip / unit {
-                    self.requests[request].remaining += 1;
-                    let (lo, hi) = (run * unit, (run + 1) * unit);
-                    self.enqueue(stripe, Work::zero(request, lo, hi, fua));
+            } else if end - at == band_bytes {
+                for stripe in self.geometry.band_stripes(stripe) {
+                    self.zero_stripe(request, stripe, fua);
                 }
             } else if !advice {
                 let unit = self.run_bytes();
@@ -545,6 +543,15 @@ impl Shard {
             at = end;
         }
         self.finish_part(request, None, Ok(()));
+    }
+
+    fn zero_stripe(&mut self, request: usize, stripe: StripeNo, fua: bool) {
+        let unit = self.run_bytes();
+        for run in 0..self.geometry.strip / unit {
+            self.requests[request].remaining += 1;
+            let (lo, hi) = (run * unit, (run + 1) * unit);
+            self.enqueue(stripe, Work::zero(request, lo, hi, fua));
+        }
     }
 
     /// The longest run of a strip that one write covers: what fits into the log.
@@ -847,7 +854,7 @@ impl Shard {
 
     pub(crate) fn code(&self, stripe: StripeNo) -> &Code {
         let elder = self.elder_code.as_ref();
-        let elder = elder.filter(|_| stripe.0 >= self.geometry.new_rows());
+        let elder = elder.filter(|_| self.geometry.row(stripe).1.0 >= self.geometry.new_rows());
         elder.unwrap_or(&self.code)
     }
 

@@ -55,13 +55,13 @@ impl Streams {
     pub(crate) fn begin(&mut self, geometry: &Geometry, shards: u16, offset: u64, len: u64) {
         self.unanswered += len;
         self.clock += 1;
-        let stripe = geometry.columns(geometry.locate(offset).stripe);
-        let stripe = stripe.k as u64 * geometry.strip;
-        let stride = u64::from(shards) * stripe;
-        // Behind the end of a stripe comes the next one of this shard.
+        let shape = geometry.columns(geometry.locate(offset).stripe);
+        let band = shape.k as u64 * shape.band * geometry.strip;
+        let stride = u64::from(shards) * band;
+        // Behind the end of a band comes the next one of this shard.
         let end = offset + len;
-        let next = match end.is_multiple_of(stripe) {
-            true => end - stripe + stride,
+        let next = match end.is_multiple_of(band) {
+            true => end - band + stride,
             false => end,
         };
         // Requests of one stream overtake one another on the way here.
@@ -84,7 +84,7 @@ impl Streams {
 
     /// More is to come in this stripe.
     fn expects(&self, geometry: &Geometry, stripe: StripeNo) -> bool {
-        let bytes = geometry.stripe_range(stripe);
+        let bytes = geometry.band_range(stripe);
         let here = |front: &Front| bytes.start < front.at && front.at < bytes.end;
         self.fronts
             .iter()

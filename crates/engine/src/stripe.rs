@@ -353,7 +353,7 @@ impl Shard {
         let Some((plan, reads, extra)) = planned else {
             return self.no_plan(key);
         };
-        let Shape { width, k } = self.shape(stripe);
+        let Shape { width, k, .. } = self.shape(stripe);
         let mut parity = Columns::default();
         (k..width)
             .filter(|&c| self.has_target(stripe, c))

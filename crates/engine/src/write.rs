@@ -29,7 +29,7 @@ impl Shard {
         lost: Columns,
     ) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
-        let Shape { width, k } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.shape(op.stripe);
         if self.lost_beyond(op.stripe) {
             return None;
         }
@@ -395,7 +395,7 @@ impl Shard {
     /// Zeroes on every column: parity of zeros is zero.
     pub(crate) fn compute_zero(&mut self, key: usize, fua: bool) {
         let op = &self.ops[key];
-        let Shape { width, k } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.shape(op.stripe);
         let (lo, len) = (op.work.lo, op.work.hi - op.work.lo);
         let fua = fua
             || self

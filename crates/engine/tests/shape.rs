@@ -443,53 +443,112 @@ fn to_make_an_array_costs_the_same_whatever_its_size() {
     }
 }
 
-/// Shapes between which data moves: level, members before and after, parities that do not rotate.
-const MOVES: &[(Level, usize, usize, usize)] = &[
-    (Level::Raid0, 1, 2, 0),
-    (Level::Raid0, 3, 4, 0),
-    (Level::Raid5, 3, 4, 0),
-    (Level::Raid5, 4, 8, 0),
+/// Between which data moves: level, group, members before and after, parities that do not rotate,
+/// rows of a band before and after.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    level: Level,
+    group: Option<u8>,
+    members: (usize, usize),
+    fixed: usize,
+    bands: (u64, u64),
+}
+
+const fn to(level: Level, from: usize, to: usize) -> Move {
+    Move {
+        level,
+        group: None,
+        members: (from, to),
+        fixed: 0,
+        bands: (1, 1),
+    }
+}
+
+impl Move {
+    const fn fixed(self, fixed: usize) -> Move {
+        Move { fixed, ..self }
+    }
+    const fn bands(self, from: u64, to: u64) -> Move {
+        let bands = (from, to);
+        Move { bands, ..self }
+    }
+    const fn groups_of(self, members: u8) -> Move {
+        let group = Some(members);
+        Move { group, ..self }
+    }
+}
+
+const MOVES: &[Move] = &[
+    to(Level::Raid0, 1, 2),
+    to(Level::Raid0, 3, 4),
+    to(Level::Raid5, 3, 4),
+    to(Level::Raid5, 4, 8),
     // From mirrors.
-    (Level::Raid5, 2, 3, 0),
-    (Level::Raid6, 3, 5, 0),
-    (Level::Raid7_3, 4, 5, 0),
-    (Level::Raid6, 5, 6, 0),
-    (Level::Raid6, 5, 7, 1),
-    (Level::Raid7_3, 6, 7, 0),
-    (Level::Nm { n: 6, m: 4 }, 8, 10, 0),
+    to(Level::Raid5, 2, 3),
+    to(Level::Raid6, 3, 5),
+    to(Level::Raid7_3, 4, 5),
+    to(Level::Raid6, 5, 6),
+    to(Level::Raid6, 5, 7).fixed(1),
+    to(Level::Raid7_3, 6, 7),
+    to(Level::Nm { n: 6, m: 4 }, 8, 10),
+    // To other strips.
+    to(Level::Raid0, 3, 3).bands(1, 2),
+    to(Level::Raid5, 4, 4).bands(1, 4),
+    to(Level::Raid5, 4, 4).bands(4, 1),
+    to(Level::Raid6, 5, 5).bands(2, 4).fixed(1),
+    to(Level::Raid5, 3, 4).bands(2, 1),
+    to(Level::Raid5, 3, 4).bands(1, 2),
+    to(Level::Raid6, 6, 7).bands(4, 2),
+    to(Level::Raid5, 7, 8).bands(4, 1),
+    to(Level::Raid5, 2, 3).bands(1, 4),
+    to(Level::Raid50, 6, 6).groups_of(3).bands(1, 2),
+    to(Level::Raid60, 8, 8).groups_of(4).bands(4, 1),
 ];
 
 /// A small array whose data moves, at its beginning.
-fn moving(level: Level, from: usize, to: usize, fixed: usize) -> Geometry {
-    let mut g = geometry(level, to, None);
+fn moving(of: &Move) -> Geometry {
+    let mut g = geometry(of.level, of.members.1, of.group);
     g.strip = 4096;
-    (g.rows, g.region_rows, g.fixed) = (23, 4, fixed);
+    (g.rows, g.region_rows, g.fixed) = (23, 4, of.fixed);
+    if of.bands != (1, 1) {
+        g.rows = 24;
+    }
+    g.band = of.bands.1;
     g.elder = Some(Elder {
-        width: from,
+        width: of.members.0 / g.groups as usize,
+        band: of.bands.0,
         moved: 0,
     });
     g
 }
 
+/// The shape at every moment of the move.
+fn moments(start: &Geometry) -> impl Iterator<Item = (u64, Geometry)> {
+    let ends = (0..=start.rows_to_move()).step_by(start.rows_at_once() as usize);
+    ends.map(|moved| (moved, start.moved_to(moved)))
+}
+
 #[test]
 fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
-    for &(level, from, to, fixed) in MOVES {
-        let start = moving(level, from, to, fixed);
+    for of in MOVES {
+        let start = moving(of);
         let blocks = start.size() / start.block;
-        for moved in 0..=start.rows_to_move() {
-            let g = start.moved_to(moved);
+        for (moved, g) in moments(&start) {
             assert_eq!(g.size(), start.size());
             let first = g.first_elder().0;
-            assert!(moved <= first, "{level}: {moved} rows, {first} on");
+            assert!(moved <= first, "{of:?}: {moved} rows, {first} on");
             let mut seen = vec![false; blocks as usize];
-            for row in (0..g.rows).filter(|&row| g.counts(Row(row))) {
-                let stripe = StripeNo(row);
+            let counted = (0..g.rows).filter(|&row| g.counts(Row(row)));
+            for stripe in counted.flat_map(|row| g.stripes_of_rows(Row(row), Row(row + 1))) {
+                let stripe = StripeNo(stripe);
                 let shape = g.columns(stripe);
-                assert_eq!(shape.width, if row < moved { to } else { from });
+                let (from, to) = of.members;
+                let members = if g.row(stripe).1.0 < moved { to } else { from };
+                assert_eq!(shape.width * g.groups as usize, members);
                 for column in 0..shape.width {
                     let slot = g.slot(stripe, column);
-                    assert_eq!(g.column(stripe, slot), Some(column), "{level}");
-                    assert!(column < shape.k || !g.only_parity(slot) || fixed > 0);
+                    assert_eq!(g.column(stripe, slot), Some(column), "{of:?}");
+                    assert!(column < shape.k || !g.only_parity(slot) || of.fixed > 0);
                 }
                 for column in 0..shape.k {
                     let (lo, hi) = (0, g.strip);
@@ -502,11 +561,11 @@ fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
                     for block in g.blocks(&part).filter(|&block| block < blocks) {
                         assert!(!std::mem::replace(&mut seen[block as usize], true));
                         let place = g.locate(block * g.block);
-                        assert_eq!((place.stripe, place.column), (stripe, column), "{level}");
+                        assert_eq!((place.stripe, place.column), (stripe, column), "{of:?}");
                     }
                 }
             }
-            assert!(seen.into_iter().all(|seen| seen), "{level}: {moved}");
+            assert!(seen.into_iter().all(|seen| seen), "{of:?}: {moved}");
         }
         assert!(start.moved_to(start.rows_to_move()).first_elder().0 == start.rows);
     }
@@ -514,17 +573,16 @@ fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
 
 #[test]
 fn while_data_moves_regions_share_the_addresses_out() {
-    for &(level, from, to, fixed) in MOVES {
-        let start = moving(level, from, to, fixed);
-        for moved in 0..=start.rows_to_move() {
-            let g = start.moved_to(moved);
+    for of in MOVES {
+        let start = moving(of);
+        for (moved, g) in moments(&start) {
             let regions = (0..g.regions()).map(RegionNo);
             let mut parts: Vec<_> = regions.clone().flat_map(|r| g.region_parts(r)).collect();
             parts.retain(|part| !part.is_empty());
             parts.sort_by_key(|part| part.start);
             let mut at = 0;
             for part in parts {
-                assert_eq!(part.start, at, "{level}: {moved}");
+                assert_eq!(part.start, at, "{of:?}: {moved}");
                 at = part.end;
             }
             assert_eq!(at, g.size());
@@ -534,8 +592,13 @@ fn while_data_moves_regions_share_the_addresses_out() {
                 assert!(part.contains(&offset));
                 let [new, elder] = g.region_parts(region);
                 assert_eq!(alone, new.is_empty() || elder.is_empty());
-                let range = g.stripe_range(g.locate(offset).stripe);
-                assert!(range.contains(&offset));
+                let stripe = g.locate(offset).stripe;
+                assert!(g.band_range(stripe).contains(&offset));
+                assert!(g.band_stripes(stripe).any(|s| s == stripe), "{of:?}");
+                assert_eq!(
+                    g.shard(stripe, 3),
+                    g.shard(g.band_stripes(stripe).next().expect("one"), 3)
+                );
             }
         }
     }
@@ -543,14 +606,39 @@ fn while_data_moves_regions_share_the_addresses_out() {
 
 #[test]
 fn what_is_copied_nowhere_else_is_not_written_over_before_it_has_moved() {
-    for &(level, from, to, fixed) in MOVES {
-        let start = moving(level, from, to, fixed);
-        for moved in 0..start.rows_to_move() {
-            let g = start.moved_to(moved);
+    for of in MOVES {
+        let start = moving(of);
+        for (moved, g) in moments(&start) {
             // As far as a window can go without a copy.
             let end = g.first_elder().0.min(start.rows_to_move());
             for row in moved..end {
-                assert!(!g.counts(Row(row)), "{level}: {moved} {row}");
+                assert!(!g.counts(Row(row)), "{of:?}: {moved} {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bands_that_become_rows_leave_every_byte_where_it_is() {
+    for of in MOVES.iter().filter(|of| of.bands.1 > 1) {
+        let banded = moving(of).settled();
+        let folded = banded.folded();
+        assert_eq!(folded.size(), banded.size());
+        assert_eq!(folded.regions(), banded.regions());
+        for offset in (0..banded.size()).step_by(4096) {
+            let at = |g: &Geometry| {
+                let place = g.locate(offset);
+                let (_, row) = g.row(place.stripe);
+                let slot = g.slot(place.stripe, place.column);
+                (slot, g.row_offset(row) + place.offset, g.region(row))
+            };
+            assert_eq!(at(&folded), at(&banded), "{of:?}: {offset}");
+        }
+        for row in 0..folded.rows {
+            let stripe = folded.stripe(0, Row(row));
+            let below = banded.stripe(0, Row(row * banded.band));
+            for column in 0..folded.width {
+                assert_eq!(folded.slot(stripe, column), banded.slot(below, column));
             }
         }
     }

@@ -328,6 +328,7 @@ fn geometry() -> Geometry {
         fixed: 0,
         strip: 16384,
         block: 4096,
+        band: 1,
         rows: 200,
         region_rows: 2,
         elder: None,

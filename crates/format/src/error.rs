@@ -273,6 +273,9 @@ pub enum Invalid {
     /// More parities that do not rotate than there are, or at a level that has none.
     #[error("{0} parities that do not rotate")]
     FixedParities(u8),
+    /// Bands of rows that members, regions or the level cannot have.
+    #[error("bands of {0} rows")]
+    Bands(u16),
     /// A move of data that makes no sense in this array, or whose code is unknown.
     #[error("a move of data from a shape of {0} members")]
     Moving(u8),

@@ -31,6 +31,8 @@ pub const REGIONS_CHOSEN_MAX: u64 = 16384;
 /// The most regions that a map may have: 261 pages, one MiB of memory.
 pub const REGIONS_MAX: u64 = 1 << 20;
 
+/// From so much room on, data ends where strips of any size do: less than half a percent is left.
+const ANY_STRIP_FROM: u64 = 256 << 20;
 /// The longest list of unreadable blocks that is believed: a reader takes it into memory.
 const UNREADABLE_BYTES_MAX: u64 = 16 << 20;
 const FIRST_SUPERBLOCK: u64 = BLOCK_BYTES;
@@ -98,6 +100,15 @@ pub(crate) fn check_strip(bytes: u32) -> Result<(), LayoutError> {
     }
 }
 
+/// The data that is made of so much room: of whole strips, and where there is much of whole ones of
+/// any size, so that the array can get other strips.
+fn whole_strips(room: u64, strip: u64) -> u64 {
+    match room < ANY_STRIP_FROM {
+        true => room - room % strip,
+        false => room - room % u64::from(STRIP_BYTES_MAX),
+    }
+}
+
 /// Whether so many regions fit into a page.
 fn check_page(regions: u16) -> Result<(), LayoutError> {
     match (1..=REGIONS_PER_PAGE).contains(&usize::from(regions)) {
@@ -161,7 +172,7 @@ impl Layout {
         let data_end = Self::superblock_offsets(p.usable_bytes)[1];
         let strip = u64::from(p.strip_bytes);
         let room = data_end.checked_sub(data_offset).ok_or(too_small)?;
-        let data_bytes = room - room % strip;
+        let data_bytes = whole_strips(room, strip);
         if data_bytes == 0 {
             return Err(too_small);
         }
@@ -194,11 +205,11 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Data that a member of this size has room for, in whole strips.
+    /// Data that a member of this size has room for, in whole strips; of any size, where that is a
+    /// small part of it.
     pub fn room(&self, device_bytes: u64, strip_bytes: u32) -> u64 {
         let end = Self::superblock_offsets(device_bytes)[1];
-        let room = end.saturating_sub(self.data_offset);
-        room - room % u64::from(strip_bytes)
+        whole_strips(end.saturating_sub(self.data_offset), u64::from(strip_bytes))
     }
 
     /// The same beginnings with more data, on a device of this size; the map grows with the data.
@@ -428,7 +439,7 @@ mod tests {
             small
         );
         assert_eq!(small.for_device(3 << 30, 64 << 10), Ok(large));
-        let too_small = small.for_device((1 << 30) - (64 << 10), 64 << 10);
+        let too_small = small.for_device((1 << 30) - (1 << 20), 64 << 10);
         assert_eq!(too_small, Err(LayoutError::Overlap { area: Area::Data }));
     }
 

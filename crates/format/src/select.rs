@@ -249,7 +249,7 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
         };
         (
             s.level,
-            s.strip_bytes,
+            (s.strip_bytes, s.band_rows),
             s.group_size,
             s.members,
             s.fixed_parities,

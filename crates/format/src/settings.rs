@@ -15,6 +15,8 @@ pub struct Settings {
     pub resync_priority: u8,
     /// The same for a scrub.
     pub scrub_priority: u8,
+    /// The same for data that moves.
+    pub restripe_priority: u8,
     /// Background work gives way where more than one request in a hundred takes longer than this,
     /// microseconds; 0: it is not looked at.
     pub latency_target_us: u32,
@@ -56,10 +58,12 @@ impl Settings {
         if bad(&self.rebuild_priority) {
             return Err(Invalid::RebuildPriority(self.rebuild_priority));
         }
-        if let Some(&priority) = [self.resync_priority, self.scrub_priority]
-            .iter()
-            .find(|p| bad(p))
-        {
+        let others = [
+            self.resync_priority,
+            self.scrub_priority,
+            self.restripe_priority,
+        ];
+        if let Some(&priority) = others.iter().find(|p| bad(p)) {
             return Err(Invalid::JobPriority(priority));
         }
         if self.latency_target_us > Self::LATENCY_TARGET_US_MAX {
@@ -84,6 +88,7 @@ impl Default for Settings {
             rebuild_priority: PRIORITY,
             resync_priority: PRIORITY,
             scrub_priority: PRIORITY,
+            restripe_priority: PRIORITY,
             latency_target_us: 0,
             read_error_threshold: 3,
             hedged_reads: true,

@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 
 use strake_engine::event::{
     ArrayState, Changed, Command, CommandError, DeviceInfo, FailCause, Found, JobKind, JobStatus,
-    NewDevice, Status,
+    NewDevice, NewShape, Status,
 };
 use strake_engine::gather;
 use strake_engine::limits::{self, Joining, Shards};
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
-use strake_engine::{Array, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
-use strake_format::{ArrayName, RegionState, VolumeUuid};
+use strake_engine::{Array, Geometry, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
+use strake_format::{ArrayName, RegionState, Superblock, VolumeUuid};
 
 use crate::buffers::Registered;
 use crate::clock::Clock;
@@ -204,7 +204,17 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     let shards = authority.map_or(wanted, |sb| shards_for(sb, wanted));
     // What lies at the start of one that is carved is no user's.
     let carved = authority.is_some_and(|sb| sb.carved);
+    let limit = placement.memory_limit_bytes;
+    let (queue_stock, pages) = (plan.stock(), plan.pages());
+    let queue = queue_stock.as_deref().unwrap_or_default();
+    // Higher rows need larger buffers.
+    let folded = authority.and_then(Superblock::folded);
+    let fold = folded.is_some_and(|sb| {
+        let geometry = Geometry::of(&sb);
+        stock_of_shard(&geometry, config.memory_bytes, limit, shards, queue).is_ok()
+    });
     let options = StartOptions {
+        fold,
         shards,
         force: config.force,
         clean_after_ms: CLEAN_AFTER_MS,
@@ -215,9 +225,6 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     let array = Array::assemble(all, &options)?;
     let shape = Shape::new(Arc::clone(array.geometry()));
     let setup = array.setup();
-    let (queue_stock, pages) = (plan.stock(), plan.pages());
-    let queue = queue_stock.as_deref().unwrap_or_default();
-    let limit = placement.memory_limit_bytes;
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
     let pinning = Pinning::choose(&placement, &devices, shards);
     let placed = pinning.placed(shards, memory_bytes(&stock, shards, queue));
@@ -446,12 +453,19 @@ impl Serving {
         self.command(Command::DropParity(fewer))
     }
 
-    /// Begins to move data to a shape with data columns on these devices, too.
+    /// Begins to move data to a shape with data columns on these devices, too, or with other strips.
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn add_data(&self, devices: Vec<NewDevice>) -> Result<Changed, CommandError> {
-        self.widen(devices, Command::AddData)
+    pub fn restripe(&self, shape: NewShape) -> Result<Changed, CommandError> {
+        let strip_bytes = shape.strip_bytes;
+        let command = |devices| {
+            Command::Restripe(NewShape {
+                devices,
+                strip_bytes,
+            })
+        };
+        self.widen(shape.devices, command)
     }
 
     fn widen(

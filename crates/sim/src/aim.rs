@@ -199,7 +199,7 @@ impl World {
             .iter()
             .max_by_key(|(_, sb)| (sb.epoch, sb.generation));
         match newest {
-            Some((_, sb)) if sb.slots.len() != self.geometry.slots() => Arc::new(Geometry::of(sb)),
+            Some((_, sb)) if !same_columns(sb, &self.geometry) => Arc::new(Geometry::of(sb)),
             _ => Arc::clone(&self.geometry),
         }
     }
@@ -273,7 +273,7 @@ fn holds_syndrome(record: &LogRecord) -> bool {
 
 /// The columns that a record has checksums of, in their order.
 fn columns_with_sums(geometry: &Geometry, record: &LogRecord) -> Vec<usize> {
-    let Shape { width, k } = geometry.columns(StripeNo(record.stripe));
+    let Shape { width, k, .. } = geometry.columns(StripeNo(record.stripe));
     let changed = |column: &usize| *column >= k || record.written & (1 << column) != 0;
     (0..width).filter(changed).collect()
 }
@@ -295,4 +295,10 @@ fn records_of(ssd: &Ssd, superblock: &Superblock) -> Vec<LogRecord> {
         .flatten()
         .filter(|batch| (batch.array, batch.member) == (superblock.array, superblock.member));
     ours.flat_map(|batch| batch.records).collect()
+}
+
+/// Whether this superblock tells of the columns that the shape has.
+fn same_columns(sb: &strake_format::Superblock, geometry: &Geometry) -> bool {
+    let strips = (u64::from(sb.strip_bytes), u64::from(sb.band_rows));
+    sb.slots.len() == geometry.slots() && strips == (geometry.strip, geometry.band)
 }

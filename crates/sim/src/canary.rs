@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 68] = [
+    pub const ALL: [(Canary, u64); 69] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -134,6 +134,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
         (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
         (Canary::Inside(engine::Canary::EmptyForEver), 500),
+        (Canary::Inside(engine::Canary::FoldedUnclean), 2000),
         (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
         (Canary::Inside(engine::Canary::MovedWithoutCopy), 6000),
         (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),

@@ -16,6 +16,7 @@ use crate::atlas::{Condition, Situation};
 use crate::faults::{FaultKind, FaultSet, Overlay};
 use crate::look::{Look, calls_live};
 use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
+use crate::prng::{Prng, Purpose};
 use crate::silent::Misfortune;
 use crate::world::{Going, World};
 
@@ -786,7 +787,8 @@ impl World {
                 }
             }
             Action::DropParity => drop(self.command(Command::DropParity(1))),
-            Action::Restripe => drop(self.restripe(1 + looks.len() % 2)),
+            Action::Restripe => drop(self.restripe(1 + looks.len() % 2, None)),
+            Action::Strip => self.restrip(),
             Action::StopRestripe => drop(self.command(Command::StopRestripe)),
             Action::ContinueRestripe => drop(self.command(Command::ContinueRestripe)),
             Action::Scrub => self.scrub(),
@@ -855,19 +857,33 @@ impl World {
         })
     }
 
-    /// Asks for data columns on so many fresh devices, if there are as many and nobody lies.
-    pub fn restripe(&mut self, count: usize) -> Option<CommandId> {
+    /// Asks for data columns on so many fresh devices, if there are as many and nobody lies, and for
+    /// other strips.
+    pub fn restripe(&mut self, count: usize, strip_bytes: Option<u32>) -> Option<CommandId> {
         if !self.silent.lies.is_empty() || self.silent.armed.is_some() {
             return None;
         }
         let devices: Vec<NewDevice> = (0..count).map_while(|_| self.fresh()).collect();
-        if devices.is_empty() {
+        if devices.is_empty() && strip_bytes.is_none() {
             return None;
         }
         let numbers = devices.iter().map(|new| new.device).collect();
-        let id = self.command(Command::AddData(devices));
+        let id = self.command(Command::Restripe(NewShape {
+            devices,
+            strip_bytes,
+        }));
         self.offered.insert(id, numbers);
         Some(id)
+    }
+
+    /// Asks for other strips, and perhaps for a data column besides. Draws of its own.
+    fn restrip(&mut self) {
+        let seed = self.plan.seed ^ self.stats.events << 20;
+        let mut rng = Prng::new(seed, Purpose::Strip);
+        let now = self.superblock.user_strip_bytes();
+        let strip = rng.pick(&[now / 4, now / 2, now / 2, 2 * now, 2 * now, 4 * now]);
+        let columns = usize::from(rng.one_in(3));
+        self.restripe(columns, Some(strip.max(4096)));
     }
 
     /// The drive carries a member of the array that is out, and nobody uses it.

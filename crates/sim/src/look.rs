@@ -299,6 +299,7 @@ impl World {
     /// The process is gone: forgets machines, messages and requests.
     pub fn forget_process(&mut self) {
         self.silent.emptied.clear();
+        self.silent.ended.clear();
         self.count_hedges();
         self.clock.clear();
         self.leaving.clear();

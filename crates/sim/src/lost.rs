@@ -53,7 +53,7 @@ impl World {
     /// The blocks at this byte of the strips of a stripe that cannot be computed.
     fn lost_of(&self, looks: &[Look], stripe: StripeNo, offset: u64) -> Vec<u64> {
         let geometry = &self.geometry;
-        let Shape { width, k } = geometry.columns(stripe);
+        let Shape { width, k, .. } = geometry.columns(stripe);
         let (_, row) = geometry.row(stripe);
         if !geometry.counts(row) {
             return Vec::new();

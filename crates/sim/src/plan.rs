@@ -82,6 +82,7 @@ impl Shape {
             fixed: 0,
             strip: u64::from(strip),
             block: u64::from(block),
+            band: 1,
             rows: 1,
             region_rows: 1,
             elder: None,
@@ -203,6 +204,8 @@ pub enum Action {
     Trim,
     /// Command: move data to a shape with more data columns.
     Restripe,
+    /// Data moves to other strips.
+    Strip,
     /// Command: stop that where it is.
     StopRestripe,
     /// Command: go on with it.
@@ -450,6 +453,7 @@ impl Plan {
         plan.draw_lowered();
         plan.draw_moves();
         plan.draw_trims();
+        plan.draw_strips();
         plan
     }
 
@@ -533,6 +537,50 @@ impl Plan {
             if life.end_after_reshape.is_none() && rng.percent(50) {
                 life.end = rng.pick(&[End::PowerCut, End::Kill]);
                 life.end_after_reshape = Some(rng.below(25));
+            }
+        }
+    }
+
+    /// In one of ten arrays data moves to other strips, mostly more than once. Draws of its own, too.
+    fn draw_strips(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 11, Purpose::Focus);
+        let mirrored = matches!(self.shape.level, Level::Raid1 | Level::Raid10);
+        if mirrored || !rng.one_in(10) {
+            return;
+        }
+        // Of bands of four rows, and what comes with them.
+        let members = u64::from(self.shape.members) + 1;
+        let copy = 5 * u64::from(self.strip) * members + 8192;
+        let log_bytes = self.tiny.log_bytes.max(copy).next_multiple_of(8192);
+        let more = log_bytes - self.tiny.log_bytes;
+        self.tiny.log_bytes = log_bytes;
+        // Lower rows need more buffers.
+        self.budget_bytes = self.budget_bytes.max(400 * self.strip as usize);
+        if rng.percent(75) {
+            self.tiny.region_bytes = self.tiny.region_bytes.max(4 * u64::from(self.strip));
+        }
+        let devices = self.devices.iter_mut();
+        devices.for_each(|device| device.bytes += 2 * more);
+        for life in &mut self.lives {
+            if rng.percent(30) {
+                continue;
+            }
+            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
+            let at = Moment {
+                asks: rng.below(asks + 1),
+                events: rng.below(200),
+            };
+            life.actions.push((at, Action::Strip));
+            if rng.one_in(2) {
+                life.actions.push((at, Action::ContinueRestripe));
+            }
+            life.actions.sort_by_key(|&(at, _)| at);
+            if rng.percent(70) {
+                life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
+                life.end_after_reshape = Some(match rng.percent(70) {
+                    true => rng.below(250),
+                    false => rng.below(4000),
+                });
             }
         }
     }
@@ -671,13 +719,17 @@ fn draw_settings(seed: u64) -> Settings {
     let priority = |rng: &mut Prng| rng.pick(&[1, 10, 50, 99, 100]);
     match rng.percent(50) {
         true => Settings::default(),
-        false => Settings {
-            rebuild_priority: priority(&mut rng),
-            resync_priority: priority(&mut rng),
-            scrub_priority: priority(&mut rng),
-            latency_target_us: draw_target_us(&mut rng),
-            ..Settings::default()
-        },
+        false => {
+            let rebuild_priority = priority(&mut rng);
+            Settings {
+                rebuild_priority,
+                resync_priority: priority(&mut rng),
+                scrub_priority: priority(&mut rng),
+                restripe_priority: rebuild_priority,
+                latency_target_us: draw_target_us(&mut rng),
+                ..Settings::default()
+            }
+        }
     }
 }
 

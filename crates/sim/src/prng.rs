@@ -35,6 +35,8 @@ pub enum Purpose {
     Dawdle = 10,
     /// What is trimmed.
     Trim = 11,
+    /// To which strips data moves.
+    Strip = 12,
     /// What goes beyond the tolerance.
     Beyond = 16,
 }

@@ -53,6 +53,8 @@ pub struct Stats {
     pub moves: u64,
     /// Windows that were written again after a crash.
     pub resumed: u64,
+    /// Arrays whose bands became rows.
+    pub folded: u64,
     /// Pieces of requests that were split anew.
     pub split_anew: u64,
     /// Starts by force from a part of the members that were refused.
@@ -169,6 +171,7 @@ impl Stats {
             (&mut self.windows, other.windows),
             (&mut self.moves, other.moves),
             (&mut self.resumed, other.resumed),
+            (&mut self.folded, other.folded),
             (&mut self.split_anew, other.split_anew),
             (&mut self.returns, other.returns),
             (&mut self.partial_rebuilds, other.partial_rebuilds),

@@ -106,8 +106,8 @@ pub(crate) fn shape_of(geometry: &Geometry) -> workload::Shape {
     let block = geometry.block;
     workload::Shape {
         total: geometry.size() / block,
-        strip: geometry.strip / block,
-        stripe: geometry.stripe_bytes() / block,
+        strip: geometry.band * geometry.strip / block,
+        stripe: geometry.band * geometry.stripe_bytes() / block,
         region: geometry.settled().region_bytes(RegionNo(0)).end / block,
     }
 }

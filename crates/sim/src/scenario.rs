@@ -171,7 +171,14 @@ impl Scenario {
     }
     /// Asks for data columns on so many fresh devices, and does not wait.
     pub fn begin_to_restripe(&mut self, count: usize) -> CommandId {
-        self.world.restripe(count).expect("there are drives left")
+        self.world
+            .restripe(count, None)
+            .expect("there are drives left")
+    }
+    /// Asks for strips of so many bytes, and for so many data columns more.
+    pub fn begin_to_restrip(&mut self, strip: u32, count: usize) -> CommandId {
+        let asked = self.world.restripe(count, Some(strip));
+        asked.expect("there are drives left")
     }
     /// Goes on until `until` says so.
     pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> &mut Self {
@@ -605,6 +612,27 @@ impl Draft {
         let devices = self.0.devices.iter_mut();
         devices.for_each(|device| device.bytes += MORE);
         self
+    }
+    /// With strips of so many bytes, which may become up to so large, and members that hold so much.
+    pub fn strips(mut self, strip: u32, largest: u32, member_bytes: u64) -> Draft {
+        let plan = &mut self.0;
+        plan.strip = strip;
+        plan.tiny.region_bytes = u64::from(largest);
+        // Rows of any height find as many buffers as they need.
+        plan.budget_bytes = 400 * strip as usize;
+        let members = u64::from(plan.shape.members) + 1;
+        plan.tiny.log_bytes = (2 * u64::from(largest) * members).max(256 << 10);
+        // Until data ends where a strip of any size does.
+        loop {
+            let bytes = plan.tiny.log_bytes + member_bytes + (512 << 10);
+            let devices = plan.devices.iter_mut();
+            devices.for_each(|device| device.bytes = bytes);
+            let layout = launch::make(plan).superblock.layout;
+            if layout.data_bytes.is_multiple_of(u64::from(largest)) {
+                return self;
+            }
+            plan.tiny.log_bytes += 4096;
+        }
     }
     /// Data that moves moves so many bytes at once.
     pub fn window_bytes(mut self, bytes: u64) -> Draft {

@@ -19,12 +19,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use strake_engine::event::{Command, EventKind, IoKind, JobKind, MemberIo, ScrubMode};
-use strake_engine::geometry::Place;
+use strake_engine::geometry::{Place, StripPart};
 use strake_engine::units::{RegionNo, Row, StripeNo};
 use strake_format::RegionState;
 use strake_parity::Code;
 
+use crate::oracle::Moment;
 use crate::prng;
+use crate::user::Asked;
 use crate::workload::{Ask, AskKind};
 use crate::world::{Going, World};
 
@@ -63,6 +65,9 @@ pub struct Silent {
     pub lies: Vec<Lie>,
     /// Regions that may have been given back since the start, or may be at any moment.
     pub emptied: BTreeSet<RegionNo>,
+    /// Strips that were put right while requests were under way, which may have met them before.
+    /// With when that was.
+    pub(crate) ended: Vec<(Moment, Lie)>,
     /// Blocks that a scrub named: drive and block.
     named: BTreeSet<(usize, u64)>,
     /// Stripes in which it could name nobody.
@@ -82,7 +87,7 @@ impl World {
         let written = matches!(state, RegionState::Clean | RegionState::Dirty);
         let changing = self.asks.values().filter(|asked| {
             let change = !matches!(asked.ask.kind, AskKind::Read | AskKind::Flush);
-            change && self.stripes_of(&asked.ask).contains(&stripe.0)
+            change && self.touches(&asked.ask, stripe)
         });
         let lied = self.silent.lies.iter().any(|lie| lie.stripe == stripe);
         let stays = !self.silent.emptied.contains(&region);
@@ -92,13 +97,16 @@ impl World {
     /// All of a request's part of this stripe is one operation: it lies in one strip, or is the
     /// whole stripe. Else a later operation of the same request could write over what went wrong.
     fn at_once(&self, stripe: StripeNo) -> bool {
-        let (strip, whole) = (self.geometry.strip, self.geometry.stripe_bytes());
-        let block = self.geometry.block;
+        let strip = self.geometry.strip / self.geometry.block;
+        let k = self.geometry.columns(stripe).k as u64;
         self.asks.values().all(|asked| {
             let (first, end) = (asked.ask.first, asked.ask.first + asked.ask.count);
-            let lo = (first * block).max(stripe.0 * whole);
-            let hi = (end * block).min((stripe.0 + 1) * whole);
-            lo >= hi || hi - lo == whole || lo / strip == (hi - 1) / strip
+            let parts = (0..k as usize).map(|column| {
+                let strip = self.blocks_of(stripe, column);
+                strip.end.min(end).saturating_sub(strip.start.max(first))
+            });
+            let parts: Vec<u64> = parts.filter(|&blocks| blocks > 0).collect();
+            parts.len() < 2 || parts.iter().sum::<u64>() == k * strip
         })
     }
 
@@ -107,9 +115,7 @@ impl World {
     fn is_settled(&self, stripe: StripeNo) -> bool {
         let mut asks = self.asks.values();
         self.geometry.mirrored()
-            && asks.any(|asked| {
-                asked.ask.kind == AskKind::Read && self.stripes_of(&asked.ask).contains(&stripe.0)
-            })
+            && asks.any(|asked| asked.ask.kind == AskKind::Read && self.touches(&asked.ask, stripe))
     }
 
     /// Every member is in sync and well, and nothing is about to change that.
@@ -127,17 +133,29 @@ impl World {
         !situation.resyncing && !incoming && situation.slots.iter().all(well)
     }
 
-    fn stripes_of(&self, ask: &Ask) -> std::ops::RangeInclusive<u64> {
-        let blocks = self.geometry.stripe_bytes() / self.geometry.block;
-        let last = ask.first + ask.count.max(1) - 1;
-        ask.first / blocks..=last / blocks
+    /// Blocks of the array that a strip holds.
+    fn blocks_of(&self, stripe: StripeNo, column: usize) -> std::ops::Range<u64> {
+        let (lo, hi) = (0, self.geometry.strip);
+        self.geometry.blocks(&StripPart {
+            stripe,
+            column,
+            lo,
+            hi,
+        })
+    }
+
+    /// Some of the request lies in this stripe.
+    fn touches(&self, ask: &Ask, stripe: StripeNo) -> bool {
+        (0..self.geometry.columns(stripe).k).any(|column| {
+            let strip = self.blocks_of(stripe, column);
+            strip.start < ask.first + ask.count.max(1) && ask.first < strip.end
+        })
     }
 
     /// Would this request change a stripe in which a strip lies?
     pub(crate) fn touches_lies(&self, ask: &Ask) -> bool {
-        let stripes = self.stripes_of(ask);
         let mut lies = self.silent.lies.iter();
-        lies.any(|lie| stripes.contains(&lie.stripe.0))
+        lies.any(|lie| self.touches(ask, lie.stripe))
     }
 
     /// The stripe, the column and the byte within its strip that lie here on a drive.
@@ -227,6 +245,7 @@ impl World {
         let ended: Vec<Lie> = ended;
         for lie in ended {
             self.drives[lie.drive].ssd.rot(lie.offset, &lie.truth);
+            self.silent.ended.push((self.oracle.moment(), lie));
         }
         self.silent.emptied.insert(region);
     }
@@ -330,15 +349,15 @@ impl World {
 
     /// What the user read may lie where a strip does, and where a late read was computed from one
     /// that does. Of exactly such blocks the truth is put in their place before they are judged.
-    pub(crate) fn excuse_lies(&mut self, first: u64, bytes: &mut [u8]) {
-        if self.silent.lies.is_empty() {
+    pub(crate) fn excuse_lies(&mut self, asked: &Asked, bytes: &mut [u8]) {
+        if self.silent.lies.is_empty() && self.silent.ended.is_empty() {
             return;
         }
         let slots: Vec<Option<usize>> = self.looks().iter().map(|look| look.in_sync).collect();
         let block = self.geometry.block;
-        for (index, bytes) in (first..).zip(bytes.chunks_mut(block as usize)) {
+        for (index, bytes) in (asked.ask.first..).zip(bytes.chunks_mut(block as usize)) {
             let place = self.geometry.locate(index * block);
-            let columns = self.tellings(&place, &slots);
+            let columns = self.tellings(&place, &slots, asked.moment);
             let told = |own: &Vec<&[u8]>| own.contains(&&*bytes);
             let lied = columns.iter().any(|column| column.len() > 1);
             let Some(&truth) = columns[place.column].first().filter(|_| lied) else {
@@ -358,7 +377,7 @@ impl World {
     /// What each column of a stripe may hold at the block of this place: the truth first, then what
     /// lies in its stead. Nothing changes where a strip lies, so what a medium holds beside it is the
     /// truth.
-    fn tellings(&self, place: &Place, slots: &[Option<usize>]) -> Vec<Vec<&[u8]>> {
+    fn tellings(&self, place: &Place, slots: &[Option<usize>], since: Moment) -> Vec<Vec<&[u8]>> {
         let (block, data) = (
             self.geometry.block as usize,
             self.superblock.layout.data_offset,
@@ -366,7 +385,9 @@ impl World {
         let (row, strip) = (self.geometry.row(place.stripe).1, self.geometry.strip);
         let at = data + self.geometry.row_offset(row) + place.offset;
         let telling = |column| {
-            let lies = self.silent.lies.iter();
+            let ended = self.silent.ended.iter();
+            let met = ended.filter(|(moment, _)| since <= *moment);
+            let lies = self.silent.lies.iter().chain(met.map(|(_, lie)| lie));
             let mut here = lies.filter(|l| (l.stripe, l.column) == (place.stripe, column));
             let lie = here.find_map(|lie| {
                 let from = place.offset.checked_sub((lie.offset - data) % strip)? as usize;

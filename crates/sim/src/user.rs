@@ -6,7 +6,7 @@
 //! Deliberately absent: what is asked (`workload`) and what may be answered (`oracle`).
 
 use strake_engine::event::{Op, Reply, Request, RequestError, Slices};
-use strake_engine::units::{RegionNo, RequestId, Time};
+use strake_engine::units::{RequestId, Time};
 use strake_engine::{Buf, Slice, Target};
 
 use crate::beyond::Demand;
@@ -21,6 +21,8 @@ pub struct Asked {
     pub(crate) ask: Ask,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) moment: oracle::Moment,
+    /// Buffers that it may hold, by the strip of its time.
+    pub(crate) buffers: u64,
     /// Where members put what a read in place asks for.
     pub(crate) place: Vec<u8>,
 }
@@ -78,7 +80,11 @@ impl World {
     /// Submits this request of the user.
     pub fn submit(&mut self, ask: Ask) -> Going {
         self.stats.asks += 1;
-        self.reading += self.buffers_of(&ask);
+        if self.asks.is_empty() {
+            self.silent.ended.clear();
+        }
+        let buffers = self.buffers_of(&ask);
+        self.reading += buffers;
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let (mut op, ticket, moment) = self.announce(&ask);
@@ -100,6 +106,7 @@ impl World {
         self.asks.insert(
             id,
             Asked {
+                buffers,
                 ask,
                 ticket,
                 moment,
@@ -241,7 +248,7 @@ impl World {
             }
             Ok(slices) => slices,
             Err(error) if self.excused_beyond(&asked, error) => {
-                self.reading -= self.buffers_of(&asked.ask);
+                self.reading -= asked.buffers;
                 return self.poll_shards();
             }
             Err(RequestError::Unreadable) if self.is_excused(&asked.ask) => {
@@ -264,10 +271,12 @@ impl World {
 
     /// Does the request lie where a clean error is as good as an answer?
     fn is_excused(&self, ask: &Ask) -> bool {
-        let per_region = self.shape.region;
-        let last = ask.first + ask.count.max(1) - 1;
-        let mut regions = ask.first / per_region..=last / per_region;
-        regions.any(|region| self.excused.contains(&RegionNo(region as u32)))
+        let geometry = &self.geometry;
+        let mut blocks = ask.first..ask.first + ask.count.max(1);
+        blocks.any(|block| {
+            let (_, row) = geometry.row(geometry.locate(block * geometry.block).stripe);
+            self.excused.contains(&geometry.region(row))
+        })
     }
 
     /// A clean error: the blocks are old or new.
@@ -277,7 +286,7 @@ impl World {
             Some(ticket) => self.oracle.unanswered(ticket),
             None => self.oracle.unread(asked.moment),
         }
-        self.reading -= self.buffers_of(&asked.ask);
+        self.reading -= asked.buffers;
         self.poll_shards()
     }
 
@@ -292,7 +301,7 @@ impl World {
         }
         self.stats.unreadable_answers += 1;
         self.oracle.unread(asked.moment);
-        self.reading -= self.buffers_of(&ask);
+        self.reading -= asked.buffers;
         match ask.count {
             1 => self.refused_blocks.push(ask.first),
             _ => self.refused_reads.push(ask),
@@ -322,14 +331,14 @@ impl World {
         {
             self.zero_missing(asked.ask.first, &mut bytes);
         }
-        self.excuse_lies(asked.ask.first, &mut bytes);
+        self.excuse_lies(asked, &mut bytes);
         let seen = self.oracle.seen(asked.moment, asked.ask.first, &bytes);
         self.scratch = bytes;
         if let Err(mismatch) = seen {
             let place = self.place(mismatch.block);
             return self.failure(format!("{} ({place})", mismatch.text));
         }
-        let held = self.buffers_of(&asked.ask);
+        let held = asked.buffers;
         if self.chance.workload.one_in(4) {
             let ns = self.chance.latency.below(200_000);
             self.clock.after(ns, Happening::Drop(slices, held));

@@ -338,7 +338,10 @@ impl World {
         let text = command_text(&command);
         self.reshaping |= matches!(
             command,
-            Command::Grow(_) | Command::AddParity(_) | Command::DropParity(_) | Command::AddData(_)
+            Command::Grow(_)
+                | Command::AddParity(_)
+                | Command::DropParity(_)
+                | Command::Restripe(_)
         );
         self.note(format!("command {}: {text}", id.0));
         self.commands.insert(id, text);
@@ -884,9 +887,12 @@ fn command_text(command: &Command) -> String {
         Command::Remove(MemberRef::Device(device)) => format!("remove {device:?}"),
         Command::Add(new) => format!("add {:?}", new.device),
         Command::Return(member) => format!("return {:?}", member.device),
-        Command::AddData(new) => {
-            let devices: Vec<DeviceId> = new.iter().map(|new| new.device).collect();
-            format!("add data columns on {devices:?}")
+        Command::Restripe(shape) => {
+            let devices: Vec<DeviceId> = shape.devices.iter().map(|new| new.device).collect();
+            match shape.strip_bytes {
+                None => format!("add data columns on {devices:?}"),
+                Some(strip) => format!("strips of {strip}, data columns on {devices:?}"),
+            }
         }
         Command::AddParity(new) => {
             let devices: Vec<DeviceId> = new.iter().map(|new| new.device).collect();

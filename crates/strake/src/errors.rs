@@ -439,7 +439,10 @@ impl From<CommandError> for Failure {
             CommandError::Reshaping => Code::Reshaping,
             CommandError::Moving => Code::DataMoves,
             CommandError::NothingMoves => Code::NothingMoves,
-            CommandError::NoSuchShape { .. } => Code::ShapeUnreachable,
+            CommandError::NoSuchShape { .. }
+            | CommandError::SameShape
+            | CommandError::StripUnfit { .. } => Code::ShapeUnreachable,
+            CommandError::NoSuchStrip { .. } => Code::StripInvalid,
             CommandError::NothingToGrow { .. } => Code::NothingToGrow,
             CommandError::MapTooSmall { .. } => Code::MapTooSmall,
             CommandError::NoSuchLevel { .. } | CommandError::ParitiesStay { .. } => {
@@ -451,6 +454,10 @@ impl From<CommandError> for Failure {
         match error {
             CommandError::BlockSize { .. } => {
                 failure.cure("use a device whose blocks are no larger than the array's")
+            }
+            CommandError::SameShape => failure.cure("name another strip, or devices to add"),
+            CommandError::StripUnfit { .. } => {
+                failure.cure("choose a smaller strip; an array that has grown to 256 MiB of each member and more takes any")
             }
             _ => failure,
         }

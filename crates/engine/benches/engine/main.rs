@@ -98,6 +98,7 @@ fn assembled(
         })
         .collect();
     let options = StartOptions {
+        fold: true,
         shards,
         force: false,
         clean_after_ms: 5000,

@@ -216,7 +216,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         changed(8, 2),
         SuperblockError::Version { major: 2, minor: 0 }
     );
-    assert_eq!(changed(24, 8), SuperblockError::Features { unknown: 8 });
+    assert_eq!(changed(24, 16), SuperblockError::Features { unknown: 16 });
     let invalid = |at, byte| match changed(at, byte) {
         SuperblockError::Invalid(invalid) => invalid,
         other => panic!("{other:?}"),
@@ -261,7 +261,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 7), (32, 8), (3800, 1), (187, 5)] {
+    for (at, byte) in [(10, 8), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
@@ -287,6 +287,31 @@ fn what_steers_background_work_is_kept_and_costs_nothing_where_it_is_not_used() 
     reseal(&mut bytes[..]);
     let refused = Superblock::decode(&bytes[..], 4096);
     assert_eq!(refused, Err(SuperblockError::Invalid(Invalid::Reserved)));
+}
+
+#[test]
+fn strips_of_several_rows_are_refused_where_nothing_is_made_of_them() {
+    let whole = Superblock {
+        layout: layout(262_144, 16 << 20),
+        band_rows: 4,
+        ..superblock(Level::Raid5, 3, 3, 0)
+    };
+    let bytes = whole.encode(4096);
+    assert_eq!((bytes[10], bytes[24], bytes[3601]), (7, 8, 2));
+    assert_eq!(Superblock::decode(&bytes[..], 4096).as_ref(), Ok(&whole));
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        reseal(&mut bytes[..]);
+        Superblock::decode(&bytes[..], 4096).expect_err("not believable")
+    };
+    let bands = |rows| SuperblockError::Invalid(Invalid::Bands(rows));
+    assert_eq!(changed(3601, 3), bands(8), "regions have four rows");
+    assert_eq!(changed(3601, 5), bands(32), "more than the largest strip");
+    assert_eq!(changed(3601, 16), bands(16), "no number of rows");
+    assert_eq!(changed(3601, 0), bands(0), "the feature says otherwise");
+    assert_eq!(changed(24, 0), bands(2), "nothing says that it is used");
+    assert_eq!(changed(10, 6), SuperblockError::Invalid(Invalid::Reserved));
 }
 
 #[test]

@@ -72,17 +72,28 @@ fn superblocks_are_what_they_were() {
     let moving = Superblock {
         moving: Some(Moving {
             members: 5,
+            band_rows: 1,
             moved_rows: 77,
             stopped: false,
         }),
         ..raised.clone()
     };
+    let mut banded = superblock(Level::Raid50, 6, 3, 2);
+    banded.settings.restripe_priority = 7;
+    (banded.layout, banded.band_rows) = (layout(262_144, 16 << 20), 4);
+    banded.moving = Some(Moving {
+        members: 6,
+        band_rows: 2,
+        moved_rows: 16,
+        stopped: true,
+    });
     for (name, superblock) in [
         ("superblock-slot", rich),
         ("superblock-spare", spare),
         ("superblock-raised", raised),
         ("superblock-carved", carved),
         ("superblock-moving", moving),
+        ("superblock-bands", banded),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {

@@ -59,6 +59,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         name: "data".parse().expect("a name"),
         level,
         strip_bytes: 65536,
+        band_rows: 1,
         group_size,
         members,
         fixed_parities: 0,
@@ -131,10 +132,15 @@ prop_compose! {
         me in any::<proptest::sample::Index>(),
         (priority, threshold) in (1..=100u8, 1..=u32::MAX),
         (resync_priority, scrub_priority) in (1..=100u8, 1..=100u8),
+        restripe_priority in 1..=100u8,
         latency_target_us in 0..=Settings::LATENCY_TARGET_US_MAX,
         spare_delay_ms in 0..=Settings::SPARE_DELAY_MS_MAX,
     ) -> Superblock {
-        let strip_bytes = 1 << strip;
+        let user_strip: u32 = 1 << strip;
+        let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
+        let halved = if mirrored { 0 } else { (threshold >> 8) % 3 };
+        let band_rows = 1 << halved.min(strip - 12);
+        let strip_bytes = user_strip / u32::from(band_rows);
         let modes = [ScrubMode::Check, ScrubMode::Repair, ScrubMode::Halt];
         let found = ScrubCounts {
             inconsistent: epoch,
@@ -170,14 +176,15 @@ prop_compose! {
         Superblock {
             name: name.parse().expect("a name"),
             strip_bytes,
+            band_rows,
             block_bytes: if block { 512 } else { 4096 },
-            layout: layout(strip_bytes, (16 << 20) + grown),
+            layout: layout(user_strip, (16 << 20) + grown),
             fixed_parities: match level.is_grouped() {
                 true => 0,
                 false => level.parity_count().min(hole as u8),
             },
             shape_since: Epoch(generation.min(epoch) / 2),
-            moving: moving(level, members, hole as u8, threshold),
+            moving: moving(level, members, band_rows, hole as u8, threshold),
             created_unix_s,
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync][hole],
             carved: threshold % 2 == 0,
@@ -198,6 +205,7 @@ prop_compose! {
                 rebuild_priority: priority,
                 resync_priority,
                 scrub_priority,
+                restripe_priority,
                 latency_target_us,
                 read_error_threshold: threshold,
                 hedged_reads: clean,
@@ -296,16 +304,23 @@ prop_compose! {
 }
 
 /// A move to this shape, every other time, where there can be one.
-fn moving(level: Level, members: u8, fixed: u8, seed: u32) -> Option<Moving> {
+fn moving(level: Level, members: u8, band: u16, fixed: u8, seed: u32) -> Option<Moving> {
     let least = level.group_min() + u8::from(matches!(level, Level::Raid0));
     let moves = matches!(
         level,
         Level::Raid0 | Level::Raid5 | Level::Raid6 | Level::Raid7_3
     );
     let more = members > least && members > fixed + 1;
-    (moves && more && seed % 4 < 2).then_some(Moving {
-        members: members - 1,
-        moved_rows: u64::from(seed % 8),
+    let band_rows = match seed >> 10 & 1 {
+        1 => band,
+        _ => 1,
+    };
+    let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
+    let other = band_rows != band && !mirrored;
+    ((other || moves && more) && seed % 4 < 2).then_some(Moving {
+        members: if other { members } else { members - 1 },
+        band_rows,
+        moved_rows: u64::from(seed % 8 * u32::from(band)),
         stopped: seed % 4 == 1,
     })
 }

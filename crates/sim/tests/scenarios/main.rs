@@ -19,6 +19,7 @@ mod restored;
 mod scrub;
 mod slow;
 mod spares;
+mod strips;
 mod trim;
 
 use strake_engine::StartError;

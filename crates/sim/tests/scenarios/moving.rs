@@ -347,7 +347,7 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
     for _ in 0..40 {
         // In a window, and between two.
         raid5.steps(3);
-        let refused = raid5.command(Command::AddData(Vec::new()));
+        let refused = raid5.command(Command::Restripe(NewShape::default()));
         assert_eq!(refused, Err(CommandError::Moving));
     }
     raid5.command(Command::StopRestripe).expect("it moves");
@@ -469,7 +469,12 @@ fn rows_that_do_not_agree_stop_the_move_until_they_are_mended() {
     raid6.fill().rest();
     raid6.rot(20, 1);
     let new = raid6.world.fresh().expect("there are drives left");
-    raid6.command(Command::AddData(vec![new])).expect("it can");
+    raid6
+        .command(Command::Restripe(NewShape {
+            devices: vec![new],
+            strip_bytes: None,
+        }))
+        .expect("it can");
     raid6.rest();
     assert!(moves(&mut raid6));
     raid6.cure();

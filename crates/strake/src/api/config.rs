@@ -37,6 +37,14 @@ pub(crate) struct BackupJson {
     pub(crate) arrays: Vec<BackupArrayJson>,
 }
 
+fn one_row() -> u16 {
+    1
+}
+
+fn is_one_row(rows: &u16) -> bool {
+    *rows == 1
+}
+
 /// One array.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +53,9 @@ pub(crate) struct BackupArrayJson {
     pub(crate) uuid: String,
     pub(crate) level: String,
     pub(crate) strip_bytes: u32,
+    /// Rows of a band: so many strips are one of users.
+    #[serde(default = "one_row", skip_serializing_if = "is_one_row")]
+    pub(crate) band_rows: u16,
     pub(crate) group_size: u8,
     pub(crate) fixed_parities: u8,
     /// Of its superblock then: it rises with every change of members or shape.
@@ -160,6 +171,7 @@ impl BackupArrayJson {
             uuid: sb.array.to_string(),
             level: sb.level.to_string(),
             strip_bytes: sb.strip_bytes,
+            band_rows: sb.band_rows,
             group_size: sb.group_size,
             fixed_parities: sb.fixed_parities,
             epoch: sb.epoch.0,
@@ -191,6 +203,7 @@ impl BackupArrayJson {
             name: make::parse_name(&self.name)?,
             level: make::parse_level(&self.level)?,
             strip_bytes: self.strip_bytes,
+            band_rows: self.band_rows,
             group_size: self.group_size,
             members,
             fixed_parities: self.fixed_parities,

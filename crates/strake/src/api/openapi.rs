@@ -24,8 +24,8 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Moving",
-        "from_columns:integer to_columns:integer moved_bytes:integer total_bytes:integer \
-         stopped:boolean",
+        "from_columns:integer to_columns:integer from_strip_bytes:integer to_strip_bytes:integer \
+         moved_bytes:integer total_bytes:integer stopped:boolean",
     ),
     (
         "Volumes",
@@ -118,12 +118,12 @@ const SHAPES: &[(&str, &str)] = &[
     ("GrowRequest", "dry_run:boolean?"),
     (
         "RestripeRequest",
-        "level:string? action:string? devices:string[]? force:boolean? dry_run:boolean?",
+        "level:string? action:string? devices:string[]? strip_bytes:integer? force:boolean? dry_run:boolean?",
     ),
     ("JobRequest", "action:string repair:boolean? halt:boolean?"),
     (
         "Settings",
-        "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? \
+        "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? restripe_priority:integer? \
          latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
          hedged_reads:string? replace_at_wear:integer? pool:string?",

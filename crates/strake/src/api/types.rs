@@ -57,6 +57,9 @@ pub(crate) struct MovingJson {
     /// Data columns that it moves from, and to.
     pub(crate) from_columns: u64,
     pub(crate) to_columns: u64,
+    /// Strips likewise.
+    pub(crate) from_strip_bytes: u64,
+    pub(crate) to_strip_bytes: u64,
     /// What of the block device lies in the new shape.
     pub(crate) moved_bytes: u64,
     pub(crate) total_bytes: u64,
@@ -539,6 +542,9 @@ pub(crate) struct RestripeRequest {
     /// One for each parity, or data column, more.
     #[serde(default)]
     pub(crate) devices: Vec<PathBuf>,
+    /// Another strip: with `add`, a mirror's level, or alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) strip_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) force: bool,
     #[serde(default)]
@@ -569,6 +575,8 @@ pub(crate) struct SettingsJson {
     pub(crate) resync_priority: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scrub_priority: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restripe_priority: Option<u8>,
     /// 0: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency_target_us: Option<u32>,

@@ -28,6 +28,7 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
         rebuild_priority: Some(sb.settings.rebuild_priority),
         resync_priority: Some(sb.settings.resync_priority),
         scrub_priority: Some(sb.settings.scrub_priority),
+        restripe_priority: Some(sb.settings.restripe_priority),
         latency_target_us: Some(sb.settings.latency_target_us),
         spare_delay_ms: Some(sb.settings.spare_delay_ms),
         scrub_schedule: Some(sb.settings.scrub_period.word().to_owned()),
@@ -271,7 +272,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         level: sb.level.to_string(),
         state: array_state(ArrayState::Stopped).to_owned(),
         size_bytes: Geometry::of(sb).size(),
-        strip_bytes: u64::from(sb.strip_bytes),
+        strip_bytes: u64::from(sb.user_strip_bytes()),
         group_size: group_size(sb),
         fixed_parities: sb.fixed_parities,
         block_bytes: sb.block_bytes,
@@ -301,10 +302,14 @@ pub(crate) fn moving(sb: &Superblock) -> Option<MovingJson> {
     let moving = sb.moving?;
     let geometry = Geometry::of(sb);
     // The parities are the same in both shapes.
-    let from_columns = usize::from(moving.members).saturating_sub(geometry.m);
+    let parities = geometry.groups as usize * geometry.m;
+    let from_columns = usize::from(moving.members).saturating_sub(parities);
+    let strip = |band_rows: u16| u64::from(sb.strip_bytes) * u64::from(band_rows);
     Some(MovingJson {
         from_columns: from_columns as u64,
-        to_columns: geometry.k as u64,
+        to_columns: geometry.row_columns(),
+        from_strip_bytes: strip(moving.band_rows),
+        to_strip_bytes: strip(sb.band_rows),
         moved_bytes: geometry.frontier(),
         total_bytes: geometry.size(),
         stopped: moving.stopped,
@@ -415,7 +420,7 @@ pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
             uuid: sb.array.to_string(),
             level: sb.level.to_string(),
             members: sb.members,
-            strip_bytes: sb.strip_bytes,
+            strip_bytes: sb.user_strip_bytes(),
             group_size: group_size(sb),
             block_bytes: sb.block_bytes,
             write_hole: sb.write_hole.to_string(),
@@ -542,6 +547,7 @@ mod tests {
         let mut sb = plan.superblocks[0].clone();
         sb.moving = Some(Moving {
             members: 3,
+            band_rows: 1,
             moved_rows: 2,
             stopped: true,
         });
@@ -581,6 +587,8 @@ mod tests {
         let wanted = MovingJson {
             from_columns: 2,
             to_columns: 3,
+            from_strip_bytes: STRIP,
+            to_strip_bytes: STRIP,
             moved_bytes: 2 * 3 * STRIP,
             total_bytes: size,
             stopped: true,

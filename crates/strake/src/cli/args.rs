@@ -105,8 +105,8 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     /// Change settings: rebuild_priority=1..100, latency_target=2ms, write_hole=closed...
     ///
-    /// rebuild_priority, resync_priority, scrub_priority: 1 (almost nothing beside requests) to
-    /// 100;
+    /// rebuild_priority, resync_priority, scrub_priority, restripe_priority: 1 (almost nothing beside
+    /// requests) to 100;
     /// latency_target: background work gives way where more than one request in a hundred takes
     /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
     /// or resync; hedged_reads: on or off; spare_delay: how long a spare waits for a member that
@@ -381,19 +381,23 @@ pub(crate) struct GrowArgs {
 
 /// Arguments of `restripe`.
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).args(["level", "add", "stop", "go_on"])))]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["level", "add", "strip", "stop", "go_on"])))]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
     /// copies, whose data moves to the devices. Without devices: back to fewer parities, where some
     /// were added; what held them are spares
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with_all = ["add", "stop", "go_on"])]
     pub(crate) level: Option<String>,
     /// Data columns on these devices: data moves to them while the array serves
-    #[arg(long, num_args = 1.., value_name = "DEV")]
+    #[arg(long, num_args = 1.., value_name = "DEV", conflicts_with_all = ["stop", "go_on"])]
     pub(crate) add: Vec<PathBuf>,
+    /// Another strip, 4K to 1M: data moves to it while the array serves; alone, or besides
+    /// more data columns
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["stop", "go_on"])]
+    pub(crate) strip: Option<String>,
     /// Data moves no further, also after restarts
-    #[arg(long)]
+    #[arg(long, conflicts_with = "go_on")]
     pub(crate) stop: bool,
     /// It goes on
     #[arg(long = "continue")]

@@ -551,11 +551,12 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
     let wrong = || Failure::new(Code::SettingInvalid, format!("'{text}' is no setting"));
     let (key, value) = text.split_once('=').ok_or_else(wrong)?;
     match key {
-        "rebuild_priority" | "resync_priority" | "scrub_priority" => {
+        "rebuild_priority" | "resync_priority" | "scrub_priority" | "restripe_priority" => {
             let priority = value.parse().ok().filter(|p| (1..=100).contains(p));
             let place = match key {
                 "rebuild_priority" => &mut into.rebuild_priority,
                 "resync_priority" => &mut into.resync_priority,
+                "restripe_priority" => &mut into.restripe_priority,
                 _ => &mut into.scrub_priority,
             };
             *place = Some(priority.ok_or_else(wrong)?);

@@ -197,13 +197,17 @@ fn moving(m: &MovingJson) -> String {
         true => ", stopped until restripe --continue",
         false => "",
     };
-    format!(
-        "{} of {} from {} to {} data columns{stopped}",
-        size::bytes(m.moved_bytes),
-        size::bytes(m.total_bytes),
-        m.from_columns,
-        m.to_columns
-    )
+    let mut shapes = Vec::new();
+    if m.from_columns != m.to_columns {
+        let (from, to) = (m.from_columns, m.to_columns);
+        shapes.push(format!("from {from} to {to} data columns"));
+    }
+    if m.from_strip_bytes != m.to_strip_bytes {
+        let [from, to] = [m.from_strip_bytes, m.to_strip_bytes].map(size::bytes);
+        shapes.push(format!("from strips of {from} to {to}"));
+    }
+    let (moved, total) = (size::bytes(m.moved_bytes), size::bytes(m.total_bytes));
+    format!("{moved} of {total} {}{stopped}", shapes.join(", "))
 }
 
 /// What serves it, and how.

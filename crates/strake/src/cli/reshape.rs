@@ -3,7 +3,7 @@
 use crate::api::types::{GrowRequest, OutcomeJson, RestripeRequest};
 use crate::cli::args::{GrowArgs, RestripeArgs};
 use crate::cli::client::Client;
-use crate::cli::{Context, Ended, absolutes, url};
+use crate::cli::{Context, Ended, absolutes, size, url};
 
 pub(super) fn grow(context: &Context, args: &GrowArgs) -> Ended {
     let client = Client::need(&context.dir)?;
@@ -30,6 +30,7 @@ pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
         level: args.level.clone(),
         action: action.map(|(_, word)| word.to_owned()),
         devices: absolutes(devices),
+        strip_bytes: args.strip.as_deref().map(size::parse).transpose()?,
         force: args.force,
         dry_run: args.dry_run,
     };

@@ -1,5 +1,5 @@
 //! Changes of an array's shape that a user asks for: growth onto larger members, more parities, data
-//! that moves to more data columns; and parities that go again.
+//! that moves to more data columns or to other strips; and parities that go again.
 //!
 //! Deliberately absent: how any of them is done (engine).
 
@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strake_engine::Geometry;
-use strake_engine::event::{Changed, Command, NewDevice};
-use strake_engine::limits::Joining;
+use strake_engine::event::{Changed, Command, NewDevice, NewShape};
+use strake_engine::limits::{self, Joining};
 use strake_format::{Level, MemberUuid, Superblock};
 use strake_runtime::Device;
 
@@ -84,7 +84,7 @@ impl Service {
         let before = running.status()?.size_bytes;
         if request.dry_run {
             let superblock = running.status()?.superblock;
-            let (layout, strip) = (superblock.layout, superblock.strip_bytes);
+            let (layout, strip) = (superblock.layout, superblock.user_strip_bytes());
             let smallest = running.with(|s| Ok(s.smallest_device()))?;
             let data_bytes = layout.room(smallest, strip).max(layout.data_bytes);
             let after = size_with(&superblock, data_bytes);
@@ -113,16 +113,32 @@ impl Service {
         let _admin = self.change()?;
         let running = self.running(name)?;
         let now = running.status()?.superblock;
+        let (count, strip) = (
+            request.devices.len(),
+            make::parse_strip(request.strip_bytes)?,
+        );
+        let data = || -> Result<Change, Failure> {
+            let size = limits::size_with(&now, count, strip)?;
+            Ok(Change::Data { size, strip })
+        };
         let change = match (request.level.as_deref(), request.action.as_deref()) {
+            (Some(level), None) if strip.is_some() => match mirror_with(&now, count) {
+                Some(becomes) if becomes == make::parse_level(level)? => data()?,
+                _ => {
+                    let found = "parities come and go without any data that moves";
+                    let cure = "ask for the other strip when that is done";
+                    return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
+                }
+            },
             (Some(level), None) if request.devices.is_empty() => {
                 let fewer = parities_fewer(&now, make::parse_level(level)?)?;
                 return lower(&running, name, fewer, request.dry_run);
             }
             (Some(level), None) => {
-                let (wanted, devices) = (make::parse_level(level)?, request.devices.len());
-                match mirror_with(&now, devices) {
-                    Some(level) if level == wanted => Change::Data(wider(&now, devices)?),
-                    _ => Change::Level(level_with(&now, devices, wanted)?),
+                let wanted = make::parse_level(level)?;
+                match mirror_with(&now, count) {
+                    Some(level) if level == wanted => data()?,
+                    _ => Change::Level(level_with(&now, count, wanted)?),
                 }
             }
             (None, Some("add")) if now.level == Level::Raid1 => {
@@ -131,13 +147,14 @@ impl Service {
                     format!("strake restripe {name} --level LEVEL DEV… makes it one with parity");
                 return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
             }
-            (None, Some("add")) => Change::Data(wider(&now, request.devices.len())?),
+            (None, Some("add")) => data()?,
+            (None, None) if strip.is_some() => data()?,
             (None, Some("stop")) => return self.halt_move(&running, name, true, request.dry_run),
             (None, Some("continue")) => {
                 return self.halt_move(&running, name, false, request.dry_run);
             }
             _ => {
-                let found = "neither a level nor one of add, stop and continue";
+                let found = "neither a level, nor a strip, nor one of add, stop and continue";
                 return Err(Failure::new(Code::LevelUnreachable, found));
             }
         };
@@ -158,7 +175,9 @@ impl Service {
         if request.dry_run {
             let what = match change {
                 Change::Level(wanted) => format!("would become level {wanted} from {}", now.level),
-                Change::Data(size) => format!("would have {size} bytes once its data has moved"),
+                Change::Data { size, .. } => {
+                    format!("would have {size} bytes once its data has moved")
+                }
             };
             return Ok(outcome(name, false, &what));
         }
@@ -184,9 +203,10 @@ impl Service {
                 "level {wanted} from {}: its new parity is being built, data stays where it is",
                 now.level
             ),
-            Change::Data(size) => {
+            Change::Data { size, .. } if count > 0 => {
                 format!("data moves to the new devices; {size} bytes when all of it has moved")
             }
+            Change::Data { .. } => "data moves to the other strips".to_owned(),
         };
         Ok(outcome(name, changed, &what))
     }
@@ -243,35 +263,17 @@ fn lower(
 enum Change {
     /// This level.
     Level(Level),
-    /// So many bytes.
-    Data(u64),
+    /// So many bytes once data has moved, perhaps with strips of so many bytes.
+    Data { size: u64, strip: Option<u32> },
 }
 
 impl Change {
     fn joining(&self) -> Joining {
         match self {
             Change::Level(_) => Joining::Parities,
-            Change::Data(_) => Joining::Data,
+            Change::Data { strip, .. } => Joining::Data(*strip),
         }
     }
-}
-
-/// Size that an array would have with so many members more, all of it data.
-fn wider(superblock: &Superblock, devices: usize) -> Result<u64, Failure> {
-    let level = superblock.level;
-    let members = usize::from(superblock.members) + devices;
-    let mut wide = superblock.clone();
-    wide.moving = None;
-    wide.members = u8::try_from(members).unwrap_or(u8::MAX);
-    wide.group_size = wide.members;
-    if let Some(level) = level.with_data(superblock.members, devices)
-        && level.check_shape(wide.members, wide.members).is_ok()
-    {
-        wide.level = level;
-        return Ok(Geometry::of(&wide).size());
-    }
-    let found = format!("level {level} cannot have {devices} data columns more");
-    Err(Failure::new(Code::ShapeUnreachable, found))
 }
 
 fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<bool, Failure> {
@@ -287,7 +289,12 @@ fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<boo
         let devices = devices.into_iter().map(attach).collect();
         let changed = match change {
             Change::Level(_) => s.add_parity(devices)?,
-            Change::Data(_) => s.add_data(devices)?,
+            &Change::Data {
+                strip: strip_bytes, ..
+            } => s.restripe(NewShape {
+                devices,
+                strip_bytes,
+            })?,
         };
         Ok(changed == Changed::Yes)
     })

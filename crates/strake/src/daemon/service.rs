@@ -719,6 +719,9 @@ impl Service {
         if let Some(priority) = wanted.scrub_priority {
             changed |= running.command(Command::Set(Setting::ScrubPriority(priority)))?;
         }
+        if let Some(priority) = wanted.restripe_priority {
+            changed |= running.command(Command::Set(Setting::RestripePriority(priority)))?;
+        }
         if let Some(us) = wanted.latency_target_us {
             changed |= running.command(Command::Set(Setting::LatencyTargetUs(us)))?;
         }

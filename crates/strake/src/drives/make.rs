@@ -93,7 +93,7 @@ pub(crate) fn parse_write_hole(text: Option<&str>) -> Result<WriteHole, Failure>
     })
 }
 
-fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
+pub(crate) fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
     let Some(bytes) = bytes else { return Ok(None) };
     if !bytes.is_power_of_two() || !(4096..=1 << 20).contains(&bytes) {
         let found = format!("a strip of {bytes} bytes is not a power of two from 4 KiB to 1 MiB");

@@ -395,6 +395,7 @@ fn settings_are_kept_over_a_restart() {
         "write_hole=degraded",
         "resync_priority=3",
         "scrub_priority=99",
+        "restripe_priority=42",
         "latency_target=2ms",
         "hedged_reads=off",
         "spare_delay=45s",
@@ -407,6 +408,7 @@ fn settings_are_kept_over_a_restart() {
     assert_eq!(settings["rebuild_priority"], 77);
     assert_eq!(settings["resync_priority"], 3);
     assert_eq!(settings["scrub_priority"], 99);
+    assert_eq!(settings["restripe_priority"], 42);
     let shown = rig.run(&["show", "data"]).ok().json();
     assert_eq!(shown["latency_target_us"], 2000);
     rig.stop_daemon();

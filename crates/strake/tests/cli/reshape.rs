@@ -257,6 +257,71 @@ fn a_mirror_becomes_raid_5_and_has_room_for_twice_as_much() {
 }
 
 #[test]
+fn data_moves_to_other_strips_and_stays_what_it_was() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    // Room that strips of any size divide.
+    let bytes = 64 * MIB + (64 << 10);
+    let devices: Vec<String> = (0..4).map(|n| rig.file(&format!("m{n}"), bytes)).collect();
+    rig.create("data", "5", NBD, &devices).ok();
+    let writes = ["write -P 0x5a 0 24M", "write -P 0xa5 60M 4M", "flush"];
+    if rig.qemu_io("data", &writes).is_none() {
+        return;
+    }
+    let strip = |rig: &Rig| rig.show("data")["strip_bytes"].as_u64().expect("a number");
+    let before = strip(&rig);
+    let ask = |strip: &str| ["restripe", "data", "--strip", strip].map(str::to_owned);
+    for (wanted, code) in [
+        (before.to_string().as_str(), "shape-unreachable"),
+        ("3000", "strip-invalid"),
+        ("2M", "strip-invalid"),
+    ] {
+        let words = ask(wanted);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        rig.run(&words).refused(2, code);
+    }
+    let level = [
+        "restripe",
+        "data",
+        "--level",
+        "6",
+        "--strip",
+        "8K",
+        &devices[0],
+    ];
+    rig.run(&level).refused(2, "shape-unreachable");
+    let dry = ["restripe", "data", "--strip", "32K", "--dry-run"];
+    assert_eq!(rig.run(&dry).ok().json()["changed"], false);
+    let has = size(&rig.show("data"));
+    for (wanted, bytes) in [("1M", 1 << 20), ("16K", 16 << 10)] {
+        rig.run(&["restripe", "data", "--strip", wanted]).ok();
+        rig.kill_daemon();
+        rig.start_daemon();
+        let since = std::time::Instant::now();
+        while !rig.show("data")["moving"].is_null() {
+            assert!(since.elapsed().as_secs() < 60, "{}", rig.show("data"));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert_eq!((strip(&rig), size(&rig.show("data"))), (bytes, has));
+        let reads = [
+            "read -P 0x5a 0 24M",
+            "read -P 0xa5 60M 4M",
+            "read -P 0 30M 8M",
+            "write -P 0x3c 12345K 700K",
+            "read -P 0x3c 12345K 700K",
+            "write -P 0x5a 12345K 700K",
+        ];
+        rig.qemu_io("data", &reads);
+    }
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.qemu_io("data", &["read -P 0x5a 0 24M", "read -P 0xa5 60M 4M"]);
+    rig.run(&["stop", "data"]).ok();
+    let stopped = rig.run(&["examine", &devices[0]]).ok().json();
+    assert_eq!(stopped["array"]["strip_bytes"], 16384);
+}
+
+#[test]
 fn data_moves_to_one_column_more_and_the_device_grows_when_it_has() {
     let mut rig = Rig::new();
     rig.start_daemon();
@@ -336,7 +401,7 @@ fn data_that_stands_half_way_is_told_whether_the_array_runs_or_not() {
     let before = size(&rig.show("data"));
     let seen = seen_by_nbd(&rig, "data");
     assert!(seen.is_none_or(|seen| seen == (before, false)), "{seen:?}");
-    rig.run(&["set", "data", "rebuild_priority=1"]).ok();
+    rig.run(&["set", "data", "restripe_priority=1"]).ok();
     let fourth = rig.file("fourth", 64 * MIB);
     rig.run(&["restripe", "data", "--add", &fourth]).ok();
     rig.run(&["restripe", "data", "--stop"]).ok();
@@ -374,7 +439,7 @@ fn data_that_stands_half_way_is_told_whether_the_array_runs_or_not() {
     }
     rig.start_daemon();
     rig.until_state("data", "optimal");
-    rig.run(&["set", "data", "rebuild_priority=100"]).ok();
+    rig.run(&["set", "data", "restripe_priority=100"]).ok();
     rig.run(&["restripe", "data", "--continue"]).ok();
     rig.until("all has moved", || size(&rig.show("data")) > before);
     let after = size(&rig.show("data"));

@@ -464,8 +464,9 @@ fn params(target: &Target, max_io_bytes: u32) -> Params {
     let physical = u64::from(target.granularity)
         .next_power_of_two()
         .clamp(geometry.block, 4096);
+    let strip = geometry.band * geometry.strip;
     // Requests are cut at multiples of the stripe, where at least one fits.
-    let stripe = geometry.stripe_bytes();
+    let stripe = geometry.band * geometry.stripe_bytes();
     let max_io = u64::from(max_io_bytes);
     let cut = if stripe <= max_io {
         max_io / stripe * stripe
@@ -475,8 +476,8 @@ fn params(target: &Target, max_io_bytes: u32) -> Params {
     Params {
         logical_shift: shift(geometry.block),
         physical_shift: shift(physical),
-        io_min_shift: shift(geometry.strip.max(physical)),
-        io_opt_shift: shift(geometry.strip * columns),
+        io_min_shift: shift(strip.max(physical)),
+        io_opt_shift: shift(strip * columns),
         max_sectors: (cut / SECTOR) as u32,
         sectors: target.size() / SECTOR,
         discard_granularity: geometry.block as u32,
@@ -617,6 +618,7 @@ mod tests {
             fixed: 0,
             strip,
             block: 4096,
+            band: 1,
             rows: 1000,
             region_rows: 100,
             elder: None,
