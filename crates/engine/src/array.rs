@@ -617,7 +617,11 @@ impl Array {
     pub(crate) fn publish(&mut self) {
         self.before_view();
         self.fix_lacking();
-        self.view = Arc::new(self.make_view(self.view.version + 1));
+        let view = self.make_view(self.view.version + 1);
+        if view.epoch != self.view.epoch {
+            self.persist.epoch_view = view.version;
+        }
+        self.view = Arc::new(view);
         let view = Arc::clone(&self.view);
         let tells = self.reshape.as_ref().is_some_and(Reshape::tells);
         let resplit = std::mem::take(&mut self.resplit);

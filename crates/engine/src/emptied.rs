@@ -16,12 +16,13 @@
 //!
 //! Deliberately absent: zeros that a user writes as data.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use crate::array::{Array, Stage};
 use crate::canary::{self, Canary};
 use crate::event::*;
+use crate::geometry::Geometry;
 use crate::map::Phase;
 use crate::shard::Shard;
 use crate::units::*;
@@ -118,13 +119,31 @@ impl Emptied {
         }
     }
 
-    /// All that the shard has there is zero.
-    pub(crate) fn holds(&self, region: RegionNo) -> bool {
+    fn holds(&self, region: RegionNo) -> bool {
         self.regions.get(&region).is_some_and(|r| r.left == 0)
     }
 }
 
+/// The shards that have stripes in a region: fewer than there are where it has few.
+fn owners(geometry: &Geometry, region: RegionNo, shards: u16) -> BTreeSet<ShardNo> {
+    let rows = geometry.region_rows(region);
+    let mut owners = BTreeSet::new();
+    for stripe in geometry.stripes_of_rows(Row(rows.start), Row(rows.end)) {
+        owners.insert(geometry.shard(StripeNo(stripe), shards));
+        if owners.len() == usize::from(shards) {
+            break;
+        }
+    }
+    owners
+}
+
 impl Shard {
+    /// All that the shard has in a region is zero: nothing may be all.
+    pub(crate) fn is_emptied(&self, region: RegionNo) -> bool {
+        self.emptied.holds(region)
+            || !owners(&self.geometry, region, self.count).contains(&self.index)
+    }
+
     /// An operation is about to be over: what it zeroed is remembered, what it wrote forgotten.
     pub(crate) fn note_zeroed(&mut self, key: usize, failed: bool) {
         let op = &self.ops[key];
@@ -213,12 +232,14 @@ impl Array {
 
     /// The region is Clean, or a shard has said something of it.
     pub(crate) fn give_back_if_empty(&mut self, region: RegionNo) {
-        let said = self.map.empty.get(&region).map_or(0, |shards| shards.len());
         let at_rest = self.stage == Stage::Serving
             && self.reshape.is_none()
             && self.sb.moving.is_none()
             && self.map.phase(region) == Phase::Clean;
-        if at_rest && said == usize::from(self.shards) {
+        let Some(said) = self.map.empty.get(&region).filter(|_| at_rest) else {
+            return;
+        };
+        if owners(&self.geometry, region, self.shards).is_subset(said) {
             self.close(region, CloseIf::Empty, true);
         }
     }

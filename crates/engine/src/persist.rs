@@ -55,6 +55,8 @@ pub(crate) struct Persist {
     in_sync: Vec<Option<MemberUuid>>,
     /// The view that each shard has.
     applied: Vec<u64>,
+    /// The first view of the present epoch.
+    pub(crate) epoch_view: u64,
     /// Devices to release once every shard has this view, which is the first without them.
     pub(crate) leaving: Vec<(DeviceId, u64)>,
 }

@@ -120,7 +120,7 @@ impl Shard {
     }
 
     pub(crate) fn close_region(&mut self, region: RegionNo, only_if: CloseIf) {
-        let empty = self.emptied.holds(region);
+        let empty = only_if == CloseIf::Empty && self.is_emptied(region);
         let gate = &mut self.gates[region.0 as usize];
         let busy = gate.touched || gate.writers > 0 || !gate.waiting.is_empty();
         gate.touched = false;

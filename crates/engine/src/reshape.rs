@@ -648,6 +648,10 @@ impl Array {
     pub(crate) fn shape_told(&mut self, version: u64) {
         let reshape = self.reshape.as_mut().expect("it tells");
         reshape.step = Step::Applying { version };
+        if self.stage == Stage::Failed {
+            // Nobody knows which shape the next start finds.
+            return;
+        }
         let window = reshape.is_window();
         let (from_bytes, from) = reshape.before;
         let (to_bytes, to) = (self.geometry.size(), self.sb.level);

@@ -49,9 +49,9 @@ pub(crate) struct Salvage {
     restored: Columns,
     /// Blocks to be listed.
     lost: Vec<StripPart>,
-    /// The view under which the array was asked to list: it knows who is away by then, and that
-    /// they lack what is given up.
-    asked: Option<u64>,
+    /// The epoch in which the array was asked to list: it knows who is away by then, and that they
+    /// lack what is given up. (Not the view: there is a new one whenever a rebuild comes along.)
+    asked: Option<Epoch>,
 }
 
 impl Shard {
@@ -98,6 +98,9 @@ impl Shard {
 
     /// A member is silent or gone, and the array may be about to take it out: that is waited for.
     fn await_verdict(&mut self, key: usize) {
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
         let op = &mut self.ops[key];
         op.salvages += 1;
         op.drop_buffers();
@@ -170,7 +173,7 @@ impl Shard {
             return self.rewrite(key, bad, gone, false);
         }
         let parts = self.lost_parts(key, gone, (lo, hi));
-        let asked = self.salvage_of(key).asked == Some(self.view.version);
+        let asked = self.salvage_of(key).asked == Some(self.view.epoch);
         let listed = asked && parts.iter().all(|part| self.listed(part));
         if !self.may_give_up(key, bad, gone) {
             if !self.parks(key) {
@@ -287,9 +290,9 @@ impl Shard {
         }
         let mut blocks: Vec<(u64, u64)> = parts.iter().map(|part| (part.lo, part.hi)).collect();
         blocks.dedup();
-        let version = self.view.version;
+        let epoch = self.view.epoch;
         let salvage = self.salvaging(key);
-        (salvage.todo, salvage.asked) = (blocks, Some(version));
+        (salvage.todo, salvage.asked) = (blocks, Some(epoch));
         self.ask_for_list(key, true, parts);
     }
 
@@ -305,6 +308,10 @@ impl Shard {
     }
 
     fn ask_for_list(&mut self, key: usize, lost: bool, parts: Vec<StripPart>) {
+        if self.view.failed {
+            // Nothing is listed any more, and nobody would answer.
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
         let op = &mut self.ops[key];
         op.drop_buffers();
         op.phase = Phase::List;

@@ -248,8 +248,12 @@ impl Array {
     /// A shard's operation wants parts of strips listed, or taken off.
     pub(crate) fn shard_lists(&mut self, shard: ShardNo, op: u64, lost: bool, parts: &[StripPart]) {
         let until = Until::Shard { shard, op };
+        if self.stage == Stage::Failed {
+            // The view that says so ends the operation.
+            return;
+        }
         // The last view is known only when nothing is under way.
-        if lost && !self.view.stopping && !self.persist.knows(shard, self.view.version) {
+        if lost && !self.view.stopping && !self.persist.knows(shard, self.persist.epoch_view) {
             // By a view that is over: a member that came back may hold it. It looks again, and asks again.
             return self.answer_list(shard, op, false);
         }

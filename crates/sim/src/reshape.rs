@@ -77,6 +77,7 @@ impl World {
         }
         self.reshaping |= superblock.moving.is_some();
         (self.geometry, self.superblock) = (geometry, superblock);
+        self.end_lies_of_lost_parity();
         self.sort_damage();
     }
 

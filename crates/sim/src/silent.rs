@@ -250,6 +250,20 @@ impl World {
         self.silent.emptied.insert(region);
     }
 
+    /// The array may have fewer parities than before: what lay in those is of no stripe any more, and
+    /// without any nobody could find what else lies, which is put right.
+    pub(crate) fn end_lies_of_lost_parity(&mut self) {
+        let geometry = Arc::clone(&self.geometry);
+        let there = |lie: &Lie| lie.column < geometry.columns(lie.stripe).width;
+        self.silent.lies.retain(there);
+        if geometry.m == 0 {
+            for lie in std::mem::take(&mut self.silent.lies) {
+                self.drives[lie.drive].ssd.rot(lie.offset, &lie.truth);
+                self.silent.ended.push((self.oracle.moment(), lie));
+            }
+        }
+    }
+
     pub(crate) fn lies(&mut self, lie: Lie) {
         self.silent.lies.push(lie);
         self.scrub_must_agree = false;

@@ -246,3 +246,35 @@ fn a_row_of_which_most_strips_cannot_be_read_is_replayed() {
     }
     assert!(replayed > 20, "{replayed}");
 }
+
+/// The array answered a request for its list by a view that was over, when it had failed meanwhile: by
+/// then the shard had ended the operation that had asked.
+#[test]
+fn an_array_fails_while_a_shard_asks_it_to_list_a_block() {
+    let mut failed = 0;
+    for seed in 0..120 {
+        let (level, members) = [("5", 4), ("6", 6)][seed as usize % 2];
+        let draft = Scenario::new(level, members).small_blocks().forgiving();
+        let mut array = draft.seed(seed).message_ns(2_000_000).start();
+        array.write_all().rest();
+        let m = array.world.geometry.m as u8;
+        (0..m).for_each(|slot| {
+            array.lose(slot).steps(2000);
+        });
+        for row in 0..array.world.geometry.rows {
+            array.spoil_block(m, row, 0).spoil_block(m, row, 3);
+        }
+        let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
+        for n in 0..24 {
+            array.begin_to_write_blocks(n * stripe + n % 3, 2);
+        }
+        array.steps(20 + 6 * seed);
+        array.world.demand = Demand::NothingWrong;
+        let away = array.drive(m + 1);
+        array.lose(m + 1).steps(6000);
+        failed += u32::from(array.state() == ArrayState::Failed);
+        array.kill().bring_back(away);
+        array.start().verify();
+    }
+    assert!(failed > 60, "{failed}");
+}

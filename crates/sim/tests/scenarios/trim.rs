@@ -136,3 +136,26 @@ fn writes_and_losses_that_meet_a_region_on_its_way_are_kept() {
         array.rest().verify().sleep().verify();
     }
 }
+
+/// A shard that has no stripe in a region never says that all it has there is zero.
+#[test]
+fn a_region_with_fewer_stripes_than_shards_is_given_back_in_parts() {
+    let mut small = 0;
+    for (level, members) in [("5", 4), ("6", 6), ("1", 2), ("50", 6)] {
+        for shards in 1..16 {
+            let mut array = filled(Scenario::new(level, members).shards(shards));
+            let geometry = array.world.geometry.clone();
+            let last = RegionNo(geometry.regions() - 1);
+            let (blocks, stripe) = (region(&array, last.0), stripe(&array));
+            let rows = geometry.region_rows(last);
+            small += u32::from((rows.end - rows.start) * geometry.groups < u64::from(shards));
+            for at in blocks.step_by(stripe as usize) {
+                array.ask(AskKind::WriteZeroes, at, stripe);
+            }
+            array.sleep();
+            assert!(unwritten(&mut array) > 0, "{level}, {shards} shards");
+            array.verify().write(40).rest().verify();
+        }
+    }
+    assert!(small > 8, "{small}");
+}
