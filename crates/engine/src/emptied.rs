@@ -147,15 +147,16 @@ impl Shard {
     /// An operation is about to be over: what it zeroed is remembered, what it wrote forgotten.
     pub(crate) fn note_zeroed(&mut self, key: usize, failed: bool) {
         let op = &self.ops[key];
+        // The case of every other operation of an array where nothing is zeroed.
+        if self.emptied.regions.is_empty() && (failed || !op.work.only_zeros()) {
+            return;
+        }
         let (stripe, region) = (op.stripe, self.region(op.stripe));
         let strip = self.geometry.strip;
         let mut zeroed: Vec<Range<u64>> = Vec::new();
         match &op.work.kind {
             WorkKind::Write { pieces, .. } => {
                 let zeros = !failed && op.work.only_zeros();
-                if !zeros && self.emptied.regions.is_empty() {
-                    return;
-                }
                 let of = |column: usize, from: u64| column as u64 * strip + from;
                 let parts = pieces.iter().filter(|_| zeros);
                 zeroed.extend(parts.map(|p| of(p.column, p.lo)..of(p.column, p.hi)));

@@ -360,22 +360,26 @@ impl Geometry {
             after_p - rotating
         })
     }
-    /// Stripe, column and offset of a byte of the array.
-    pub fn locate(&self, offset: u64) -> Place {
-        let Shape { k, band, .. } = match &self.elder {
+    /// The shape in which a byte of the array lies.
+    pub fn shape_at(&self, offset: u64) -> Shape {
+        match &self.elder {
             Some(elder) if offset >= self.frontier() => self.elder_columns(elder),
             _ => self.new_columns(),
-        };
+        }
+    }
+    /// Stripe, column and offset of a byte of the array.
+    pub fn locate(&self, offset: u64) -> Place {
+        let Shape { k, band, .. } = self.shape_at(offset);
         let strip = self.strip;
-        let (bytes, column_bytes) = (k as u64 * band * strip, band * strip);
-        let (at, in_band) = (offset / bytes, offset % bytes);
-        let (column, in_column) = (in_band / column_bytes, in_band % column_bytes);
+        let column_bytes = band * strip;
+        let (columns, in_column) = (offset >> bits(column_bytes), offset & (column_bytes - 1));
+        let (at, column) = (columns / k as u64, columns % k as u64);
         let (stripe, offset) = match band {
             1 => (at, in_column),
             _ => {
-                let row = at / self.groups * band + in_column / strip;
+                let row = at / self.groups * band + (in_column >> bits(strip));
                 let stripe = row * self.groups + at % self.groups;
-                (stripe, in_column % strip)
+                (stripe, in_column & (strip - 1))
             }
         };
         Place {
@@ -408,7 +412,12 @@ impl Geometry {
     }
     /// Region of a row.
     pub fn region(&self, row: Row) -> RegionNo {
-        RegionNo((row.0 / self.region_rows) as u32)
+        let rows = self.region_rows;
+        let region = match rows.is_power_of_two() {
+            true => row.0 >> bits(rows),
+            false => row.0 / rows,
+        };
+        RegionNo(region as u32)
     }
     /// Number of regions.
     pub fn regions(&self) -> u32 {
@@ -462,11 +471,15 @@ impl Geometry {
     /// Is this request inside the array, aligned, and longer than nothing?
     pub fn valid(&self, offset: u64, len: u64) -> bool {
         len > 0
-            && offset.is_multiple_of(self.block)
-            && len.is_multiple_of(self.block)
+            && (offset | len) & (self.block - 1) == 0
             && offset
                 .checked_add(len)
                 .is_some_and(|end| end <= self.size())
+    }
+    /// Strips of which these bytes lie in some.
+    pub fn strips(&self, offset: u64, len: u64) -> u64 {
+        let strip = bits(self.strip);
+        ((offset + len - 1) >> strip) - (offset >> strip) + 1
     }
     /// The shard that owns a stripe, of `shards`: the same for a band.
     pub fn shard(&self, stripe: StripeNo, shards: u16) -> ShardNo {
@@ -481,8 +494,15 @@ impl Geometry {
     }
 }
 
+/// Strips, bands and blocks are powers of two, and every request is asked about them several times: a
+/// shift is quicker than a division.
+fn bits(power_of_two: u64) -> u32 {
+    debug_assert!(power_of_two.is_power_of_two());
+    power_of_two.trailing_zeros()
+}
+
 /// How far parity has rotated in a row, of `n` members.
 fn turn(row: Row, band: u64, n: usize) -> usize {
-    let row = if band == 1 { row.0 } else { row.0 / band };
+    let row = row.0 >> bits(band);
     (row % n as u64) as usize
 }

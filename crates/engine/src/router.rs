@@ -199,7 +199,7 @@ impl Router {
     fn split(&self, op: &Op, from: u64, offset: u64, len: u64, mut push: impl FnMut(Target, Op)) {
         let (mut at, end) = (offset, offset + len);
         let forgets = matches!(op, Op::Discard { .. } | Op::WriteZeroes { .. });
-        let long = len >= LONG_STRIPES * self.geometry.stripe_bytes();
+        let long = forgets && len >= LONG_STRIPES * self.geometry.stripe_bytes();
         while at < end {
             let (target, to) = self.next_piece(at, end, forgets);
             let part = match op {
@@ -244,20 +244,19 @@ impl Router {
     /// Who gets what starts at `at`, and up to where.
     fn next_piece(&self, at: u64, end: u64, forgets: bool) -> (Target, u64) {
         let geometry = &self.geometry;
-        let (region, here, alone) = geometry.region_at(at);
         let mut limit = end;
-        let short = self.held && region.0 + 1 == geometry.regions();
-        if forgets && !short {
-            if alone && at == here.start && here.end <= end {
+        if forgets {
+            let (region, here, alone) = geometry.region_at(at);
+            let short = self.held && region.0 + 1 == geometry.regions();
+            if !short && alone && at == here.start && here.end <= end {
                 return (Target::Array, here.end);
             }
             // Up to the next region that is wholly inside.
-            let next = if at == here.start && alone {
-                at
-            } else {
-                here.end
+            let next = match at == here.start && alone {
+                true => at,
+                false => here.end,
             };
-            if next > at && next < end {
+            if !short && next > at && next < end {
                 limit = next;
             }
         }
@@ -280,6 +279,12 @@ impl Router {
             (piece.id.0 & mask) as usize,
         );
         let split = &mut self.requests[key];
+        if split.parts.len() == 1 {
+            // Most of all.
+            let Split { id, piece: of, .. } = self.requests.remove(key);
+            let result = piece.result;
+            return self.joined(of, Reply { id, result });
+        }
         split.left -= 1;
         match piece.result {
             Ok(slices) => split.parts[at] = Some(slices),
@@ -290,17 +295,18 @@ impl Router {
         if split.left > 0 {
             return None;
         }
-        let mut split = self.requests.remove(key);
-        let result = match (split.error, split.parts.as_mut_slice()) {
-            (Some(error), _) => Err(error),
-            (None, [only]) => Ok(only.take().unwrap_or_default()),
-            (None, _) => Ok(split.parts.into_iter().flatten().flatten().collect()),
+        let split = self.requests.remove(key);
+        let result = match split.error {
+            Some(error) => Err(error),
+            None => Ok(split.parts.into_iter().flatten().flatten().collect()),
         };
-        let reply = Reply {
-            id: split.id,
-            result,
-        };
-        match split.piece {
+        let id = split.id;
+        self.joined(split.piece, Reply { id, result })
+    }
+
+    /// A request is whole: that of a user, or a piece of one.
+    fn joined(&mut self, piece: bool, reply: Reply) -> Option<Reply> {
+        match piece {
             true => self.join(reply),
             false => Some(reply),
         }

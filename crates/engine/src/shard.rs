@@ -217,20 +217,18 @@ pub(crate) fn read_pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
 }
 
 /// The parts of a request, none of which crosses a multiple of `unit` within its strip.
-fn pieces(
-    geometry: &Geometry,
-    offset: u64,
-    len: u64,
-    unit: u64,
-) -> impl Iterator<Item = Piece> + use<> {
-    let geometry = geometry.clone();
+fn pieces(geometry: &Geometry, offset: u64, len: u64, unit: u64) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == len {
             return None;
         }
         let place = geometry.locate(offset + done);
-        let here = (unit - place.offset % unit).min(len - done);
+        let room = match unit == geometry.strip {
+            true => unit - place.offset,
+            false => unit - place.offset % unit,
+        };
+        let here = room.min(len - done);
         let (lo, at) = (place.offset, done as usize);
         done += here;
         Some(Piece {
@@ -389,7 +387,7 @@ impl Shard {
 
     /// Pieces that a read is made of.
     fn piece_count(&self, offset: u64, len: u64) -> usize {
-        ((offset + len).div_ceil(self.geometry.strip) - offset / self.geometry.strip) as usize
+        self.geometry.strips(offset, len) as usize
     }
 
     /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
@@ -435,9 +433,19 @@ impl Shard {
         }
     }
 
+    fn pieces(&self, offset: u64, len: u64, unit: u64) -> Pieces {
+        let mut all = pieces(&self.geometry, offset, len, unit);
+        let first = all.next().expect("a request is longer than nothing");
+        let mut pieces = Pieces::from_buf([first]);
+        // Most requests are one piece.
+        if first.hi - first.lo < len {
+            pieces.extend(all);
+        }
+        pieces
+    }
+
     fn read(&mut self, read: UserRead) {
-        let unit = self.geometry.strip;
-        let pieces: Pieces = pieces(&self.geometry, read.offset, read.len, unit).collect();
+        let pieces = self.pieces(read.offset, read.len, self.geometry.strip);
         let request = self.begin(read.id, pieces.len(), pieces.len());
         self.requests[request].came = Some(read.came);
         let mut first = 0;
@@ -481,7 +489,7 @@ impl Shard {
 
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
         let (unit, len) = (self.run_bytes(), data.len as u64);
-        let pieces: Pieces = pieces(&self.geometry, offset, len, unit).collect();
+        let pieces = self.pieces(offset, len, unit);
         let request = self.begin(id, pieces.len(), 0);
         self.requests[request].came = Some(self.now);
         self.requests[request].writes = len;
@@ -605,13 +613,11 @@ impl Shard {
             self.latencies.note(self.now.since(came));
         }
         let pieces = active.parts.len();
-        let result = match active.error {
-            Some(error) => Err(error),
-            None => Ok(active
-                .parts
-                .into_iter()
-                .map(|p| p.expect("every piece was read"))
-                .collect()),
+        let read = |part: Option<Slice>| part.expect("every piece was read");
+        let result = match (active.error, active.parts) {
+            (Some(error), _) => Err(error),
+            (None, mut one) if pieces == 1 => Ok(Slices::from_buf([read(one[0].take())])),
+            (None, parts) => Ok(parts.into_iter().map(read).collect()),
         };
         self.answer(active.id, result);
         if pieces > 0 {

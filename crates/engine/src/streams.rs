@@ -55,7 +55,7 @@ impl Streams {
     pub(crate) fn begin(&mut self, geometry: &Geometry, shards: u16, offset: u64, len: u64) {
         self.unanswered += len;
         self.clock += 1;
-        let shape = geometry.columns(geometry.locate(offset).stripe);
+        let shape = geometry.shape_at(offset);
         let band = shape.k as u64 * shape.band * geometry.strip;
         let stride = u64::from(shards) * band;
         // Behind the end of a band comes the next one of this shard.
@@ -84,11 +84,17 @@ impl Streams {
 
     /// More is to come in this stripe.
     fn expects(&self, geometry: &Geometry, stripe: StripeNo) -> bool {
-        let bytes = geometry.band_range(stripe);
-        let here = |front: &Front| bytes.start < front.at && front.at < bytes.end;
-        self.fronts
+        let mut flowing = self
+            .fronts
             .iter()
-            .any(|front| front.hits >= HITS && here(front))
+            .filter(|front| front.hits >= HITS)
+            .peekable();
+        // The case of every random write.
+        if flowing.peek().is_none() {
+            return false;
+        }
+        let bytes = geometry.band_range(stripe);
+        flowing.any(|front| bytes.start < front.at && front.at < bytes.end)
     }
 
     /// The write is split.

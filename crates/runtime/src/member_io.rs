@@ -27,7 +27,7 @@ use strake_engine::units::*;
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
 use crate::ring::{File, Ring, Token};
-use crate::turns::{self, Turns};
+use crate::turns::{self, Call, Turns};
 
 /// Zeros are written in parts of this size where a device cannot zero ranges by itself.
 const ZERO_PART: usize = 1 << 18;
@@ -263,7 +263,11 @@ impl MemberIos {
             ));
         };
         let work = Work::of(io.kind, lent);
-        let blocks = matches!(work, Work::Flush | Work::Range { .. });
+        let call = match work {
+            Work::Flush => Some(Call::Flush),
+            Work::Range { .. } => Some(Call::Range),
+            _ => None,
+        };
         let (device, file) = (Arc::clone(&attached.device), attached.file);
         // Between release and completion a registered index could come to mean another device;
         // continuations use the descriptor, which the flight keeps open.
@@ -275,11 +279,11 @@ impl MemberIos {
             device,
             file: plain,
             work,
-            blocks,
+            blocks: call.is_some(),
             due: NEVER,
             abandoned: false,
         });
-        if !blocks || self.turns.enter(io.device, place) {
+        if call.is_none_or(|call| self.turns.enter(io.device, call, place)) {
             self.begin(ring, place, file, now);
         }
         None

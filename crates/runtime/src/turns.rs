@@ -5,7 +5,12 @@
 //! thread. A device that answers none of them would take them all, and devices that are well would
 //! seem to be late.
 //!
-//! Invariant: of one device so many at most are in the kernel; the others wait here, in their order.
+//! A flush is what a user waits for; ranges come in bursts, when regions are given back. So ranges leave
+//! one place to flushes, and a flush goes before every range that waits. Neither relies on the order in
+//! which they reach the kernel: who needs one waits for the completion.
+//!
+//! Invariant: of one device so many at most are in the kernel; the others wait here, each kind in its
+//! order.
 //! Deliberately absent: deadlines (`member_io`, which begins to count when the kernel has the call).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +19,15 @@ use strake_engine::units::DeviceId;
 
 /// Calls that block, in the kernel at once on one device.
 pub(crate) const AT_ONCE: usize = 4;
+/// Of those, changes of ranges.
+const RANGES_AT_ONCE: usize = AT_ONCE - 1;
+
+/// A call that blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Flush,
+    Range,
+}
 
 /// See the module. Places are those of the table of what is in flight.
 #[derive(Debug, Default)]
@@ -21,28 +35,49 @@ pub(crate) struct Turns(BTreeMap<DeviceId, OfDevice>);
 
 #[derive(Debug, Default)]
 struct OfDevice {
-    running: Vec<u32>,
-    waiting: VecDeque<u32>,
+    running: Vec<(Call, u32)>,
+    flushes: VecDeque<u32>,
+    ranges: VecDeque<u32>,
+}
+
+impl OfDevice {
+    /// Who is next, and runs from now on, if there is room.
+    fn next(&mut self) -> Option<u32> {
+        let ranges = self.running.iter().filter(|(call, _)| *call == Call::Range);
+        let (room, for_range) = (
+            self.running.len() < AT_ONCE,
+            ranges.count() < RANGES_AT_ONCE,
+        );
+        let flush = self.flushes.pop_front_if(|_| room);
+        let next = match flush {
+            Some(place) => Some((Call::Flush, place)),
+            None => {
+                let range = self.ranges.pop_front_if(|_| room && for_range);
+                range.map(|place| (Call::Range, place))
+            }
+        };
+        self.running.extend(next);
+        next.map(|(_, place)| place)
+    }
 }
 
 impl Turns {
     /// A call on this device wants to be in the kernel: true if it may, else it waits.
-    pub(crate) fn enter(&mut self, device: DeviceId, place: u32) -> bool {
+    pub(crate) fn enter(&mut self, device: DeviceId, call: Call, place: u32) -> bool {
         let of_device = self.0.entry(device).or_default();
-        let may = of_device.running.len() < AT_ONCE;
-        match may {
-            true => of_device.running.push(place),
-            false => of_device.waiting.push_back(place),
+        match call {
+            Call::Flush => of_device.flushes.push_back(place),
+            Call::Range => of_device.ranges.push_back(place),
         }
-        may
+        // Whoever waits already has found no room.
+        of_device.next() == Some(place)
     }
 
     /// One is over. Answers the next, whose turn it is.
     pub(crate) fn leave(&mut self, device: DeviceId, place: u32) -> Option<u32> {
         let of_device = self.0.get_mut(&device)?;
-        of_device.running.retain(|&other| other != place);
-        let next = of_device.waiting.pop_front();
-        of_device.running.extend(next);
+        of_device.running.retain(|&(_, other)| other != place);
+        let next = of_device.next();
         if of_device.running.is_empty() {
             self.0.remove(&device);
         }
@@ -53,9 +88,10 @@ impl Turns {
     pub(crate) fn give_up(&mut self, mut stuck: impl FnMut(u32) -> bool) -> Vec<u32> {
         let mut given_up = Vec::new();
         for of_device in self.0.values_mut() {
-            let waits = !of_device.waiting.is_empty();
-            if waits && of_device.running.iter().all(|&place| stuck(place)) {
-                given_up.extend(of_device.waiting.drain(..));
+            let all_stuck = of_device.running.iter().all(|&(_, place)| stuck(place));
+            if all_stuck {
+                given_up.extend(of_device.flushes.drain(..));
+                given_up.extend(of_device.ranges.drain(..));
             }
         }
         given_up
@@ -70,19 +106,38 @@ mod tests {
     fn of_each_device_a_few_run_and_the_others_wait_in_their_order() {
         let mut turns = Turns::default();
         let (one, other) = (DeviceId(1), DeviceId(2));
-        let entered: Vec<bool> = (0..6).map(|place| turns.enter(one, place)).collect();
-        assert_eq!(entered, [true, true, true, true, false, false]);
+        let entered: Vec<bool> = (0..5)
+            .map(|place| turns.enter(one, Call::Range, place))
+            .collect();
+        assert_eq!(entered, [true, true, true, false, false]);
         assert!(
-            turns.enter(other, 10),
+            turns.enter(other, Call::Range, 10),
             "another device has turns of its own"
         );
-        assert_eq!(turns.leave(one, 2), Some(4));
-        assert_eq!(turns.give_up(|place| place != 4), [0; 0], "one is at work");
-        assert_eq!(turns.give_up(|_| true), [5]);
-        for place in [0, 1, 3, 4] {
+        assert_eq!(turns.leave(one, 2), Some(3));
+        assert_eq!(turns.give_up(|place| place != 3), [0; 0], "one is at work");
+        assert_eq!(turns.give_up(|_| true), [4]);
+        for place in [0, 1, 3] {
             assert_eq!(turns.leave(one, place), None);
         }
         assert_eq!(turns.leave(other, 10), None);
         assert!(turns.0.is_empty());
+    }
+
+    #[test]
+    fn a_flush_does_not_wait_behind_ranges() {
+        let (mut turns, device) = (Turns::default(), DeviceId(1));
+        (0..20).for_each(|place| {
+            turns.enter(device, Call::Range, place);
+        });
+        assert!(
+            turns.enter(device, Call::Flush, 20),
+            "a place is left to it"
+        );
+        assert!(!turns.enter(device, Call::Flush, 21));
+        assert_eq!(turns.leave(device, 0), Some(21), "before ranges that wait");
+        assert_eq!(turns.leave(device, 20), Some(3));
+        assert_eq!(turns.leave(device, 21), None, "ranges leave a place");
+        assert!(turns.enter(device, Call::Flush, 22));
     }
 }
