@@ -31,7 +31,7 @@ use crate::daemon::state::Dir;
 use crate::drives::find::{self, FoundArray, Readiness};
 use crate::drives::lost::{self, Remains};
 use crate::drives::make;
-use crate::drives::safety::Permit;
+use crate::drives::safety::{self, Permit};
 use crate::errors::{Code, Failure};
 
 /// A backup of these arrays, none of which changes meanwhile.
@@ -146,11 +146,10 @@ impl Service {
                 let cure = "rename it, or restore the others by name";
                 return Err(Failure::new(Code::NameExists, what).cure(cure));
             }
-            let layout = wanted.definition.layout;
             let permit = Permit {
                 force: request.force,
                 own: Some(array),
-                data: Some((layout.data_offset, layout.data_offset + layout.data_bytes)),
+                data: Some(safety::data_of(&wanted.definition.layout)),
             };
             let plan = |devices: &[Device]| plan(&wanted, devices);
             if !request.dry_run {

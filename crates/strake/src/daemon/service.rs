@@ -30,6 +30,7 @@ use crate::daemon::wear::WearLog;
 use crate::drives::find::{self, FoundArray};
 use crate::drives::health;
 use crate::drives::make;
+use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
@@ -525,25 +526,28 @@ impl Service {
                 }
             };
         }
+        let own = own_superblock(&path, running.uuid);
+        let back = match &own {
+            Ok(Some(own)) => returns(own, &running.status()?.superblock),
+            _ => Returns::Afresh,
+        };
+        let kept = slot.is_none() && matches!(back, Returns::Kept(_));
+        // What somebody else has written since is not believed, whatever is permitted.
+        let kept = kept && (!request.force || reused::is_still_ours(&path)?);
+        let layout = own.as_ref().ok().and_then(|own| Some(own.as_ref()?.layout));
         let permit = Permit {
             force: request.force,
             own: Some(running.uuid),
-            data: None,
+            data: layout.filter(|_| kept).as_ref().map(safety::data_of),
         };
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
-        let own = own_superblock(&path, running.uuid)?;
-        if let Some(own) = &own {
+        if let Some(own) = &own? {
             running.not_in_service(&path, own)?;
         }
-        let back = match (&own, slot) {
-            (Some(own), _) => returns(own, &running.status()?.superblock),
-            (None, _) => Returns::Afresh,
-        };
         if back == Returns::SplitBrain && !request.force {
             let cure = format!("strake add --force {name} {shown} overwrites what it holds");
             return Err(Failure::from(CommandError::SplitBrain).cure(cure));
         }
-        let kept = slot.is_none() && matches!(back, Returns::Kept(_));
         if !kept {
             may_take(&running, &path, slot)?;
         }
@@ -581,6 +585,7 @@ impl Service {
         if !missing || running.serves(&found.path) {
             return Ok(false);
         }
+        safety::not_in_use(sysfs::identity(&found.path)?, &found.path)?;
         let device = Device::open(&found.path, OpenMode::Member)?;
         take_in(running, device, None, true)
     }
@@ -823,6 +828,9 @@ pub(super) fn take_in(
 ) -> Result<bool, Failure> {
     let info = device.info();
     // Read again: only now is it certain that nobody else writes it.
+    if kept {
+        reused::still_ours(&device)?;
+    }
     let image = kept.then(|| device.read_member()).transpose()?;
     running.command_with(device, |device| {
         let member = MemberUuid(make::random_uuid());

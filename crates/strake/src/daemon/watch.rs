@@ -89,6 +89,15 @@ fn stays(code: Code) -> bool {
     )
 }
 
+/// It is somebody else's by now.
+fn is_used(code: Code) -> bool {
+    use Code::{DeviceBusy, DeviceMounted, DevicePartitioned, ForeignSignature};
+    matches!(
+        code,
+        DeviceBusy | DeviceMounted | DevicePartitioned | ForeignSignature
+    )
+}
+
 fn not_degraded(array: &FoundArray) -> Failure {
     let name = array.name();
     let found = format!("{name} misses members, and is not to start degraded by itself");
@@ -260,6 +269,7 @@ impl Watcher {
             return;
         };
         for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+            let mut others = None;
             match self.service.return_by_itself(&running, member) {
                 Ok(true) => {
                     self.tries = 0;
@@ -272,11 +282,12 @@ impl Watcher {
                 }
                 Err(failure) => {
                     tracing::warn!(device = %member.path.display(), %failure, "not taken back");
+                    others = Some(failure).filter(|failure| is_used(failure.code));
                 }
             }
             let path = member.path.display();
             let twice = running.not_in_service(&member.path, &member.image.superblock);
-            let effect = match twice {
+            let effect = match twice.and(others.map_or(Ok(()), Err)) {
                 Ok(()) => format!(
                     "stale, not used; strake add {} {path} puts it back",
                     running.name()

@@ -8,11 +8,13 @@
 //! Invariant: where that is so nothing is written but zeroes over what is certainly ours. Deliberately absent: devices
 //! that are mounted or held (nobody gets these, see [`safety`]).
 
+use std::path::Path;
+
 use strake_format::{
     Layout, POOL_LABEL_BYTES, PoolLabel, PoolLabelError, SUPERBLOCK_BYTES, Superblock,
     SuperblockError,
 };
-use strake_runtime::Device;
+use strake_runtime::{Device, OpenMode};
 
 use crate::drives::safety;
 use crate::errors::{Code, Failure};
@@ -43,6 +45,12 @@ pub(crate) fn still_ours(device: &Device) -> Result<(), Failure> {
         Err(failure) if failure.code == Code::NoProber => Ok(()),
         told => told,
     }
+}
+
+/// Whether that is so; what is there is looked at, and stays.
+pub(crate) fn is_still_ours(path: &Path) -> Result<bool, Failure> {
+    let device = Device::open(path, OpenMode::ReadOnly)?;
+    Ok(still_ours(&device).is_ok())
 }
 
 /// Refuses a device with partitions, or with something that is not ours before `first`.

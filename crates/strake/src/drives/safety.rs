@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use strake_engine::event::DeviceInfo;
-use strake_format::ArrayUuid;
+use strake_format::{ArrayUuid, Layout};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::drives::pool;
@@ -38,6 +38,11 @@ impl Permit {
             _ => false,
         }
     }
+}
+
+/// From where to where members with this layout hold data.
+pub(crate) fn data_of(layout: &Layout) -> (u64, u64) {
+    (layout.data_offset, layout.data_offset + layout.data_bytes)
 }
 
 /// What util-linux finds on a device.

@@ -254,3 +254,83 @@ fn a_device_that_an_array_refuses_keeps_what_it_holds_whatever_is_permitted() {
     let now = [rig::bytes(&small), rig::bytes(&large)];
     assert!(now == before, "{args:?}");
 }
+
+/// A member that was away, and that somebody else used meanwhile, was taken back by itself by the superblock that was
+/// left at its end, and believed.
+#[test]
+fn a_member_that_somebody_used_while_it_was_away_is_not_taken_back() {
+    if !rig::has("wipefs") || !rig::has("mkswap") {
+        return rig::skipped("wipefs or mkswap is not installed");
+    }
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.create("data", "5", &["--export", "nbd"], &devices).ok();
+    let away = rig.path("away");
+    std::fs::rename(&devices[2], &away).expect("renamed");
+    rig.start_daemon_with(&["--wait", "0"]);
+    rig.until_state("data", "degraded");
+    rig.qemu_io("data", &["write -P 7 0 8M"]);
+    assert!(tool("mkswap", &[], &away, ""));
+    let before = rig::bytes(&away);
+    std::fs::rename(&away, &devices[2]).expect("renamed");
+    let returned = |e: &serde_json::Value| e["event"] == "member_returned";
+    rig.until("an event", || rig.events().iter().any(returned));
+    let events = rig.events();
+    let told = events.iter().find(|e| returned(e)).expect("just seen");
+    assert!(told["effect"].to_string().contains("swap"), "{told}");
+    assert_eq!(rig.show("data")["state"], "degraded");
+    rig.run(&["add", "data", &devices[2]])
+        .refused(4, "foreign-signature");
+    assert!(rig::bytes(&devices[2]) == before, "it was changed");
+    // By force it is taken, and nothing that it holds is believed.
+    rig.run(&["add", "--force", "data", &devices[2]]).ok();
+    rig.until_state("data", "optimal");
+    let events = rig.events();
+    assert!(
+        !events.iter().any(|e| e["event"] == "member_kept"),
+        "{events:?}"
+    );
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.qemu_io("data", &["read -P 7 0 8M"]);
+}
+
+/// What the array's user has in the data of a member is no signature of the member: it was wiped there, from a member
+/// that was believed afterwards.
+#[test]
+fn a_member_that_comes_back_keeps_what_looks_foreign_in_its_data() {
+    if !rig::has("wipefs") {
+        return rig::skipped("wipefs is not installed");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    // Data ends behind where ZFS is looked for.
+    let bytes = (64 << 20) + (128 << 10);
+    let devices = ["a", "b", "c"].map(|name| rig.file(name, bytes));
+    rig.create("data", "5", &["--export", "nbd"], &devices).ok();
+    // All of the data looks like the end of a disk of ZFS, wherever one is looked for.
+    let label = rig.path("label");
+    let mut uberblock = vec![0; 1024];
+    uberblock[..8].copy_from_slice(&0x00ba_b10c_u64.to_le_bytes());
+    uberblock[8..16].copy_from_slice(&5000_u64.to_le_bytes());
+    std::fs::write(&label, &uberblock).expect("written");
+    let write = format!("write -s {label} 0 {}", rig.show("data")["size_bytes"]);
+    if rig.qemu_io("data", &[&write]).is_none() {
+        return;
+    }
+    // The other two have data in the last row.
+    rig.run(&["fail", "data", "0"]).ok();
+    let found = Command::new("wipefs")
+        .args(["--no-act", &devices[0]])
+        .output();
+    let found = String::from_utf8_lossy(&found.expect("wipefs runs").stdout).into_owned();
+    assert!(found.contains("zfs_member"), "{found}");
+    let back = rig
+        .run(&["add", "--force", "data", &devices[0]])
+        .ok()
+        .json();
+    assert!(back["what"].to_string().contains("is back"), "{back}");
+    rig.until_state("data", "optimal");
+    rig.run(&["scrub", "data", "--wait"]).ok();
+    let scrub = rig.run(&["scrub", "data", "status"]).ok().json();
+    assert_eq!(scrub["past"][0]["inconsistent_stripes"], 0, "{scrub}");
+}
