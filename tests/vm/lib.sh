@@ -103,7 +103,12 @@ strake() {
 daemon_start() {
     setsid "$RUN/strake" daemon >>"$RUN/daemon.log" 2>&1 </dev/null &
     echo $! >"$RUN/daemon.pid"
-    wait_for 60 "the daemon's answer" strake show --json
+    # Not `strake show`, which looks at the drives itself as long as there is no daemon.
+    wait_for 60 "the daemon's answer" daemon_answers
+}
+
+daemon_answers() {
+    curl -sf --max-time 10 --unix-socket "$STRAKE_DIR/api.sock" http://strake/v1/version
 }
 
 daemon_pid() { cat "$RUN/daemon.pid"; }
