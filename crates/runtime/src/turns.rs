@@ -6,7 +6,8 @@
 //! seem to be late.
 //!
 //! A flush is what a user waits for; ranges come in bursts, when regions are given back. So ranges leave
-//! one place to flushes, and a flush goes before every range that waits. Neither relies on the order in
+//! one place to flushes, and a flush goes before every range that waits, but that one range has a place
+//! where any waits: writes may wait for it. Neither relies on the order in
 //! which they reach the kernel: who needs one waits for the completion.
 //!
 //! Invariant: of one device so many at most are in the kernel; the others wait here, each kind in its
@@ -44,11 +45,11 @@ impl OfDevice {
     /// Who is next, and runs from now on, if there is room.
     fn next(&mut self) -> Option<u32> {
         let ranges = self.running.iter().filter(|(call, _)| *call == Call::Range);
-        let (room, for_range) = (
-            self.running.len() < AT_ONCE,
-            ranges.count() < RANGES_AT_ONCE,
-        );
-        let flush = self.flushes.pop_front_if(|_| room);
+        let (room, ranges) = (self.running.len() < AT_ONCE, ranges.count());
+        let for_range = ranges < RANGES_AT_ONCE;
+        // Many flushes do not keep ranges waiting for ever.
+        let turn = ranges == 0 && !self.ranges.is_empty();
+        let flush = self.flushes.pop_front_if(|_| room && !turn);
         let next = match flush {
             Some(place) => Some((Call::Flush, place)),
             None => {
@@ -139,5 +140,16 @@ mod tests {
         assert_eq!(turns.leave(device, 20), Some(3));
         assert_eq!(turns.leave(device, 21), None, "ranges leave a place");
         assert!(turns.enter(device, Call::Flush, 22));
+    }
+
+    #[test]
+    fn ranges_go_on_however_many_flushes_come() {
+        let (mut turns, device) = (Turns::default(), DeviceId(1));
+        (0..20).for_each(|place| {
+            turns.enter(device, Call::Flush, place);
+        });
+        assert!(!turns.enter(device, Call::Range, 20));
+        assert_eq!(turns.leave(device, 0), Some(20));
+        assert_eq!(turns.leave(device, 1), Some(4), "one is at work");
     }
 }
