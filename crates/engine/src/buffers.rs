@@ -21,6 +21,11 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 /// Alignment and unit of every buffer, bytes.
 pub const PAGE: usize = 4096;
 
+/// What other threads gave back is taken in when it comes to so many bytes: seldom enough to meet
+/// them rarely at a lock, and often enough for a thread to go on with the few buffers that its
+/// caches hold and not through the whole pool in turn.
+const COLLECT_BYTES: usize = 64 << 10;
+
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);
@@ -53,6 +58,8 @@ struct Home {
     classes: Mutex<Vec<Class>>,
     /// What other threads gave back.
     returned: Mutex<Vec<UniqueArc<Memory>>>,
+    /// Bytes of it, as far as the taker has heard: too few or too many cost time, and nothing else.
+    returned_bytes: AtomicUsize,
 }
 
 struct Class {
@@ -81,12 +88,15 @@ impl Home {
         if self.taker.load(Ordering::Relaxed) == this_thread() {
             put_into(&mut self.lock(), memory);
         } else {
+            let bytes = memory.pages.len() * PAGE;
             self.lock_returned().push(memory);
+            self.returned_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
     /// Everything that was given back is where it is taken from.
     fn collect(&self, classes: &mut [Class]) {
+        self.returned_bytes.store(0, Ordering::Relaxed);
         for memory in self.lock_returned().drain(..) {
             put_into(classes, memory);
         }
@@ -315,6 +325,7 @@ impl Pool {
             home: Arc::new(Home {
                 taker: AtomicUsize::new(0),
                 returned: Mutex::new(Vec::with_capacity(addresses.len())),
+                returned_bytes: AtomicUsize::new(0),
                 classes: Mutex::new(classes),
             }),
             addresses: Arc::new(addresses),
@@ -339,9 +350,12 @@ impl Pool {
         if self.home.taker.load(Ordering::Relaxed) != this {
             self.home.taker.store(this, Ordering::Relaxed);
         }
-        // Before a buffer that is larger than need be, or none, is taken.
+        // Before a buffer that is larger than need be, or none, or one that left the caches long ago
+        // is taken.
         let fits = classes.iter().find(|class| class.bytes >= bytes);
-        if fits.is_some_and(|class| class.free.len() <= keep) {
+        if self.home.returned_bytes.load(Ordering::Relaxed) >= COLLECT_BYTES
+            || fits.is_some_and(|class| class.free.len() <= keep)
+        {
             self.home.collect(classes);
         }
         let mut memory = classes
