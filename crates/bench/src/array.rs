@@ -189,6 +189,11 @@ impl Subjected {
         let limit = Limit::Told(Arc::clone(&told));
         let path = self.dir.join(format!("member{}", self.made));
         let device = new_file(&path, self.member_bytes)?;
+        // A drive has all its blocks: that the file system finds memory for a file is no rebuild's.
+        let old = vec![0xa5; 1 << 20];
+        for offset in (0..self.member_bytes).step_by(old.len()) {
+            device.write_at(offset, &old)?;
+        }
         let info = device.info();
         let new = NewDevice {
             device: self.serving.attach(device),
