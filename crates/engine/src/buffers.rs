@@ -7,7 +7,7 @@
 //! * The pool never grows: an operation that finds no buffer waits, so memory is bounded.
 //! * Taking and giving back allocate nothing: a buffer keeps its count of holders for life.
 //! * A thread that takes buffers and gives them back meets no other at a lock: what others give back
-//!   lies apart until it is needed.
+//!   lies in a queue without one.
 //!
 //! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
 //! the `Buf` alive while the kernel uses it.
@@ -15,15 +15,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crossbeam_queue::ArrayQueue;
 use triomphe::UniqueArc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment and unit of every buffer, bytes.
 pub const PAGE: usize = 4096;
 
-/// What other threads gave back is taken in when it comes to so many bytes: seldom enough to meet
-/// them rarely at a lock, and often enough for a thread to go on with the few buffers that its
-/// caches hold and not through the whole pool in turn.
+/// What other threads gave back is taken in after so many bytes were taken: seldom enough to cost
+/// little, and often enough for a thread to go on with the few buffers that caches hold and not
+/// through the whole pool in turn.
 const COLLECT_BYTES: usize = 64 << 10;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -54,12 +55,17 @@ impl Memory {
 struct Home {
     /// The thread that took last ([`this_thread`]). A wrong one costs time, and nothing else.
     taker: AtomicUsize,
+    shelf: Mutex<Shelf>,
+    /// What other threads gave back. It has room for all that there is.
+    returned: ArrayQueue<UniqueArc<Memory>>,
+}
+
+/// What can be taken.
+struct Shelf {
     /// Free memories per size class, smallest class first.
-    classes: Mutex<Vec<Class>>,
-    /// What other threads gave back.
-    returned: Mutex<Vec<UniqueArc<Memory>>>,
-    /// Bytes of it, as far as the taker has heard: too few or too many cost time, and nothing else.
-    returned_bytes: AtomicUsize,
+    classes: Vec<Class>,
+    /// Bytes taken since what others gave back was taken in.
+    taken: usize,
 }
 
 struct Class {
@@ -74,42 +80,40 @@ fn this_thread() -> usize {
 }
 
 impl Home {
-    fn lock(&self) -> MutexGuard<'_, Vec<Class>> {
-        let classes = self.classes.lock();
-        classes.expect("no thread panics while it holds the pool")
-    }
-
-    fn lock_returned(&self) -> MutexGuard<'_, Vec<UniqueArc<Memory>>> {
-        let returned = self.returned.lock();
-        returned.expect("no thread panics while it holds the pool")
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        let shelf = self.shelf.lock();
+        shelf.expect("no thread panics while it holds the pool")
     }
 
     fn put(&self, memory: UniqueArc<Memory>) {
         if self.taker.load(Ordering::Relaxed) == this_thread() {
-            put_into(&mut self.lock(), memory);
-        } else {
-            let bytes = memory.pages.len() * PAGE;
-            self.lock_returned().push(memory);
-            self.returned_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    /// Everything that was given back is where it is taken from.
-    fn collect(&self, classes: &mut [Class]) {
-        self.returned_bytes.store(0, Ordering::Relaxed);
-        for memory in self.lock_returned().drain(..) {
-            put_into(classes, memory);
+            self.lock().put(memory);
+        } else if let Err(memory) = self.returned.push(memory) {
+            self.lock().put(memory);
         }
     }
 }
 
-fn put_into(classes: &mut [Class], memory: UniqueArc<Memory>) {
-    let bytes = memory.pages.len() * PAGE;
-    let class = classes
-        .iter_mut()
-        .find(|class| class.bytes == bytes)
-        .expect("a memory goes back to the class it was made for");
-    class.free.push(memory);
+impl Shelf {
+    fn put(&mut self, memory: UniqueArc<Memory>) {
+        let bytes = memory.pages.len() * PAGE;
+        let class = self
+            .classes
+            .iter_mut()
+            .find(|class| class.bytes == bytes)
+            .expect("a memory goes back to the class it was made for");
+        class.free.push(memory);
+    }
+
+    /// Everything that was given back is where it is taken from.
+    fn collect(&mut self, returned: &ArrayQueue<UniqueArc<Memory>>) {
+        self.taken = 0;
+        // Not more than there can be: others may give back as fast as this takes in.
+        for _ in 0..returned.capacity() {
+            let Some(memory) = returned.pop() else { break };
+            self.put(memory);
+        }
+    }
 }
 
 /// A page-aligned buffer. Cloning shares it; the last clone to drop gives it back.
@@ -324,9 +328,8 @@ impl Pool {
         Pool {
             home: Arc::new(Home {
                 taker: AtomicUsize::new(0),
-                returned: Mutex::new(Vec::with_capacity(addresses.len())),
-                returned_bytes: AtomicUsize::new(0),
-                classes: Mutex::new(classes),
+                returned: ArrayQueue::new(addresses.len().max(1)),
+                shelf: Mutex::new(Shelf { classes, taken: 0 }),
             }),
             addresses: Arc::new(addresses),
             largest,
@@ -344,21 +347,21 @@ impl Pool {
         self.take_from(&mut self.home.lock(), bytes, keep)
     }
 
-    fn take_from(&self, classes: &mut [Class], bytes: usize, keep: usize) -> Option<Buf> {
+    fn take_from(&self, shelf: &mut Shelf, bytes: usize, keep: usize) -> Option<Buf> {
         let largest = self.largest;
         let this = this_thread();
         if self.home.taker.load(Ordering::Relaxed) != this {
             self.home.taker.store(this, Ordering::Relaxed);
         }
+        shelf.taken += bytes;
         // Before a buffer that is larger than need be, or none, or one that left the caches long ago
         // is taken.
-        let fits = classes.iter().find(|class| class.bytes >= bytes);
-        if self.home.returned_bytes.load(Ordering::Relaxed) >= COLLECT_BYTES
-            || fits.is_some_and(|class| class.free.len() <= keep)
-        {
-            self.home.collect(classes);
+        let fits = shelf.classes.iter().find(|class| class.bytes >= bytes);
+        if shelf.taken >= COLLECT_BYTES || fits.is_some_and(|class| class.free.len() <= keep) {
+            shelf.collect(&self.home.returned);
         }
-        let mut memory = classes
+        let mut memory = shelf
+            .classes
             .iter_mut()
             .filter(|class| class.bytes >= bytes)
             .filter(|class| class.bytes < largest || class.free.len() > keep)
@@ -370,14 +373,14 @@ impl Pool {
     /// Takes one buffer for each length in `wanted`, or none at all; false if they are not all
     /// there. `taken` is empty before.
     pub fn take_all(&self, wanted: impl IntoIterator<Item = usize>, taken: &mut Vec<Buf>) -> bool {
-        let mut classes = self.home.lock();
+        let mut shelf = self.home.lock();
         let all = wanted.into_iter().all(|bytes| {
-            let buf = self.take_from(&mut classes, bytes, 0);
+            let buf = self.take_from(&mut shelf, bytes, 0);
             let there = buf.is_some();
             taken.extend(buf);
             there
         });
-        drop(classes);
+        drop(shelf);
         if !all {
             taken.clear();
         }
@@ -402,9 +405,9 @@ impl Pool {
 
     /// Free buffers at this moment, all classes together.
     pub fn free(&self) -> usize {
-        let mut classes = self.home.lock();
-        self.home.collect(&mut classes);
-        classes.iter().map(|class| class.free.len()).sum()
+        let mut shelf = self.home.lock();
+        shelf.collect(&self.home.returned);
+        shelf.classes.iter().map(|class| class.free.len()).sum()
     }
 }
 
