@@ -38,33 +38,25 @@ impl Shard {
         let Shape { width, k, .. } = self.shape(op.stripe);
         let trusted = self.trusted(op.stripe, lost);
         if kind == StepKind::Rebuild {
-            let wanted: Vec<usize> = self
-                .unbuilt(op.stripe)
-                .into_iter()
-                .map(|(c, _)| c)
-                .collect();
+            let wanted = self.unbuilt(op.stripe).into_iter().map(|(c, _)| c);
+            let wanted: Columns = wanted.collect();
             // The target may have left after a sector was found unreadable: that is mended all the
             // same.
             if wanted.is_empty() && op.heal.is_empty() {
                 return Some((WritePlan::Full, Reads::new(), Extra::default()));
             }
-            let (copied, computed): (Vec<usize>, Vec<usize>) =
-                wanted.into_iter().partition(|&c| !lost.has(c));
-            let mut columns: Vec<usize> = copied;
-            if !computed.is_empty() || !op.heal.is_empty() {
-                let all = rebuild_wanted(&computed, op.heal, width);
-                let decoder = self
-                    .code(op.stripe)
-                    .decoder(&available(width, lost), &all)
-                    .ok()?;
+            // What can still be read is copied, the rest is computed.
+            let computed = wanted.each().filter(|&c| lost.has(c));
+            let computed = computed.collect::<Columns>().with(op.heal);
+            let mut columns: Columns = wanted.each().filter(|&c| !lost.has(c)).collect();
+            if !computed.is_empty() {
+                let decoder = self.decoder(op.stripe, lost, computed)?;
                 if !trusted && decoder.sources().iter().any(|&c| c >= k) {
                     return None;
                 }
-                columns.extend(decoder.sources());
+                decoder.sources().iter().for_each(|&c| columns.add(c));
             }
-            columns.sort_unstable();
-            columns.dedup();
-            let reads = columns.into_iter().map(|c| (c, 0, strip)).collect();
+            let reads = columns.each().map(|c| (c, 0, strip)).collect();
             let extra = Extra {
                 bytes: strip as usize,
                 count: self.geometry.m,
@@ -107,28 +99,23 @@ impl Shard {
         let mut targets = self.unbuilt(stripe);
         let planned = &self.ops[key].targets;
         targets.retain(|(_, target)| planned.contains(&target.device));
-        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
-        let computed: Vec<usize> = targets
-            .iter()
-            .map(|t| t.0)
-            .filter(|&c| op.columns[c].is_none())
-            .collect();
-        let all = rebuild_wanted(&computed, op.heal, self.width(stripe));
-        if !all.is_empty() {
-            self.decode_into(&mut op, lost, &all);
+        let mut op = self.ops.take(key);
+        let (heal, columns) = (op.heal, &op.columns);
+        let computed = targets.iter().map(|t| t.0);
+        let computed: Columns = computed.filter(|&c| columns[c].is_none()).collect();
+        let computed = computed.with(heal);
+        if !computed.is_empty() {
+            self.decode_into(&mut op, lost, computed);
         }
-        let heal: Vec<usize> = (0..self.width(stripe))
-            .filter(|&c| op.heal.has(c))
-            .collect();
-        heal.iter().for_each(|&c| op.healed.add(c));
-        self.ops[key] = op;
+        op.healed = op.healed.with(heal);
+        self.ops.put_back(key, op);
         for (column, target) in targets {
             let slice = self.ops[key].columns[column]
                 .clone()
                 .expect("read or decoded");
             self.write_to(key, target, 0, slice, false);
         }
-        for column in heal {
+        for column in heal.each() {
             let slice = self.ops[key].columns[column].clone().expect("decoded");
             self.write_column(key, column, 0, slice, false);
         }
@@ -142,10 +129,10 @@ impl Shard {
             self.geometry.m,
             self.geometry.strip as usize,
         );
-        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
-        let missing: Vec<usize> = (0..k).filter(|&c| lost.has(c)).collect();
+        let mut op = self.ops.take(key);
+        let missing: Columns = (0..k).filter(|&c| lost.has(c)).collect();
         if !missing.is_empty() {
-            self.decode_into(&mut op, lost, &missing);
+            self.decode_into(&mut op, lost, missing);
         }
         // A parity that could not be read is compared with nothing, but written.
         let rows: Vec<usize> = (0..m)
@@ -174,17 +161,11 @@ impl Shard {
         op.healed = op.heal;
         let healed = (0..k).filter(|&c| op.heal.has(c));
         writes.extend(healed.filter_map(|c| op.columns[c].clone().map(|s| (c, s))));
-        self.ops[key] = op;
+        self.ops.put_back(key, op);
         // From now on any copy of a mirror may answer (see `read`).
         let fua = self.geometry.mirrored();
         for (column, slice) in writes {
             self.write_column(key, column, 0, slice, fua);
         }
     }
-}
-
-fn rebuild_wanted(computed: &[usize], heal: Columns, width: usize) -> Vec<usize> {
-    let mut all = computed.to_vec();
-    all.extend((0..width).filter(|&c| heal.has(c) && !computed.contains(&c)));
-    all
 }

@@ -34,7 +34,6 @@ use crate::canary::{self, Canary};
 use crate::direct::DirectRead;
 use crate::event::*;
 use crate::shard::{IoFor, Shard};
-use crate::stripe::{Scrap, StripeOp};
 use crate::units::*;
 use crate::work::{Work, WorkKind};
 
@@ -237,9 +236,7 @@ impl Shard {
         let avoid = vec![(read.source, read.device)];
         let work = read.computed(avoid).racing(racing);
         if canary::hit(Canary::HedgeOutOfOrder) {
-            let op = self
-                .ops
-                .insert(StripeOp::new(read.stripe, work, Scrap::default()));
+            let op = self.ops.insert(read.stripe, work);
             return self.start_op(op);
         }
         self.enqueue(read.stripe, work);

@@ -83,8 +83,7 @@ impl Shard {
         self.streams.note_waiting(stripe, waits, self.now);
         for work in start {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
-            let scrap = self.scraps.pop().unwrap_or_default();
-            let op = self.ops.insert(StripeOp::new(stripe, work, scrap));
+            let op = self.ops.insert(stripe, work);
             let lock = self
                 .locks
                 .get_mut(&stripe)
@@ -106,7 +105,7 @@ impl Shard {
     }
 
     /// Removes an operation and lets the stripe's next go on.
-    pub(crate) fn retire(&mut self, op: usize) -> StripeOp {
+    pub(crate) fn retire(&mut self, op: usize) -> Box<StripeOp> {
         let done = self.ops.remove(op);
         if let Some(lock) = self.locks.get_mut(&done.stripe) {
             lock.active.retain(|held| held.op != op);

@@ -36,6 +36,23 @@ impl Columns {
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
+    /// Each of them, in ascending order.
+    pub(crate) fn each(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(next)
+        })
+    }
+}
+
+impl FromIterator<usize> for Columns {
+    fn from_iter<T: IntoIterator<Item = usize>>(columns: T) -> Columns {
+        let mut set = Columns::default();
+        columns.into_iter().for_each(|column| set.add(column));
+        set
+    }
 }
 
 /// What a write brings for one data column, within the run.

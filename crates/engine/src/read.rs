@@ -57,48 +57,44 @@ impl Shard {
         }
         let trusted = hedge || self.trusted(op.stripe, lost);
         let wanted = self.to_decode(op, pieces, lost);
-        let there = |piece: &&ReadPiece| !wanted.contains(&piece.column);
-        let mut reads: Vec<usize> = pieces.iter().filter(there).map(|p| p.column).collect();
+        let there = |c: &usize| !wanted.has(*c);
+        let mut reads: Columns = pieces.iter().map(|p| p.column).filter(there).collect();
         let plan = match wanted.is_empty() {
             true => WritePlan::Full,
             false if !trusted => return None,
             false => {
-                let available = available(self.width(op.stripe), lost);
-                let decoder = self.code(op.stripe).decoder(&available, &wanted).ok()?;
-                reads.extend(decoder.sources());
+                let decoder = self.decoder(op.stripe, lost, wanted)?;
+                decoder.sources().iter().for_each(|&c| reads.add(c));
                 WritePlan::Decode
             }
         };
-        reads.sort_unstable();
-        reads.dedup();
-        let reads = reads.into_iter().map(|c| (c, lo, hi)).collect();
+        let reads = reads.each().map(|c| (c, lo, hi)).collect();
         let extra = Extra {
             bytes: (hi - lo) as usize,
-            count: wanted.len(),
+            count: wanted.count(),
         };
         Some((plan, reads, extra))
     }
 
     /// The columns that a read computes: those asked for that cannot be read, and those that are
     /// to be rewritten.
-    fn to_decode(&self, op: &StripeOp, pieces: &[ReadPiece], lost: Columns) -> Vec<usize> {
-        let asked = |c: usize| pieces.iter().any(|piece| piece.column == c);
-        (0..self.width(op.stripe))
-            .filter(|&c| op.heal.has(c) || (asked(c) && lost.has(c)))
-            .collect()
+    fn to_decode(&self, op: &StripeOp, pieces: &[ReadPiece], lost: Columns) -> Columns {
+        let asked = pieces.iter().map(|piece| piece.column);
+        let computed: Columns = asked.filter(|&c| lost.has(c)).collect();
+        computed.with(op.heal)
     }
 
     /// Computes the `wanted` columns from those read; they become the operation's content.
-    pub(crate) fn decode_into(&self, op: &mut StripeOp, lost: Columns, wanted: &[usize]) {
+    pub(crate) fn decode_into(&self, op: &mut StripeOp, lost: Columns, wanted: Columns) {
         let decoder = self
-            .code(op.stripe)
-            .decoder(&available(self.width(op.stripe), lost), wanted)
+            .decoder(op.stripe, lost, wanted)
             .expect("the plan found enough columns");
-        let mut outputs: Vec<Buf> = wanted
+        let mut outputs: SmallVec<[Buf; 3]> = decoder
+            .wanted()
             .iter()
             .map(|_| op.bufs.pop().expect("a buffer for each lost column"))
             .collect();
-        let inputs: Vec<&[u8]> = decoder
+        let inputs: SmallVec<[&[u8]; 16]> = decoder
             .sources()
             .iter()
             .map(|&c| {
@@ -109,12 +105,13 @@ impl Shard {
             })
             .collect();
         let len = inputs[0].len();
-        let mut slices: Vec<&mut [u8]> = outputs
+        let mut slices: SmallVec<[&mut [u8]; 3]> = outputs
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
         decoder.decode(&inputs, &mut slices);
-        for (&column, buf) in wanted.iter().zip(outputs) {
+        drop((inputs, slices));
+        for (&column, buf) in decoder.wanted().iter().zip(outputs) {
             op.columns[column] = Some(Slice::new(buf, 0, len));
         }
     }
@@ -140,7 +137,7 @@ impl Shard {
     }
 
     pub(crate) fn compute_read(&mut self, key: usize) {
-        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
+        let mut op = self.ops.take(key);
         let lost = op.lost;
         let WorkKind::Read {
             ref pieces, race, ..
@@ -151,7 +148,7 @@ impl Shard {
         let pieces = pieces.clone();
         if op.plan == WritePlan::Decode {
             let wanted = self.to_decode(&op, &pieces, lost);
-            self.decode_into(&mut op, lost, &wanted);
+            self.decode_into(&mut op, lost, wanted);
         }
         let answers: ReadAnswers = pieces
             .iter()
@@ -173,10 +170,11 @@ impl Shard {
         // as one.
         let exclusive = !op.work.shared();
         let (stripe, lo, hi, found) = (op.stripe, op.work.lo, op.work.hi, op.heal);
-        self.ops[key] = op;
+        self.ops.put_back(key, op);
         if !exclusive && !found.is_empty() {
             let bad = std::mem::take(&mut self.ops[key].bad);
-            self.retire(key);
+            let op = self.retire(key);
+            self.ops.over(op);
             let work = Work::read(pieces, lo, hi, bad).healing(found);
             return self.enqueue(stripe, work.racing(race));
         }

@@ -110,7 +110,7 @@ impl Shard {
 
     /// Only an operation that holds its range alone may write back: the read comes again as one.
     fn read_alone(&mut self, key: usize) {
-        let op = self.retire(key);
+        let op = *self.retire(key);
         let WorkKind::Read { pieces, race, .. } = op.work.kind else {
             unreachable!("only reads share")
         };
@@ -243,7 +243,7 @@ impl Shard {
     /// computed from it elsewhere must not outlive it: it is durable (`fua`).
     fn rewrite(&mut self, key: usize, bad: Columns, gone: Columns, fua: bool) {
         let (lo, hi) = self.salvage_of(key).at;
-        let mut op = std::mem::replace(&mut self.ops[key], crate::stripe::StripeOp::placeholder());
+        let mut op = self.ops.take(key);
         let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
         let Shape { width, k, .. } = self.shape(op.stripe);
         let columns: Vec<usize> = (0..width).filter(|&c| bad.has(c)).collect();
@@ -259,11 +259,11 @@ impl Shard {
             lost = lost.without(column);
         }
         if !computed.is_empty() {
-            self.decode_into(&mut op, lost, computed);
+            self.decode_into(&mut op, lost, computed.iter().copied().collect());
         }
         op.phase = Phase::Writing;
         let contents: Vec<Option<Slice>> = columns.iter().map(|&c| op.columns[c].clone()).collect();
-        self.ops[key] = op;
+        self.ops.put_back(key, op);
         for (&column, content) in columns.iter().zip(contents) {
             let content = content.expect("taken as zeros or computed");
             self.write_column(key, column, lo, content, fua);

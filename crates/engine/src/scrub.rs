@@ -39,7 +39,7 @@ impl Shard {
     /// The strips of a stripe were read: judges them.
     pub(crate) fn compute_scrub(&mut self, key: usize, mode: ScrubMode) {
         let width = self.width(self.ops[key].stripe);
-        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
+        let mut op = self.ops.take(key);
         let whole = op.lost.is_empty();
         if !(whole && self.agree(&op)) {
             let present = available(width, op.lost);
@@ -48,16 +48,16 @@ impl Shard {
         }
         op.found_inconsistent = !op.findings.is_empty();
         if mode != ScrubMode::Repair {
-            self.ops[key] = op;
+            self.ops.put_back(key, op);
             return;
         }
         if op.found_inconsistent && canary::hit(Canary::ScrubRewritesParity) {
-            self.ops[key] = op;
+            self.ops.put_back(key, op);
             return self.compute_resync(key);
         }
         self.mend(&mut op);
         let writes = mended(&op, width);
-        self.ops[key] = op;
+        self.ops.put_back(key, op);
         for (column, lo, hi) in writes {
             let strip = self.ops[key].columns[column].as_ref();
             let slice = strip.expect("read or decoded").part(lo, hi - lo);
@@ -110,38 +110,34 @@ impl Shard {
 
     /// Puts the truth into the columns that were named, and into those that could not be read.
     fn mend(&self, op: &mut StripeOp) {
-        let width = self.width(op.stripe);
         for found in &op.findings {
-            let liars: Vec<usize> = (0..width).filter(|&c| found.liars.has(c)).collect();
-            let honest = available(width, op.lost.with(found.liars));
-            let (lo, hi) = (found.lo, found.hi);
+            let (lo, hi, liars) = (found.lo, found.hi, found.liars);
             if liars.is_empty() {
                 continue;
             }
-            let decoder = self.code(op.stripe).decoder(&honest, &liars);
+            let decoder = self.decoder(op.stripe, op.lost.with(liars), liars);
             let decoder = decoder.expect("liars are named only where k others agree");
             let inputs: Vec<&[u8]> = decoder
                 .sources()
                 .iter()
                 .map(|&c| &op.columns[c].as_ref().expect("it was read").bytes()[lo..hi])
                 .collect();
-            let at = op.bufs.len() - liars.len();
+            let at = op.bufs.len() - liars.count();
             let mut truths: Vec<&mut [u8]> = op.bufs[at..]
                 .iter_mut()
                 .map(|buf| &mut buf.bytes_mut()[..hi - lo])
                 .collect();
             decoder.decode(&inputs, &mut truths);
-            for (&column, truth) in liars.iter().zip(&truths) {
+            for (column, truth) in liars.each().zip(&truths) {
                 let strip = op.columns[column].as_mut().expect("it was read");
                 strip.buf.bytes_mut()[lo..hi].copy_from_slice(truth);
             }
         }
         let clear = op.findings.iter().all(|found| !found.liars.is_empty());
-        let unreadable: Vec<usize> = (0..width).filter(|&c| op.heal.has(c)).collect();
-        if clear && !unreadable.is_empty() {
+        if clear && !op.heal.is_empty() {
             op.healed = op.heal;
-            let lost = op.lost;
-            self.decode_into(op, lost, &unreadable);
+            let (lost, unreadable) = (op.lost, op.heal);
+            self.decode_into(op, lost, unreadable);
         }
     }
 

@@ -25,6 +25,7 @@ use strake_parity::Code;
 use crate::array::ShardSetup;
 use crate::buffers::{Buf, Pool, Slice};
 use crate::canary::{self, Canary};
+use crate::decoders::Decoders;
 use crate::direct::DirectRead;
 use crate::emptied::Emptied;
 use crate::event::*;
@@ -34,12 +35,12 @@ use crate::hold::Hold;
 use crate::latency::Histogram;
 use crate::logs::{Flight, Logs};
 use crate::meters::{Measured, Meters};
+use crate::ops::Ops;
 use crate::order::Lock;
 use crate::regions::Gate;
 use crate::rows::Row;
 use crate::steps::StepRun;
 use crate::streams::Streams;
-use crate::stripe::{Scrap, StripeOp};
 use crate::turns::Turns;
 use crate::units::*;
 use crate::unreadable::Lost;
@@ -53,6 +54,7 @@ pub struct Shard {
     code: Code,
     /// That of the shape from which data moves.
     elder_code: Option<Code>,
+    pub(crate) decoders: Decoders,
     /// Data moves, or has moved, between stripes of several shards: what was split by the geometry
     /// of another moment may come at any time.
     moves: bool,
@@ -65,9 +67,8 @@ pub struct Shard {
     /// Blocks that answer an error.
     pub(crate) unreadable: Arc<Lost>,
     pub(crate) locks: BTreeMap<StripeNo, Lock>,
-    /// Memory of locks and operations that are over, for the next.
+    /// Memory of locks that are over, for the next.
     pub(crate) old_locks: Vec<Lock>,
-    pub(crate) scraps: Vec<Scrap>,
     /// Stripes whose queue may have something to start.
     pub(crate) ready: VecDeque<StripeNo>,
     pub(crate) streams: Streams,
@@ -76,7 +77,7 @@ pub struct Shard {
     pub(crate) requests: Slab<Active>,
     /// Pieces of reads that wait for the batch to be complete.
     pub(crate) rows: Vec<Row>,
-    pub(crate) ops: Slab<StripeOp>,
+    pub(crate) ops: Ops,
     pub(crate) ios: Slab<InFlight>,
     pub(crate) steps: Vec<StepRun>,
     pub(crate) turns: Turns,
@@ -255,6 +256,7 @@ impl Shard {
             count,
             code,
             elder_code,
+            decoders: Decoders::default(),
             moves: count > 1 && geometry.elder.is_some(),
             zeros: Buf::zeroed(geometry.strip as usize),
             nowhere: Buf::nowhere(),
@@ -269,13 +271,12 @@ impl Shard {
             unreadable: setup.lost,
             locks: BTreeMap::new(),
             old_locks: Vec::new(),
-            scraps: Vec::new(),
             ready: VecDeque::new(),
             streams: Streams::default(),
             now: Time(0),
             requests: Slab::new(),
             rows: Vec::new(),
-            ops: Slab::new(),
+            ops: Ops::default(),
             ios: Slab::new(),
             steps: Vec::new(),
             turns: Turns::default(),
@@ -860,13 +861,20 @@ impl Shard {
 
     pub(crate) fn code(&self, stripe: StripeNo) -> &Code {
         let elder = self.elder_code.as_ref();
-        let elder = elder.filter(|_| self.geometry.row(stripe).1.0 >= self.geometry.new_rows());
-        elder.unwrap_or(&self.code)
+        elder
+            .filter(|_| self.is_elder(stripe))
+            .unwrap_or(&self.code)
+    }
+
+    /// It is of the shape from which data moves, which has a code of its own.
+    pub(crate) fn is_elder(&self, stripe: StripeNo) -> bool {
+        self.elder_code.is_some() && self.geometry.row(stripe).1.0 >= self.geometry.new_rows()
     }
 
     /// The arithmetic is another from now on.
     pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
         (self.code, self.elder_code) = (code_of(&geometry), elder_code_of(&geometry));
+        self.decoders.forget();
         self.moves |= self.count > 1 && geometry.elder.is_some();
         self.geometry = geometry;
         // What was written there since may lie elsewhere.

@@ -26,7 +26,7 @@ use crate::salvage::Salvage;
 use crate::scrub::Found;
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
-use crate::work::{Bad, ReadPiece, ReadPieces, Work, WorkKind, WritePieces};
+use crate::work::{Bad, ReadPiece, ReadPieces, Work, WorkKind};
 use smallvec::SmallVec;
 
 /// How far an operation has come.
@@ -69,14 +69,6 @@ impl Put {
             content: Some(slice),
         }
     }
-}
-
-/// Empty vectors of an operation that is over, with their memory.
-#[derive(Default)]
-pub(crate) struct Scrap {
-    bufs: Vec<Buf>,
-    columns: Vec<Option<Slice>>,
-    puts: Vec<Put>,
 }
 
 /// An operation at work on one run of one stripe.
@@ -139,29 +131,21 @@ pub(crate) struct StripeOp {
 }
 
 impl StripeOp {
-    pub(crate) fn new(stripe: StripeNo, work: Work, scrap: Scrap) -> StripeOp {
-        let Scrap {
-            bufs,
-            columns,
-            puts,
-        } = scrap;
-        let (bad, heal) = match &work.kind {
-            WorkKind::Read { avoid, heal, .. } => (avoid.clone(), *heal),
-            _ => (Vec::new(), Columns::default()),
-        };
+    /// No operation: what the next begins in.
+    pub(crate) fn idle() -> StripeOp {
         StripeOp {
-            stripe,
-            work,
+            stripe: StripeNo(0),
+            work: Work::nothing(),
             phase: Phase::Gate,
             pending: 0,
-            bad,
+            bad: Vec::new(),
             read_failed: false,
-            heal,
+            heal: Columns::default(),
             plan: WritePlan::Full,
             reads: Reads::new(),
             extra: Extra::default(),
-            bufs,
-            columns,
+            bufs: Vec::new(),
+            columns: Vec::new(),
             failed: Vec::new(),
             entered: false,
             gated: false,
@@ -178,12 +162,38 @@ impl StripeOp {
             salvage: None,
             salvages: 0,
             plan_again: false,
-            puts,
+            puts: Vec::new(),
             fua: false,
             logging: false,
             operation: None,
             held: Columns::default(),
         }
+    }
+
+    /// Begins, in memory of one that is over.
+    pub(crate) fn begin(&mut self, stripe: StripeNo, work: Work) {
+        let (bad, heal) = match &work.kind {
+            WorkKind::Read { avoid, heal, .. } => (avoid.clone(), *heal),
+            _ => (Vec::new(), Columns::default()),
+        };
+        *self = StripeOp {
+            stripe,
+            work,
+            bad,
+            heal,
+            bufs: std::mem::take(&mut self.bufs),
+            columns: std::mem::take(&mut self.columns),
+            puts: std::mem::take(&mut self.puts),
+            ..StripeOp::idle()
+        };
+    }
+
+    /// It is over: holds no more than empty memory of its own.
+    pub(crate) fn end(&mut self) {
+        self.drop_buffers();
+        self.columns.clear();
+        (self.settled, self.salvage) = (None, None);
+        self.work = Work::nothing();
     }
 
     /// The view concerns it: it waits for one, or for a list that an array which has failed does
@@ -219,17 +229,6 @@ impl StripeOp {
         let columns = avoided.iter().fold(0, |all, (column, _)| all | 1 << column);
         self.heal = Columns(self.heal.0 & !columns);
         !avoided.is_empty()
-    }
-
-    /// Takes its memory out; what it held is dropped.
-    fn scrap(&mut self) -> Scrap {
-        self.drop_buffers();
-        self.columns.clear();
-        Scrap {
-            bufs: std::mem::take(&mut self.bufs),
-            columns: std::mem::take(&mut self.columns),
-            puts: std::mem::take(&mut self.puts),
-        }
     }
 
     pub(crate) fn drop_buffers(&mut self) {
@@ -784,7 +783,7 @@ impl Shard {
         if error.is_none() {
             self.say_repaired(op.stripe, op.healed, op.work.lo, op.work.hi);
         }
-        self.scraps.push(op.scrap());
+        self.ops.over(op);
     }
 
     /// A read cannot be had. Of several that were planned together others may do: each comes again
@@ -822,23 +821,5 @@ impl Shard {
                 });
             }
         }
-    }
-}
-
-impl StripeOp {
-    /// Stands in the slab while an operation is taken out to be worked on.
-    pub(crate) fn placeholder() -> StripeOp {
-        StripeOp::new(
-            StripeNo(0),
-            Work {
-                lo: 0,
-                hi: 0,
-                kind: WorkKind::Write {
-                    pieces: WritePieces::new(),
-                    stream: false,
-                },
-            },
-            Scrap::default(),
-        )
     }
 }

@@ -115,6 +115,18 @@ pub(crate) type ReadPieces = SmallVec<[ReadPiece; 1]>;
 pub(crate) type Bad = (usize, DeviceId);
 
 impl Work {
+    /// Stands where there is no work.
+    pub(crate) fn nothing() -> Work {
+        Work {
+            lo: 0,
+            hi: 0,
+            kind: WorkKind::Write {
+                pieces: WritePieces::new(),
+                stream: false,
+            },
+        }
+    }
+
     pub(crate) fn read(pieces: ReadPieces, lo: u64, hi: u64, avoid: Vec<Bad>) -> Work {
         let heal = Columns::default();
         Work {

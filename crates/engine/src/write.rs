@@ -15,7 +15,7 @@ use crate::event::*;
 use crate::geometry::Shape;
 use crate::intent::NewContent;
 use crate::plan::{Columns, Coverage, Facts, WritePlan};
-use crate::plan::{Extra, Planned, available};
+use crate::plan::{Extra, Planned};
 use crate::shard::Shard;
 use crate::stripe::{Put, StripeOp};
 use crate::units::StripeNo;
@@ -53,8 +53,7 @@ impl Shard {
         let mut wanted = facts.reads(plan);
         if plan == WritePlan::Decode {
             let missing = missing_data(k, &coverage, lost, lo, hi);
-            let available: Vec<usize> = available(width, lost);
-            let decoder = self.code(op.stripe).decoder(&available, &missing).ok()?;
+            let decoder = self.decoder(op.stripe, lost, missing)?;
             decoder.sources().iter().for_each(|&c| wanted.add(c));
         }
         let range = |c: usize| match (plan, coverage.get(c).copied().flatten()) {
@@ -81,7 +80,7 @@ impl Shard {
     }
 
     pub(crate) fn compute_write(&mut self, key: usize) {
-        let mut op = std::mem::replace(&mut self.ops[key], StripeOp::placeholder());
+        let mut op = self.ops.take(key);
         let WorkKind::Write { pieces, .. } = &mut op.work.kind else {
             unreachable!("only for writes")
         };
@@ -92,7 +91,7 @@ impl Shard {
         op.fua = self.must_last(op.stripe, pieces);
         if op.plan == WritePlan::Decode {
             let (lost, missing) = (op.lost, missing_data(k, &coverage, op.lost, lo, hi));
-            self.decode_into(&mut op, lost, &missing);
+            self.decode_into(&mut op, lost, missing);
         }
         let new = new_data(&mut op, &coverage, pieces);
         let rows: Rows = (0..self.geometry.m)
@@ -116,7 +115,7 @@ impl Shard {
             *pieces = all_pieces;
         }
         op.puts = puts;
-        self.ops[key] = op;
+        self.ops.put_back(key, op);
         self.carry_out(key, new);
     }
 
@@ -526,7 +525,7 @@ fn missing_data(
     lost: Columns,
     lo: u64,
     hi: u64,
-) -> Vec<usize> {
+) -> Columns {
     let covered =
         |c: usize| coverage[c].is_some_and(|v: Coverage| v.solid && v.lo == lo && v.hi == hi);
     (0..k).filter(|&c| lost.has(c) && !covered(c)).collect()

@@ -155,7 +155,7 @@ impl Worker {
             }
         }
         if self.work.ending.is_none() {
-            let hungry = self.engine.in_flight() > 0 || self.engine.hungry();
+            let hungry = self.engine.hungry();
             self.mailbox().set_hungry(hungry);
             if hungry {
                 self.pump(now);
