@@ -43,6 +43,15 @@ pub fn content(version: Version, block: u64, bytes: &mut [u8]) {
     }
 }
 
+/// A word of a block as this version has it.
+fn word_in(version: Version, block: u64, index: u64) -> [u8; 8] {
+    if version == Version::ZEROS {
+        return [0; 8];
+    }
+    let base = prng::mix(version.0 ^ block.rotate_left(40));
+    word_of(base, version, block, index).to_le_bytes()
+}
+
 fn word_of(base: u64, version: Version, block: u64, index: u64) -> u64 {
     match index {
         0 => version.0,
@@ -385,6 +394,22 @@ impl Oracle {
         }
         Ok(())
     }
+    /// Whether a block that was not as it must be is made of words of versions that the reader may
+    /// see, one of which was under way while it read. Of devices that read and write blocks as a
+    /// whole nothing such is ever seen; files in memory copy pages word by word, whoever else copies
+    /// there.
+    pub fn torn(&self, moment: Moment, block: u64, bytes: &[u8]) -> bool {
+        let entries = &self.blocks[block as usize];
+        let seen = |e: &&Entry| e.hidden > moment && e.version != Version::UNDEFINED;
+        let (words, _) = bytes.as_chunks::<8>();
+        let known = |(at, word): (usize, &[u8; 8])| {
+            let held = |e: &Entry| word_in(e.version, block, at as u64) == *word;
+            entries.iter().filter(seen).any(held)
+        };
+        let under_way = entries.iter().filter(seen).any(|e| e.end > moment);
+        under_way && words.iter().enumerate().all(known)
+    }
+
     /// The reader got no answer.
     pub fn unread(&mut self, moment: Moment) {
         self.readers.remove(&moment);
@@ -564,6 +589,28 @@ mod tests {
         oracle.answered(&ticket, false);
         assert!(oracle.seen(moment, 0, &bytes(Version::ZEROS, 0)).is_ok());
         assert!(!reads(&mut oracle, 0, Version::ZEROS));
+    }
+
+    #[test]
+    fn only_what_was_written_while_it_was_read_may_be_torn() {
+        let mut oracle = oracle(true);
+        let (first, old) = oracle.write(0, 1);
+        oracle.answered(&first, false);
+        let (second, new) = oracle.write(0, 1);
+        let mut both = bytes(new, 0);
+        both[SIZE / 2 + 8..].copy_from_slice(&bytes(old, 0)[SIZE / 2 + 8..]);
+        let mut foreign = both.clone();
+        foreign[100] ^= 1;
+        let during = oracle.read();
+        assert!(
+            oracle.seen(during, 0, &both).is_err(),
+            "no device does that"
+        );
+        assert!(oracle.torn(during, 0, &both));
+        assert!(!oracle.torn(during, 0, &foreign));
+        oracle.answered(&second, false);
+        let after = oracle.read();
+        assert!(!oracle.torn(after, 0, &both));
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl<'a> Life<'a> {
         };
         add(&self.totals.requests, &self.field.requests);
         add(&self.totals.blocks_verified, &self.field.verified);
+        add(&self.totals.torn_reads, &self.field.torn);
         let mismatches = self.field.mismatches() + self.untrue;
         self.totals
             .mismatches

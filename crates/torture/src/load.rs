@@ -40,6 +40,8 @@ pub(crate) struct Field {
     excused: Mutex<BTreeSet<u64>>,
     fault: Mutex<Option<String>>,
     mismatches: AtomicU64,
+    /// Reads that met a write half way, on files in memory.
+    pub(crate) torn: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) verified: AtomicU64,
 }
@@ -61,6 +63,7 @@ impl Field {
             excused: Mutex::default(),
             fault: Mutex::default(),
             mismatches: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             verified: AtomicU64::new(0),
         })
@@ -97,12 +100,24 @@ impl Field {
         let offset = first * self.block as u64;
         match client.ask(Ask::Read, offset, bytes) {
             Ok(()) => {
-                let seen = locked(&self.oracle).seen(moment, first, bytes);
+                let mut oracle = locked(&self.oracle);
+                let seen = oracle.seen(moment, first, bytes);
                 if let Err(mismatch) = seen {
+                    let at = (mismatch.block - first) as usize * self.block;
+                    let block = &bytes[at..at + self.block];
+                    let torn = oracle.torn(moment, mismatch.block, block);
+                    drop(oracle);
+                    if torn {
+                        // Files in memory are copied word by word while others write there: when
+                        // the write is over, so is that.
+                        self.torn.fetch_add(1, Ordering::Relaxed);
+                        return self.read(client, first, bytes);
+                    }
                     self.mismatches.fetch_add(1, Ordering::Relaxed);
                     self.blame(format!("wrong bytes: {}", mismatch.text));
                     return None;
                 }
+                drop(oracle);
                 let blocks = (bytes.len() / self.block) as u64;
                 self.verified.fetch_add(blocks, Ordering::Relaxed);
                 Some(())

@@ -65,6 +65,7 @@ totals! {
     scrubs: "scrubs finished",
     requests: "requests",
     blocks_verified: "blocks verified",
+    torn_reads: "reads that met a write half way",
     mismatches: "mismatches",
 }
 
