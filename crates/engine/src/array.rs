@@ -35,6 +35,7 @@ use crate::reshape::{Change, Reshape};
 use crate::slow::Watch;
 use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
+use crate::visit::Visiting;
 
 pub use crate::assemble::{StartError, StartOptions};
 
@@ -205,6 +206,7 @@ pub struct Array {
     pub(crate) lacking: BTreeMap<DeviceId, Arc<RegionSet>>,
     pub(crate) unreadable: Unreadable,
     pub(crate) jobs: Jobs,
+    pub(crate) visiting: Visiting,
     pub(crate) ios: Slab<Purpose>,
     pub(crate) out: VecDeque<ArrayOutput>,
     pub(crate) now: Time,
@@ -378,6 +380,7 @@ impl Array {
                 self.shard_held(from, buffers);
                 self.served_beside_move(foreground, seen.as_deref());
             }
+            FromShard::AtHome => self.shard_at_home(),
             FromShard::Latencies(report) => self.latencies_told(from, report),
         }
         self.settle();
@@ -483,6 +486,8 @@ impl Array {
     /// use.
     pub(crate) fn settle(&mut self) {
         self.use_spares();
+        // While superblocks are written, shards come home.
+        self.drive_visits();
         self.drive_checkpoint();
         self.drive_cover();
         // Before the superblocks, which may wait for it, and after them, for which it waits.
@@ -502,6 +507,7 @@ impl Array {
         }
         self.drive_jobs();
         self.drive_stop();
+        self.drive_visits();
         let state = self.state();
         if state != self.shown {
             self.event(EventKind::State {

@@ -619,6 +619,7 @@ impl Array {
             map,
             lacking: BTreeMap::new(),
             unreadable,
+            visiting: crate::visit::Visiting::default(),
             jobs: Jobs::default(),
             ios: Slab::new(),
             out: VecDeque::new(),

@@ -109,6 +109,14 @@ pub enum Canary {
     SyndromeBesideUntouched,
     /// A read that is late is asked of the others at once, whatever is being written there.
     HedgeOutOfOrder,
+    /// Views are published, and lists told, while shards read stripes of others by the one before.
+    ViewBeforeHome,
+    /// Shards read stripes of others while data moves.
+    VisitsWhileMoving,
+    /// Who reads another shard's stripe does not ask what its region is.
+    VisitorIgnoresRegion,
+    /// Nor which blocks are lost.
+    VisitorIgnoresList,
     /// What comes in after the others have answered is an answer, too.
     LateReadAnswers,
     /// A hedge is computed from parity that waits for its resync.
@@ -123,7 +131,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 47] = [
+    pub const ALL: [Canary; 51] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -159,6 +167,10 @@ impl Canary {
         Canary::GoesOnBeyond,
         Canary::SyndromeBesideUntouched,
         Canary::HedgeOutOfOrder,
+        Canary::ViewBeforeHome,
+        Canary::VisitsWhileMoving,
+        Canary::VisitorIgnoresRegion,
+        Canary::VisitorIgnoresList,
         Canary::LateReadAnswers,
         Canary::HedgeTrustsAnyParity,
         Canary::GrownRegionNotZeroed,
@@ -222,6 +234,10 @@ impl Canary {
             Canary::GoesOnBeyond => "goes-on-beyond",
             Canary::SyndromeBesideUntouched => "syndrome-beside-untouched",
             Canary::HedgeOutOfOrder => "hedge-out-of-order",
+            Canary::ViewBeforeHome => "view-before-home",
+            Canary::VisitsWhileMoving => "visits-while-moving",
+            Canary::VisitorIgnoresRegion => "visitor-ignores-region",
+            Canary::VisitorIgnoresList => "visitor-ignores-list",
             Canary::LateReadAnswers => "late-read-answers",
             Canary::HedgeTrustsAnyParity => "hedge-trusts-any-parity",
             Canary::ShownTooSoon => "shown-too-soon",

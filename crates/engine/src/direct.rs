@@ -47,6 +47,8 @@ pub(crate) struct DirectRead {
     pub(crate) racing: Option<Racing>,
     /// Where it goes in the place that its request has, if it goes there.
     pub(crate) place: Option<u64>,
+    /// It is of another shard's stripe (`visit`).
+    pub(crate) visit: bool,
 }
 
 impl DirectRead {
@@ -99,6 +101,7 @@ impl Shard {
                 refused: false,
                 racing: None,
                 place: None,
+                visit: false,
             })
         })
     }
@@ -120,7 +123,7 @@ impl Shard {
         }
     }
 
-    fn issue_in_place(&mut self, mut read: DirectRead, at: u64) {
+    pub(crate) fn issue_in_place(&mut self, mut read: DirectRead, at: u64) {
         read.late_at = self.direct_begins(read.device);
         let region = self.region(read.stripe);
         self.gates[region.0 as usize].users += 1;
@@ -155,6 +158,9 @@ impl Shard {
     ) {
         self.leave_region(self.region(read.stripe), false);
         self.direct_ends();
+        if read.visit {
+            return self.visit_read(&read, result, buf);
+        }
         let len = (read.hi - read.lo) as usize;
         let blind = read.place.is_some() && canary::hit(Canary::InPlaceUnread);
         let slice = match (result, buf, read.place) {

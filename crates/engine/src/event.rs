@@ -370,6 +370,11 @@ pub enum ToShard {
     /// The array has another shape: begin anew with it, and with what waited. Answered with
     /// [`FromShard::ViewApplied`]. Routers must hear of it, too: [`crate::Router::reshape`].
     Reshape(Box<ShardSetup>),
+    /// Every shard works by the same view: stripes of others may be read, until [`ToShard::Home`].
+    Visit,
+    /// No read of another shard's stripe is answered from now on, those under way neither. Answered
+    /// with [`FromShard::AtHome`].
+    Home,
 }
 
 /// A piece of a background job.
@@ -411,6 +416,8 @@ pub enum FromShard {
         /// How long those took that were answered.
         seen: Option<Box<Histogram>>,
     },
+    /// Answer to [`ToShard::Home`].
+    AtHome,
     /// The view with this version is in force; nothing started under an older one waits for it.
     ViewApplied {
         /// Which.
@@ -540,6 +547,8 @@ pub enum ShardOutput {
     /// Bring this piece to the router that made it, which splits it anew
     /// ([`crate::Router::again`]): the array has another shape since.
     Again(Request),
+    /// Bring this read to the shard that owns its stripe.
+    Pass(ShardNo, Request),
     /// Bring this to the array.
     Message(FromShard),
 }

@@ -170,6 +170,13 @@ impl Shard {
                 self.left_waiting(key, &read);
                 again
             }
+            true if read.visit => match self.pass_late(read.request) {
+                true => {
+                    self.hedges.credit -= one_in;
+                    NEVER
+                }
+                false => again,
+            },
             true => {
                 self.hedges.credit -= one_in;
                 self.begin_race(key, &read);

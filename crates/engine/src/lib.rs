@@ -71,6 +71,7 @@ mod stripe;
 mod turns;
 pub mod units;
 mod unreadable;
+mod visit;
 pub mod volumes;
 mod work;
 mod write;

@@ -161,6 +161,10 @@ impl Array {
             self.write_copies();
             return;
         }
+        if self.persist.view_due && !self.at_home() {
+            // Who visits may still read a member that is out.
+            return;
+        }
         if std::mem::take(&mut self.persist.view_due) {
             self.publish();
         }

@@ -57,6 +57,11 @@ impl Gate {
         self.access != RegionAccess::NeedSync
     }
 
+    /// Read by anybody: nothing is about to change but content.
+    pub(crate) fn plain(&self) -> bool {
+        !self.closing && self.trusted() && !self.unwritten()
+    }
+
     /// Writes may start.
     pub(crate) fn open(&self) -> bool {
         !self.closing && matches!(self.access, RegionAccess::Open | RegionAccess::NeedSync)

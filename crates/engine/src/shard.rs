@@ -44,6 +44,7 @@ use crate::streams::Streams;
 use crate::turns::Turns;
 use crate::units::*;
 use crate::unreadable::Lost;
+use crate::visit::{Leave, Visit};
 use crate::work::{ReadPiece, ReadPieces, Work, WritePiece};
 
 /// The data machine of one thread.
@@ -106,6 +107,10 @@ pub struct Shard {
     held: VecDeque<UserRead>,
     /// Requests that wait for another shape of the array.
     pub(crate) hold: Hold,
+    /// Whether stripes of other shards may be read.
+    pub(crate) leave: Leave,
+    /// Such reads that were begun.
+    pub(crate) visits: u64,
 }
 
 impl std::fmt::Debug for Shard {
@@ -145,6 +150,8 @@ pub(crate) struct Active {
     parts: SmallVec<[Option<Slice>; 1]>,
     /// For flushes, devices whose flush failed: answered when the view has none of them.
     awaits: Vec<DeviceId>,
+    /// It reads a stripe of another shard.
+    visit: Option<Visit>,
 }
 
 /// A member I/O in flight.
@@ -192,7 +199,7 @@ pub(crate) struct Piece {
     pub(crate) lo: u64,
     pub(crate) hi: u64,
     /// Byte of the request where it starts.
-    at: usize,
+    pub(crate) at: usize,
 }
 
 /// Mostly one.
@@ -291,6 +298,8 @@ impl Shard {
             read_pieces: 0,
             held: VecDeque::new(),
             hold: Hold::default(),
+            leave: Leave::default(),
+            visits: 0,
             emptied: Emptied::default(),
         }
     }
@@ -383,6 +392,7 @@ impl Shard {
             error: None,
             parts,
             awaits: Vec::new(),
+            visit: None,
         })
     }
 
@@ -434,7 +444,7 @@ impl Shard {
         }
     }
 
-    fn pieces(&self, offset: u64, len: u64, unit: u64) -> Pieces {
+    pub(crate) fn pieces(&self, offset: u64, len: u64, unit: u64) -> Pieces {
         let mut all = pieces(&self.geometry, offset, len, unit);
         let first = all.next().expect("a request is longer than nothing");
         let mut pieces = Pieces::from_buf([first]);
@@ -626,6 +636,57 @@ impl Shard {
         }
     }
 
+    // ---- visits ------------------------------------------------------------------------------
+
+    /// A visit waits for nobody.
+    pub(crate) fn room_for_visit(&self, count: usize) -> bool {
+        let room = self.read_pieces + count <= self.read_pieces_max;
+        room && self.held.is_empty() && self.starved.is_empty()
+    }
+
+    pub(crate) fn begin_visit(&mut self, id: RequestId, parts: usize, visit: Visit) -> usize {
+        self.read_pieces += parts;
+        let key = self.begin(id, parts, parts);
+        let active = &mut self.requests[key];
+        (active.came, active.visit) = (Some(self.now), Some(visit));
+        key
+    }
+
+    pub(crate) fn visit_of(&mut self, request: usize) -> (RequestId, &mut Visit) {
+        let active = &mut self.requests[request];
+        let visit = active.visit.as_mut().expect("it was begun as one");
+        (active.id, visit)
+    }
+
+    /// A part came, or did not; parts that are left.
+    pub(crate) fn visit_part(
+        &mut self,
+        request: usize,
+        part: usize,
+        slice: Option<Slice>,
+    ) -> (usize, &mut Visit) {
+        let active = &mut self.requests[request];
+        active.parts[part] = slice;
+        active.remaining -= 1;
+        let visit = active.visit.as_mut().expect("it was begun as one");
+        (active.remaining, visit)
+    }
+
+    /// All parts of a visit are there.
+    pub(crate) fn end_visit(&mut self, request: usize) {
+        self.requests[request].remaining = 1;
+        self.finish_part(request, None, Ok(()));
+    }
+
+    /// A visit ends without an answer.
+    pub(crate) fn drop_visit(&mut self, request: usize) -> RequestId {
+        let active = self.requests.remove(request);
+        let (id, pieces) = (active.id, active.parts.len());
+        drop(active);
+        self.admit_held(pieces);
+        id
+    }
+
     /// A member I/O of this shard has finished.
     pub fn complete(&mut self, now: Time, completion: Completion) {
         self.now = now;
@@ -696,6 +757,8 @@ impl Shard {
             ToShard::Hold => self.hold.begin(),
             ToShard::Resume => self.resume(),
             ToShard::Reshape(setup) => self.reshape(*setup),
+            ToShard::Visit => self.may_visit(),
+            ToShard::Home => self.come_home(),
         }
     }
 

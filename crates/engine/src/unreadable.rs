@@ -157,6 +157,12 @@ impl Unreadable {
         self.lost.bytes(geometry)
     }
 
+    /// Shards know all that there is to know.
+    pub(crate) fn agreed(&self) -> bool {
+        let same = |flight: &Flight| flight.lost == *self.told;
+        self.lost == *self.told && self.flight.as_ref().is_none_or(same)
+    }
+
     /// Nothing is being written, or is to be.
     pub(crate) fn quiet(&self) -> bool {
         !self.due && self.flight.is_none()
@@ -295,7 +301,10 @@ impl Array {
         }
         // The map may have to say that a member which is away lacks what is being given up.
         let told = self.map.quiet();
-        let over = |flight: &mut Flight| flight.pending == 0 && told;
+        // What is given up must be known to whoever reads it, before something else lies there.
+        let (home, known) = (self.at_home(), Arc::clone(&self.unreadable.told));
+        let over =
+            |flight: &mut Flight| flight.pending == 0 && told && (home || flight.lost == *known);
         if let Some(flight) = self.unreadable.flight.take_if(over) {
             self.list_durable(flight);
         }

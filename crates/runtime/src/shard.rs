@@ -364,6 +364,7 @@ impl Worker {
             ShardOutput::Io(io) => self.start_io(now, Owner::Shard, io),
             ShardOutput::Reply(reply) => self.bring_home(reply),
             ShardOutput::Again(piece) => self.bring_back(now, piece),
+            ShardOutput::Pass(owner, request) => self.post(owner, Mail::Piece(request)),
             ShardOutput::Message(message) => match &mut self.control {
                 Some(control) => control.array.message(now, self.index, message),
                 None => self.post(ShardNo(0), Mail::FromShard(self.index, message)),
@@ -501,6 +502,9 @@ impl Worker {
             match (target, &mut self.control) {
                 (Target::Shard(shard), _) if shard == self.index => {
                     self.engine.submit(now, request)
+                }
+                (Target::Shard(owner), _) if is_read(&request.op) => {
+                    self.engine.visit(now, owner, request);
                 }
                 (Target::Shard(shard), _) => self.post(shard, Mail::Piece(request)),
                 (Target::Array, Some(control)) => control.array.submit(now, request),
@@ -647,6 +651,10 @@ impl Worker {
         }
         worked
     }
+}
+
+fn is_read(op: &Op) -> bool {
+    matches!(op, Op::Read { .. } | Op::ReadInPlace { .. })
 }
 
 fn has_data(result: &Result<Slices, RequestError>) -> bool {

@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 69] = [
+    pub const ALL: [(Canary, u64); 73] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -128,6 +128,10 @@ impl Canary {
             12000,
         ),
         (Canary::Inside(engine::Canary::HedgeOutOfOrder), 600),
+        (Canary::Inside(engine::Canary::ViewBeforeHome), 3000),
+        (Canary::Inside(engine::Canary::VisitsWhileMoving), 3000),
+        (Canary::Inside(engine::Canary::VisitorIgnoresRegion), 3000),
+        (Canary::Inside(engine::Canary::VisitorIgnoresList), 3000),
         (Canary::Inside(engine::Canary::LateReadAnswers), 100),
         (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 30000),
         (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 500),

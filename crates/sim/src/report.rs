@@ -55,6 +55,10 @@ pub struct Stats {
     pub resumed: u64,
     /// Arrays whose bands became rows.
     pub folded: u64,
+    /// Reads of another shard's stripe that were begun, and those that went to the owner.
+    pub visits: u64,
+    /// See above.
+    pub visits_passed: u64,
     /// Pieces of requests that were split anew.
     pub split_anew: u64,
     /// Starts by force from a part of the members that were refused.
@@ -172,6 +176,8 @@ impl Stats {
             (&mut self.moves, other.moves),
             (&mut self.resumed, other.resumed),
             (&mut self.folded, other.folded),
+            (&mut self.visits, other.visits),
+            (&mut self.visits_passed, other.visits_passed),
             (&mut self.split_anew, other.split_anew),
             (&mut self.returns, other.returns),
             (&mut self.partial_rebuilds, other.partial_rebuilds),

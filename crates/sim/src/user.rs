@@ -6,7 +6,7 @@
 //! Deliberately absent: what is asked (`workload`) and what may be answered (`oracle`).
 
 use strake_engine::event::{Op, Reply, Request, RequestError, Slices};
-use strake_engine::units::{RequestId, Time};
+use strake_engine::units::{RequestId, ShardNo, Time};
 use strake_engine::{Buf, Slice, Target};
 
 use crate::beyond::Demand;
@@ -136,6 +136,11 @@ impl World {
     pub(crate) fn send_pieces(&mut self, queue: u16, pieces: Vec<(Target, Request)>) {
         for (target, piece) in pieces {
             match target {
+                Target::Shard(owner) if self.visits(queue, owner, &piece) => {
+                    let near = queue % self.shards;
+                    let what = Happening::Visit(owner, near, piece);
+                    self.send(Place::Queue(queue), Place::Shard(near), what);
+                }
                 Target::Shard(shard) => self.send(
                     Place::Queue(queue),
                     Place::Shard(shard.0),
@@ -150,6 +155,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The read of another shard's stripe is first asked of the shard that the queue is nearest to.
+    fn visits(&self, queue: u16, owner: ShardNo, piece: &Request) -> bool {
+        let read = matches!(piece.op, Op::Read { .. } | Op::ReadInPlace { .. });
+        read && queue % self.shards != owner.0
     }
 
     /// Tells the oracle of a request before the engine hears of it.

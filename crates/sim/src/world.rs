@@ -38,6 +38,8 @@ pub enum Happening {
     ToShard(u16, ToShard),
     /// A request reaches a shard.
     AskShard(u16, Request),
+    /// A read of a stripe of the first shard reaches the second, whose queue it came to.
+    Visit(ShardNo, u16, Request),
     /// A message reaches the array.
     FromShard(u16, FromShard),
     /// A request reaches the array.
@@ -380,6 +382,17 @@ impl World {
                 self.join_batch(shard);
                 self.poll_shard(shard)?;
             }
+            Happening::Visit(owner, shard, request) => {
+                self.trace([13, u64::from(shard), request.id.0, 0], || {
+                    format!("shard {shard}, on a visit: {}", op_text(&request))
+                });
+                let machine = &mut self.machines().shards[usize::from(shard)];
+                let before = machine.visits();
+                machine.visit(now, owner, request);
+                let begun = machine.visits() - before;
+                self.stats.visits += begun;
+                self.poll_shard(shard)?;
+            }
             Happening::FromShard(shard, message) => {
                 self.trace([4, u64::from(shard), 0, 0], || {
                     format!("array: from shard {shard}: {message:?}")
@@ -552,6 +565,11 @@ impl World {
                     let queue = Router::queue_of(piece.id);
                     let to = Place::Queue(queue);
                     self.send(Place::Shard(shard), to, Happening::Again(queue, piece));
+                }
+                ShardOutput::Pass(owner, piece) => {
+                    self.stats.visits_passed += 1;
+                    let what = Happening::AskShard(owner.0, piece);
+                    self.send(Place::Shard(shard), Place::Shard(owner.0), what);
                 }
                 ShardOutput::Message(message) => self.tell_array(shard, message),
             }

@@ -170,7 +170,7 @@ impl Rig {
                         self.array.message(Time(0), ShardNo(0), message);
                     }
                     ShardOutput::Reply(reply) => self.replies.extend(self.router.join(reply)),
-                    ShardOutput::Again(_) => unreachable!("no data moves"),
+                    ShardOutput::Again(_) | ShardOutput::Pass(..) => unreachable!("no data moves"),
                 }
             }
             if quiet {
@@ -575,7 +575,9 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
                 Some(ShardOutput::Message(message)) => {
                     rig.array.message(now, ShardNo(0), message);
                 }
-                Some(ShardOutput::Again(_)) => unreachable!("no data moves"),
+                Some(ShardOutput::Again(_) | ShardOutput::Pass(..)) => {
+                    unreachable!("no data moves")
+                }
                 None => break,
             }
         }

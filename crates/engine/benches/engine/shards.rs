@@ -207,7 +207,7 @@ impl Lane {
                 ShardOutput::Io(io) => self.shard.complete(self.now, at_once(&mut [], 0, io)),
                 ShardOutput::Message(message) => common.tell(ShardNo(self.number), message),
                 ShardOutput::Reply(reply) => self.answer(reply),
-                ShardOutput::Again(_) => unreachable!("no data moves"),
+                ShardOutput::Again(_) | ShardOutput::Pass(..) => unreachable!("no data moves"),
             }
         }
         for (post, out) in common.boxes.iter().zip(&mut self.out) {
