@@ -317,6 +317,8 @@ pub struct Plan {
     pub reshard: bool,
     /// Export queues.
     pub queues: u16,
+    /// What the array tells this shard is long on its way.
+    pub slow_shard: Option<u16>,
     /// An idle region becomes clean after this.
     pub clean_after_ms: u64,
     /// Data that moves moves so many bytes at once.
@@ -425,6 +427,7 @@ impl Plan {
             shards: rng.range(1, 3) as u16,
             reshard: Prng::new(seed, Purpose::Shards).one_in(3),
             queues: rng.range(1, 2) as u16,
+            slow_shard: Prng::new(seed ^ 14, Purpose::Shards).pick(&[None, None, Some(0), Some(1)]),
             clean_after_ms: rng.pick(&[1, 5, 50]),
             window_bytes: Prng::new(seed ^ 7, Purpose::Focus).pick(&[1, 65536, 65536, 1 << 20]),
             hedging: crate::dawdle::draw_rules(seed),

@@ -273,11 +273,28 @@ impl World {
         match (asked.ask.kind, &asked.ticket) {
             (AskKind::Read, _) => self.read_answered(&asked, slices)?,
             (AskKind::Flush, _) => self.oracle.flushed(asked.moment),
-            (_, Some(ticket)) => self.oracle.answered(ticket, asked.ask.fua),
+            (_, Some(ticket)) => {
+                self.oracle.answered(ticket, asked.ask.fua);
+                self.read_back(asked.ask);
+            }
             // A planted bug answered it before.
             (_, None) => {}
         }
         Ok(())
+    }
+
+    /// While some shard may not know yet that a member is lost, what was written is asked for next.
+    fn read_back(&mut self, ask: Ask) {
+        if self.plan.slow_shard.is_some() && !self.leaving.is_empty() {
+            let (kind, fua) = (AskKind::Read, false);
+            let count = ask.count.min(self.longest_read()).max(1);
+            self.held.get_or_insert(Ask {
+                kind,
+                fua,
+                count,
+                ..ask
+            });
+        }
     }
 
     /// Does the request lie where a clean error is as good as an answer?

@@ -27,6 +27,9 @@ use crate::ssd::{self, OpNo, Owner, Ssd};
 use crate::user::Asked;
 use crate::workload::{self, Ask, Swarm};
 
+/// The longest way of what the array tells a shard that hears late, nanoseconds.
+const SLOW_MAIL_NS: u64 = 2_000_000;
+
 /// Result of going on: a failure ends the world.
 pub type Going<T = ()> = Result<T, Box<Failure>>;
 
@@ -328,7 +331,11 @@ impl World {
     // ---- sending ------------------------------------------------------------------------------
 
     pub(crate) fn send(&mut self, from: Place, to: Place, what: Happening) {
-        let ns = self.chance.latency.below(self.plan.message_ns) + 1;
+        let mut ns = self.chance.latency.below(self.plan.message_ns) + 1;
+        let slow = self.plan.slow_shard.map(Place::Shard);
+        if from == Place::Array && Some(to) == slow {
+            ns += self.chance.latency.below(SLOW_MAIL_NS);
+        }
         let at = self.lanes.arrival(from, to, self.clock.now(), ns);
         self.clock.at(at, what);
     }
