@@ -156,7 +156,8 @@ impl Router {
     }
 
     /// Splits a piece that comes back because it was split by the geometry of another moment. Its
-    /// parts count as the piece.
+    /// parts count as the piece. What stays whole keeps its id: it may come back as often as it will
+    /// until this router has heard of the shape that the shards have.
     pub fn again(&mut self, piece: Request, pieces: &mut Vec<(Target, Request)>) {
         let Request { id, op } = piece;
         let (offset, len) = match &op {
@@ -167,14 +168,19 @@ impl Router {
             Op::Write { offset, data, .. } => (*offset, data.len as u64),
             Op::Flush => unreachable!("a flush lies nowhere"),
         };
-        let (key, base) = self.begin(id, true);
-        let mut left = 0;
+        let first = pieces.len();
         self.split(&op, 0, offset, len, |target, op| {
-            let id = RequestId(base | left as u64);
             pieces.push((target, Request { id, op }));
-            left += 1;
         });
-        self.expect(key, left);
+        let parts = pieces.len() - first;
+        if parts == 1 {
+            return;
+        }
+        let (key, base) = self.begin(id, true);
+        for (part, (_, request)) in pieces[first..].iter_mut().enumerate() {
+            request.id = RequestId(base | part as u64);
+        }
+        self.expect(key, parts);
     }
 
     fn begin(&mut self, id: RequestId, piece: bool) -> (usize, u64) {

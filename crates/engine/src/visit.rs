@@ -4,12 +4,15 @@
 //! Protocol: the array gives leave ([`ToShard::Visit`]) while every shard works by the same view, and
 //! takes it back ([`ToShard::Home`]) before anything changes that a visitor builds on. The change
 //! waits until every shard has said that it is at home. So between the first shard that knows of the
-//! change and the last, nobody visits.
+//! change and the last, nobody visits. Views that tell how far a rebuild or a cover has come change
+//! nothing of that, and go out meanwhile; so does the one by which the array fails, since no write is
+//! answered by it.
 //!
 //! Invariants:
-//! * No view is published, no block is told to be unreadable, and no shard is asked to hold, while a
-//!   shard has leave. So a write that a member missed is answered only when nobody reads that member
-//!   but the owner of the stripe.
+//! * No view that lacks a member or has one more in sync is published, and no block is told to be
+//!   unreadable, while a shard has leave. So a write that a member missed is answered only when nobody
+//!   reads that member but the owner of the stripe.
+//! * A shard that holds does not visit, and has ended its visits before it says that it holds.
 //! * What a visit has read is an answer only while the leave lasts by which it began: whatever was
 //!   on its way when a shard was called home goes to the owner.
 //! * A visitor reads only what one member in sync holds, in a region that it knows to be written, trusted,

@@ -393,6 +393,38 @@ fn requests_are_split_along_stripes_and_answered_once() {
 }
 
 #[test]
+fn a_piece_may_come_back_as_often_as_it_will() {
+    let [elder, younger] = [5, 3].map(|width| geometry(Level::Raid5, width, None));
+    let mut router = Router::new(Arc::new(elder.clone()), 2, 3);
+    let (id, offset, len) = (RequestId(9), 0, elder.stripe_bytes());
+    let mut pieces = Vec::new();
+    let op = Op::Read { offset, len };
+    assert!(router.route(Request { id, op }, &mut pieces).is_none());
+    let (_, mut piece) = pieces.pop().expect("one piece");
+    // The shards have another shape, of which this router has not heard.
+    for _ in 0..100_000 {
+        router.again(piece, &mut pieces);
+        (_, piece) = pieces.pop().expect("it stays whole");
+        assert!(pieces.is_empty());
+    }
+    assert_eq!(router.in_flight(), 1);
+    // Now it has, and the piece becomes several.
+    router.reshape(Arc::new(younger));
+    router.again(piece, &mut pieces);
+    assert!(pieces.len() > 1);
+    let mut answers = pieces.into_iter().filter_map(|(_, piece)| {
+        let result = Ok(Default::default());
+        router.join(Reply {
+            id: piece.id,
+            result,
+        })
+    });
+    assert_eq!(answers.next().map(|reply| reply.id), Some(id));
+    assert_eq!(answers.count(), 0);
+    assert_eq!(router.in_flight(), 0);
+}
+
+#[test]
 fn requests_beyond_the_end_empty_or_unaligned_are_refused() {
     let g = geometry(Level::Raid5, 5, None);
     let mut router = Router::new(Arc::new(g.clone()), 1, 0);

@@ -72,6 +72,7 @@ impl Scenario {
         plan.lose_in_resync = false;
         plan.lose_blocks = false;
         plan.reshard = false;
+        plan.slow_shard = None;
         plan.write_hole = WriteHole::Closed;
         plan.hedging = HedgeRules::default();
         for device in &mut plan.devices {

@@ -244,7 +244,7 @@ impl World {
         self.silent.lies = lies;
         let ended: Vec<Lie> = ended;
         for lie in ended {
-            self.drives[lie.drive].ssd.rot(lie.offset, &lie.truth);
+            self.drives[lie.drive].ssd.put_right(lie.offset, &lie.truth);
             self.silent.ended.push((self.oracle.moment(), lie));
         }
         self.silent.emptied.insert(region);
@@ -258,7 +258,7 @@ impl World {
         self.silent.lies.retain(there);
         if geometry.m == 0 {
             for lie in std::mem::take(&mut self.silent.lies) {
-                self.drives[lie.drive].ssd.rot(lie.offset, &lie.truth);
+                self.drives[lie.drive].ssd.put_right(lie.offset, &lie.truth);
                 self.silent.ended.push((self.oracle.moment(), lie));
             }
         }
@@ -548,7 +548,7 @@ impl World {
         let names = self.names_liars();
         for lie in std::mem::take(&mut self.silent.lies) {
             if !names {
-                self.drives[lie.drive].ssd.rot(lie.offset, &lie.truth);
+                self.drives[lie.drive].ssd.put_right(lie.offset, &lie.truth);
             }
         }
         self.stats.cures += 1;

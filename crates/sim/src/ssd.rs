@@ -213,6 +213,17 @@ impl Ssd {
         self.poke(offset, bytes);
     }
 
+    /// These bytes are there again; what is still under way to their place never comes.
+    pub fn put_right(&mut self, offset: u64, bytes: &[u8]) {
+        self.rot(offset, bytes);
+        let (from, to) = (offset, offset + bytes.len() as u64);
+        for flight in self.flights.values_mut() {
+            if written(&flight.kind).is_some_and(|(at, len)| at < to && from < at + len) {
+                flight.kind = IoKind::Discard { offset: 0, len: 0 };
+            }
+        }
+    }
+
     fn blocks(&self, offset: u64, len: u64) -> std::ops::Range<u64> {
         offset / self.block..(offset + len).div_ceil(self.block)
     }

@@ -334,9 +334,7 @@ impl World {
         let mut ns = self.chance.latency.below(self.plan.message_ns) + 1;
         let slow = self.plan.slow_shard.map(Place::Shard);
         if from == Place::Array && Some(to) == slow {
-            // A queue that hears of another shape so late gets pieces back all that while.
-            let most = (200 * self.plan.message_ns).min(SLOW_MAIL_NS);
-            ns += self.chance.latency.below(most);
+            ns += self.chance.latency.below(SLOW_MAIL_NS);
         }
         let at = self.lanes.arrival(from, to, self.clock.now(), ns);
         self.clock.at(at, what);

@@ -3,7 +3,7 @@
 //! Here members come and go; `carved` is about the word that an array has volumes, `beyond` is about more that is lost than the level survives, `media`
 //! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
 //! writes, `reshape` and `growth` about other shapes, `metadata` about writes that tell of the others and go wrong, `pace` about background
-//! work beside a load.
+//! work beside a load, `visits` about reads of other shards' stripes.
 
 mod beyond;
 mod carved;
@@ -21,6 +21,7 @@ mod slow;
 mod spares;
 mod strips;
 mod trim;
+mod visits;
 
 use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind};
