@@ -31,7 +31,7 @@ fn a_healthy_read_is_done_by_the_shard_that_was_asked() {
 fn without_a_member_what_it_held_goes_to_the_owner_and_the_rest_is_read_as_before() {
     for (level, members) in [("5", 4), ("6", 5), ("50", 6)] {
         let mut array = shards(level, members);
-        array.lose(1).write(30).rest();
+        array.lose(1).fill().rest();
         let (begun, passed) = visits(&mut array);
         assert!(begun > 0 && passed > 0, "level {level}: {begun}, {passed}");
         array.add().made_whole().steps(20_000);
