@@ -90,7 +90,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::CleanWithoutFlush), 100),
         (
             Canary::Inside(engine::Canary::ParityTrustedInNeedSync),
-            3000,
+            8000,
         ),
         (Canary::Inside(engine::Canary::DiscardForgetsParity), 30),
         (Canary::Inside(engine::Canary::GatherDropsOrder), 150),
@@ -134,7 +134,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::VisitorIgnoresList), 3000),
         (Canary::Inside(engine::Canary::LateReadAnswers), 100),
         (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 30000),
-        (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 500),
+        (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 1500),
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
         (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
         (Canary::Inside(engine::Canary::EmptyForEver), 500),
