@@ -25,7 +25,9 @@
 //!
 //! The authority is the newest by (epoch, generation) of the members that their own table calls
 //! live and that nothing found contradicts with a claim that stands. So a table that never took
-//! effect does not beat one that did, however high its counters.
+//! effect does not beat one that did, however high its counters. Of two tables of one moment that
+//! differ, neither of which took effect (a power cut came between the superblocks, and another one
+//! at the next start, which had not found who held the first), neither is it, but what came before.
 //!
 //! How a member that was out may come back is [`returns`]'s to say: by the regions that are behind,
 //! by a full rebuild, or, if it may hold acknowledged writes of its own, not at all.
@@ -427,23 +429,27 @@ fn choose_authority(found: &[Superblock]) -> Result<usize, SelectError> {
         };
         order.iter().copied().find(contradicts)
     };
-    let Some(chosen) = eligible().find(|&candidate| contradiction(candidate).is_none()) else {
+    let stands = |candidate: &usize| contradiction(*candidate).is_none();
+    let Some(newest) = eligible().find(stands) else {
         // Nobody: name the newest and what stands against it.
         let newest = eligible().next();
         let against = newest.and_then(|newest| Some((newest, contradiction(newest)?)));
         let (first, second) = against.unwrap_or((order[0], order[0]));
         return Err(parted(found, first, second));
     };
-    // Two of one moment that differ, neither of which took effect: nothing tells which to take.
+    // Two of one moment that differ, neither of which took effect: nothing tells which to take. The
+    // one that both come from holds, if it was found.
     let moment = |i: usize| (found[i].epoch, found[i].generation);
-    let twin = eligible().find(|&other| {
-        moment(other) == moment(chosen)
-            && history(&found[other], &found[chosen]) == History::Parted
-            && contradiction(other).is_none()
-    });
-    match twin {
-        Some(twin) => Err(parted(found, chosen, twin)),
-        None => Ok(chosen),
+    let twin = |one: usize| {
+        eligible().filter(stands).find(|&other| {
+            let parted = history(&found[other], &found[one]) == History::Parted;
+            moment(other) == moment(one) && parted
+        })
+    };
+    let mut standing = eligible().filter(stands);
+    match standing.find(|&one| twin(one).is_none()) {
+        Some(chosen) => Ok(chosen),
+        None => Err(parted(found, newest, twin(newest).unwrap_or(newest))),
     }
 }
 

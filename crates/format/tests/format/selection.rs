@@ -278,6 +278,30 @@ fn a_crash_between_superblocks_leaves_the_older_ones_believed() {
     assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
 }
 
+/// A power cut came while a spare was taken in, of which one member had heard; that one was missing at the
+/// next start, which was cut off while it said so.
+#[test]
+fn of_two_tables_of_one_moment_that_never_took_effect_the_one_before_holds() {
+    let mut found = three(Level::Raid5);
+    found[0].spares = vec![member(0x77)];
+    found[0].generation = found[0].generation.next();
+    found[0].advance();
+    found[1] = change(&found[1], 0, SlotState::Missing);
+    let moment = |s: &Superblock| (s.epoch, s.generation);
+    assert_eq!(moment(&found[0]), moment(&found[1]));
+    for _ in 0..3 {
+        let authority = found.iter().position(|s| s.member == member(3));
+        let selection = select_array(&found).expect("an array");
+        assert_eq!(Some(selection.authority), authority);
+        let believed = |finding: &Finding| matches!(finding, Believed(_));
+        assert!(selection.slots.iter().all(believed), "{selection:?}");
+        found.rotate_left(1);
+    }
+    // Without it, who was put out is stale: the other may have gone on.
+    let selection = select_array(&found[..2]).expect("an array");
+    assert_eq!(selection.slots, [Stale(0), Believed(1), Absent]);
+}
+
 #[test]
 fn two_halves_of_a_mirror_that_went_on_alone_are_split_brain() {
     let pair: Vec<_> = (0..2)
