@@ -95,6 +95,24 @@ pub fn select_copy(
     Ok((chosen, statuses))
 }
 
+/// Where the last copy of a member lies whose device has grown since it was written: `chosen` is
+/// what [`select_copy`] found at the places that a device of this size has. Nobody was there to
+/// write another at the new end, and the one that lies in the middle now may be the newer.
+pub fn former_end(device_bytes: u64, chosen: &Superblock) -> Option<u64> {
+    let then = chosen.layout.device_bytes;
+    let at = Layout::superblock_offsets(then)[1];
+    (then < device_bytes).then_some(at)
+}
+
+/// The newer of what was chosen and what lies at the member's [`former_end`].
+pub fn newer_of_former(chosen: Superblock, offset: u64, copy: &[u8]) -> Superblock {
+    let of = |s: &Superblock| (s.array, s.member, s.layout.device_bytes);
+    match Superblock::decode(copy, offset) {
+        Ok(former) if of(&former) == of(&chosen) && former.generation > chosen.generation => former,
+        _ => chosen,
+    }
+}
+
 /// Which copy of a member the next version must go over first: one that is not valid, else the
 /// older. The newest whole copy is written over last, so that a power cut between the two, or
 /// another one while the next start writes them again, always leaves one.

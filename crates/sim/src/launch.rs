@@ -20,7 +20,7 @@ use strake_format::unreadable;
 use strake_format::{
     ArrayName, ArrayUuid, CopyStatus, Layout, LogBatch, MapError, MapPage, MemberUuid, RegionState,
     Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, UnreadableList, copy_to_replace,
-    select_copy,
+    former_end, newer_of_former, select_copy,
 };
 
 use crate::canary::Canary;
@@ -140,23 +140,38 @@ pub struct Memo(RefCell<Option<Seen>>);
 
 struct Seen {
     copies: [Vec<u8>; 2],
+    /// Where the last copy lay before the device grew, and what lies there.
+    former: Option<(u64, Vec<u8>)>,
     carried: Option<Carried>,
 }
 
 impl Drive {
     /// What the drive carries.
     pub fn carried(&self) -> Option<Carried> {
-        let [first, last] = Layout::superblock_offsets(self.ssd.len())
-            .map(|offset| self.ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]));
+        let at = |offset: u64| self.ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]);
+        let [first, last] = Layout::superblock_offsets(self.ssd.len()).map(at);
         let mut memo = self.memo.0.borrow_mut();
-        if let Some(seen) = memo.as_ref().filter(|s| s.copies == [first, last]) {
+        let same = |seen: &&Seen| {
+            let former = seen.former.as_ref();
+            seen.copies == [first, last] && former.is_none_or(|(offset, was)| at(*offset) == was)
+        };
+        if let Some(seen) = memo.as_ref().filter(same) {
             return seen.carried.clone();
         }
         let chosen = select_copy(self.ssd.len(), first, last).ok();
-        let carried = chosen.map(|(superblock, copies)| (Arc::new(superblock), copies));
+        let end = chosen.as_ref();
+        let end = end.and_then(|(chosen, _)| former_end(self.ssd.len(), chosen));
+        let carried = chosen.map(|(chosen, copies)| {
+            let newest = match end {
+                Some(offset) => newer_of_former(chosen, offset, at(offset)),
+                None => chosen,
+            };
+            (Arc::new(newest), copies)
+        });
         let copies = [first.to_vec(), last.to_vec()];
         *memo = Some(Seen {
             copies,
+            former: end.map(|offset| (offset, at(offset).to_vec())),
             carried: carried.clone(),
         });
         carried

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strake_engine::Geometry;
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{Layout, Superblock};
+use strake_format::{Layout, SUPERBLOCK_BYTES, Superblock};
 
 use crate::clock::Place;
 use crate::workload;
@@ -81,12 +81,20 @@ impl World {
         self.sort_damage();
     }
 
-    /// Every device has grown while nothing ran; the first superblock is the only one that is
-    /// found then, so it has to be there. True if it happened.
+    /// Every device has grown while nothing ran; the first superblock is found then, and the last by
+    /// what the first says of where the device ended. So the first has to be there, and to know it: a
+    /// start that was cut off after it had written the new end, and nothing else, hides that end when
+    /// the device grows once more. True if it happened.
     pub fn enlarge(&mut self, bytes: u64) -> bool {
+        let first = |drive: &crate::world::Drive| {
+            let [at, _] = Layout::superblock_offsets(drive.ssd.len());
+            Superblock::decode(drive.ssd.peek(at, SUPERBLOCK_BYTES)?, at).ok()
+        };
         let whole = |drive: &crate::world::Drive| {
-            let carried = drive.carried();
-            !drive.used || carried.is_some_and(|(_, copies)| copies[0].is_valid())
+            let known = first(drive).map(|first| first.layout.device_bytes);
+            let newest = drive.carried();
+            let newest = newest.map(|(newest, _)| newest.layout.device_bytes);
+            !drive.used || known.is_some() && known == newest
         };
         if !self.drives.iter().all(whole) {
             return false;

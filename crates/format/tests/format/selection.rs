@@ -215,6 +215,33 @@ fn the_newer_of_two_copies_wins_and_a_bad_one_is_named() {
 }
 
 #[test]
+fn the_last_copy_is_found_where_the_device_ended_before_it_grew() {
+    let [first_at, last_at] = Layout::superblock_offsets(DEVICE);
+    let old = superblock(Level::Raid5, 3, 3, 0);
+    let new = Superblock {
+        generation: Generation(2),
+        ..old.clone()
+    };
+    let grown = DEVICE + (1 << 20);
+    let first = old.encode(first_at);
+    let (chosen, copies) = select_copy(grown, &first[..], &[0; 4096]).expect("a superblock");
+    assert_eq!(copy_to_replace(copies), 1, "the new end comes first");
+    assert_eq!(former_end(DEVICE, &chosen), None);
+    assert_eq!(former_end(grown, &chosen), Some(last_at));
+    let newest = |copy: &[u8]| newer_of_former(chosen.clone(), last_at, copy);
+    assert_eq!(newest(&new.encode(last_at)[..]), new);
+    assert_eq!(newest(&old.encode(last_at)[..]), old);
+    // A leftover of another member, or of the same one when it was smaller, says nothing.
+    let other = Superblock {
+        generation: Generation(3),
+        ..superblock(Level::Raid5, 3, 3, 1)
+    };
+    assert_eq!(newest(&other.encode(last_at)[..]), old);
+    assert_eq!(newest(&new.encode(first_at)[..]), old);
+    assert_eq!(newest(&[0; 4096]), old);
+}
+
+#[test]
 fn all_members_of_a_healthy_array_are_believed_in_any_order() {
     let mut found = three(Level::Raid5);
     found.rotate_left(1);

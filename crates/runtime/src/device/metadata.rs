@@ -14,7 +14,7 @@ use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
     Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError, UnreadableList,
-    copy_to_replace, select_copy, unreadable,
+    copy_to_replace, former_end, newer_of_former, select_copy, unreadable,
 };
 
 use super::{Device, DeviceError};
@@ -74,6 +74,17 @@ impl Device {
         let (superblock, statuses) = match select_copy(bytes, &first.0, &last.0) {
             Ok(chosen) => chosen,
             Err(error) => return Err(self.no_member(error, first.1.or(last.1))),
+        };
+        let superblock = match former_end(bytes, &superblock) {
+            Some(offset) => {
+                let mut copy = [0; SUPERBLOCK_BYTES];
+                let read = self.read_at(offset, &mut copy);
+                match read {
+                    Ok(()) => newer_of_former(superblock, offset, &copy),
+                    Err(_) => superblock,
+                }
+            }
+            None => superblock,
         };
         let copies = [
             (offsets[0], statuses[0].is_valid()),

@@ -2,8 +2,9 @@
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::region_map;
+use strake_format::{CopyStatus, region_map};
 use strake_sim::scenario::Scenario;
+use strake_sim::world::Drive;
 
 use crate::reshape::{LONGER, MORE, paged, raises};
 
@@ -292,5 +293,64 @@ fn a_member_lost_anywhere_while_a_parity_is_added_comes_back() {
             array.lose(slot + 1);
         }
         array.write(20).rest().verify();
+    }
+}
+
+/// Which drives have a newer table at one place (0: the first, 1: the last) than at the other.
+fn newer_at(array: &Scenario, place: usize) -> Vec<bool> {
+    let newer = |drive: &Drive| match drive.carried() {
+        Some((_, [CopyStatus::Valid(first), CopyStatus::Valid(last)])) => {
+            let both = [first, last];
+            both[place] > both[1 - place]
+        }
+        _ => false,
+    };
+    array.world.drives.iter().map(newer).collect()
+}
+
+/// Goes on until some drive has.
+fn until_newer_at(array: &mut Scenario, place: usize) -> Vec<bool> {
+    for _ in 0..10_000 {
+        let there = newer_at(array, place);
+        if there.contains(&true) {
+            return there;
+        }
+        array.steps(1);
+    }
+    panic!("no table is written");
+}
+
+/// The table that members had durably heard of lay at the end of some, and nowhere else, when the
+/// process was killed; then the devices grew. Those members came back with the table before, while a
+/// device that was about to join had the newer one.
+#[test]
+fn a_table_at_the_end_of_a_device_is_found_after_the_device_grew() {
+    for (level, members) in [("1", 3), ("5", 4), ("6", 5)] {
+        let mut grew = 0;
+        for seed in 0..40 {
+            let draft = Scenario::new(level, members).no_caches();
+            let mut array = draft.seed(seed).start();
+            array.write(20).rest().steps(20_000);
+            array.world.command(Command::Fail(Slot(1)));
+            until_newer_at(&mut array, 0);
+            // What is older is written first.
+            array.kill().begin_to_start();
+            let there = until_newer_at(&mut array, 1);
+            array.kill();
+            let told = |array: &Scenario| {
+                let drives = array.world.drives.iter().zip(&there);
+                let drives = drives.filter(|(_, at_end)| **at_end);
+                let tables = drives.map(|(drive, _)| drive.carried().map(|(table, _)| table));
+                tables.collect::<Vec<_>>()
+            };
+            let before = told(&array);
+            // A device whose first superblock was torn just then would be lost.
+            if array.world.enlarge(MORE) {
+                grew += 1;
+                assert_eq!(told(&array), before, "level {level}, seed {seed}");
+            }
+            array.start().rest().verify();
+        }
+        assert!(grew > 5, "level {level}: {grew}");
     }
 }
