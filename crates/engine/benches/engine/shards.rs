@@ -1,8 +1,8 @@
 //! Two shards on two threads beside one on one: what a second core adds.
 //!
 //! Each thread asks as a queue of the block device does, of the whole array: half of what it asks
-//! is the other shard's. Requests and answers for the other thread travel in batches, one lock for
-//! many, as in the runtime. The ceiling is what the machine gives: two arrays that have nothing to
+//! is the other shard's. As in the runtime, reads are done by the shard that was asked, and writes
+//! and their answers travel in batches, one lock for many. The ceiling is what the machine gives: two arrays that have nothing to
 //! do with each other, on one thread each. Two virtual CPUs are often one core.
 //!
 //! Deliberately absent: sleeping. A thread without work looks for it.
@@ -161,6 +161,9 @@ impl Lane {
                 Target::Shard(ShardNo(shard)) if shard == self.number => {
                     self.shard.submit(self.now, piece);
                 }
+                Target::Shard(owner) if matches!(piece.op, Op::Read { .. }) => {
+                    self.shard.visit(self.now, owner, piece);
+                }
                 Target::Shard(ShardNo(shard)) => self.out[usize::from(shard)].pieces.push(piece),
                 Target::Array => {
                     let (array, disks) = &mut *common.array.lock().expect("no panic");
@@ -207,7 +210,10 @@ impl Lane {
                 ShardOutput::Io(io) => self.shard.complete(self.now, at_once(&mut [], 0, io)),
                 ShardOutput::Message(message) => common.tell(ShardNo(self.number), message),
                 ShardOutput::Reply(reply) => self.answer(reply),
-                ShardOutput::Again(_) | ShardOutput::Pass(..) => unreachable!("no data moves"),
+                ShardOutput::Pass(owner, piece) => {
+                    self.out[usize::from(owner.0)].pieces.push(piece);
+                }
+                ShardOutput::Again(_) => unreachable!("no data moves"),
             }
         }
         for (post, out) in common.boxes.iter().zip(&mut self.out) {
