@@ -124,7 +124,7 @@ impl Shard {
     }
 
     pub(crate) fn issue_in_place(&mut self, mut read: DirectRead, at: u64) {
-        read.late_at = self.direct_begins(read.device);
+        read.late_at = self.direct_begins(&read);
         let region = self.region(read.stripe);
         self.gates[region.0 as usize].users += 1;
         let kind = IoKind::ReadInPlace {
@@ -137,7 +137,7 @@ impl Shard {
     }
 
     pub(crate) fn issue_read(&mut self, mut read: DirectRead, buf: Buf) {
-        read.late_at = self.direct_begins(read.device);
+        read.late_at = self.direct_begins(&read);
         let len = (read.hi - read.lo) as usize;
         let region = self.region(read.stripe);
         self.gates[region.0 as usize].users += 1;

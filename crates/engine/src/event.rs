@@ -547,8 +547,9 @@ pub enum ShardOutput {
     /// Bring this piece to the router that made it, which splits it anew
     /// ([`crate::Router::again`]): the array has another shape since.
     Again(Request),
-    /// Bring this read to the shard that owns its stripe.
-    Pass(ShardNo, Request),
+    /// Bring this read to the shard that owns its stripe ([`crate::Shard::passed`]), and the member
+    /// that is late with it, if one is.
+    Pass(ShardNo, Request, Option<DeviceId>),
     /// Bring this to the array.
     Message(FromShard),
 }

@@ -16,6 +16,8 @@
 //!   not trusted: an administrator's word (`trusted`) does not suffice, because it is about members
 //!   that are missing.
 //! * A late error is an error of the member all the same: told, counted, and repaired.
+//! * A read on a visit (`visit`) is hedged by the owner of its stripe, which is told who is late and
+//!   need not have found it out; the visitor pays.
 //! * At most one direct read in [`HedgeRules::one_in`] is hedged, beyond a small burst, and none
 //!   where the stripe has lost as many columns as its code can bear.
 //! * There is no timer for a read: one time for all that are in flight, and none while none is.
@@ -106,7 +108,8 @@ impl Shard {
     }
 
     /// A direct read is about to be issued: when it is late, if ever.
-    pub(crate) fn direct_begins(&mut self, device: DeviceId) -> Time {
+    pub(crate) fn direct_begins(&mut self, read: &DirectRead) -> Time {
+        let known = self.known_late(read);
         let hedges = &mut self.hedges;
         hedges.reading += 1;
         let rules = &self.meters.rules;
@@ -115,12 +118,21 @@ impl Shard {
         if !self.view.hedging || self.geometry.m == 0 {
             return NEVER;
         }
-        let Some(ns) = self.meters.deadline_ns(device) else {
-            return NEVER;
+        let ns = match known {
+            true => 0,
+            false => match self.meters.deadline_ns(read.device) {
+                Some(ns) => ns,
+                None => return NEVER,
+            },
         };
         let late_at = Time(self.now.0.saturating_add(ns));
         self.hedges.look_at = self.hedges.look_at.min(late_at);
         late_at
+    }
+
+    /// Another shard found the member late, and has paid for the hedge.
+    fn known_late(&self, read: &DirectRead) -> bool {
+        self.requests[read.request].late == Some(read.device)
     }
 
     pub(crate) fn direct_ends(&mut self) {
@@ -154,11 +166,16 @@ impl Shard {
         let IoFor::Read(read) = self.ios[key].what else {
             unreachable!("only direct reads are looked at");
         };
-        let again = match self.meters.deadline_ns(read.device) {
-            Some(ns) => Time(self.now.0.saturating_add(ns)),
-            None => NEVER,
+        let known = self.known_late(&read);
+        let in_ns = match self.meters.deadline_ns(read.device) {
+            None if known => Some(self.meters.rules.floor_ns),
+            told => told,
         };
-        let one_in = self.meters.rules.one_in;
+        let again = in_ns.map_or(NEVER, |ns| Time(self.now.0.saturating_add(ns)));
+        let one_in = match known {
+            true => 0,
+            false => self.meters.rules.one_in,
+        };
         let due = match self.may_hedge(&read) {
             _ if read.place.is_some() && !canary::hit(Canary::HedgeInPlace) => {
                 self.meters.late_in_place(read.device, self.now);
@@ -170,13 +187,12 @@ impl Shard {
                 self.left_waiting(key, &read);
                 again
             }
-            true if read.visit => match self.pass_late(read.request) {
-                true => {
+            true if read.visit => {
+                if self.pass_late(&read) {
                     self.hedges.credit -= one_in;
-                    NEVER
                 }
-                false => again,
-            },
+                NEVER
+            }
             true => {
                 self.hedges.credit -= one_in;
                 self.begin_race(key, &read);

@@ -134,6 +134,8 @@ struct UserRead {
     len: u64,
     /// It has a place for its data, and this byte of it is the first.
     place: Option<u64>,
+    /// This member is late with it already.
+    late: Option<DeviceId>,
 }
 
 /// A user request at work.
@@ -152,6 +154,8 @@ pub(crate) struct Active {
     awaits: Vec<DeviceId>,
     /// It reads a stripe of another shard.
     visit: Option<Visit>,
+    /// This member was late with it when another shard asked.
+    pub(crate) late: Option<DeviceId>,
 }
 
 /// A member I/O in flight.
@@ -306,6 +310,11 @@ impl Shard {
 
     /// A user request, as the router split it: only stripes of this shard.
     pub fn submit(&mut self, now: Time, request: Request) {
+        self.passed(now, request, None);
+    }
+
+    /// The same, of a request that another shard passed on ([`ShardOutput::Pass`]).
+    pub fn passed(&mut self, now: Time, request: Request, late: Option<DeviceId>) {
         self.now = now;
         if self.hold.keeps() {
             return self.hold.keep(request);
@@ -328,6 +337,7 @@ impl Shard {
             offset,
             len,
             place,
+            late,
         };
         match request.op {
             Op::Read { offset, len } if self.geometry.valid(offset, len) => {
@@ -393,6 +403,7 @@ impl Shard {
             parts,
             awaits: Vec::new(),
             visit: None,
+            late: None,
         })
     }
 
@@ -458,7 +469,8 @@ impl Shard {
     fn read(&mut self, read: UserRead) {
         let pieces = self.pieces(read.offset, read.len, self.geometry.strip);
         let request = self.begin(read.id, pieces.len(), pieces.len());
-        self.requests[request].came = Some(read.came);
+        let active = &mut self.requests[request];
+        (active.came, active.late) = (Some(read.came), read.late);
         let mut first = 0;
         for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
             self.read_row(request, first, row, read.place);

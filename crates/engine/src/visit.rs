@@ -17,6 +17,8 @@
 //!   on its way when a shard was called home goes to the owner.
 //! * A visitor reads only what one member in sync holds, in a region that it knows to be written, trusted,
 //!   and not about to close. It counts as a user there, so a region that is given back waits for it.
+//! * A stream of reads does not visit stripes that miss data: their owner reads each strip once, for
+//!   what is asked of it and for what is computed from it (`rows`).
 //! * A piece that its visitor cannot read goes to its owner as it came, and never comes back.
 //!
 //! Deliberately absent: waiting, hedges, repairs and reports of errors; those are the owner's.
@@ -31,12 +33,32 @@ use crate::event::*;
 use crate::shard::{Piece, Shard};
 use crate::units::*;
 
+/// Streams of reads that are followed at once.
+const FRONTS: usize = 8;
+
 /// A shard's leave to visit.
 #[derive(Debug, Default)]
 pub(crate) struct Leave {
     given: bool,
     /// Counts how often it was called home.
     round: u64,
+    /// Where reads of stripes that miss a member ended lately.
+    ends: [u64; FRONTS],
+    oldest: usize,
+}
+
+impl Leave {
+    /// Whether a read lies no further than `near` bytes from where one of the latest ended.
+    fn follows(&mut self, offset: u64, len: u64, near: u64) -> bool {
+        let follows = |end: &&mut u64| end.abs_diff(offset) <= near;
+        if let Some(end) = self.ends.iter_mut().find(follows) {
+            *end = (*end).max(offset + len);
+            return true;
+        }
+        self.ends[self.oldest] = offset + len;
+        self.oldest = (self.oldest + 1) % FRONTS;
+        false
+    }
 }
 
 /// A read of another shard's stripe.
@@ -45,6 +67,7 @@ pub(crate) struct Visit {
     owner: ShardNo,
     offset: u64,
     len: u64,
+    /// Where it goes, if all of it goes there.
     place: Option<u64>,
     /// The leave by which it began.
     round: u64,
@@ -90,7 +113,7 @@ impl Shard {
             owner,
             offset,
             len,
-            place,
+            place: place.filter(|_| reads[0].place.is_some()),
             round: self.leave.round,
             failed: false,
             passed: false,
@@ -110,11 +133,11 @@ impl Shard {
     }
 
     fn pass(&mut self, owner: ShardNo, request: Request) {
-        self.out.push_back(ShardOutput::Pass(owner, request));
+        self.out.push_back(ShardOutput::Pass(owner, request, None));
     }
 
     /// The I/Os of a read, if all of it can be read on a visit.
-    fn visitable(&self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
+    fn visitable(&mut self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
         let moving = canary::hit(Canary::VisitsWhileMoving);
         let held = (self.hold.keeps() || self.geometry.elder.is_some()) && !moving;
         if !self.leave.given || held || self.closed().is_some() || !self.geometry.valid(offset, len)
@@ -125,14 +148,36 @@ impl Shard {
         if !self.room_for_visit(pieces.len()) {
             return None;
         }
+        if self.streams_beside_lost(offset, len, &pieces) {
+            return None;
+        }
         let mut reads = Reads::new();
         for (part, piece) in pieces.iter().enumerate() {
             let read = self.visited(part, piece)?;
-            let place = place.filter(|_| self.meters.fills_in_time(read.device, self.now));
             let place = place.map(|first| first + piece.at as u64);
             reads.push(DirectRead { place, ..read });
         }
+        // All or nothing: only what fills no place can be asked of somebody else as well.
+        let fills = |read: &DirectRead| self.meters.fills_in_time(read.device, self.now);
+        if place.is_some() && !reads.iter().all(fills) {
+            reads.iter_mut().for_each(|read| read.place = None);
+        }
         Some(reads)
+    }
+
+    /// Whether a read belongs to a stream, and what its owner computes for the stream is computed from
+    /// what it asks for.
+    fn streams_beside_lost(&mut self, offset: u64, len: u64, pieces: &[Piece]) -> bool {
+        if self.whole || self.geometry.m == 0 || self.geometry.mirrored() {
+            return false;
+        }
+        let data = 0..self.geometry.k;
+        let lost = |piece: &Piece| data.clone().any(|c| self.source(piece.stripe, c).is_none());
+        let lacks = pieces.iter().any(lost);
+        lacks
+            && self
+                .leave
+                .follows(offset, len, self.geometry.stripe_bytes())
     }
 
     /// The read of a piece, if nothing has to be known of it but where it lies.
@@ -194,18 +239,17 @@ impl Shard {
         }
     }
 
-    /// A read of a visit is late: its owner can ask others. False if it has to be waited for.
-    pub(crate) fn pass_late(&mut self, request: usize) -> bool {
-        let (id, visit) = self.visit_of(request);
-        // Its place may still be filled.
-        if visit.place.is_some() {
+    /// A read of a visit is late: its owner can ask others. False if that was done before. (What fills
+    /// a place is never passed on: it may still be filled.)
+    pub(crate) fn pass_late(&mut self, read: &DirectRead) -> bool {
+        let (id, visit) = self.visit_of(read.request);
+        if std::mem::replace(&mut visit.passed, true) {
             return false;
         }
-        if std::mem::replace(&mut visit.passed, true) {
-            return true;
-        }
         let visit = *visit;
-        self.pass(visit.owner, visit.request(id));
+        let (request, late) = (visit.request(id), Some(read.device));
+        self.out
+            .push_back(ShardOutput::Pass(visit.owner, request, late));
         true
     }
 

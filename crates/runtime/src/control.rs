@@ -101,6 +101,7 @@ impl Control {
             }
             Mail::ToShard(_)
             | Mail::Piece(_)
+            | Mail::Passed(..)
             | Mail::InPlace(..)
             | Mail::InPlaceDone(_)
             | Mail::PieceAgain(_)

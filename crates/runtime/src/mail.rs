@@ -33,6 +33,8 @@ pub(crate) enum Mail {
     FromShard(ShardNo, FromShard),
     /// A piece of a request for this shard.
     Piece(Request),
+    /// A read that another shard began, and the member that is late with it, if one is.
+    Passed(Request, Option<DeviceId>),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),
     /// A piece is to be split anew; its router lives here.

@@ -308,6 +308,7 @@ impl Worker {
             match mail {
                 Mail::ToShard(message) => self.hear(now, message),
                 Mail::Piece(request) => self.engine.submit(now, request),
+                Mail::Passed(request, late) => self.engine.passed(now, request, late),
                 Mail::PieceAgain(piece) => self.split_anew(now, piece),
                 Mail::PieceReply(reply) => self.join(reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
@@ -364,7 +365,9 @@ impl Worker {
             ShardOutput::Io(io) => self.start_io(now, Owner::Shard, io),
             ShardOutput::Reply(reply) => self.bring_home(reply),
             ShardOutput::Again(piece) => self.bring_back(now, piece),
-            ShardOutput::Pass(owner, request) => self.post(owner, Mail::Piece(request)),
+            ShardOutput::Pass(owner, request, late) => {
+                self.post(owner, Mail::Passed(request, late));
+            }
             ShardOutput::Message(message) => match &mut self.control {
                 Some(control) => control.array.message(now, self.index, message),
                 None => self.post(ShardNo(0), Mail::FromShard(self.index, message)),

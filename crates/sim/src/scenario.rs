@@ -645,6 +645,11 @@ impl Draft {
         self.0.shards = shards;
         self
     }
+    /// With so many export queues.
+    pub fn queues(mut self, queues: u16) -> Draft {
+        self.0.queues = queues;
+        self
+    }
     /// With these settings.
     pub fn settings(mut self, settings: Settings) -> Draft {
         self.0.settings = settings;

@@ -43,6 +43,8 @@ pub enum Happening {
     AskShard(u16, Request),
     /// A read of a stripe of the first shard reaches the second, whose queue it came to.
     Visit(ShardNo, u16, Request),
+    /// A read that another shard began reaches its owner, with the member that is late.
+    Passed(u16, Request, Option<DeviceId>),
     /// A message reaches the array.
     FromShard(u16, FromShard),
     /// A request reaches the array.
@@ -381,23 +383,11 @@ impl World {
                 self.machines().shards[usize::from(shard)].message(now, message);
                 self.poll_shard(shard)?;
             }
-            Happening::AskShard(shard, request) => {
-                self.trace([3, u64::from(shard), request.id.0, 0], || {
-                    format!("shard {shard}: {}", op_text(&request))
-                });
-                self.machines().shards[usize::from(shard)].submit(now, request);
+            Happening::AskShard(shard, _)
+            | Happening::Visit(_, shard, _)
+            | Happening::Passed(shard, ..) => {
+                self.ask_shard(happening, 0);
                 self.join_batch(shard);
-                self.poll_shard(shard)?;
-            }
-            Happening::Visit(owner, shard, request) => {
-                self.trace([13, u64::from(shard), request.id.0, 0], || {
-                    format!("shard {shard}, on a visit: {}", op_text(&request))
-                });
-                let machine = &mut self.machines().shards[usize::from(shard)];
-                let before = machine.visits();
-                machine.visit(now, owner, request);
-                let begun = machine.visits() - before;
-                self.stats.visits += begun;
                 self.poll_shard(shard)?;
             }
             Happening::FromShard(shard, message) => {
@@ -492,18 +482,52 @@ impl World {
         }
     }
 
+    /// A request reaches a shard, one way or another.
+    fn ask_shard(&mut self, happening: Happening, same_batch: u64) {
+        let now = self.clock.now();
+        let among = ["", ", same batch"][same_batch as usize];
+        match happening {
+            Happening::AskShard(shard, request) => {
+                self.trace([3, u64::from(shard), request.id.0, same_batch], || {
+                    format!("shard {shard}{among}: {}", op_text(&request))
+                });
+                self.machines().shards[usize::from(shard)].submit(now, request);
+            }
+            Happening::Visit(owner, shard, request) => {
+                self.trace([13, u64::from(shard), request.id.0, same_batch], || {
+                    format!("shard {shard}{among}, on a visit: {}", op_text(&request))
+                });
+                let machine = &mut self.machines().shards[usize::from(shard)];
+                let before = machine.visits();
+                machine.visit(now, owner, request);
+                let begun = machine.visits() - before;
+                self.stats.visits += begun;
+            }
+            Happening::Passed(shard, request, late) => {
+                self.trace([14, u64::from(shard), request.id.0, same_batch], || {
+                    let what = op_text(&request);
+                    format!("shard {shard}{among}, passed on: {what}, {late:?} is late")
+                });
+                self.machines().shards[usize::from(shard)].passed(now, request, late);
+            }
+            _ => unreachable!("only requests are asked for"),
+        }
+    }
+
     /// Requests that reach the shard next are in the same batch, where the plan has such: nothing
     /// that depends on an answer is among them.
     fn join_batch(&mut self, shard: u16) {
-        let (now, within) = (self.clock.now(), self.plan.batch_ns);
-        let same = |next: &Happening| matches!(next, Happening::AskShard(of, _) if *of == shard);
+        let within = self.plan.batch_ns;
+        let same = |next: &Happening| match next {
+            Happening::AskShard(of, _) | Happening::Visit(_, of, _) | Happening::Passed(of, ..) => {
+                *of == shard
+            }
+            _ => false,
+        };
         while within > 0
-            && let Some(Happening::AskShard(_, request)) = self.clock.next_if(within, same)
+            && let Some(next) = self.clock.next_if(within, same)
         {
-            self.trace([3, u64::from(shard), request.id.0, 1], || {
-                format!("shard {shard}, same batch: {}", op_text(&request))
-            });
-            self.machines().shards[usize::from(shard)].submit(now, request);
+            self.ask_shard(next, 1);
         }
     }
 
@@ -573,9 +597,9 @@ impl World {
                     let to = Place::Queue(queue);
                     self.send(Place::Shard(shard), to, Happening::Again(queue, piece));
                 }
-                ShardOutput::Pass(owner, piece) => {
+                ShardOutput::Pass(owner, piece, late) => {
                     self.stats.visits_passed += 1;
-                    let what = Happening::AskShard(owner.0, piece);
+                    let what = Happening::Passed(owner.0, piece, late);
                     self.send(Place::Shard(shard), Place::Shard(owner.0), what);
                 }
                 ShardOutput::Message(message) => self.tell_array(shard, message),

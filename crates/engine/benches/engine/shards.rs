@@ -210,7 +210,7 @@ impl Lane {
                 ShardOutput::Io(io) => self.shard.complete(self.now, at_once(&mut [], 0, io)),
                 ShardOutput::Message(message) => common.tell(ShardNo(self.number), message),
                 ShardOutput::Reply(reply) => self.answer(reply),
-                ShardOutput::Pass(owner, piece) => {
+                ShardOutput::Pass(owner, piece, _) => {
                     self.out[usize::from(owner.0)].pieces.push(piece);
                 }
                 ShardOutput::Again(_) => unreachable!("no data moves"),

@@ -622,7 +622,7 @@ fn a_degraded_read_of_whole_stripes_reads_no_strip_twice() {
 fn degraded_reads_of_one_batch_read_no_strip_twice() {
     for (level, members, lost) in [("5", 4, 1), ("6", 6, 2), ("70", 10, 3)] {
         let draft = Scenario::new(level, members).small_blocks().batches();
-        let mut array = draft.start();
+        let mut array = draft.queues(1).start();
         array.write_all().rest();
         for slot in 0..lost {
             array.lose(slot);

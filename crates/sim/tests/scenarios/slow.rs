@@ -49,6 +49,7 @@ fn a_member_that_is_late_with_a_read_in_place_is_waited_for_once_and_then_read_a
         let mut array = Scenario::new(level, members)
             .hedging(1, 64)
             .in_place()
+            .queues(1)
             .start();
         array.fill().rest();
         show_how_quick(&mut array);
@@ -69,7 +70,8 @@ fn a_member_that_is_late_with_a_read_in_place_is_waited_for_once_and_then_read_a
 
 #[test]
 fn a_late_read_in_place_delays_what_was_under_way_and_nothing_that_came_after_it() {
-    let mut raid5 = Scenario::new("5", 4).hedging(1, 64).in_place().start();
+    let draft = Scenario::new("5", 4).hedging(1, 64).in_place();
+    let mut raid5 = draft.queues(1).start();
     raid5.fill().rest();
     show_how_quick(&mut raid5);
     raid5.sleep().pause(0, 10_000);
@@ -370,7 +372,9 @@ fn hedged_reads_are_turned_off_and_on_while_some_race() {
 #[test]
 fn a_strip_that_lies_shows_in_a_hedge_beside_it_until_a_scrub_has_passed() {
     for (level, members) in [("5", 4), ("6", 6)] {
-        let mut array = Scenario::new(level, members).hedging(1, 64).start();
+        // Who asks has asked that member before.
+        let draft = Scenario::new(level, members).hedging(1, 64);
+        let mut array = draft.queues(1).start();
         array.fill().rest();
         show_how_quick(&mut array);
         let geometry = array.world.geometry.clone();
