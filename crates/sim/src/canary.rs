@@ -138,7 +138,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
         (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
         (Canary::Inside(engine::Canary::EmptyForEver), 500),
-        (Canary::Inside(engine::Canary::FoldedUnclean), 2000),
+        (Canary::Inside(engine::Canary::FoldedUnclean), 12000),
         (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
         (Canary::Inside(engine::Canary::MovedWithoutCopy), 6000),
         (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),
