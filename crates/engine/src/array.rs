@@ -21,6 +21,7 @@ use slab::Slab;
 use strake_format::*;
 
 use crate::behind::RegionSet;
+use crate::canary::{self, Canary};
 use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
@@ -565,14 +566,19 @@ impl Array {
         self.slots.iter().position(holds).map(|at| Slot(at as u8))
     }
 
-    /// Slots of the group of `slot` that have no member in sync.
+    /// Slots of the group of `slot` that have no member in sync: of the worse one while data moves
+    /// to other groups.
     pub(crate) fn lost_in_group(&self, slot: Slot) -> usize {
-        let width = self.geometry.width;
-        let first = usize::from(slot.0) / width * width;
-        self.slots[first..first + width]
-            .iter()
-            .filter(|s| s.current.is_none())
-            .count()
+        let mut groups = self.geometry.neighbours().collect::<Vec<_>>();
+        groups.retain(|group| group.contains(&slot.index()));
+        if canary::hit(Canary::LossOfOneShape) {
+            groups.truncate(1);
+        }
+        let lost = |group: std::ops::Range<usize>| {
+            let slots = &self.slots[group];
+            slots.iter().filter(|s| s.current.is_none()).count()
+        };
+        groups.into_iter().map(lost).max().unwrap_or(0)
     }
 
     pub(crate) fn state(&self) -> ArrayState {

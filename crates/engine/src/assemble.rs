@@ -380,8 +380,11 @@ fn shape<'a>(
     }
     let geometry = Geometry::of(sb);
     let tolerated = geometry.m;
-    let lost = |group: &[SlotUse]| group.iter().filter(|s| s.current.is_none()).count();
-    let missing = slots.chunks(geometry.width).map(lost).max().unwrap_or(0);
+    let lost = |group: std::ops::Range<usize>| {
+        let slots = &slots[group];
+        slots.iter().filter(|s| s.current.is_none()).count()
+    };
+    let missing = geometry.neighbours().map(lost).max().unwrap_or(0);
     if missing > tolerated {
         return Err(StartError::TooFewMembers { missing, tolerated });
     }

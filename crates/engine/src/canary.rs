@@ -22,6 +22,12 @@ pub enum Canary {
     MovedWithoutCopy,
     /// One member alone has the copy.
     CopyOnOneMember,
+    /// While data moves to other groups, members that are lost count in the new ones alone.
+    LossOfOneShape,
+    /// While data moves to other groups, how far records are retired is told in the new ones alone.
+    RetiredInOneShape,
+    /// Stripes of rows that have fewer groups than numbers are counted as if they had all.
+    RowsOfOneShape,
     /// A device that joins gets the table when everybody else does.
     NewcomerHearsEarly,
     /// Requests that waited for another shape stay where they were sent by the one before.
@@ -131,7 +137,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 51] = [
+    pub const ALL: [Canary; 54] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -183,11 +189,17 @@ impl Canary {
         Canary::CopyOnOneMember,
         Canary::NewcomerHearsEarly,
         Canary::NotSplitAnew,
+        Canary::LossOfOneShape,
+        Canary::RetiredInOneShape,
+        Canary::RowsOfOneShape,
     ];
 
     /// Its name on the simulator's command line.
     pub fn name(self) -> &'static str {
         match self {
+            Canary::LossOfOneShape => "loss-of-one-shape",
+            Canary::RetiredInOneShape => "retired-in-one-shape",
+            Canary::RowsOfOneShape => "rows-of-one-shape",
             Canary::FrontierBeforeRows => "frontier-before-rows",
             Canary::MovedWithoutCopy => "moved-without-copy",
             Canary::CopyOnOneMember => "copy-on-one-member",

@@ -211,6 +211,32 @@ pub enum CommandError {
         /// Columns asked for.
         more: usize,
     },
+    /// Members do not make groups of so many.
+    #[error("{members} members do not make level {level} in groups of {group_size}")]
+    NoSuchGroups {
+        /// The level to be.
+        level: Level,
+        /// Members then.
+        members: u8,
+        /// Of a group.
+        group_size: u8,
+    },
+    /// The block device would become smaller.
+    #[error(
+        "a row would have {gets} data columns instead of {has}: the array would become smaller, \
+         it takes {needs} members"
+    )]
+    WouldShrink {
+        /// Data columns of a row, all groups.
+        has: u16,
+        /// The same, then.
+        gets: u16,
+        /// The fewest members that would do.
+        needs: u16,
+    },
+    /// Parities that were added lie on members of their own, which no groups have.
+    #[error("parities that restripe added lie on members of their own")]
+    ParitiesFixed,
     /// No level has as many parities as asked, over the data that are there.
     #[error("level {level} cannot have {more} parities more")]
     NoSuchLevel {

@@ -198,6 +198,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
     let shape = Geometry {
         level: spec.level,
         groups: (members / width) as u64,
+        per_row: (members / width) as u64,
         width,
         k,
         m: width - k,

@@ -128,8 +128,9 @@ impl Emptied {
 fn owners(geometry: &Geometry, region: RegionNo, shards: u16) -> BTreeSet<ShardNo> {
     let rows = geometry.region_rows(region);
     let mut owners = BTreeSet::new();
-    for stripe in geometry.stripes_of_rows(Row(rows.start), Row(rows.end)) {
-        owners.insert(geometry.shard(StripeNo(stripe), shards));
+    let stripes = geometry.stripes_of_rows(Row(rows.start), Row(rows.end));
+    for stripe in stripes.map(StripeNo).filter(|&s| geometry.exists(s)) {
+        owners.insert(geometry.shard(stripe, shards));
         if owners.len() == usize::from(shards) {
             break;
         }

@@ -15,15 +15,18 @@
 //! While data moves to another shape ([`Elder`], `moving`), the shape of a stripe is a function of its
 //! row: those below the frontier have the new one, those from the first on that still counts have the
 //! elder one, and what lies between them is nobody's. Everything that is asked with a row, a stripe
-//! or an address answers by it, so that whoever asks needs to know of no move.
+//! or an address answers by it, so that whoever asks needs to know of no move. Where the shapes have
+//! groups of different numbers, a row has room for as many stripes as the one with more of them needs:
+//! a stripe keeps its number when the frontier passes it, and some numbers are nobody's (`exists`).
 //!
-//! Invariants: `locate` and `slot` are inverses over the whole address space; no row has two shapes
-//! (tested).
+//! Invariants: `locate` and `slot` are inverses over the whole address space; no row has two shapes;
+//! groups of either shape are slots that follow one another, from the first on (tested).
 
 use std::ops::Range;
 
 use strake_format::{Level, Superblock};
 
+use crate::canary::{self, Canary};
 use crate::units::*;
 
 /// The arithmetic of one array; immutable.
@@ -33,6 +36,9 @@ pub struct Geometry {
     pub level: Level,
     /// Groups (1 unless the level is 10, 50, 60 or 70).
     pub groups: u64,
+    /// Numbers of stripes in a row: as many as there are groups, of the shape that has more of them
+    /// while data moves.
+    pub per_row: u64,
     /// Members in a group.
     pub width: usize,
     /// Data columns of a stripe.
@@ -55,11 +61,12 @@ pub struct Geometry {
     pub elder: Option<Elder>,
 }
 
-/// The shape from which data moves to one with more data columns, or with other bands. Parities,
-/// strips of ours, rows and groups are the same; where there is more than one group, the width is the
-/// same, too.
+/// The shape from which data moves to one with more data columns in a row, with other groups or with
+/// other bands. Parities, strips of ours and rows are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elder {
+    /// Groups.
+    pub groups: u64,
     /// Members of a group.
     pub width: usize,
     /// Rows of a band.
@@ -71,6 +78,8 @@ pub struct Elder {
 /// What a stripe is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
+    /// Groups: stripes of a row.
+    pub groups: u64,
     /// Members.
     pub width: usize,
     /// Data columns.
@@ -117,9 +126,17 @@ impl Geometry {
             Level::Nm { m, .. } => usize::from(m),
         };
         let strip = u64::from(sb.strip_bytes);
+        let groups = (members / width) as u64;
+        let elder = sb.moving.as_ref().map(|moving| Elder {
+            groups: u64::from(moving.members / moving.group_size),
+            width: usize::from(moving.group_size),
+            band: u64::from(moving.band_rows),
+            moved: moving.moved_rows,
+        });
         Geometry {
             level: sb.level,
-            groups: (members / width) as u64,
+            groups,
+            per_row: elder.map_or(groups, |elder| elder.groups.max(groups)),
             width,
             k: width - m,
             m,
@@ -129,11 +146,7 @@ impl Geometry {
             block: u64::from(sb.block_bytes),
             rows: sb.layout.data_bytes / strip,
             region_rows: sb.layout.region_bytes / strip,
-            elder: sb.moving.as_ref().map(|moving| Elder {
-                width: usize::from(moving.members) / (members / width),
-                band: u64::from(moving.band_rows),
-                moved: moving.moved_rows,
-            }),
+            elder,
         }
     }
 
@@ -148,6 +161,7 @@ impl Geometry {
     }
     fn new_columns(&self) -> Shape {
         Shape {
+            groups: self.groups,
             width: self.width,
             k: self.k,
             band: self.band,
@@ -155,6 +169,7 @@ impl Geometry {
     }
     fn elder_columns(&self, elder: &Elder) -> Shape {
         Shape {
+            groups: elder.groups,
             width: elder.width,
             k: elder.width - self.m,
             band: elder.band,
@@ -164,9 +179,19 @@ impl Geometry {
     pub fn row_columns(&self) -> u64 {
         self.groups * self.k as u64
     }
+    /// The same in the elder shape, while data moves.
+    pub fn elder_row_columns(&self) -> Option<u64> {
+        let elder = self.elder_columns(self.elder.as_ref()?);
+        Some(elder.groups * elder.k as u64)
+    }
+    /// Members of the widest stripes.
+    pub fn width_most(&self) -> usize {
+        self.elder
+            .map_or(self.width, |elder| elder.width.max(self.width))
+    }
     /// Data bytes of a row of this shape, all groups.
     fn row_bytes(&self, shape: Shape) -> u64 {
-        self.groups * shape.k as u64 * self.strip
+        shape.groups * shape.k as u64 * self.strip
     }
     /// Rows that are moved at once at least: whole bands of both shapes, because a row that holds a
     /// part of what has moved must not lie where the rest is to go.
@@ -211,6 +236,50 @@ impl Geometry {
     pub fn counts(&self, row: Row) -> bool {
         row.0 < self.new_rows() || row >= self.first_elder()
     }
+    /// The stripe is in a shape: its row is, and has so many groups.
+    pub fn exists(&self, stripe: StripeNo) -> bool {
+        let (group, row) = self.row(stripe);
+        let all = canary::hit(Canary::RowsOfOneShape);
+        (all || group < self.columns(stripe).groups) && self.counts(row)
+    }
+    /// The stripe of a row that has a strip in this slot.
+    pub fn stripe_in(&self, slot: Slot, row: Row) -> Option<StripeNo> {
+        let Shape { groups, width, .. } = self.columns(self.stripe(0, row));
+        let group = (slot.index() / width) as u64;
+        (group < groups && self.counts(row)).then(|| self.stripe(group, row))
+    }
+    /// Sets of slots of which no more than `m` may be lost: the groups, of both shapes while data
+    /// moves.
+    pub fn neighbours(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let of = |groups: u64, width: usize| {
+            (0..groups as usize).map(move |group| group * width..(group + 1) * width)
+        };
+        let (groups, width) = self
+            .elder
+            .map_or((0, 1), |elder| (elder.groups, elder.width));
+        of(self.groups, self.width).chain(of(groups, width))
+    }
+    /// In the two shapes of a move slots have different neighbours.
+    pub fn regroups(&self) -> bool {
+        self.elder.is_some_and(|elder| {
+            elder.groups != self.groups || self.groups > 1 && elder.width != self.width
+        })
+    }
+    /// Slots whose logs tell of each other's records, of which this is one. While neighbours change
+    /// these are all: who publishes tells everybody.
+    pub fn log_group(&self, slot: Slot) -> Range<usize> {
+        if self.regroups() && !canary::hit(Canary::RetiredInOneShape) {
+            return 0..self.slots();
+        }
+        let first = slot.index() / self.width * self.width;
+        first..first + self.width
+    }
+    /// Of the members in sync of a log group, how many may still be lost at most.
+    pub fn log_spare(&self, group: &Range<usize>, in_sync: usize) -> usize {
+        // Losses that the new shape does not survive are too many, whatever the elder one does.
+        let groups = group.len() / self.width;
+        (in_sync + groups * self.m).saturating_sub(group.len())
+    }
     /// The shape in which everything has moved so far, and nothing else is left.
     pub fn moved_to(&self, rows: u64) -> Geometry {
         let elder = self.elder.map(|elder| Elder {
@@ -223,6 +292,7 @@ impl Geometry {
     pub fn settled(&self) -> Geometry {
         Geometry {
             elder: None,
+            per_row: self.groups,
             ..*self
         }
     }
@@ -251,7 +321,7 @@ impl Geometry {
         let (group, row) = self.row(stripe);
         let shape = self.columns(stripe);
         let bytes = shape.k as u64 * shape.band * self.strip;
-        let start = (row.0 / shape.band * self.groups + group) * bytes;
+        let start = (row.0 / shape.band * shape.groups + group) * bytes;
         match &self.elder {
             None => start..start + bytes,
             Some(elder) if row.0 < elder.moved => {
@@ -263,9 +333,9 @@ impl Geometry {
     /// Stripes of a band, in the group of this one.
     pub fn band_stripes(&self, stripe: StripeNo) -> impl Iterator<Item = StripeNo> + use<> {
         let (group, Row(row)) = self.row(stripe);
-        let (band, groups) = (self.columns(stripe).band, self.groups);
+        let (band, per_row) = (self.columns(stripe).band, self.per_row);
         let first = row - row % band;
-        (first..first + band).map(move |row| StripeNo(row * groups + group))
+        (first..first + band).map(move |row| StripeNo(row * per_row + group))
     }
 
     /// Slots of the array.
@@ -276,9 +346,9 @@ impl Geometry {
     pub fn stripe_bytes(&self) -> u64 {
         self.k as u64 * self.strip
     }
-    /// Stripes of the array.
+    /// Stripes of the array, and numbers that are nobody's.
     pub fn stripes(&self) -> u64 {
-        self.rows * self.groups
+        self.rows * self.per_row
     }
     /// Size of the block device, bytes: what it was before, as long as data moves.
     pub fn size(&self) -> u64 {
@@ -305,24 +375,24 @@ impl Geometry {
     }
     /// Group and row of a stripe.
     pub fn row(&self, stripe: StripeNo) -> (u64, Row) {
-        match self.groups {
+        match self.per_row {
             // Asked many times for each request, and a division takes a while.
             1 => (0, Row(stripe.0)),
-            groups => (stripe.0 % groups, Row(stripe.0 / groups)),
+            per_row => (stripe.0 % per_row, Row(stripe.0 / per_row)),
         }
     }
     /// The stripe of a group in a row.
     pub fn stripe(&self, group: u64, row: Row) -> StripeNo {
-        StripeNo(row.0 * self.groups + group)
+        StripeNo(row.0 * self.per_row + group)
     }
-    /// Stripes in rows `first..end`, all groups; also those that do not count.
+    /// Stripes in rows `first..end`, all groups; also those that are in no shape ([`Self::exists`]).
     pub fn stripes_of_rows(&self, first: Row, end: Row) -> Range<u64> {
-        first.0 * self.groups..end.0.min(self.rows) * self.groups
+        first.0 * self.per_row..end.0.min(self.rows) * self.per_row
     }
     /// Slot that holds `column` of a stripe: 0..k data, k..k+m parity (or copies).
     pub fn slot(&self, stripe: StripeNo, column: usize) -> Slot {
         let (group, row) = self.row(stripe);
-        let Shape { width, k, band } = self.columns(stripe);
+        let Shape { width, k, band, .. } = self.columns(stripe);
         let n = width - self.fixed;
         let local = if self.rotates() && column < n {
             let p = n - 1 - turn(row, band, n);
@@ -343,7 +413,7 @@ impl Geometry {
     /// Column that `slot` holds in a stripe, if it belongs to the stripe's group.
     pub fn column(&self, stripe: StripeNo, slot: Slot) -> Option<usize> {
         let (group, row) = self.row(stripe);
-        let Shape { width, k, band } = self.columns(stripe);
+        let Shape { width, k, band, .. } = self.columns(stripe);
         let n = width - self.fixed;
         let local = usize::from(slot.0)
             .checked_sub(group as usize * width)
@@ -369,16 +439,18 @@ impl Geometry {
     }
     /// Stripe, column and offset of a byte of the array.
     pub fn locate(&self, offset: u64) -> Place {
-        let Shape { k, band, .. } = self.shape_at(offset);
+        let Shape {
+            groups, k, band, ..
+        } = self.shape_at(offset);
         let strip = self.strip;
         let column_bytes = band * strip;
         let (columns, in_column) = (offset >> bits(column_bytes), offset & (column_bytes - 1));
         let (at, column) = (columns / k as u64, columns % k as u64);
         let (stripe, offset) = match band {
-            1 => (at, in_column),
+            1 if groups == self.per_row => (at, in_column),
             _ => {
-                let row = at / self.groups * band + (in_column >> bits(strip));
-                let stripe = row * self.groups + at % self.groups;
+                let row = at / groups * band + (in_column >> bits(strip));
+                let stripe = row * self.per_row + at % groups;
                 (stripe, in_column & (strip - 1))
             }
         };
@@ -390,9 +462,11 @@ impl Geometry {
     }
     /// Where a strip of a data column begins in the array, in the shape of its row.
     fn strip_start(&self, stripe: StripeNo, column: usize) -> u64 {
-        let Shape { k, band, .. } = self.columns(stripe);
+        let Shape {
+            groups, k, band, ..
+        } = self.columns(stripe);
         let (group, Row(row)) = self.row(stripe);
-        let bands = (row / band * self.groups + group) * k as u64 + column as u64;
+        let bands = (row / band * groups + group) * k as u64 + column as u64;
         (bands * band + row % band) * self.strip
     }
     /// The logical blocks of the array that a part of a strip holds: none where they have moved
@@ -439,8 +513,10 @@ impl Geometry {
         let rows = self.region_rows(region);
         let bytes = |first: u64, end: u64| match first < end {
             true => {
-                let (first, last) = (first * self.groups, end * self.groups - 1);
-                self.band_range(StripeNo(first)).start..self.band_range(StripeNo(last)).end
+                let first = self.stripe(0, Row(first));
+                let groups = self.columns(first).groups;
+                let last = self.stripe(groups - 1, Row(end - 1));
+                self.band_range(first).start..self.band_range(last).end
             }
             false => 0..0,
         };
@@ -483,11 +559,12 @@ impl Geometry {
     }
     /// The shard that owns a stripe, of `shards`: the same for a band.
     pub fn shard(&self, stripe: StripeNo, shards: u16) -> ShardNo {
-        let at = match self.columns(stripe).band {
-            1 => stripe.0,
-            band => {
+        let Shape { groups, band, .. } = self.columns(stripe);
+        let at = match band {
+            1 if groups == self.per_row => stripe.0,
+            _ => {
                 let (group, Row(row)) = self.row(stripe);
-                row / band * self.groups + group
+                row / band * groups + group
             }
         };
         ShardNo((at % u64::from(shards)) as u16)

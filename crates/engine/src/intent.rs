@@ -150,7 +150,7 @@ impl Shard {
         let op = &self.ops[key];
         let stripe = op.stripe;
         let k = self.shape(stripe).k;
-        let group = self.geometry.row(stripe).0;
+        let group = self.geometry.log_group(self.geometry.slot(stripe, 0));
         let parts = new.parts();
         let intents: SmallVec<[(Record, Columns); 2]> = parts
             .iter()
@@ -194,7 +194,7 @@ impl Shard {
                     })
                 }));
             }
-            self.log_records(key, operation, (group, member), records);
+            self.log_records(key, operation, (group.clone(), member), records);
         }
         holders.len()
     }

@@ -3,7 +3,7 @@
 use strake_format::layout::{STRIP_BYTES_MAX, STRIP_BYTES_MIN};
 use strake_format::{Layout, Level, Moving, SPARES_MAX, Superblock, WriteHole};
 
-use crate::event::{CommandError, DeviceInfo};
+use crate::event::{CommandError, DataShape, DeviceInfo};
 use crate::geometry::Geometry;
 
 /// The longest read that a shard takes as one request, bytes.
@@ -14,7 +14,8 @@ pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// Decoding writes: k + m reads at most, k put together, m parities, m decoded. Both m more for the
 /// partial syndromes of the log. Check of a stripe: all columns, and 2m.
 pub fn widest(geometry: &Geometry) -> usize {
-    let (k, m) = (geometry.k, geometry.m);
+    let m = geometry.m;
+    let k = geometry.width_most() - m;
     (3 * k + 2 * m).max(2 * k + 4 * m)
 }
 
@@ -52,9 +53,8 @@ pub enum Joining {
     Spares,
     /// Further parities, over data that stays.
     Parities,
-    /// Further data columns, and strips of so many bytes where they are to be others. None need
-    /// join for these.
-    Data(Option<u32>),
+    /// Further data columns, for data that is to move. None need join for other strips, or groups.
+    Data(DataShape),
 }
 
 /// What the array's shards have.
@@ -114,50 +114,76 @@ pub fn may_join(
     }
 }
 
-/// Size of an array of this superblock with so many data columns more, or with strips of so many
-/// bytes, once its data has moved.
+/// Size of an array of this superblock with so many members more and in this shape, once its data
+/// has moved.
 ///
 /// # Errors
 /// That it cannot be.
-pub fn size_with(
-    sb: &Superblock,
-    more: usize,
-    strip_bytes: Option<u32>,
-) -> Result<u64, CommandError> {
-    let wide = wider(sb, more, Joining::Data(strip_bytes))?;
+pub fn size_with(sb: &Superblock, more: usize, shape: DataShape) -> Result<u64, CommandError> {
+    let wide = wider(sb, more, Joining::Data(shape))?;
     Ok(Geometry::of(&wide).settled().size())
 }
 
-/// The superblock of the shape to which data is to move: with so many members more, which it does
-/// not name yet, and strips of users of so many bytes.
-fn restriped(
-    sb: &Superblock,
-    more: usize,
-    strip_bytes: Option<u32>,
-) -> Result<Superblock, CommandError> {
+/// The level and the group size to which data moves, in an array of so many members.
+fn grouped(sb: &Superblock, members: u8, wanted: Option<u8>) -> Result<(Level, u8), CommandError> {
     let level = sb.level;
+    let more = usize::from(members - sb.members);
     let refused = CommandError::NoSuchShape { level, more };
-    let (before, mirrored) = (
-        sb.user_strip_bytes(),
-        matches!(level, Level::Raid1 | Level::Raid10),
-    );
-    let strip = strip_bytes.unwrap_or(before);
+    let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
+    let grouped = sb.group_size != sb.members;
+    let group_size = wanted.unwrap_or(if grouped { sb.group_size } else { members });
+    let one = !grouped && group_size == members;
     let to_be = match more {
-        0 if strip == before => return Err(CommandError::SameShape),
-        0 => Some(level).filter(|_| !mirrored),
-        _ => level.with_data(sb.members, more),
+        0 if group_size == sb.group_size => Some(level).filter(|_| !mirrored),
+        _ if one => level.with_data(sb.members, more),
+        _ if sb.fixed_parities > 0 => return Err(CommandError::ParitiesFixed),
+        _ => level.with_groups(group_size != members),
     };
+    let to_be = to_be.ok_or(refused)?;
+    match to_be.check_shape(members, group_size) {
+        Ok(()) => {}
+        Err(_) if one || mirrored => return Err(refused),
+        Err(_) => {
+            return Err(CommandError::NoSuchGroups {
+                level: to_be,
+                members,
+                group_size,
+            });
+        }
+    }
+    let columns = |level: Level, members: u8, group_size: u8| {
+        u16::from(members / group_size) * u16::from(level.data_count(group_size))
+    };
+    let (has, gets) = (
+        columns(level, sb.members, sb.group_size),
+        columns(to_be, members, group_size),
+    );
+    if gets < has {
+        let m = u16::from(to_be.parity_count());
+        let needs = match to_be.is_grouped() {
+            true => {
+                let each = u16::from(to_be.data_count(group_size));
+                has.div_ceil(each) * u16::from(group_size)
+            }
+            false => has + m,
+        };
+        return Err(CommandError::WouldShrink { has, gets, needs });
+    }
+    Ok((to_be, group_size))
+}
+
+/// The superblock of the shape to which data is to move: with so many members more, which it does
+/// not name yet.
+fn restriped(sb: &Superblock, more: usize, shape: DataShape) -> Result<Superblock, CommandError> {
+    let level = sb.level;
+    let before = sb.user_strip_bytes();
+    let strip = shape.strip_bytes.unwrap_or(before);
     let members = u8::try_from(more).ok();
     let members = members.and_then(|added| sb.members.checked_add(added));
-    let (Some(members), Some(to_be)) = (members, to_be) else {
-        return Err(refused);
-    };
-    let group_size = match more {
-        0 => sb.group_size,
-        _ => members,
-    };
-    if to_be.check_shape(members, group_size).is_err() {
-        return Err(refused);
+    let members = members.ok_or(CommandError::NoSuchShape { level, more })?;
+    let (to_be, group_size) = grouped(sb, members, shape.group_size)?;
+    if more == 0 && strip == before && group_size == sb.group_size {
+        return Err(CommandError::SameShape);
     }
     let whole = |bytes: u64| bytes.is_multiple_of(u64::from(strip));
     let sizes = STRIP_BYTES_MIN..=STRIP_BYTES_MAX;
@@ -176,6 +202,7 @@ fn restriped(
     wide.band_rows = rows(strip);
     wide.moving = Some(Moving {
         members: sb.members,
+        group_size: sb.group_size,
         band_rows,
         moved_rows: 0,
         stopped: false,
@@ -189,8 +216,8 @@ pub(crate) fn wider(
     more: usize,
     joining: Joining,
 ) -> Result<Superblock, CommandError> {
-    if let Joining::Data(strip_bytes) = joining {
-        return restriped(sb, more, strip_bytes);
+    if let Joining::Data(shape) = joining {
+        return restriped(sb, more, shape);
     }
     let level = sb.level;
     let (to_be, refused) = (
@@ -291,7 +318,8 @@ mod tests {
             strips: 1000,
         };
         let large = device(64 << 20);
-        let joins = [Joining::Spares, Joining::Parities, Joining::Data(None)];
+        let data = Joining::Data(DataShape::default());
+        let joins = [Joining::Spares, Joining::Parities, data];
         for joining in joins {
             assert_eq!(may_join(&sb, &[large], joining, ample), Ok(()));
             let (small, coarse) = (
@@ -306,7 +334,7 @@ mod tests {
             let refused = may_join(&sb, &[coarse], joining, ample);
             assert!(matches!(refused, Err(CommandError::BlockSize { .. })));
         }
-        for joining in [Joining::Parities, Joining::Data(None)] {
+        for joining in [Joining::Parities, data] {
             let few = Shards { strips: 3, ..ample };
             let refused = may_join(&sb, &[large], joining, few);
             assert!(matches!(refused, Err(CommandError::BuffersTooFew { .. })));

@@ -23,6 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Range;
 
 use smallvec::SmallVec;
 use strake_format::{ArrayUuid, BatchHead, BatchSize, LogRecord};
@@ -73,7 +74,8 @@ pub struct LogPlan {
 /// syndrome, and the strips that may be lost.
 fn batch_of_run(geometry: &Geometry, run: u64) -> u64 {
     let blocks = run / geometry.block;
-    let (k, m) = (geometry.k as u64, geometry.m as u64);
+    let m = geometry.m as u64;
+    let k = geometry.width_most() as u64 - m;
     let records = blocks * ((2 + m) * strake_format::log::RECORD_BYTES as u64 + 4 * (k + m));
     let header = (strake_format::log::HEADER_BYTES as u64 + records).next_multiple_of(BLOCK);
     header + (1 + m) * run.next_multiple_of(BLOCK)
@@ -168,7 +170,8 @@ pub(crate) struct Logs {
 /// A member's part for this shard.
 struct Lane {
     member: DeviceView,
-    group: u64,
+    /// Slots whose logs tell of each other's records.
+    group: Range<usize>,
     /// Batches are padded to it.
     granule: u64,
     waiting: VecDeque<Entry>,
@@ -311,7 +314,7 @@ impl Logs {
 }
 
 impl Lane {
-    fn new(member: DeviceView, group: u64, granule: u64) -> Lane {
+    fn new(member: DeviceView, group: Range<usize>, granule: u64) -> Lane {
         Lane {
             member,
             group,
@@ -355,7 +358,7 @@ impl Shard {
         &mut self,
         op: usize,
         operation: u64,
-        (group, member): (u64, DeviceView),
+        (group, member): (Range<usize>, DeviceView),
         records: Records,
     ) {
         self.logs.due = true;
@@ -391,7 +394,7 @@ impl Shard {
         busy && self.logs.flights > self.geometry.m * self.geometry.groups as usize
     }
 
-    fn open_lane(&mut self, member: DeviceView, group: u64) {
+    fn open_lane(&mut self, member: DeviceView, group: Range<usize>) {
         let most = self
             .logs
             .plan
@@ -460,10 +463,8 @@ impl Shard {
     }
 
     /// The members in sync of a group.
-    fn in_sync(&self, group: u64) -> Vec<DeviceView> {
-        let width = self.geometry.width;
-        let first = group as usize * width;
-        let slots = &self.view.slots[first..first + width];
+    fn in_sync(&self, group: &Range<usize>) -> Vec<DeviceView> {
+        let slots = &self.view.slots[group.clone()];
         slots.iter().filter_map(|slot| slot.current).collect()
     }
 
@@ -599,7 +600,7 @@ impl Shard {
     /// The batches at these places may be written over; if not, sees to it that they will be.
     fn may_overwrite(&mut self, device: DeviceId, over: &[u64]) -> bool {
         let lane = &self.logs.lanes[&device];
-        let group = lane.group;
+        let group = lane.group.clone();
         let newest = over.iter().map(|at| lane.ring[at].newest).max();
         let Some(newest) = newest else { return true };
         if over.iter().any(|at| !lane.ring[at].durable) {
@@ -611,8 +612,8 @@ impl Shard {
         if newest >= self.logs.retired_before() {
             return false;
         }
-        let members = self.in_sync(group);
-        let spare = (members.len() + self.geometry.m).saturating_sub(self.geometry.width);
+        let members = self.in_sync(&group);
+        let spare = self.geometry.log_spare(&group, members.len());
         // What lies there must not be what its own retirement rests on.
         let lane = self.lane(device);
         let rests = lane.newest.take_if(|at| over.contains(at));
@@ -621,15 +622,15 @@ impl Shard {
         if newest < agreed {
             return true;
         }
-        self.publish_retired(group, &members, newest);
+        self.publish_retired(&group, &members, newest);
         false
     }
 
     /// Writes batches without records to the members of the group that have not published that
     /// `operation` is retired.
-    fn publish_retired(&mut self, group: u64, members: &[DeviceView], operation: u64) {
+    fn publish_retired(&mut self, group: &Range<usize>, members: &[DeviceView], operation: u64) {
         for &member in members {
-            self.open_lane(member, group);
+            self.open_lane(member, group.clone());
             let lane = self.lane(member.device);
             if !lane.publishing && lane.published <= operation {
                 self.publish_on(member.device);

@@ -258,8 +258,7 @@ impl Array {
         let unwritten = |row| self.map.phase(geometry.region(Row(row))) == Phase::Unwritten;
         let end_of = |row| geometry.region_rows(geometry.region(Row(row))).end;
         let at_once = geometry.rows_at_once();
-        let elder = geometry.elder.as_ref().expect("data is moving");
-        let elder_columns = geometry.groups * (elder.width - geometry.m) as u64;
+        let elder_columns = geometry.elder_row_columns().expect("data is moving");
         let mut to = from;
         while to < all && unwritten(to) {
             let source = geometry.sources(to, to + at_once);
@@ -394,7 +393,7 @@ impl Array {
         let window = self.window().expect("a window is at work");
         let rows = geometry.sources(window.from, window.to);
         let elder = geometry.elder.as_ref().expect("data is moving");
-        let width = geometry.groups as usize * elder.width;
+        let width = elder.groups as usize * elder.width;
         let strip = geometry.strip;
         let bytes = ((rows.end - rows.start) * strip) as usize;
         (window.phase, window.source) = (Doing::Reading, rows.start);
@@ -715,8 +714,8 @@ fn solve(
     let Shape { width, k, .. } = geometry.columns(geometry.stripe(0, Row(first)));
     let code = Code::new(k, geometry.m).expect("the array's code");
     let mut lost = Vec::new();
-    for stripe in geometry.stripes_of_rows(Row(first), Row(first + rows)) {
-        let stripe = StripeNo(stripe);
+    let stripes = geometry.stripes_of_rows(Row(first), Row(first + rows));
+    for stripe in stripes.map(StripeNo).filter(|&s| geometry.exists(s)) {
         let row = (geometry.row(stripe).1.0 - first) as usize;
         let slot = |column: usize| geometry.slot(stripe, column).index();
         let blocks = strip / geometry.block as usize;

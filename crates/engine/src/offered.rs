@@ -51,13 +51,23 @@ pub struct NewDevice {
     pub member: MemberUuid,
 }
 
+/// What is to be another in the shape to which data moves, besides columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataShape {
+    /// Strips of so many bytes.
+    pub strip_bytes: Option<u32>,
+    /// Groups of so many members: one, if these are all of them. Otherwise groups stay as large as
+    /// they are, where there are several.
+    pub group_size: Option<u8>,
+}
+
 /// The shape to which data is to move.
 #[derive(Clone, Debug, Default)]
 pub struct NewShape {
-    /// Data columns, one more for each of these devices.
+    /// Members, one more for each of these devices.
     pub devices: Vec<NewDevice>,
-    /// Strips of so many bytes, if they are to be others.
-    pub strip_bytes: Option<u32>,
+    /// What else is to be another.
+    pub data: DataShape,
 }
 
 /// A device that carries a superblock of the array, and may be a member that was away.

@@ -185,6 +185,7 @@ mod tests {
         Geometry {
             level,
             groups: 1,
+            per_row: 1,
             width,
             k: width - m,
             m,

@@ -106,10 +106,10 @@ impl Earlier {
             .filter(|(_, b)| b.lane == RECOVERY_LANE && b.sequence == sequence)
             .map(|(slot, _)| *slot)
             .collect();
-        let safe = (0..geometry.groups).any(|group| {
-            let of_group = |slot: &&Slot| group_of(geometry, **slot) == group;
-            let there = in_sync.iter().filter(of_group);
-            let spare = (geometry.m + there.clone().count()).saturating_sub(geometry.width);
+        // Whatever is survived leaves enough of every group, of either shape.
+        let safe = geometry.neighbours().any(|group| {
+            let there = in_sync.iter().filter(|slot| group.contains(&slot.index()));
+            let spare = (geometry.m + there.clone().count()).saturating_sub(group.len());
             there.filter(|slot| holders.contains(slot)).count() > spare
         });
         Earlier { sequence, safe }
@@ -147,6 +147,7 @@ pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatc
         for record in &batch.records {
             if record.operation < retired.before(geometry, slot, batch.lane)
                 || record.stripe >= geometry.stripes()
+                || !geometry.exists(StripeNo(record.stripe))
             {
                 continue;
             }
@@ -171,7 +172,7 @@ pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatc
 /// Below which operation everything is retired: in all, and for each lane of each group.
 struct Retired {
     base: u64,
-    lanes: BTreeMap<(u64, u16), u64>,
+    lanes: BTreeMap<(usize, u16), u64>,
 }
 
 impl Retired {
@@ -198,8 +199,8 @@ impl Retired {
     }
 }
 
-fn group_of(geometry: &Geometry, slot: Slot) -> u64 {
-    u64::from(slot.0) / geometry.width as u64
+fn group_of(geometry: &Geometry, slot: Slot) -> usize {
+    geometry.log_group(slot).start
 }
 
 fn empty(geometry: &Geometry, record: &strake_format::LogRecord) -> Piece {

@@ -338,7 +338,7 @@ impl Array {
         let room = plan.map_or(0, |plan| plan.recovery_bytes / 2);
         // A header block, records and checksums of every block at their worst, then m partial
         // syndromes and m lost strips.
-        let columns = self.geometry.width as u64;
+        let columns = self.geometry.width_most() as u64;
         let per_block = (2 + 2 * m) * log::RECORD_BYTES as u64 + 4 * columns + 2 * m * block;
         let fits = room.saturating_sub(2 * 4096) / per_block * block;
         fits.clamp(block, CHUNK_BYTES.max(block))

@@ -305,13 +305,13 @@ impl Array {
 
     fn may_restripe(&self, shape: &NewShape) -> Result<(), CommandError> {
         self.may_reshape()?;
-        self.may_join(&shape.devices, Joining::Data(shape.strip_bytes))
+        self.may_join(&shape.devices, Joining::Data(shape.data))
     }
 
     /// The superblock of this shape, when the move has begun.
     fn restriped(&self, shape: &NewShape) -> Result<Superblock, CommandError> {
         let devices = &shape.devices;
-        let joining = Joining::Data(shape.strip_bytes);
+        let joining = Joining::Data(shape.data);
         let mut sb = limits::wider(&self.sb, devices.len(), joining)?;
         let since = sb.epoch.next();
         sb.slots.extend(devices.iter().map(|new| SlotRecord {

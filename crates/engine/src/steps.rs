@@ -61,8 +61,8 @@ impl Shard {
             let run = &mut self.steps[at];
             let stripe = StripeNo(run.next);
             run.next += 1;
-            let (_, row) = self.geometry.row(stripe);
-            if self.geometry.shard(stripe, self.count) != self.index || !self.geometry.counts(row) {
+            let ours = self.geometry.shard(stripe, self.count) == self.index;
+            if !ours || !self.geometry.exists(stripe) {
                 continue;
             }
             let gate = &self.gates[self.region(stripe).0 as usize];
@@ -129,7 +129,7 @@ impl Shard {
 
     /// Drops marks that the view has made superfluous.
     pub(crate) fn forget_rebuilt(&mut self) {
-        let groups = self.geometry.groups;
+        let per_row = self.geometry.per_row;
         let view = &self.view;
         self.rebuilt.retain_mut(|(device, set)| {
             let incoming = view
@@ -140,7 +140,7 @@ impl Shard {
             let Some(incoming) = incoming else {
                 return false;
             };
-            *set = set.split_off(&StripeNo(incoming.rebuilt.0 * groups));
+            *set = set.split_off(&StripeNo(incoming.rebuilt.0 * per_row));
             true
         });
     }

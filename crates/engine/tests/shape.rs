@@ -481,6 +481,8 @@ fn to_make_an_array_costs_the_same_whatever_its_size() {
 struct Move {
     level: Level,
     group: Option<u8>,
+    /// Of the elder shape, where it is another.
+    from_group: Option<u8>,
     members: (usize, usize),
     fixed: usize,
     bands: (u64, u64),
@@ -490,6 +492,7 @@ const fn to(level: Level, from: usize, to: usize) -> Move {
     Move {
         level,
         group: None,
+        from_group: None,
         members: (from, to),
         fixed: 0,
         bands: (1, 1),
@@ -506,7 +509,15 @@ impl Move {
     }
     const fn groups_of(self, members: u8) -> Move {
         let group = Some(members);
-        Move { group, ..self }
+        Move {
+            group,
+            from_group: group,
+            ..self
+        }
+    }
+    const fn from_groups_of(self, members: usize) -> Move {
+        let from_group = Some(members as u8);
+        Move { from_group, ..self }
     }
 }
 
@@ -535,6 +546,25 @@ const MOVES: &[Move] = &[
     to(Level::Raid5, 2, 3).bands(1, 4),
     to(Level::Raid50, 6, 6).groups_of(3).bands(1, 2),
     to(Level::Raid60, 8, 8).groups_of(4).bands(4, 1),
+    // To groups, from them, and to others.
+    to(Level::Raid50, 4, 8).groups_of(4).from_groups_of(4),
+    to(Level::Raid50, 5, 6).groups_of(3).from_groups_of(5),
+    to(Level::Raid50, 5, 9).groups_of(3).from_groups_of(5),
+    to(Level::Raid60, 4, 12).groups_of(4).from_groups_of(4),
+    to(Level::Raid70, 7, 10).groups_of(5).from_groups_of(7),
+    to(Level::Raid5, 6, 6).from_groups_of(3),
+    to(Level::Raid5, 9, 10).from_groups_of(3),
+    to(Level::Raid6, 8, 8).from_groups_of(4),
+    to(Level::Raid50, 6, 9).groups_of(3),
+    to(Level::Raid50, 6, 8).groups_of(4).from_groups_of(3),
+    to(Level::Raid50, 12, 12).groups_of(6).from_groups_of(3),
+    to(Level::Raid50, 10, 12).groups_of(3).from_groups_of(5),
+    to(Level::Raid50, 5, 9)
+        .groups_of(3)
+        .from_groups_of(5)
+        .bands(1, 2),
+    to(Level::Raid5, 6, 6).from_groups_of(3).bands(4, 2),
+    to(Level::Raid60, 8, 12).groups_of(4).bands(2, 4),
 ];
 
 /// A small array whose data moves, at its beginning.
@@ -546,8 +576,12 @@ fn moving(of: &Move) -> Geometry {
         g.rows = 24;
     }
     g.band = of.bands.1;
+    let width = of.from_group.map_or(of.members.0, usize::from);
+    let groups = (of.members.0 / width) as u64;
+    g.per_row = g.groups.max(groups);
     g.elder = Some(Elder {
-        width: of.members.0 / g.groups as usize,
+        groups,
+        width,
         band: of.bands.0,
         moved: 0,
     });
@@ -575,11 +609,18 @@ fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
                 let stripe = StripeNo(stripe);
                 let shape = g.columns(stripe);
                 let (from, to) = of.members;
-                let members = if g.row(stripe).1.0 < moved { to } else { from };
-                assert_eq!(shape.width * g.groups as usize, members);
+                let (group, row) = g.row(stripe);
+                let members = if row.0 < moved { to } else { from };
+                assert_eq!(shape.width * shape.groups as usize, members);
+                assert_eq!(g.exists(stripe), group < shape.groups, "{of:?}");
+                assert_eq!(g.stripe(group, row), stripe);
+                if !g.exists(stripe) {
+                    continue;
+                }
                 for column in 0..shape.width {
                     let slot = g.slot(stripe, column);
                     assert_eq!(g.column(stripe, slot), Some(column), "{of:?}");
+                    assert_eq!(g.stripe_in(slot, row), Some(stripe), "{of:?}");
                     assert!(column < shape.k || !g.only_parity(slot) || of.fixed > 0);
                 }
                 for column in 0..shape.k {
@@ -651,6 +692,34 @@ fn what_is_copied_nowhere_else_is_not_written_over_before_it_has_moved() {
 }
 
 #[test]
+fn the_slots_of_every_stripe_are_neighbours_and_logs_tell_of_each_other_there() {
+    for of in MOVES {
+        let start = moving(of);
+        for (_, g) in moments(&start) {
+            let groups: Vec<_> = g.neighbours().collect();
+            for stripe in (0..g.stripes()).map(StripeNo).filter(|&s| g.exists(s)) {
+                let shape = g.columns(stripe);
+                let slot = |column| g.slot(stripe, column);
+                let slots: Vec<usize> = (0..shape.width).map(|c| slot(c).index()).collect();
+                let all = |group: &std::ops::Range<usize>| slots.iter().all(|s| group.contains(s));
+                let mut its = groups.iter().filter(|group| all(group));
+                assert!(its.any(|group| group.len() == shape.width), "{of:?}");
+                let logs = g.log_group(slot(0));
+                assert!(all(&logs), "{of:?}");
+                assert!(slots.iter().all(|&s| g.log_group(Slot(s as u8)) == logs));
+            }
+            for group in groups {
+                // As many as may be lost of what is there, of each new group that the logs are of.
+                let logs = g.log_group(Slot(group.start as u8));
+                let most = logs.len() / g.width * g.m;
+                assert_eq!(g.log_spare(&logs, logs.len()), most, "{of:?}");
+                assert_eq!(g.log_spare(&logs, logs.len() - most), 0);
+            }
+        }
+    }
+}
+
+#[test]
 fn bands_that_become_rows_leave_every_byte_where_it_is() {
     for of in MOVES.iter().filter(|of| of.bands.1 > 1) {
         let banded = moving(of).settled();
@@ -667,8 +736,8 @@ fn bands_that_become_rows_leave_every_byte_where_it_is() {
             assert_eq!(at(&folded), at(&banded), "{of:?}: {offset}");
         }
         for row in 0..folded.rows {
-            let stripe = folded.stripe(0, Row(row));
-            let below = banded.stripe(0, Row(row * banded.band));
+            let stripe = folded.stripe(folded.groups - 1, Row(row));
+            let below = banded.stripe(banded.groups - 1, Row(row * banded.band));
             for column in 0..folded.width {
                 assert_eq!(folded.slot(stripe, column), banded.slot(below, column));
             }

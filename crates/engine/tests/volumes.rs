@@ -322,6 +322,7 @@ fn geometry() -> Geometry {
     Geometry {
         level: Level::Raid5,
         groups: 1,
+        per_row: 1,
         width: 3,
         k: 2,
         m: 1,

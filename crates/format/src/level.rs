@@ -99,9 +99,21 @@ impl Level {
         }
     }
 
-    /// The level that an array of this one and of so many members has once data columns are added;
-    /// `None` where they cannot be. A mirror is an array whose parities are copies of its one data
-    /// column.
+    /// The level of groups of this one, or of one group: 5 and 50, 6 and 60, 7.3 and 70. `None` where
+    /// there is no such level.
+    pub fn with_groups(self, groups: bool) -> Option<Level> {
+        let (one, several) = match self {
+            Level::Raid5 | Level::Raid50 => (Level::Raid5, Level::Raid50),
+            Level::Raid6 | Level::Raid60 => (Level::Raid6, Level::Raid60),
+            Level::Raid7_3 | Level::Raid70 => (Level::Raid7_3, Level::Raid70),
+            Level::Raid0 | Level::Raid1 | Level::Raid10 | Level::Nm { .. } => return None,
+        };
+        Some(if groups { several } else { one })
+    }
+
+    /// The level that an array of this one and of so many members has once data columns are added to
+    /// its one group; `None` where they cannot be. A mirror is an array whose parities are copies of
+    /// its one data column.
     pub fn with_data(self, members: u8, more: usize) -> Option<Level> {
         let widened = u8::try_from(more).ok()?.checked_add(members)?;
         match self {

@@ -2,9 +2,9 @@
 //! superblock tells of it.
 //!
 //! Level, members and table of the superblock are those of the new shape. The elder one differs in
-//! its members and in its bands alone: strip, parities, rows of each member and regions are the same,
-//! and members that are new lie behind those that were there. With one data column it is that of a mirror:
-//! parities of one strip are copies of it.
+//! its members, its groups and its bands alone: strip, parities, rows of each member and regions are the
+//! same, and members that are new lie behind those that were there. With one data column it is that of a
+//! mirror: parities of one strip are copies of it.
 //!
 //! Invariant: the superblock tells of rows of the new shape only when they are durable on every
 //! live member.
@@ -21,6 +21,8 @@ use crate::superblock::Superblock;
 pub struct Moving {
     /// Members of the elder shape.
     pub members: u8,
+    /// Members of a group of the elder shape: all of them where it has none.
+    pub group_size: u8,
     /// Rows of a band of the elder shape: so many strips of a column are one of users.
     pub band_rows: u16,
     /// Rows of the new shape, from the first, that hold their data: the frontier.
@@ -39,8 +41,20 @@ impl Moving {
                 m,
             },
             _ if m > 0 && self.members == m + 1 => Level::Raid1,
-            level => level,
+            level => level
+                .with_groups(self.group_size != self.members)
+                .unwrap_or(level),
         }
+    }
+
+    /// Members have other neighbours in the shape of this superblock.
+    pub(crate) fn regroups(&self, members: u8, group_size: u8) -> bool {
+        // As many groups of one size, or one group of any: what is new is behind what was there.
+        let (elder, new) = (
+            self.members / self.group_size.max(1),
+            members / group_size.max(1),
+        );
+        elder != new || new > 1 && self.group_size != group_size
     }
 
     /// Whether it makes sense in this superblock.
@@ -48,15 +62,25 @@ impl Moving {
         let (level, elder) = (superblock.level, self.elder_level(superblock.level));
         let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
         let rows = superblock.layout.data_bytes / u64::from(superblock.strip_bytes);
-        let wider = !level.is_grouped()
-            && self.members < superblock.members
-            && superblock.fixed_parities < self.members
-            && elder.check_shape(self.members, self.members).is_ok();
-        let restriped =
-            self.members == superblock.members && self.band_rows != superblock.band_rows;
+        let (group_size, fixed) = (superblock.group_size, superblock.fixed_parities);
+        let one = !level.is_grouped() && self.group_size == self.members;
+        let shaped = elder.check_shape(self.members, self.group_size).is_ok();
+        let wider = one && self.members < superblock.members && fixed < self.members && shaped;
+        let same = self.members == superblock.members && self.group_size == group_size;
+        let restriped = same && self.band_rows != superblock.band_rows;
+        let columns = |members: u8, group_size: u8| {
+            let groups = u16::from(members / group_size.max(1));
+            groups * u16::from(level.data_count(group_size))
+        };
+        let regrouped = self.regroups(superblock.members, group_size)
+            && shaped
+            && fixed == 0
+            && elder.parity_count() == level.parity_count()
+            && self.members <= superblock.members
+            && columns(self.members, self.group_size) <= columns(superblock.members, group_size);
         let at_once = u64::from(self.band_rows.max(superblock.band_rows));
         let sound = !mirrored
-            && (wider || restriped)
+            && (wider || restriped || regrouped)
             && self.moved_rows <= rows
             && self.moved_rows.is_multiple_of(at_once);
         match sound {

@@ -453,18 +453,14 @@ impl Serving {
         self.command(Command::DropParity(fewer))
     }
 
-    /// Begins to move data to a shape with data columns on these devices, too, or with other strips.
+    /// Begins to move data to a shape with members on these devices, too, with other groups, or with
+    /// other strips.
     ///
     /// # Errors
     /// Why it is refused.
     pub fn restripe(&self, shape: NewShape) -> Result<Changed, CommandError> {
-        let strip_bytes = shape.strip_bytes;
-        let command = |devices| {
-            Command::Restripe(NewShape {
-                devices,
-                strip_bytes,
-            })
-        };
+        let data = shape.data;
+        let command = |devices| Command::Restripe(NewShape { devices, data });
         self.widen(shape.devices, command)
     }
 

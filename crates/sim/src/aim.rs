@@ -53,8 +53,9 @@ impl World {
         if !self.chance.faults.one_in(10) {
             return false;
         }
-        let records = self.newest_records();
-        let (_, aside) = self.half_in_place(&self.shape_on_media(), &records);
+        let shape = self.shape_on_media();
+        let records = self.newest_records(&shape);
+        let (_, aside) = self.half_in_place(&shape, &records);
         !aside.is_empty() || self.chance.faults.one_in(20)
     }
 
@@ -137,7 +138,7 @@ impl World {
         if self.plan.focus == Focus::Wide {
             return order;
         }
-        let records = self.newest_records();
+        let records = self.newest_records(&shape);
         let mut about: Vec<&LogRecord> = records.iter().map(|(_, record)| record).collect();
         if self.plan.focus == Focus::Deep {
             let (halved, aside) = self.half_in_place(&shape, &records);
@@ -169,13 +170,18 @@ impl World {
 
     /// Records of the newest operations in the logs of the members that are there, each with the
     /// slot of the member that holds it.
-    fn newest_records(&self) -> Vec<(usize, LogRecord)> {
+    fn newest_records(&self, shape: &Geometry) -> Vec<(usize, LogRecord)> {
         let mut records = Vec::new();
         for (index, superblock) in self.present() {
             let Some(slot) = superblock.slot_of(superblock.member) else {
                 continue;
             };
-            let found = records_of(&self.drives[index].ssd, &superblock);
+            let mut found = records_of(&self.drives[index].ssd, &superblock);
+            // Those of another shape may have other numbers.
+            found.retain(|record| {
+                let stripe = StripeNo(record.stripe);
+                stripe.0 < shape.stripes() && shape.exists(stripe)
+            });
             records.extend(found.into_iter().map(|record| (slot.index(), record)));
         }
         let mut operations: Vec<u64> = records.iter().map(|(_, r)| r.operation).collect();
@@ -300,5 +306,8 @@ fn records_of(ssd: &Ssd, superblock: &Superblock) -> Vec<LogRecord> {
 /// Whether this superblock tells of the columns that the shape has.
 fn same_columns(sb: &strake_format::Superblock, geometry: &Geometry) -> bool {
     let strips = (u64::from(sb.strip_bytes), u64::from(sb.band_rows));
-    sb.slots.len() == geometry.slots() && strips == (geometry.strip, geometry.band)
+    let groups = usize::from(sb.group_size) == geometry.width;
+    let numbers = Geometry::of(sb).per_row == geometry.per_row;
+    let slots = sb.slots.len() == geometry.slots();
+    slots && groups && numbers && strips == (geometry.strip, geometry.band)
 }

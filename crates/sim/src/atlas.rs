@@ -14,6 +14,8 @@
 //!
 //! Deliberately absent: what the engine ought to do about a fault.
 
+use std::ops::Range;
+
 /// What is demanded beyond the level's tolerance.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -51,10 +53,10 @@ pub struct Situation {
 }
 
 /// The level's tolerance.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Atlas {
-    /// Members of a group.
-    pub width: usize,
+    /// Slots of each group; of both shapes, and of one that may come, while data moves.
+    pub groups: Vec<Range<usize>>,
     /// Members of a group that may be lost.
     pub tolerated: usize,
     /// Copies, no parity.
@@ -69,14 +71,21 @@ impl Atlas {
         !self.mirrored && self.tolerated > 0
     }
 
-    fn group(&self, slot: usize) -> std::ops::Range<usize> {
-        let first = slot / self.width * self.width;
-        first..first + self.width
+    /// The groups that a slot is in.
+    fn groups_of(&self, slot: usize) -> impl Iterator<Item = Range<usize>> {
+        let groups = self.groups.iter().cloned();
+        groups.filter(move |group| group.contains(&slot))
     }
 
-    /// Losses in the group of `slot` if `slot` were lost too, in the worst stripe.
+    /// Losses in the worst group of `slot` if `slot` were lost too, in the worst stripe.
     fn losses_with(&self, situation: &Situation, slot: usize) -> usize {
-        let others = self.group(slot).filter(|&other| other != slot);
+        let losses = |group| self.losses_in(situation, slot, group);
+        self.groups_of(slot).map(losses).max().unwrap_or(1)
+    }
+
+    fn losses_in(&self, situation: &Situation, slot: usize, group: Range<usize>) -> usize {
+        // Of a shape that may come there may be slots that are not there yet.
+        let others = group.filter(|&other| other != slot && other < situation.slots.len());
         let (mut lost, mut spoiled) = (1, Vec::new());
         let mut spoiled_members = 0;
         for condition in others.map(|other| &situation.slots[other]) {
@@ -128,16 +137,20 @@ impl Atlas {
         if self.rules.errors_fail_members {
             return self.losses_with(situation, slot) <= self.tolerated;
         }
-        let others = || self.group(slot).filter(|&other| other != slot);
-        let lost = others()
-            .map(|other| &situation.slots[other])
-            .filter(|other| !other.intact || other.damaged)
-            .count();
-        rows.iter().all(|row| {
-            let spoiled = others()
-                .map(|other| &situation.slots[other])
-                .filter(|c| c.intact && !c.damaged && c.spoiled_rows.contains(row));
-            1 + lost + spoiled.count() <= self.tolerated
+        self.groups_of(slot).all(|group| {
+            let others = group.filter(|&other| other != slot);
+            let others = || {
+                others
+                    .clone()
+                    .filter_map(|other| situation.slots.get(other))
+            };
+            let lost = others().filter(|other| !other.intact || other.damaged);
+            let lost = lost.count();
+            rows.iter().all(|row| {
+                let spoiled =
+                    |c: &&Condition| c.intact && !c.damaged && c.spoiled_rows.contains(row);
+                1 + lost + others().filter(spoiled).count() <= self.tolerated
+            })
         })
     }
 
@@ -187,7 +200,7 @@ mod tests {
     #[test]
     fn each_group_may_lose_what_the_level_tolerates_and_no_more() {
         let atlas = Atlas {
-            width: 3,
+            groups: vec![0..3, 3..6],
             tolerated: 1,
             mirrored: false,
             rules: RULES,
@@ -200,9 +213,24 @@ mod tests {
     }
 
     #[test]
+    fn while_data_moves_to_other_groups_both_shapes_must_survive() {
+        let atlas = Atlas {
+            groups: vec![0..3, 3..6, 0..5],
+            tolerated: 1,
+            mirrored: false,
+            rules: RULES,
+        };
+        let mut situation = whole(6);
+        situation.slots[1].intact = false;
+        // Another group of the new shape, and the same one of the elder.
+        assert!(!atlas.may_lose(&situation, 4) && !atlas.may_spoil(&situation, 4, &[1]));
+        assert!(atlas.may_lose(&situation, 5) && atlas.may_spoil(&situation, 5, &[1]));
+    }
+
+    #[test]
     fn unreadable_sectors_count_in_their_row_only() {
         let atlas = Atlas {
-            width: 4,
+            groups: vec![0..4],
             tolerated: 1,
             mirrored: false,
             rules: RULES,
@@ -221,7 +249,7 @@ mod tests {
             ..RULES
         };
         let mut atlas = Atlas {
-            width: 4,
+            groups: vec![0..4],
             tolerated: 1,
             mirrored: false,
             rules,
@@ -243,7 +271,7 @@ mod tests {
             ..RULES
         };
         let mut atlas = Atlas {
-            width: 4,
+            groups: vec![0..4],
             tolerated: 1,
             mirrored: false,
             rules,
@@ -260,7 +288,7 @@ mod tests {
     #[test]
     fn a_degraded_parity_array_is_not_cut_off_while_it_writes() {
         let mut atlas = Atlas {
-            width: 4,
+            groups: vec![0..4],
             tolerated: 2,
             mirrored: false,
             rules: RULES,

@@ -64,7 +64,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 73] = [
+    pub const ALL: [(Canary, u64); 76] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -140,6 +140,9 @@ impl Canary {
         (Canary::Inside(engine::Canary::EmptyForEver), 500),
         (Canary::Inside(engine::Canary::FoldedUnclean), 12000),
         (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
+        (Canary::Inside(engine::Canary::LossOfOneShape), 30000),
+        (Canary::Inside(engine::Canary::RetiredInOneShape), 30000),
+        (Canary::Inside(engine::Canary::RowsOfOneShape), 3000),
         (Canary::Inside(engine::Canary::MovedWithoutCopy), 6000),
         (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),
         (Canary::Inside(engine::Canary::NewcomerHearsEarly), 1000),
@@ -341,8 +344,9 @@ fn is_parity(world: &World, drive: usize, offset: u64) -> bool {
         return false;
     };
     let row = Row((offset - layout.data_offset) / geometry.strip);
-    let group = u64::from(slot.0) / geometry.width as u64;
-    let stripe = geometry.stripe(group, row);
+    let Some(stripe) = geometry.stripe_in(slot, row) else {
+        return false;
+    };
     geometry
         .column(stripe, slot)
         .is_some_and(|column| column >= geometry.columns(stripe).k)

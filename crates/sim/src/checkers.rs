@@ -24,7 +24,7 @@ pub fn redundancy(world: &World, states: &[RegionState], looks: &[Look]) -> Resu
     }
     for stripe in (0..geometry.stripes()).map(StripeNo) {
         let (_, row) = geometry.row(stripe);
-        if !geometry.counts(row) {
+        if !geometry.exists(stripe) {
             continue;
         }
         let k = geometry.columns(stripe).k;

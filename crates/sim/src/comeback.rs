@@ -134,11 +134,14 @@ impl World {
     /// used for is not said of it. It may answer an error, and nothing wrong.
     fn lose_another(&mut self) -> Going<Parting> {
         let looks = self.looks();
-        let width = self.geometry.width;
         let can_do_without = |slot: &usize| {
-            let group = &looks[slot / width * width..][..width];
-            let lost = group.iter().filter(|look| look.in_sync.is_none());
-            looks[*slot].in_sync.is_some() && lost.count() < self.geometry.m
+            let groups = self.geometry.neighbours();
+            let mut groups = groups.filter(|group| group.contains(slot));
+            let survives = groups.all(|group| {
+                let lost = looks[group].iter().filter(|look| look.in_sync.is_none());
+                lost.count() < self.geometry.m
+            });
+            looks[*slot].in_sync.is_some() && survives
         };
         let slots: Vec<usize> = (0..looks.len()).filter(can_do_without).collect();
         if let Some(slot) = self.choose(&slots)
@@ -249,13 +252,14 @@ impl World {
         let (drives, _) = self.condition_on_media();
         let (width, m) = (self.geometry.width, self.geometry.m);
         let layout = self.superblock.layout;
+        let two = self.geometry.regroups() || !self.wary.is_empty();
         for group in drives.chunks(width) {
             let mut there: Vec<usize> = group.iter().flatten().copied().collect();
             self.chance.faults.shuffle(&mut there);
             let whole = there
                 .iter()
                 .all(|&i| self.drives[i].ssd.faults.latent.is_empty());
-            let most = match (crashed, whole) {
+            let most = match (crashed, whole && !two) {
                 (true, true) => (there.len() + m).saturating_sub(width),
                 (true, false) => 0,
                 (false, _) => there.len(),
@@ -346,6 +350,7 @@ impl World {
         self.doubt_torn_blocks();
         let (drives, situation) = self.condition_on_media();
         let width = self.geometry.width;
+        let two = self.geometry.regroups() || !self.wary.is_empty();
         for (first, group) in (0..).step_by(width).zip(drives.chunks(width)) {
             let mut there: Vec<usize> = group.iter().flatten().copied().collect();
             let spare = there.len().saturating_sub(width - self.geometry.m);
@@ -354,7 +359,7 @@ impl World {
                 .any(|slot| !slot.spoiled_rows.is_empty());
             self.chance.faults.shuffle(&mut there);
             let count = self.chance.faults.below(spare as u64 + 1) as usize;
-            for &index in there[..count].iter().filter(|_| !latent) {
+            for &index in there[..count].iter().filter(|_| !latent && !two) {
                 self.note(format!("drive {index} is missing"));
                 self.drives[index].hidden = true;
             }
@@ -375,7 +380,9 @@ impl World {
         let parting = self.stop()?;
         let enough = |group: &[Option<usize>]| group.iter().flatten().count() >= 2 * k;
         let whole = (0..self.drives.len()).all(|i| self.drives[i].ssd.faults.latent.is_empty());
+        let two = self.geometry.regroups() || !self.wary.is_empty();
         if !whole
+            || two
             || !serving.chunks(width).all(enough)
             || without.has(crate::faults::FaultKind::Kill)
         {

@@ -642,15 +642,19 @@ impl World {
             return Ok(());
         }
         let looks = self.looks();
-        let (width, m) = (self.geometry.width, self.geometry.m);
+        let m = self.geometry.m;
         let exhausted: Vec<usize> = (0..looks.len())
             .filter(|&slot| looks[slot].in_sync.is_some())
-            .filter(|&slot| {
-                let group = &looks[slot / width * width..][..width];
-                // A rebuild could end while the command is on its way.
-                let rebuilding = group.iter().any(|look| look.incoming.is_some());
-                let lost = group.iter().filter(|look| look.in_sync.is_none());
-                !rebuilding && lost.count() == m
+            .filter(|slot| {
+                let groups = self.geometry.neighbours();
+                let mut groups = groups.filter(|group| group.contains(slot));
+                groups.any(|group| {
+                    let group = &looks[group];
+                    // A rebuild could end while the command is on its way.
+                    let rebuilding = group.iter().any(|look| look.incoming.is_some());
+                    let lost = group.iter().filter(|look| look.in_sync.is_none());
+                    !rebuilding && lost.count() == m
+                })
             })
             .collect();
         if let Some(slot) = self.choose(&exhausted) {
@@ -718,9 +722,10 @@ impl World {
     /// A sector that another member of the group cannot read either.
     fn beside_another(&mut self, slot: usize) -> Option<u64> {
         let data_offset = self.superblock.layout.data_offset / self.geometry.block;
-        let first = slot / self.geometry.width * self.geometry.width;
         let looks = self.looks();
-        let others = (first..first + self.geometry.width).filter(|&other| other != slot);
+        let mut groups = self.geometry.neighbours();
+        let group = groups.find(|group| group.contains(&slot));
+        let others = group.unwrap_or_default().filter(|&other| other != slot);
         let latent = |index: usize| self.drives[index].ssd.faults.latent.iter().copied();
         let sectors: Vec<u64> = others
             .filter_map(|other| looks[other].in_sync)
@@ -787,7 +792,8 @@ impl World {
                 }
             }
             Action::DropParity => drop(self.command(Command::DropParity(1))),
-            Action::Restripe => drop(self.restripe(1 + looks.len() % 2, None)),
+            Action::Restripe => drop(self.restripe(1 + looks.len() % 2, DataShape::default())),
+            Action::Regroup => self.regroup(),
             Action::Strip => self.restrip(),
             Action::StopRestripe => drop(self.command(Command::StopRestripe)),
             Action::ContinueRestripe => drop(self.command(Command::ContinueRestripe)),
@@ -857,21 +863,26 @@ impl World {
         })
     }
 
-    /// Asks for data columns on so many fresh devices, if there are as many and nobody lies, and for
-    /// other strips.
-    pub fn restripe(&mut self, count: usize, strip_bytes: Option<u32>) -> Option<CommandId> {
+    /// Asks for members on so many fresh devices, if there are as many and nobody lies, and for
+    /// what else is to be another.
+    pub fn restripe(&mut self, count: usize, data: DataShape) -> Option<CommandId> {
         if !self.silent.lies.is_empty() || self.silent.armed.is_some() {
             return None;
         }
         let devices: Vec<NewDevice> = (0..count).map_while(|_| self.fresh()).collect();
-        if devices.is_empty() && strip_bytes.is_none() {
+        if devices.is_empty() && data == DataShape::default() {
             return None;
         }
+        let members = self.geometry.slots() + devices.len();
+        let width = match data.group_size {
+            Some(size) => usize::from(size),
+            None if self.geometry.groups > 1 => self.geometry.width,
+            None => members,
+        };
+        let groups = (0..members / width.max(1)).map(|group| group * width..(group + 1) * width);
+        self.wary.extend(groups);
         let numbers = devices.iter().map(|new| new.device).collect();
-        let id = self.command(Command::Restripe(NewShape {
-            devices,
-            strip_bytes,
-        }));
+        let id = self.command(Command::Restripe(NewShape { devices, data }));
         self.offered.insert(id, numbers);
         Some(id)
     }
@@ -883,7 +894,42 @@ impl World {
         let now = self.superblock.user_strip_bytes();
         let strip = rng.pick(&[now / 4, now / 2, now / 2, 2 * now, 2 * now, 4 * now]);
         let columns = usize::from(rng.one_in(3));
-        self.restripe(columns, Some(strip.max(4096)));
+        let shape = DataShape {
+            strip_bytes: Some(strip.max(4096)),
+            ..DataShape::default()
+        };
+        self.restripe(columns, shape);
+    }
+
+    /// Asks for other groups: for some where there is one, else for one, or for one more. Draws of its
+    /// own.
+    fn regroup(&mut self) {
+        let seed = self.plan.seed ^ self.stats.events << 20;
+        let mut rng = Prng::new(seed, Purpose::Groups);
+        let (now, m) = (self.geometry.row_columns(), self.geometry.m as u64);
+        let slots = self.geometry.slots() as u64;
+        // Small ones: as many members as that takes.
+        let k = rng.range(2, 3);
+        let least = (now.div_ceil(k) * (k + m)).max(2 * (k + m));
+        let (members, group) = match self.geometry.groups {
+            1 => (least, k + m),
+            _ if rng.one_in(3) => (
+                slots + self.geometry.width as u64,
+                self.geometry.width as u64,
+            ),
+            _ if rng.one_in(3) => (least, k + m),
+            _ => (slots, slots),
+        };
+        let more = members.max(slots) - slots;
+        let shape = DataShape {
+            strip_bytes: rng
+                .one_in(6)
+                .then(|| 2 * self.superblock.user_strip_bytes()),
+            group_size: Some(group as u8),
+        };
+        if more <= 4 {
+            self.restripe(more as usize, shape);
+        }
     }
 
     /// The drive carries a member of the array that is out, and nobody uses it.

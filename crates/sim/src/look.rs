@@ -256,7 +256,7 @@ impl World {
     pub fn atlas(&self) -> Atlas {
         let geometry = &self.geometry;
         Atlas {
-            width: geometry.width,
+            groups: geometry.neighbours().chain(self.wary.clone()).collect(),
             tolerated: geometry.m,
             mirrored: geometry.mirrored(),
             rules: Rules {

@@ -44,7 +44,7 @@ impl World {
             (data < layout.data_bytes).then_some(data)
         });
         let places = offsets.flat_map(|data| {
-            (0..geometry.groups)
+            (0..geometry.per_row)
                 .map(move |group| (group, data / geometry.strip, data % geometry.strip))
         });
         places.collect()
@@ -55,7 +55,7 @@ impl World {
         let geometry = &self.geometry;
         let Shape { width, k, .. } = geometry.columns(stripe);
         let (_, row) = geometry.row(stripe);
-        if !geometry.counts(row) {
+        if !geometry.exists(stripe) {
             return Vec::new();
         }
         let sector = (self.superblock.layout.data_offset + geometry.row_offset(row) + offset)

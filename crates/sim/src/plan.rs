@@ -76,6 +76,7 @@ impl Shape {
         let geometry = Geometry {
             level: self.level,
             groups: u64::from(self.members) / width as u64,
+            per_row: u64::from(self.members) / width as u64,
             width,
             k: width - m,
             m,
@@ -206,6 +207,8 @@ pub enum Action {
     Restripe,
     /// Data moves to other strips.
     Strip,
+    /// Data moves to other groups.
+    Regroup,
     /// Command: stop that where it is.
     StopRestripe,
     /// Command: go on with it.
@@ -457,6 +460,7 @@ impl Plan {
         plan.draw_moves();
         plan.draw_trims();
         plan.draw_strips();
+        plan.draw_groups();
         plan
     }
 
@@ -584,6 +588,67 @@ impl Plan {
                     true => rng.below(250),
                     false => rng.below(4000),
                 });
+            }
+        }
+    }
+
+    /// In one of eight arrays that can, data moves to other groups. Draws of its own, too.
+    fn draw_groups(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 12, Purpose::Focus);
+        if self.shape.level.with_groups(true).is_none() || !rng.one_in(8) {
+            return;
+        }
+        // A row of eight columns at most, and one of bands as high as two strips: see `regroup`.
+        let most = Shape {
+            members: 12,
+            group: None,
+            ..self.shape
+        };
+        let level = self.shape.level.with_groups(false);
+        let most = Shape {
+            level: level.unwrap_or(self.shape.level),
+            ..most
+        };
+        let copy = 3 * u64::from(self.strip) * u64::from(most.members) + 8192;
+        let log_bytes = most.log_bytes(self.strip, self.block, &self.tiny).max(copy);
+        let more = log_bytes
+            .next_multiple_of(8192)
+            .saturating_sub(self.tiny.log_bytes);
+        self.tiny.log_bytes += more;
+        self.budget_bytes = self.budget_bytes.max(400 * self.strip as usize);
+        if rng.percent(50) {
+            self.tiny.region_bytes = self.tiny.region_bytes.max(2 * u64::from(self.strip));
+        }
+        let devices = self.devices.iter_mut();
+        devices.for_each(|device| device.bytes += 2 * more);
+        for life in &mut self.lives {
+            if rng.percent(30) {
+                continue;
+            }
+            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
+            let at = Moment {
+                asks: rng.below(asks + 1),
+                events: rng.below(200),
+            };
+            life.actions.push((at, Action::Regroup));
+            if rng.one_in(4) {
+                let events = at.events + rng.below(400);
+                life.actions
+                    .push((Moment { events, ..at }, Action::StopRestripe));
+            }
+            if rng.one_in(2) {
+                life.actions.push((at, Action::ContinueRestripe));
+            }
+            life.actions.sort_by_key(|&(at, _)| at);
+            if rng.percent(70) {
+                life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
+                life.end_after_reshape = Some(match rng.percent(60) {
+                    true => rng.below(250),
+                    false => rng.below(4000),
+                });
+                if rng.one_in(3) {
+                    (life.end_after_reshape, life.end_after_copy) = (None, Some(rng.below(60)));
+                }
             }
         }
     }

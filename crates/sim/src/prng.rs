@@ -37,6 +37,8 @@ pub enum Purpose {
     Trim = 11,
     /// To which strips data moves.
     Strip = 12,
+    /// To which groups data moves.
+    Groups = 13,
     /// What goes beyond the tolerance.
     Beyond = 16,
 }

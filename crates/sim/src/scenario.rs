@@ -13,7 +13,7 @@
 //! Deliberately absent: the atlas. A scenario's author knows what is fair.
 
 use strake_engine::create::Init;
-use strake_engine::event::{ArrayState, Command, CommandError, MemberRef, ScrubMode};
+use strake_engine::event::{ArrayState, Command, CommandError, DataShape, MemberRef, ScrubMode};
 use strake_engine::meters::HedgeCounts;
 use strake_engine::units::{CommandId, Slot, StripeNo};
 use strake_engine::{HedgeRules, StartError};
@@ -173,12 +173,25 @@ impl Scenario {
     /// Asks for data columns on so many fresh devices, and does not wait.
     pub fn begin_to_restripe(&mut self, count: usize) -> CommandId {
         self.world
-            .restripe(count, None)
+            .restripe(count, DataShape::default())
             .expect("there are drives left")
     }
     /// Asks for strips of so many bytes, and for so many data columns more.
     pub fn begin_to_restrip(&mut self, strip: u32, count: usize) -> CommandId {
-        let asked = self.world.restripe(count, Some(strip));
+        let shape = DataShape {
+            strip_bytes: Some(strip),
+            ..DataShape::default()
+        };
+        let asked = self.world.restripe(count, shape);
+        asked.expect("there are drives left")
+    }
+    /// Asks for groups of so many members, and for so many members more.
+    pub fn begin_to_regroup(&mut self, group_size: u8, count: usize) -> CommandId {
+        let shape = DataShape {
+            group_size: Some(group_size),
+            ..DataShape::default()
+        };
+        let asked = self.world.restripe(count, shape);
         asked.expect("there are drives left")
     }
     /// Goes on until `until` says so.

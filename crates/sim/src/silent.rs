@@ -168,9 +168,8 @@ impl World {
             return None;
         }
         let slot = strake_engine::units::Slot(slot as u8);
-        let group = u64::from(slot.0) / self.geometry.width as u64;
         let row = Row(at / self.geometry.strip);
-        let stripe = self.geometry.stripe(group, row);
+        let stripe = self.geometry.stripe_in(slot, row)?;
         let column = self.geometry.column(stripe, slot)?;
         Some((stripe, column, at % self.geometry.strip))
     }
@@ -475,11 +474,11 @@ impl World {
     /// Is there redundancy enough left in every group to name who lies?
     fn names_liars(&mut self) -> bool {
         let looks = self.looks();
-        let lost = |group: &[crate::look::Look]| {
-            let lost = group.iter().filter(|look| look.in_sync.is_none());
+        let lost = |group: std::ops::Range<usize>| {
+            let lost = looks[group].iter().filter(|look| look.in_sync.is_none());
             lost.count()
         };
-        let most = looks.chunks(self.geometry.width).map(lost).max();
+        let most = self.geometry.neighbours().map(lost).max();
         self.geometry.m >= 2 + most.unwrap_or(0)
     }
 

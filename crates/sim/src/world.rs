@@ -216,6 +216,8 @@ pub struct World {
     pub story: Vec<String>,
     /// A change of shape was asked for in this life.
     pub reshaping: bool,
+    /// Groups of a shape that was asked for, until the next start serves.
+    pub(crate) wary: Vec<std::ops::Range<usize>>,
     /// When the array told of another shape in this life, in events.
     pub reshaped_at: Option<u64>,
     /// Print every event.
@@ -286,6 +288,7 @@ impl World {
             demand: crate::beyond::Demand::All,
             scrub_must_agree: false,
             reshaping: false,
+            wary: Vec::new(),
             reshaped_at: None,
             stats: Stats::default(),
             hash: TraceHash::default(),
@@ -672,6 +675,7 @@ impl World {
                 // Until then a start that is cut off leaves the next one to find either shape.
                 let moving = self.machines().array.status().superblock.moving;
                 self.reshaping = moving.is_some();
+                self.wary.clear();
                 self.torn_blocks.clear();
                 self.metadata_is_mended()?;
             }
@@ -938,9 +942,11 @@ fn command_text(command: &Command) -> String {
         Command::Return(member) => format!("return {:?}", member.device),
         Command::Restripe(shape) => {
             let devices: Vec<DeviceId> = shape.devices.iter().map(|new| new.device).collect();
-            match shape.strip_bytes {
-                None => format!("add data columns on {devices:?}"),
-                Some(strip) => format!("strips of {strip}, data columns on {devices:?}"),
+            let strip = shape.data.strip_bytes;
+            let strip = strip.map_or(String::new(), |strip| format!("strips of {strip}, "));
+            match shape.data.group_size {
+                Some(size) => format!("{strip}groups of {size}, members on {devices:?}"),
+                None => format!("{strip}data columns on {devices:?}"),
             }
         }
         Command::AddParity(new) => {

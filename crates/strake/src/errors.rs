@@ -104,7 +104,7 @@ catalogue! {
     NothingMoves, "nothing-moves", Refused, "strake restripe NAME --add DEV begins a move";
     /// No such change of shape.
     ShapeUnreachable, "shape-unreachable", Usage,
-        "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members";
+        "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members; 50, 60 and 70 whole groups";
     /// A backup taken in the middle of a move.
     BackupMoving, "backup-moving", Refused,
         "the frontier has gone on since the backup, and only members tell where it is: start the array from those whose superblocks are whole";
@@ -442,6 +442,9 @@ impl From<CommandError> for Failure {
             CommandError::NoSuchShape { .. }
             | CommandError::SameShape
             | CommandError::StripUnfit { .. } => Code::ShapeUnreachable,
+            CommandError::ParitiesFixed => Code::ShapeUnreachable,
+            CommandError::NoSuchGroups { .. } => Code::GroupSize,
+            CommandError::WouldShrink { .. } => Code::WouldShrink,
             CommandError::NoSuchStrip { .. } => Code::StripInvalid,
             CommandError::NothingToGrow { .. } => Code::NothingToGrow,
             CommandError::MapTooSmall { .. } => Code::MapTooSmall,
@@ -455,7 +458,19 @@ impl From<CommandError> for Failure {
             CommandError::BlockSize { .. } => {
                 failure.cure("use a device whose blocks are no larger than the array's")
             }
-            CommandError::SameShape => failure.cure("name another strip, or devices to add"),
+            CommandError::SameShape => {
+                failure.cure("name another strip, other groups, or devices to add")
+            }
+            CommandError::WouldShrink { .. } => {
+                failure.cure("give more devices, or larger groups")
+            }
+            CommandError::ParitiesFixed => failure.cure(
+                "lower the level to what it was first (strake restripe NAME --level L), \
+                 and make the groups at that level",
+            ),
+            CommandError::NoSuchGroups { .. } => failure.cure(
+                "choose a --group-size that divides the number of members, or give whole groups of devices",
+            ),
             CommandError::StripUnfit { .. } => {
                 failure.cure("choose a smaller strip; an array that has grown to 256 MiB of each member and more takes any")
             }

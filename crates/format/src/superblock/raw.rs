@@ -18,9 +18,9 @@ const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
 /// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
-/// data that moves, 7 bands of rows and what steers data that moves. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on
-/// reading it.
-const VERSION_MINOR: u16 = 7;
+/// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other groups. What
+/// a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
+const VERSION_MINOR: u16 = 8;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
 const FEATURE_CARVED: u64 = 1;
@@ -31,9 +31,11 @@ const FEATURE_MOVING: u64 = 4;
 /// Strips of users are made of several rows, in one of the shapes: data read without knowing lies
 /// elsewhere.
 const FEATURE_BANDS: u64 = 8;
+/// Data is moving to other groups: what lies in the elder shape has other neighbours.
+const FEATURE_GROUPS: u64 = 16;
 /// Features without which a superblock cannot be read rightly.
 const FEATURES_KNOWN: u64 =
-    FEATURE_CARVED | FEATURE_FIXED_PARITIES | FEATURE_MOVING | FEATURE_BANDS;
+    FEATURE_CARVED | FEATURE_FIXED_PARITIES | FEATURE_MOVING | FEATURE_BANDS | FEATURE_GROUPS;
 const SLOT_NONE: u8 = 0xff;
 
 /// A row of the table as it lies on the member.
@@ -171,8 +173,11 @@ struct RawSuperblock {
     moving_band: u8,
     /// Data that moves crowds out requests after a restart; 0 for the default of 50.
     restripe_priority: u8,
+    /// Data read, or computed from others, as if groups had always been what they are to be: members
+    /// of a group of the shape that data moves from; 0 where groups stay what they are.
+    moving_group: u8,
     /// Room to grow; zero.
-    reserved: [u8; 391],
+    reserved: [u8; 390],
     /// An array never scrubbed after a restart, or that repairs what it was told only to report.
     scrub_period: u8,
     scrub_policy: u8,
@@ -213,7 +218,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, moved_rows) == 3593);
     assert!(std::mem::offset_of!(RawSuperblock, band) == 3601);
     assert!(std::mem::offset_of!(RawSuperblock, restripe_priority) == 3603);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3604);
+    assert!(std::mem::offset_of!(RawSuperblock, moving_group) == 3604);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3605);
     assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
     assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
@@ -287,7 +293,7 @@ impl Superblock {
         raw.whole_since = self.whole_since.0.into();
         raw.shape_since = self.shape_since.0.into();
         raw.fixed_parities = self.fixed_parities;
-        raw.put_moving(self.moving.as_ref());
+        raw.put_moving(self);
         raw.band = self.band_rows.ilog2() as u8;
         raw.editions = self.editions.map(U32::from);
         raw.created_unix_s = self.created_unix_s.into();
@@ -307,6 +313,7 @@ impl Superblock {
             (self.fixed_parities > 0, FEATURE_FIXED_PARITIES),
             (self.moving.is_some(), FEATURE_MOVING),
             (raw.band | raw.moving_band > 0, FEATURE_BANDS),
+            (raw.moving_group > 0, FEATURE_GROUPS),
         ];
         let used = features.iter().filter(|(used, _)| *used);
         raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
@@ -460,8 +467,13 @@ impl RawSuperblock {
     }
 
     /// Writes down a move.
-    fn put_moving(&mut self, moving: Option<&Moving>) {
-        let Some(moving) = moving else { return };
+    fn put_moving(&mut self, superblock: &Superblock) {
+        let Some(moving) = &superblock.moving else {
+            return;
+        };
+        if moving.regroups(superblock.members, superblock.group_size) {
+            self.moving_group = moving.group_size;
+        }
         self.moving = if moving.stopped { 2 } else { 1 };
         self.moving_members = moving.members;
         self.moved_rows = moving.moved_rows.into();
@@ -470,19 +482,39 @@ impl RawSuperblock {
 
     /// The move, if there is one.
     fn moving(&self) -> Result<Option<Moving>, Invalid> {
-        let told = self.features_incompatible.get() & FEATURE_MOVING != 0;
+        let told = |feature| self.features_incompatible.get() & feature != 0;
         let (members, moved_rows) = (self.moving_members, self.moved_rows.get());
         let band_rows = bands(self.moving_band)?;
-        let moving = |stopped| Moving {
-            members,
-            band_rows,
-            moved_rows,
-            stopped,
+        let moving = |stopped| {
+            let mut moving = Moving {
+                members,
+                group_size: members,
+                band_rows,
+                moved_rows,
+                stopped,
+            };
+            match (self.moving_group, told(FEATURE_GROUPS)) {
+                // As many groups as there are.
+                (0, false) if self.group_size < self.members => moving.group_size = self.group_size,
+                (0, false) => {}
+                (size, true) => moving.group_size = size,
+                (_, false) => return Err(Invalid::Moving(members)),
+            }
+            match moving.regroups(self.members, self.group_size) == told(FEATURE_GROUPS) {
+                true => Ok(Some(moving)),
+                false => Err(Invalid::Moving(members)),
+            }
         };
-        match (self.moving, told) {
-            (0, false) if members == 0 && moved_rows == 0 && band_rows == 1 => Ok(None),
-            (1, true) => Ok(Some(moving(false))),
-            (2, true) => Ok(Some(moving(true))),
+        match (self.moving, told(FEATURE_MOVING)) {
+            (0, false)
+                if members | self.moving_group == 0
+                    && !told(FEATURE_GROUPS)
+                    && (moved_rows, band_rows) == (0, 1) =>
+            {
+                Ok(None)
+            }
+            (1, true) => moving(false),
+            (2, true) => moving(true),
             _ => Err(Invalid::Moving(members)),
         }
     }
@@ -523,6 +555,7 @@ impl RawSuperblock {
             || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
         let moves = u64::from(self.moving | self.moving_members) | self.moved_rows.get();
         let uses = [
+            (8, self.moving_group != 0),
             (
                 7,
                 self.band | self.moving_band | self.restripe_priority != 0,

@@ -216,12 +216,14 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         changed(8, 2),
         SuperblockError::Version { major: 2, minor: 0 }
     );
-    assert_eq!(changed(24, 16), SuperblockError::Features { unknown: 16 });
+    assert_eq!(changed(24, 32), SuperblockError::Features { unknown: 32 });
     let invalid = |at, byte| match changed(at, byte) {
         SuperblockError::Invalid(invalid) => invalid,
         other => panic!("{other:?}"),
     };
     assert_eq!(invalid(32, 1), Invalid::Reserved);
+    // Other groups, and no move to them.
+    assert_eq!(invalid(24, 16), Invalid::Moving(0));
     assert_eq!(invalid(168, 0), Invalid::LevelCode(0));
     assert_eq!(invalid(169, 1), Invalid::LevelCode(3));
     let too_few = ShapeError::TooFewMembers {
@@ -261,7 +263,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 8), (32, 8), (3800, 1), (187, 5)] {
+    for (at, byte) in [(10, 9), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);

@@ -72,6 +72,7 @@ fn superblocks_are_what_they_were() {
     let moving = Superblock {
         moving: Some(Moving {
             members: 5,
+            group_size: 5,
             band_rows: 1,
             moved_rows: 77,
             stopped: false,
@@ -83,9 +84,18 @@ fn superblocks_are_what_they_were() {
     (banded.layout, banded.band_rows) = (layout(262_144, 16 << 20), 4);
     banded.moving = Some(Moving {
         members: 6,
+        group_size: 3,
         band_rows: 2,
         moved_rows: 16,
         stopped: true,
+    });
+    let mut regrouped = superblock(Level::Raid70, 10, 5, 1);
+    regrouped.moving = Some(Moving {
+        members: 7,
+        group_size: 7,
+        band_rows: 1,
+        moved_rows: 99,
+        stopped: false,
     });
     for (name, superblock) in [
         ("superblock-slot", rich),
@@ -94,6 +104,7 @@ fn superblocks_are_what_they_were() {
         ("superblock-carved", carved),
         ("superblock-moving", moving),
         ("superblock-bands", banded),
+        ("superblock-groups", regrouped),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {

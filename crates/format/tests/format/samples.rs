@@ -184,7 +184,7 @@ prop_compose! {
                 false => level.parity_count().min(hole as u8),
             },
             shape_since: Epoch(generation.min(epoch) / 2),
-            moving: moving(level, members, band_rows, hole as u8, threshold),
+            moving: moving((level, members, group_size), band_rows, hole as u8, threshold),
             created_unix_s,
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync][hole],
             carved: threshold % 2 == 0,
@@ -304,7 +304,12 @@ prop_compose! {
 }
 
 /// A move to this shape, every other time, where there can be one.
-fn moving(level: Level, members: u8, band: u16, fixed: u8, seed: u32) -> Option<Moving> {
+fn moving(
+    (level, members, group_size): (Level, u8, u8),
+    band: u16,
+    fixed: u8,
+    seed: u32,
+) -> Option<Moving> {
     let least = level.group_min() + u8::from(matches!(level, Level::Raid0));
     let moves = matches!(
         level,
@@ -317,8 +322,28 @@ fn moving(level: Level, members: u8, band: u16, fixed: u8, seed: u32) -> Option<
     };
     let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
     let other = band_rows != band && !mirrored;
-    ((other || moves && more) && seed % 4 < 2).then_some(Moving {
-        members: if other { members } else { members - 1 },
+    // From one group, and from two.
+    let elder = match (level.with_groups(false), level.is_grouped()) {
+        (Some(one), true) => Some((one.group_min() + 1, one.group_min() + 1)),
+        (Some(one), false) if fixed == 0 && members / 2 >= one.group_min() => {
+            Some((members / 2 * 2, members / 2))
+        }
+        _ => None,
+    };
+    let elder = elder.filter(|_| seed >> 11 & 1 == 1);
+    let group_size = if level.is_grouped() {
+        group_size
+    } else {
+        members
+    };
+    let (from, from_group) = match (elder, other) {
+        (Some(elder), _) => elder,
+        (None, true) => (members, group_size),
+        (None, false) => (members.saturating_sub(1), members.saturating_sub(1)),
+    };
+    ((elder.is_some() || other || moves && more) && seed % 4 < 2).then_some(Moving {
+        members: from,
+        group_size: from_group,
         band_rows,
         moved_rows: u64::from(seed % 8 * u32::from(band)),
         stopped: seed % 4 == 1,

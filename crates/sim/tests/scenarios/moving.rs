@@ -381,15 +381,13 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
 
 #[test]
 fn what_cannot_be_moved_is_refused_by_name() {
-    for (name, members) in [("10", 4), ("50", 6)] {
-        let mut array = roomy(name, members).start();
-        array.write(5).rest();
-        let id = array.begin_to_restripe(1);
-        let answer = array.answer(id);
-        let refused = matches!(answer, Err(CommandError::NoSuchShape { .. }));
-        assert!(refused, "{name}: {answer:?}");
-        array.verify();
-    }
+    let mut mirrors = roomy("10", 4).start();
+    mirrors.write(5).rest();
+    let id = mirrors.begin_to_restripe(1);
+    let answer = mirrors.answer(id);
+    let refused = matches!(answer, Err(CommandError::NoSuchShape { .. }));
+    assert!(refused, "{answer:?}");
+    mirrors.verify();
     let mut raid5 = roomy("5", 4).start();
     raid5.lose(0).write(5).rest();
     let id = raid5.begin_to_restripe(1);
@@ -472,7 +470,7 @@ fn rows_that_do_not_agree_stop_the_move_until_they_are_mended() {
     raid6
         .command(Command::Restripe(NewShape {
             devices: vec![new],
-            strip_bytes: None,
+            data: DataShape::default(),
         }))
         .expect("it can");
     raid6.rest();

@@ -183,9 +183,12 @@ fn a_scrub_goes_on_where_it_was_when_rows_become_lower() {
 fn what_no_array_can_have_is_refused() {
     let mut raid5 = striped("5", 4).start();
     let ask = |strip| {
-        let strip_bytes = Some(strip);
+        let data = DataShape {
+            strip_bytes: Some(strip),
+            ..DataShape::default()
+        };
         Command::Restripe(NewShape {
-            strip_bytes,
+            data,
             ..NewShape::default()
         })
     };

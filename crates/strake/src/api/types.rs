@@ -54,9 +54,14 @@ pub(crate) struct ArrayJson {
 /// Data that moves to another shape, by a superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MovingJson {
-    /// Data columns that it moves from, and to.
+    /// Data columns of a row, all groups, that it moves from, and to.
     pub(crate) from_columns: u64,
     pub(crate) to_columns: u64,
+    /// Members of a group likewise, where it has groups.
+    #[serde(default)]
+    pub(crate) from_group_size: Option<u8>,
+    #[serde(default)]
+    pub(crate) to_group_size: Option<u8>,
     /// Strips likewise.
     pub(crate) from_strip_bytes: u64,
     pub(crate) to_strip_bytes: u64,
@@ -542,9 +547,12 @@ pub(crate) struct RestripeRequest {
     /// One for each parity, or data column, more.
     #[serde(default)]
     pub(crate) devices: Vec<PathBuf>,
-    /// Another strip: with `add`, a mirror's level, or alone.
+    /// Another strip: with `add`, a mirror's level, other groups, or alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) strip_bytes: Option<u64>,
+    /// Members of a group, of a level with groups: of an array that gets groups, or others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) group_size: Option<u8>,
     #[serde(default)]
     pub(crate) force: bool,
     #[serde(default)]

@@ -301,13 +301,13 @@ fn blank(sb: &Superblock) -> ArrayJson {
 pub(crate) fn moving(sb: &Superblock) -> Option<MovingJson> {
     let moving = sb.moving?;
     let geometry = Geometry::of(sb);
-    // The parities are the same in both shapes.
-    let parities = geometry.groups as usize * geometry.m;
-    let from_columns = usize::from(moving.members).saturating_sub(parities);
+    let from_columns = geometry.elder_row_columns()?;
     let strip = |band_rows: u16| u64::from(sb.strip_bytes) * u64::from(band_rows);
     Some(MovingJson {
-        from_columns: from_columns as u64,
+        from_columns,
         to_columns: geometry.row_columns(),
+        from_group_size: (moving.group_size != moving.members).then_some(moving.group_size),
+        to_group_size: group_size(sb),
         from_strip_bytes: strip(moving.band_rows),
         to_strip_bytes: strip(sb.band_rows),
         moved_bytes: geometry.frontier(),
@@ -547,6 +547,7 @@ mod tests {
         let mut sb = plan.superblocks[0].clone();
         sb.moving = Some(Moving {
             members: 3,
+            group_size: 3,
             band_rows: 1,
             moved_rows: 2,
             stopped: true,
@@ -587,6 +588,8 @@ mod tests {
         let wanted = MovingJson {
             from_columns: 2,
             to_columns: 3,
+            from_group_size: None,
+            to_group_size: None,
             from_strip_bytes: STRIP,
             to_strip_bytes: STRIP,
             moved_bytes: 2 * 3 * STRIP,

@@ -381,19 +381,23 @@ pub(crate) struct GrowArgs {
 
 /// Arguments of `restripe`.
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["level", "add", "strip", "stop", "go_on"])))]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["level", "add", "strip", "group_size", "stop", "go_on"])))]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
     /// copies, whose data moves to the devices. Without devices: back to fewer parities, where some
-    /// were added; what held them are spares
+    /// were added; what held them are spares. 50, 60 and 70 of 5, 6 and 7.3 (with --group-size), and
+    /// these of 50, 60 and 70: data moves to other groups
     #[arg(long, short, conflicts_with_all = ["add", "stop", "go_on"])]
     pub(crate) level: Option<String>,
-    /// Data columns on these devices: data moves to them while the array serves
+    /// Data columns on these devices, or whole groups: data moves to them while the array serves
     #[arg(long, num_args = 1.., value_name = "DEV", conflicts_with_all = ["stop", "go_on"])]
     pub(crate) add: Vec<PathBuf>,
+    /// Members of a group, of an array that gets groups, or others
+    #[arg(long, value_name = "N", conflicts_with_all = ["stop", "go_on"])]
+    pub(crate) group_size: Option<u8>,
     /// Another strip, 4K to 1M: data moves to it while the array serves; alone, or besides
-    /// more data columns
+    /// more data columns, or other groups
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["stop", "go_on"])]
     pub(crate) strip: Option<String>,
     /// Data moves no further, also after restarts
@@ -408,7 +412,7 @@ pub(crate) struct RestripeArgs {
     /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// With --level: one for each parity more
+    /// With --level: one for each parity more, or for new groups
     #[arg(value_name = "DEV", requires = "level")]
     pub(crate) devices: Vec<PathBuf>,
 }

@@ -202,6 +202,14 @@ fn moving(m: &MovingJson) -> String {
         let (from, to) = (m.from_columns, m.to_columns);
         shapes.push(format!("from {from} to {to} data columns"));
     }
+    let groups = |size: Option<u8>| match size {
+        Some(size) => format!("groups of {size}"),
+        None => "one group".to_owned(),
+    };
+    if m.from_group_size != m.to_group_size {
+        let [from, to] = [m.from_group_size, m.to_group_size].map(groups);
+        shapes.push(format!("from {from} to {to}"));
+    }
     if m.from_strip_bytes != m.to_strip_bytes {
         let [from, to] = [m.from_strip_bytes, m.to_strip_bytes].map(size::bytes);
         shapes.push(format!("from strips of {from} to {to}"));

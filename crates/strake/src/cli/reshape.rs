@@ -31,6 +31,7 @@ pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
         action: action.map(|(_, word)| word.to_owned()),
         devices: absolutes(devices),
         strip_bytes: args.strip.as_deref().map(size::parse).transpose()?,
+        group_size: args.group_size,
         force: args.force,
         dry_run: args.dry_run,
     };

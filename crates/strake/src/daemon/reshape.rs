@@ -1,5 +1,5 @@
 //! Changes of an array's shape that a user asks for: growth onto larger members, more parities, data
-//! that moves to more data columns or to other strips; and parities that go again.
+//! that moves to more data columns, to other groups or to other strips; and parities that go again.
 //!
 //! Deliberately absent: how any of them is done (engine).
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strake_engine::Geometry;
-use strake_engine::event::{Changed, Command, NewDevice, NewShape};
+use strake_engine::event::{Changed, Command, DataShape, NewDevice, NewShape};
 use strake_engine::limits::{self, Joining};
 use strake_format::{Level, MemberUuid, Superblock};
 use strake_runtime::Device;
@@ -56,6 +56,50 @@ fn parities_fewer(superblock: &Superblock, wanted: Level) -> Result<usize, Failu
         };
         Failure::new(Code::LevelUnreachable, found)
     })
+}
+
+/// The members of each group, if it is to other groups that data moves: where this level, or no other
+/// than now, is asked for.
+fn regrouped(
+    superblock: &Superblock,
+    devices: usize,
+    wanted: Option<Level>,
+    group_size: Option<u8>,
+) -> Result<Option<u8>, Failure> {
+    let now = superblock.level;
+    let wanted = wanted.unwrap_or(now);
+    let one_kind = now.with_groups(false) == wanted.with_groups(false);
+    let groups = now.is_grouped() || wanted.is_grouped();
+    if !one_kind || !groups || now.with_groups(false).is_none() {
+        return match group_size {
+            None => Ok(None),
+            Some(_) => {
+                let found = format!("level {now} does not become {wanted} in groups");
+                let cure = "5, 6 and 7.3 get groups as 50, 60 and 70, and lose them again";
+                Err(Failure::new(Code::ShapeUnreachable, found).cure(cure))
+            }
+        };
+    }
+    let members = usize::from(superblock.members) + devices;
+    match (wanted.is_grouped(), group_size) {
+        (true, Some(size)) => Ok(Some(size)),
+        (true, None) if now == wanted => Ok(None),
+        (true, None) => {
+            let found = format!("level {wanted} needs to know how large its groups are to be");
+            Err(Failure::new(Code::GroupSize, found).cure("give --group-size"))
+        }
+        (false, Some(size)) => {
+            let found = format!("level {wanted} has no groups of {size}");
+            Err(Failure::new(Code::GroupSize, found).cure("leave --group-size away"))
+        }
+        (false, None) => match u8::try_from(members) {
+            Ok(members) => Ok(Some(members)),
+            Err(_) => {
+                let found = format!("{members} members");
+                Err(Failure::new(Code::TooManyMembers, found))
+            }
+        },
+    }
 }
 
 /// The level that a mirror has once it has data columns on so many devices more.
@@ -117,11 +161,22 @@ impl Service {
             request.devices.len(),
             make::parse_strip(request.strip_bytes)?,
         );
+        let moves = !matches!(request.action.as_deref(), Some("stop" | "continue"));
+        let level = request.level.as_deref().map(make::parse_level);
+        let group_size = match moves {
+            true => regrouped(&now, count, level.transpose()?, request.group_size)?,
+            false => None,
+        };
+        let shape = DataShape {
+            strip_bytes: strip,
+            group_size,
+        };
         let data = || -> Result<Change, Failure> {
-            let size = limits::size_with(&now, count, strip)?;
-            Ok(Change::Data { size, strip })
+            let size = limits::size_with(&now, count, shape)?;
+            Ok(Change::Data { size, shape })
         };
         let change = match (request.level.as_deref(), request.action.as_deref()) {
+            (_, None | Some("add")) if group_size.is_some() => data()?,
             (Some(level), None) if strip.is_some() => match mirror_with(&now, count) {
                 Some(becomes) if becomes == make::parse_level(level)? => data()?,
                 _ => {
@@ -206,6 +261,9 @@ impl Service {
             Change::Data { size, .. } if count > 0 => {
                 format!("data moves to the new devices; {size} bytes when all of it has moved")
             }
+            Change::Data { shape, .. } if shape.group_size.is_some() => {
+                "data moves to the other groups".to_owned()
+            }
             Change::Data { .. } => "data moves to the other strips".to_owned(),
         };
         Ok(outcome(name, changed, &what))
@@ -263,15 +321,15 @@ fn lower(
 enum Change {
     /// This level.
     Level(Level),
-    /// So many bytes once data has moved, perhaps with strips of so many bytes.
-    Data { size: u64, strip: Option<u32> },
+    /// So many bytes once data has moved to this shape.
+    Data { size: u64, shape: DataShape },
 }
 
 impl Change {
     fn joining(&self) -> Joining {
         match self {
             Change::Level(_) => Joining::Parities,
-            Change::Data { strip, .. } => Joining::Data(*strip),
+            Change::Data { shape, .. } => Joining::Data(*shape),
         }
     }
 }
@@ -289,12 +347,7 @@ fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<boo
         let devices = devices.into_iter().map(attach).collect();
         let changed = match change {
             Change::Level(_) => s.add_parity(devices)?,
-            &Change::Data {
-                strip: strip_bytes, ..
-            } => s.restripe(NewShape {
-                devices,
-                strip_bytes,
-            })?,
+            &Change::Data { shape: data, .. } => s.restripe(NewShape { devices, data })?,
         };
         Ok(changed == Changed::Yes)
     })

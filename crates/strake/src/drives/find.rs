@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use strake_engine::Geometry;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
@@ -98,19 +99,19 @@ impl FoundArray {
         };
         let sb = &self.authority().image.superblock;
         let mut expected_absent = false;
-        let mut lost_in_group = vec![0u8; usize::from(sb.members / sb.group_size.max(1)).max(1)];
+        let mut lost = vec![false; sb.slots.len()];
         for (slot, record) in sb.slots.iter().enumerate() {
             let here = matches!(selection.slots.get(slot), Some(Finding::Believed(_)));
             expected_absent |= record.state.is_live() && !here;
             if !(here && record.state == SlotState::InSync) {
-                lost_in_group[slot / usize::from(sb.group_size.max(1))] += 1;
+                lost[slot] = true;
             }
         }
-        let tolerated = sb.level.tolerance(sb.group_size);
-        match (
-            lost_in_group.iter().all(|&lost| lost <= tolerated),
-            expected_absent,
-        ) {
+        let geometry = Geometry::of(sb);
+        let survives = |group: std::ops::Range<usize>| {
+            lost[group].iter().filter(|&&lost| lost).count() <= geometry.m
+        };
+        match (geometry.neighbours().all(survives), expected_absent) {
             (false, _) => Readiness::Incomplete,
             (true, true) => Readiness::Degraded,
             (true, false) => Readiness::Complete,

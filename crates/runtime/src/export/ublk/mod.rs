@@ -612,6 +612,7 @@ mod tests {
         let geometry = Geometry {
             level: Level::Raid5,
             groups: 1,
+            per_row: 1,
             width: k + m,
             k,
             m,
