@@ -24,8 +24,6 @@ pub enum Canary {
     CopyOnOneMember,
     /// While data moves to other groups, members that are lost count in the new ones alone.
     LossOfOneShape,
-    /// While data moves to other groups, how far records are retired is told in the new ones alone.
-    RetiredInOneShape,
     /// Stripes of rows that have fewer groups than numbers are counted as if they had all.
     RowsOfOneShape,
     /// A device that joins gets the table when everybody else does.
@@ -137,7 +135,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 54] = [
+    pub const ALL: [Canary; 53] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -190,7 +188,6 @@ impl Canary {
         Canary::NewcomerHearsEarly,
         Canary::NotSplitAnew,
         Canary::LossOfOneShape,
-        Canary::RetiredInOneShape,
         Canary::RowsOfOneShape,
     ];
 
@@ -198,7 +195,6 @@ impl Canary {
     pub fn name(self) -> &'static str {
         match self {
             Canary::LossOfOneShape => "loss-of-one-shape",
-            Canary::RetiredInOneShape => "retired-in-one-shape",
             Canary::RowsOfOneShape => "rows-of-one-shape",
             Canary::FrontierBeforeRows => "frontier-before-rows",
             Canary::MovedWithoutCopy => "moved-without-copy",

@@ -51,6 +51,10 @@ pub struct Stats {
     pub windows: u64,
     /// See above.
     pub moves: u64,
+    /// Of these moves, those to other groups.
+    pub regrouped: u64,
+    /// And of the windows.
+    pub regroup_windows: u64,
     /// Windows that were written again after a crash.
     pub resumed: u64,
     /// Arrays whose bands became rows.
@@ -174,6 +178,8 @@ impl Stats {
             (&mut self.emptied, other.emptied),
             (&mut self.windows, other.windows),
             (&mut self.moves, other.moves),
+            (&mut self.regrouped, other.regrouped),
+            (&mut self.regroup_windows, other.regroup_windows),
             (&mut self.resumed, other.resumed),
             (&mut self.folded, other.folded),
             (&mut self.visits, other.visits),

@@ -690,6 +690,8 @@ impl World {
                 }
                 let ended = self.geometry.elder.is_some() && geometry.elder.is_none();
                 self.stats.moves += u64::from(ended);
+                self.stats.regrouped += u64::from(ended && self.geometry.regroups());
+                self.stats.regroup_windows += u64::from(geometry.regroups());
                 let superblock = self.machines().array.status().superblock;
                 self.take_shape(geometry, superblock);
             }

@@ -44,8 +44,8 @@ fn parities_fewer(superblock: &Superblock, wanted: Level) -> Result<usize, Failu
     let added = usize::from(superblock.fixed_parities);
     let fewer = (1..=added).find(|&fewer| now.without_parities(fewer) == Some(wanted));
     fewer.ok_or_else(|| {
-        let found = match (0..=2).find(|&more| now.with_parities(more) == Some(wanted)) {
-            Some(0) => format!("the array has level {now} already"),
+        let found = match (1..=2).find(|&more| now.with_parities(more) == Some(wanted)) {
+            _ if wanted == now => format!("the array has level {now} already"),
             Some(more) => {
                 format!("level {now} does not become {wanted} without {more} devices more")
             }
@@ -148,7 +148,8 @@ impl Service {
         Ok(outcome(name, changed == Changed::Yes, &what))
     }
 
-    /// Raises the level by parities on these devices, lowers it where there are none, or does what it is told with data that moves.
+    /// Raises the level by parities on these devices, lowers it where there are none, moves data to
+    /// another shape, or does what it is told with data that moves.
     pub(crate) fn restripe(
         &self,
         name: &str,

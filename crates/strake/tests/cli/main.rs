@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod devices;
 mod foreign;
+mod groups;
 mod life;
 mod names;
 mod pools;
