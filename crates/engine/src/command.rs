@@ -234,9 +234,6 @@ pub enum CommandError {
         /// The fewest members that would do.
         needs: u16,
     },
-    /// Parities that were added lie on members of their own, which no groups have.
-    #[error("parities that restripe added lie on members of their own")]
-    ParitiesFixed,
     /// No level has as many parities as asked, over the data that are there.
     #[error("level {level} cannot have {more} parities more")]
     NoSuchLevel {

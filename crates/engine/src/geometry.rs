@@ -61,14 +61,16 @@ pub struct Geometry {
     pub elder: Option<Elder>,
 }
 
-/// The shape from which data moves to one with more data columns in a row, with other groups or with
-/// other bands. Parities, strips of ours and rows are the same.
+/// The shape from which data moves to one with more data columns in a row, with other groups, with
+/// parities that rotate or with other bands. Parities are as many, strips of ours and rows the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elder {
     /// Groups.
     pub groups: u64,
     /// Members of a group.
     pub width: usize,
+    /// Parities that lie in slots of their own: as many as in the new shape, or more of them.
+    pub fixed: usize,
     /// Rows of a band.
     pub band: u64,
     /// The frontier: rows of the new shape that hold their data.
@@ -84,6 +86,8 @@ pub struct Shape {
     pub width: usize,
     /// Data columns.
     pub k: usize,
+    /// Parities that lie in slots of their own.
+    pub fixed: usize,
     /// Rows of a band.
     pub band: u64,
 }
@@ -130,6 +134,7 @@ impl Geometry {
         let elder = sb.moving.as_ref().map(|moving| Elder {
             groups: u64::from(moving.members / moving.group_size),
             width: usize::from(moving.group_size),
+            fixed: usize::from(moving.fixed_parities),
             band: u64::from(moving.band_rows),
             moved: moving.moved_rows,
         });
@@ -164,6 +169,7 @@ impl Geometry {
             groups: self.groups,
             width: self.width,
             k: self.k,
+            fixed: self.fixed,
             band: self.band,
         }
     }
@@ -172,6 +178,7 @@ impl Geometry {
             groups: elder.groups,
             width: elder.width,
             k: elder.width - self.m,
+            fixed: elder.fixed,
             band: elder.band,
         }
     }
@@ -359,9 +366,9 @@ impl Geometry {
     pub fn mirrored(&self) -> bool {
         matches!(self.level, Level::Raid1 | Level::Raid10)
     }
-    /// Parity rotates.
-    fn rotates(&self) -> bool {
-        !self.mirrored() && self.m > self.fixed
+    /// Parity rotates in stripes of this shape.
+    fn rotates(&self, fixed: usize) -> bool {
+        !self.mirrored() && self.m > fixed
     }
     /// This slot holds nothing but parity.
     pub fn only_parity(&self, slot: Slot) -> bool {
@@ -370,7 +377,7 @@ impl Geometry {
         }
         // Only arrays of one group have any.
         let at = usize::from(slot.0);
-        let elder = |elder: &Elder| at >= elder.width - self.fixed;
+        let elder = |elder: &Elder| at >= elder.width - elder.fixed;
         at >= self.width - self.fixed && self.elder.as_ref().is_none_or(elder)
     }
     /// Group and row of a stripe.
@@ -392,12 +399,18 @@ impl Geometry {
     /// Slot that holds `column` of a stripe: 0..k data, k..k+m parity (or copies).
     pub fn slot(&self, stripe: StripeNo, column: usize) -> Slot {
         let (group, row) = self.row(stripe);
-        let Shape { width, k, band, .. } = self.columns(stripe);
-        let n = width - self.fixed;
-        let local = if self.rotates() && column < n {
+        let Shape {
+            width,
+            k,
+            fixed,
+            band,
+            ..
+        } = self.columns(stripe);
+        let n = width - fixed;
+        let local = if self.rotates(fixed) && column < n {
             let p = n - 1 - turn(row, band, n);
             let after_p = if column < k {
-                self.m - self.fixed + column
+                self.m - fixed + column
             } else {
                 column - k
             };
@@ -413,17 +426,23 @@ impl Geometry {
     /// Column that `slot` holds in a stripe, if it belongs to the stripe's group.
     pub fn column(&self, stripe: StripeNo, slot: Slot) -> Option<usize> {
         let (group, row) = self.row(stripe);
-        let Shape { width, k, band, .. } = self.columns(stripe);
-        let n = width - self.fixed;
+        let Shape {
+            width,
+            k,
+            fixed,
+            band,
+            ..
+        } = self.columns(stripe);
+        let n = width - fixed;
         let local = usize::from(slot.0)
             .checked_sub(group as usize * width)
             .filter(|&l| l < width)?;
-        if !self.rotates() || local >= n {
+        if !self.rotates(fixed) || local >= n {
             return Some(local);
         }
         let p = n - 1 - turn(row, band, n);
         let after_p = (local + n - p) % n;
-        let rotating = self.m - self.fixed;
+        let rotating = self.m - fixed;
         Some(if after_p < rotating {
             k + after_p
         } else {

@@ -136,7 +136,6 @@ fn grouped(sb: &Superblock, members: u8, wanted: Option<u8>) -> Result<(Level, u
     let to_be = match more {
         0 if group_size == sb.group_size => Some(level).filter(|_| !mirrored),
         _ if one => level.with_data(sb.members, more),
-        _ if sb.fixed_parities > 0 => return Err(CommandError::ParitiesFixed),
         _ => level.with_groups(group_size != members),
     };
     let to_be = to_be.ok_or(refused)?;
@@ -182,7 +181,8 @@ fn restriped(sb: &Superblock, more: usize, shape: DataShape) -> Result<Superbloc
     let members = members.and_then(|added| sb.members.checked_add(added));
     let members = members.ok_or(CommandError::NoSuchShape { level, more })?;
     let (to_be, group_size) = grouped(sb, members, shape.group_size)?;
-    if more == 0 && strip == before && group_size == sb.group_size {
+    let rotates = sb.fixed_parities > 0 && (shape.rotate || to_be.is_grouped());
+    if more == 0 && strip == before && group_size == sb.group_size && !rotates {
         return Err(CommandError::SameShape);
     }
     let whole = |bytes: u64| bytes.is_multiple_of(u64::from(strip));
@@ -197,12 +197,16 @@ fn restriped(sb: &Superblock, more: usize, shape: DataShape) -> Result<Superbloc
     let mut wide = sb.clone();
     (wide.level, wide.members, wide.group_size) = (to_be, members, group_size);
     wide.strip_bytes = sb.strip_bytes.min(strip);
+    if rotates {
+        wide.fixed_parities = 0;
+    }
     let rows = |strip: u32| (strip / wide.strip_bytes) as u16;
     let band_rows = rows(before);
     wide.band_rows = rows(strip);
     wide.moving = Some(Moving {
         members: sb.members,
         group_size: sb.group_size,
+        fixed_parities: sb.fixed_parities,
         band_rows,
         moved_rows: 0,
         stopped: false,

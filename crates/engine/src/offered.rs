@@ -59,6 +59,8 @@ pub struct DataShape {
     /// Groups of so many members: one, if these are all of them. Otherwise groups stay as large as
     /// they are, where there are several.
     pub group_size: Option<u8>,
+    /// Parities that were added rotate like others. They do in groups, asked for or not.
+    pub rotate: bool,
 }
 
 /// The shape to which data is to move.

@@ -485,6 +485,7 @@ struct Move {
     from_group: Option<u8>,
     members: (usize, usize),
     fixed: usize,
+    from_fixed: usize,
     bands: (u64, u64),
 }
 
@@ -495,13 +496,21 @@ const fn to(level: Level, from: usize, to: usize) -> Move {
         from_group: None,
         members: (from, to),
         fixed: 0,
+        from_fixed: 0,
         bands: (1, 1),
     }
 }
 
 impl Move {
     const fn fixed(self, fixed: usize) -> Move {
-        Move { fixed, ..self }
+        Move {
+            fixed,
+            from_fixed: fixed,
+            ..self
+        }
+    }
+    const fn from_fixed(self, from_fixed: usize) -> Move {
+        Move { from_fixed, ..self }
     }
     const fn bands(self, from: u64, to: u64) -> Move {
         let bands = (from, to);
@@ -546,6 +555,15 @@ const MOVES: &[Move] = &[
     to(Level::Raid5, 2, 3).bands(1, 4),
     to(Level::Raid50, 6, 6).groups_of(3).bands(1, 2),
     to(Level::Raid60, 8, 8).groups_of(4).bands(4, 1),
+    // To parities that rotate.
+    to(Level::Raid6, 5, 5).from_fixed(1),
+    to(Level::Raid5, 4, 4).from_fixed(1),
+    to(Level::Raid7_3, 6, 7).from_fixed(2),
+    to(Level::Raid7_3, 6, 6).from_fixed(1).bands(2, 1),
+    to(Level::Raid60, 4, 8)
+        .groups_of(4)
+        .from_groups_of(4)
+        .from_fixed(1),
     // To groups, from them, and to others.
     to(Level::Raid50, 4, 8).groups_of(4).from_groups_of(4),
     to(Level::Raid50, 5, 6).groups_of(3).from_groups_of(5),
@@ -582,6 +600,7 @@ fn moving(of: &Move) -> Geometry {
     g.elder = Some(Elder {
         groups,
         width,
+        fixed: of.from_fixed,
         band: of.bands.0,
         moved: 0,
     });
@@ -621,7 +640,7 @@ fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
                     let slot = g.slot(stripe, column);
                     assert_eq!(g.column(stripe, slot), Some(column), "{of:?}");
                     assert_eq!(g.stripe_in(slot, row), Some(stripe), "{of:?}");
-                    assert!(column < shape.k || !g.only_parity(slot) || of.fixed > 0);
+                    assert!(column >= shape.k || !g.only_parity(slot), "{of:?}");
                 }
                 for column in 0..shape.k {
                     let (lo, hi) = (0, g.strip);

@@ -2,8 +2,8 @@
 //! superblock tells of it.
 //!
 //! Level, members and table of the superblock are those of the new shape. The elder one differs in
-//! its members, its groups and its bands alone: strip, parities, rows of each member and regions are the
-//! same, and members that are new lie behind those that were there. With one data column it is that of a
+//! its members, its groups, its bands and in which of its parities rotate: strip, number of parities,
+//! rows of each member and regions are the same, and members that are new lie behind those that were there. With one data column it is that of a
 //! mirror: parities of one strip are copies of it.
 //!
 //! Invariant: the superblock tells of rows of the new shape only when they are durable on every
@@ -23,6 +23,9 @@ pub struct Moving {
     pub members: u8,
     /// Members of a group of the elder shape: all of them where it has none.
     pub group_size: u8,
+    /// Parities of the elder shape that lie on members of their own: as many as in the new one, or
+    /// more, where those of the new one all rotate.
+    pub fixed_parities: u8,
     /// Rows of a band of the elder shape: so many strips of a column are one of users.
     pub band_rows: u16,
     /// Rows of the new shape, from the first, that hold their data: the frontier.
@@ -57,29 +60,39 @@ impl Moving {
         elder != new || new > 1 && self.group_size != group_size
     }
 
+    /// Parities rotate in the new shape, which has so many that do not, and did not in the elder.
+    pub(crate) fn rotates(&self, fixed_parities: u8) -> bool {
+        fixed_parities == 0 && self.fixed_parities > 0
+    }
+
     /// Whether it makes sense in this superblock.
     pub(crate) fn check(&self, superblock: &Superblock) -> Result<(), Invalid> {
         let (level, elder) = (superblock.level, self.elder_level(superblock.level));
         let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
         let rows = superblock.layout.data_bytes / u64::from(superblock.strip_bytes);
-        let (group_size, fixed) = (superblock.group_size, superblock.fixed_parities);
+        let (group_size, fixed) = (superblock.group_size, self.fixed_parities);
         let one = !level.is_grouped() && self.group_size == self.members;
         let shaped = elder.check_shape(self.members, self.group_size).is_ok();
         let wider = one && self.members < superblock.members && fixed < self.members && shaped;
         let same = self.members == superblock.members && self.group_size == group_size;
-        let restriped = same && self.band_rows != superblock.band_rows;
+        let rotated = self.rotates(superblock.fixed_parities);
+        let restriped = same && (rotated || self.band_rows != superblock.band_rows);
         let columns = |members: u8, group_size: u8| {
             let groups = u16::from(members / group_size.max(1));
             groups * u16::from(level.data_count(group_size))
         };
         let regrouped = self.regroups(superblock.members, group_size)
             && shaped
-            && fixed == 0
             && elder.parity_count() == level.parity_count()
             && self.members <= superblock.members
             && columns(self.members, self.group_size) <= columns(superblock.members, group_size);
         let at_once = u64::from(self.band_rows.max(superblock.band_rows));
+        let own = match rotated {
+            true => fixed <= level.parity_count() && self.group_size == self.members,
+            false => fixed == superblock.fixed_parities,
+        };
         let sound = !mirrored
+            && own
             && (wider || restriped || regrouped)
             && self.moved_rows <= rows
             && self.moved_rows.is_multiple_of(at_once);

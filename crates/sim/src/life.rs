@@ -926,8 +926,16 @@ impl World {
                 .one_in(6)
                 .then(|| 2 * self.superblock.user_strip_bytes()),
             group_size: Some(group as u8),
+            rotate: false,
         };
-        if more <= 4 {
+        if self.geometry.fixed > 0 && rng.one_in(2) {
+            let rotate = DataShape {
+                rotate: true,
+                group_size: None,
+                ..shape
+            };
+            self.restripe(0, rotate);
+        } else if more <= 4 {
             self.restripe(more as usize, shape);
         }
     }

@@ -621,7 +621,12 @@ impl Plan {
         }
         let devices = self.devices.iter_mut();
         devices.for_each(|device| device.bytes += 2 * more);
-        for life in &mut self.lives {
+        // A parity that was added rotates then.
+        let raised = rng.one_in(3) && self.shape.level.with_parities(1).is_some();
+        if raised {
+            self.make_log_room();
+        }
+        for (number, life) in self.lives.iter_mut().enumerate() {
             if rng.percent(30) {
                 continue;
             }
@@ -630,6 +635,11 @@ impl Plan {
                 asks: rng.below(asks + 1),
                 events: rng.below(200),
             };
+            if raised && number == 0 {
+                life.actions.push((at, Action::AddParity));
+                life.actions.sort_by_key(|&(at, _)| at);
+                continue;
+            }
             life.actions.push((at, Action::Regroup));
             if rng.one_in(4) {
                 let events = at.events + rng.below(400);

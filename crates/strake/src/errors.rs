@@ -442,7 +442,6 @@ impl From<CommandError> for Failure {
             CommandError::NoSuchShape { .. }
             | CommandError::SameShape
             | CommandError::StripUnfit { .. } => Code::ShapeUnreachable,
-            CommandError::ParitiesFixed => Code::ShapeUnreachable,
             CommandError::NoSuchGroups { .. } => Code::GroupSize,
             CommandError::WouldShrink { .. } => Code::WouldShrink,
             CommandError::NoSuchStrip { .. } => Code::StripInvalid,
@@ -459,15 +458,11 @@ impl From<CommandError> for Failure {
                 failure.cure("use a device whose blocks are no larger than the array's")
             }
             CommandError::SameShape => {
-                failure.cure("name another strip, other groups, or devices to add")
+                failure.cure("name another strip, other groups, or devices to add; --rotate is for parities that restripe added")
             }
             CommandError::WouldShrink { .. } => {
                 failure.cure("give more devices, or larger groups")
             }
-            CommandError::ParitiesFixed => failure.cure(
-                "lower the level to what it was first (strake restripe NAME --level L), \
-                 and make the groups at that level",
-            ),
             CommandError::NoSuchGroups { .. } => failure.cure(
                 "choose a --group-size that divides the number of members, or give whole groups of devices",
             ),

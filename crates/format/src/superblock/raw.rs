@@ -18,8 +18,8 @@ const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
 /// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
-/// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other groups. What
-/// a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
+/// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other groups, or
+/// to parities that rotate. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
 const VERSION_MINOR: u16 = 8;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
@@ -33,9 +33,15 @@ const FEATURE_MOVING: u64 = 4;
 const FEATURE_BANDS: u64 = 8;
 /// Data is moving to other groups: what lies in the elder shape has other neighbours.
 const FEATURE_GROUPS: u64 = 16;
+/// Data is moving to parities that rotate: in the elder shape they lie elsewhere.
+const FEATURE_ROTATING: u64 = 32;
 /// Features without which a superblock cannot be read rightly.
-const FEATURES_KNOWN: u64 =
-    FEATURE_CARVED | FEATURE_FIXED_PARITIES | FEATURE_MOVING | FEATURE_BANDS | FEATURE_GROUPS;
+const FEATURES_KNOWN: u64 = FEATURE_CARVED
+    | FEATURE_FIXED_PARITIES
+    | FEATURE_MOVING
+    | FEATURE_BANDS
+    | FEATURE_GROUPS
+    | FEATURE_ROTATING;
 const SLOT_NONE: u8 = 0xff;
 
 /// A row of the table as it lies on the member.
@@ -176,8 +182,11 @@ struct RawSuperblock {
     /// Data read, or computed from others, as if groups had always been what they are to be: members
     /// of a group of the shape that data moves from; 0 where groups stay what they are.
     moving_group: u8,
+    /// The same as if parities had always rotated: those of the shape that data moves from which do
+    /// not; 0 where as many do not in the new one.
+    moving_fixed: u8,
     /// Room to grow; zero.
-    reserved: [u8; 390],
+    reserved: [u8; 389],
     /// An array never scrubbed after a restart, or that repairs what it was told only to report.
     scrub_period: u8,
     scrub_policy: u8,
@@ -219,7 +228,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, band) == 3601);
     assert!(std::mem::offset_of!(RawSuperblock, restripe_priority) == 3603);
     assert!(std::mem::offset_of!(RawSuperblock, moving_group) == 3604);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3605);
+    assert!(std::mem::offset_of!(RawSuperblock, moving_fixed) == 3605);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3606);
     assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
     assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
@@ -314,6 +324,7 @@ impl Superblock {
             (self.moving.is_some(), FEATURE_MOVING),
             (raw.band | raw.moving_band > 0, FEATURE_BANDS),
             (raw.moving_group > 0, FEATURE_GROUPS),
+            (raw.moving_fixed > 0, FEATURE_ROTATING),
         ];
         let used = features.iter().filter(|(used, _)| *used);
         raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
@@ -474,6 +485,9 @@ impl RawSuperblock {
         if moving.regroups(superblock.members, superblock.group_size) {
             self.moving_group = moving.group_size;
         }
+        if moving.rotates(superblock.fixed_parities) {
+            self.moving_fixed = moving.fixed_parities;
+        }
         self.moving = if moving.stopped { 2 } else { 1 };
         self.moving_members = moving.members;
         self.moved_rows = moving.moved_rows.into();
@@ -489,6 +503,10 @@ impl RawSuperblock {
             let mut moving = Moving {
                 members,
                 group_size: members,
+                fixed_parities: match self.moving_fixed {
+                    0 => self.fixed_parities,
+                    fixed => fixed,
+                },
                 band_rows,
                 moved_rows,
                 stopped,
@@ -500,15 +518,17 @@ impl RawSuperblock {
                 (size, true) => moving.group_size = size,
                 (_, false) => return Err(Invalid::Moving(members)),
             }
-            match moving.regroups(self.members, self.group_size) == told(FEATURE_GROUPS) {
+            let groups = moving.regroups(self.members, self.group_size) == told(FEATURE_GROUPS);
+            let rotating = (self.moving_fixed > 0) == told(FEATURE_ROTATING);
+            match groups && rotating {
                 true => Ok(Some(moving)),
                 false => Err(Invalid::Moving(members)),
             }
         };
         match (self.moving, told(FEATURE_MOVING)) {
             (0, false)
-                if members | self.moving_group == 0
-                    && !told(FEATURE_GROUPS)
+                if members | self.moving_group | self.moving_fixed == 0
+                    && !told(FEATURE_GROUPS | FEATURE_ROTATING)
                     && (moved_rows, band_rows) == (0, 1) =>
             {
                 Ok(None)
@@ -555,7 +575,7 @@ impl RawSuperblock {
             || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
         let moves = u64::from(self.moving | self.moving_members) | self.moved_rows.get();
         let uses = [
-            (8, self.moving_group != 0),
+            (8, self.moving_group | self.moving_fixed != 0),
             (
                 7,
                 self.band | self.moving_band | self.restripe_priority != 0,

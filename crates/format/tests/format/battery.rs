@@ -216,7 +216,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         changed(8, 2),
         SuperblockError::Version { major: 2, minor: 0 }
     );
-    assert_eq!(changed(24, 32), SuperblockError::Features { unknown: 32 });
+    assert_eq!(changed(24, 64), SuperblockError::Features { unknown: 64 });
     let invalid = |at, byte| match changed(at, byte) {
         SuperblockError::Invalid(invalid) => invalid,
         other => panic!("{other:?}"),
@@ -224,6 +224,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
     assert_eq!(invalid(32, 1), Invalid::Reserved);
     // Other groups, and no move to them.
     assert_eq!(invalid(24, 16), Invalid::Moving(0));
+    assert_eq!(invalid(24, 32), Invalid::Moving(0));
     assert_eq!(invalid(168, 0), Invalid::LevelCode(0));
     assert_eq!(invalid(169, 1), Invalid::LevelCode(3));
     let too_few = ShapeError::TooFewMembers {

@@ -73,6 +73,7 @@ fn superblocks_are_what_they_were() {
         moving: Some(Moving {
             members: 5,
             group_size: 5,
+            fixed_parities: 1,
             band_rows: 1,
             moved_rows: 77,
             stopped: false,
@@ -85,6 +86,7 @@ fn superblocks_are_what_they_were() {
     banded.moving = Some(Moving {
         members: 6,
         group_size: 3,
+        fixed_parities: 0,
         band_rows: 2,
         moved_rows: 16,
         stopped: true,
@@ -93,6 +95,7 @@ fn superblocks_are_what_they_were() {
     regrouped.moving = Some(Moving {
         members: 7,
         group_size: 7,
+        fixed_parities: 2,
         band_rows: 1,
         moved_rows: 99,
         stopped: false,

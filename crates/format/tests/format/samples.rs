@@ -173,18 +173,19 @@ prop_compose! {
                 rebuilt_bytes: created_unix_s % (1 << 20),
             })
             .collect();
+        let fixed = match level.is_grouped() {
+            true => 0,
+            false => level.parity_count().min(hole as u8),
+        };
         Superblock {
             name: name.parse().expect("a name"),
             strip_bytes,
             band_rows,
             block_bytes: if block { 512 } else { 4096 },
             layout: layout(user_strip, (16 << 20) + grown),
-            fixed_parities: match level.is_grouped() {
-                true => 0,
-                false => level.parity_count().min(hole as u8),
-            },
+            fixed_parities: fixed,
             shape_since: Epoch(generation.min(epoch) / 2),
-            moving: moving((level, members, group_size), band_rows, hole as u8, threshold),
+            moving: moving((level, members, group_size), band_rows, fixed, threshold),
             created_unix_s,
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync][hole],
             carved: threshold % 2 == 0,
@@ -344,6 +345,11 @@ fn moving(
     ((elder.is_some() || other || moves && more) && seed % 4 < 2).then_some(Moving {
         members: from,
         group_size: from_group,
+        // Of one group some may lie on members of their own.
+        fixed_parities: match (fixed, from == from_group && seed >> 13 & 1 == 1) {
+            (0, true) => level.parity_count().min(1),
+            _ => fixed,
+        },
         band_rows,
         moved_rows: u64::from(seed % 8 * u32::from(band)),
         stopped: seed % 4 == 1,

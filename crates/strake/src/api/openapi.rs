@@ -24,7 +24,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Moving",
-        "from_columns:integer to_columns:integer from_group_size:integer? to_group_size:integer? from_strip_bytes:integer to_strip_bytes:integer \
+        "from_columns:integer to_columns:integer from_group_size:integer? to_group_size:integer? from_fixed_parities:integer to_fixed_parities:integer from_strip_bytes:integer to_strip_bytes:integer \
          moved_bytes:integer total_bytes:integer stopped:boolean",
     ),
     (
@@ -118,7 +118,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("GrowRequest", "dry_run:boolean?"),
     (
         "RestripeRequest",
-        "level:string? action:string? devices:string[]? strip_bytes:integer? group_size:integer? force:boolean? dry_run:boolean?",
+        "level:string? action:string? devices:string[]? strip_bytes:integer? group_size:integer? rotate:boolean? force:boolean? dry_run:boolean?",
     ),
     ("JobRequest", "action:string repair:boolean? halt:boolean?"),
     (

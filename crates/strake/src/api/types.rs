@@ -62,6 +62,11 @@ pub(crate) struct MovingJson {
     pub(crate) from_group_size: Option<u8>,
     #[serde(default)]
     pub(crate) to_group_size: Option<u8>,
+    /// Parities on members of their own likewise.
+    #[serde(default)]
+    pub(crate) from_fixed_parities: u8,
+    #[serde(default)]
+    pub(crate) to_fixed_parities: u8,
     /// Strips likewise.
     pub(crate) from_strip_bytes: u64,
     pub(crate) to_strip_bytes: u64,
@@ -553,6 +558,9 @@ pub(crate) struct RestripeRequest {
     /// Members of a group, of a level with groups: of an array that gets groups, or others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group_size: Option<u8>,
+    /// Parities that were added rotate from now on.
+    #[serde(default)]
+    pub(crate) rotate: bool,
     #[serde(default)]
     pub(crate) force: bool,
     #[serde(default)]

@@ -381,7 +381,7 @@ pub(crate) struct GrowArgs {
 
 /// Arguments of `restripe`.
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["level", "add", "strip", "group_size", "stop", "go_on"])))]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["level", "add", "strip", "group_size", "rotate", "stop", "go_on"])))]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
@@ -396,6 +396,9 @@ pub(crate) struct RestripeArgs {
     /// Members of a group, of an array that gets groups, or others
     #[arg(long, value_name = "N", conflicts_with_all = ["stop", "go_on"])]
     pub(crate) group_size: Option<u8>,
+    /// Parities that were added with --level rotate like others: data moves to where it lies then
+    #[arg(long, conflicts_with_all = ["stop", "go_on"])]
+    pub(crate) rotate: bool,
     /// Another strip, 4K to 1M: data moves to it while the array serves; alone, or besides
     /// more data columns, or other groups
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["stop", "go_on"])]

@@ -210,6 +210,9 @@ fn moving(m: &MovingJson) -> String {
         let [from, to] = [m.from_group_size, m.to_group_size].map(groups);
         shapes.push(format!("from {from} to {to}"));
     }
+    if m.from_fixed_parities != m.to_fixed_parities {
+        shapes.push("to parities that rotate".to_owned());
+    }
     if m.from_strip_bytes != m.to_strip_bytes {
         let [from, to] = [m.from_strip_bytes, m.to_strip_bytes].map(size::bytes);
         shapes.push(format!("from strips of {from} to {to}"));

@@ -32,6 +32,7 @@ pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
         devices: absolutes(devices),
         strip_bytes: args.strip.as_deref().map(size::parse).transpose()?,
         group_size: args.group_size,
+        rotate: args.rotate,
         force: args.force,
         dry_run: args.dry_run,
     };

@@ -20,6 +20,7 @@ pub(crate) mod schedule;
 pub(crate) mod scrubs;
 pub(crate) mod service;
 pub(crate) mod state;
+pub(crate) mod uevents;
 pub(crate) mod upkeep;
 pub(crate) mod volumes;
 pub(crate) mod watch;
@@ -37,6 +38,7 @@ use crate::api::routes;
 use crate::daemon::running::Limits;
 use crate::daemon::service::{Service, Sources};
 use crate::daemon::state::Dir;
+use crate::daemon::uevents::Uevents;
 use crate::daemon::watch::{DegradedStart, Watcher};
 use crate::errors::Failure;
 
@@ -183,10 +185,8 @@ async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), with
 }
 
 async fn watch(mut watcher: Watcher) {
-    let mut ticks = tokio::time::interval(watch::PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let uevents = Uevents::listen();
     loop {
-        ticks.tick().await;
         let looked = tokio::task::spawn_blocking(move || {
             watcher.look();
             watcher
@@ -197,6 +197,10 @@ async fn watch(mut watcher: Watcher) {
                 tracing::error!(%error, "the watcher is gone: new drives are not noticed");
                 return;
             }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(watcher.pause(uevents.are_heard())) => {}
+            () = uevents.block_device() => {}
         }
     }
 }

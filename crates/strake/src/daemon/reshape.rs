@@ -171,6 +171,7 @@ impl Service {
         let shape = DataShape {
             strip_bytes: strip,
             group_size,
+            rotate: request.rotate,
         };
         let data = || -> Result<Change, Failure> {
             let size = limits::size_with(&now, count, shape)?;
@@ -178,6 +179,11 @@ impl Service {
         };
         let change = match (request.level.as_deref(), request.action.as_deref()) {
             (_, None | Some("add")) if group_size.is_some() => data()?,
+            (Some(_), None) if request.rotate => {
+                let found = "parities are added first, and rotate when they are built";
+                let cure = "ask for --rotate when that is done";
+                return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
+            }
             (Some(level), None) if strip.is_some() => match mirror_with(&now, count) {
                 Some(becomes) if becomes == make::parse_level(level)? => data()?,
                 _ => {
@@ -204,13 +210,14 @@ impl Service {
                 return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
             }
             (None, Some("add")) => data()?,
-            (None, None) if strip.is_some() => data()?,
+            (None, None) if strip.is_some() || request.rotate => data()?,
             (None, Some("stop")) => return self.halt_move(&running, name, true, request.dry_run),
             (None, Some("continue")) => {
                 return self.halt_move(&running, name, false, request.dry_run);
             }
             _ => {
-                let found = "neither a level, nor a strip, nor one of add, stop and continue";
+                let found =
+                    "neither a level, nor a strip, nor one of add, rotate, stop and continue";
                 return Err(Failure::new(Code::LevelUnreachable, found));
             }
         };
@@ -264,6 +271,9 @@ impl Service {
             }
             Change::Data { shape, .. } if shape.group_size.is_some() => {
                 "data moves to the other groups".to_owned()
+            }
+            Change::Data { shape, .. } if shape.rotate && shape.strip_bytes.is_none() => {
+                "data moves to where it lies when all parities rotate".to_owned()
             }
             Change::Data { .. } => "data moves to the other strips".to_owned(),
         };

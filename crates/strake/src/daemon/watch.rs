@@ -1,6 +1,8 @@
 //! Looks for drives as they appear, and starts what can be started.
 //!
-//! Protocol: every two seconds the names, numbers and sizes of the candidates are compared with the
+//! Protocol: when the kernel tells of a block device (`uevents`), and every two seconds while there is
+//! something to wait for that it does not tell (files; arrays that wait; members that are busy), the
+//! names, numbers and sizes of the candidates are compared with the
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
 //! for members, are superblocks read, and running arrays hear how large their devices are now. A complete array is started at once; one that could be
 //! started degraded by the rule for that: at once, after `wait`, or not by itself; a start that was refused is tried again when other members are
@@ -24,8 +26,10 @@ use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::sysfs::{self, Identity};
 use crate::errors::{Code, Failure};
 
-/// How often to compare.
-pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+/// How often to compare, where nobody tells of changes.
+const PERIOD: Duration = Duration::from_secs(2);
+/// And where the kernel does: in case that a message was lost.
+const PERIOD_TOLD: Duration = Duration::from_secs(30);
 
 /// What becomes of an array that is found without members that it expects, if it can be started
 /// without them.
@@ -129,6 +133,16 @@ impl Watcher {
             next_event: 0,
             again: false,
             tries: 0,
+        }
+    }
+
+    /// How long until the next look, unless the kernel tells of a device, which it does if `told`.
+    pub(crate) fn pause(&self, told: bool) -> Duration {
+        let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
+        let waits = self.again || self.resized || !self.waiting.is_empty();
+        match !told || waits || self.seen.iter().any(file) {
+            true => PERIOD,
+            false => PERIOD_TOLD,
         }
     }
 

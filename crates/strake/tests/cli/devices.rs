@@ -12,6 +12,13 @@ struct Loop {
 }
 
 impl Loop {
+    /// A device of this number, which nobody takes meanwhile who asks for any.
+    fn numbered(number: usize, file: &str) -> Option<Loop> {
+        let device = format!("/dev/loop{number}");
+        let made = rig::is_root() && run_ok("losetup", &[&device, file]);
+        made.then_some(Loop { device })
+    }
+
     fn over(file: &str, options: &[&str]) -> Option<Loop> {
         if !rig::is_root() {
             skipped("loop devices need root");
@@ -100,6 +107,37 @@ fn an_array_on_loop_devices_lives_and_comes_back() {
     rig.create("b", "1", &["--force"], &more)
         .refused(4, "device-busy");
     rig.run(&["stop", "looped"]).ok();
+}
+
+/// Where nothing but block devices is looked for the daemon looks by itself every 30 s.
+#[test]
+fn a_drive_that_appears_starts_its_array_when_the_kernel_tells_of_it() {
+    let mut rig = Rig::new();
+    let files = rig.files(3);
+    let first = 200 + std::process::id() as usize % 500;
+    let attach = || -> Vec<Loop> {
+        let files = files.iter().zip(first..);
+        files.filter_map(|(file, n)| Loop::numbered(n, file)).collect()
+    };
+    let loops = attach();
+    if loops.len() < 3 {
+        return;
+    }
+    let devices: Vec<String> = loops.iter().map(|l| l.device.clone()).collect();
+    rig.start_daemon();
+    rig.create("looped", "5", &["--export", "nbd"], &devices)
+        .ok();
+    rig.stop_daemon();
+    drop(loops);
+    rig.start_daemon();
+    // The first look is over, and found nothing that it would wait for.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let since = std::time::Instant::now();
+    let _loops = attach();
+    rig.until_state("looped", "optimal");
+    let took = since.elapsed();
+    assert!(took.as_secs() < 20, "{took:?}: it was looked for");
+    rig.stop_daemon();
 }
 
 #[test]

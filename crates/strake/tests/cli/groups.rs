@@ -105,6 +105,51 @@ fn an_array_with_groups_gets_one_more_and_others() {
 }
 
 #[test]
+fn a_parity_that_was_added_rotates_and_then_the_array_gets_groups() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let writes = ["write -P 0x5a 0 24M", "write -P 0xa5 60M 4M", "flush"];
+    if rig.qemu_io("data", &writes).is_none() {
+        return;
+    }
+    let new = rig.files_called("new", 5);
+    rig.run(&["restripe", "data", "--level", "6", &new[0]]).ok();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["fixed_parities"], 1);
+    let before = size(&rig.show("data"));
+    rig.run(&["set", "data", "restripe_priority=1"]).ok();
+    rig.run(&["restripe", "data", "--rotate"]).ok();
+    let shown = rig.show("data");
+    let moving = &shown["moving"];
+    let told = (&moving["from_fixed_parities"], &moving["to_fixed_parities"]);
+    assert_eq!(told, (&1.into(), &0.into()), "{shown}");
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.run(&["set", "data", "restripe_priority=100"]).ok();
+    moved(&rig);
+    let shown = rig.show("data");
+    assert_eq!(
+        (&shown["fixed_parities"], size(&shown)),
+        (&0.into(), before)
+    );
+    // Its parities share their members with data now.
+    rig.run(&["restripe", "data", "--level", "5"])
+        .refused(2, "level-unreachable");
+    let mut groups = vec!["restripe", "data", "--level", "60", "--group-size", "4"];
+    groups.extend(new[1..].iter().map(String::as_str));
+    rig.run(&groups).ok();
+    moved(&rig);
+    assert_eq!(size(&rig.show("data")), 2 * before);
+    for slot in ["0", "3", "4", "7"] {
+        rig.run(&["fail", "data", slot]).ok();
+    }
+    rig.qemu_io("data", &READS);
+}
+
+#[test]
 fn groups_that_cannot_be_are_refused_by_name() {
     let mut rig = Rig::new();
     rig.start_daemon();
@@ -151,10 +196,7 @@ fn groups_that_cannot_be_are_refused_by_name() {
         .refused(2, "level-unreachable");
     let one = ["restripe", "grouped", "--level", "5", "--group-size", "6"];
     rig.run(&one).refused(2, "group-size-invalid");
-    // Parities that were added have members of their own.
-    let fifth = rig.file("fifth", 64 << 20);
-    rig.run(&["restripe", "data", "--level", "6", &fifth]).ok();
-    rig.until_state("data", "optimal");
-    let of_4 = ["--level", "60", "--group-size", "4"];
-    refused(&of_4, 3, (2, "shape-unreachable"));
+    // No parity was added that could rotate from now on.
+    refused(&["--rotate"], 0, (2, "shape-unreachable"));
+    refused(&["--level", "6", "--rotate"], 1, (2, "shape-unreachable"));
 }
