@@ -223,6 +223,8 @@ pub struct Array {
     pub(crate) resumed: Option<Resumed>,
     /// Devices that have no slot yet and get the map and the list.
     pub(crate) entering: Vec<DeviceId>,
+    /// A spare can be had from elsewhere, for a member that has too many read errors.
+    pub(crate) elsewhere: bool,
     /// Shards were made for another frontier than that of the first superblocks.
     pub(crate) resplit: bool,
     /// Bytes of data that move at once, about.
@@ -679,7 +681,7 @@ impl Array {
             let vacant = device.is_none() && self.stage == Stage::Serving && self.reshape.is_none();
             members.push(MemberStatus {
                 spare_in_ns: due.filter(|_| !none && may).map(|due| due.since(now)),
-                wants_spare: vacant && none && may && waited,
+                wants_spare: none && may && (vacant && waited || self.asks_elsewhere(slot)),
                 ..status
             });
             if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
@@ -700,6 +702,7 @@ impl Array {
             unreadable: self.unreadable.bytes(&self.geometry),
             members,
             jobs: self.job_status(),
+            spares_elsewhere: self.elsewhere,
         }
     }
 

@@ -616,6 +616,7 @@ impl Array {
             moving: Move::default(),
             resumed,
             entering: Vec::new(),
+            elsewhere: false,
             resplit: false,
             window_bytes: options.window_bytes,
             persist,

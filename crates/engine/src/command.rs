@@ -26,6 +26,10 @@ pub enum Command {
     Replace(Slot, NewDevice),
     /// The same onto a spare of the array.
     ReplaceBySpare(Slot, DeviceId),
+    /// Whether a spare can be had from elsewhere for a member that has too many read errors, where the
+    /// array has none of its own: its slot wants one then ([`MemberStatus::wants_spare`]), and it serves
+    /// until it is replaced. With the answer that none can be had it is failed. Not at first.
+    SparesElsewhere(bool),
     /// Start or go on with the rebuild of missing members (spares are used by themselves).
     StartRebuild,
     /// Pause the rebuild until it is started again.

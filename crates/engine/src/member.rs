@@ -68,7 +68,7 @@ impl Array {
     }
 
     /// A spare takes the place of the member in this slot, which has too many read errors, or is about to: none that
-    /// an empty slot needs.
+    /// an empty slot needs. Or one is asked for elsewhere.
     fn relieved(&mut self, slot: Slot) -> bool {
         let place = &self.slots[usize::from(slot.0)];
         if place.incoming.is_some() || place.failing {
@@ -80,7 +80,9 @@ impl Array {
             return false;
         }
         let first = |s: &SlotUse| s.incoming.is_none() && (s.current.is_none() || s.failing);
-        if self.spares.len() <= self.slots.iter().filter(|s| first(s)).count() {
+        let own = self.spares.len() > self.slots.iter().filter(|s| first(s)).count();
+        let elsewhere = self.elsewhere && self.spares.is_empty();
+        if !own && !elsewhere {
             return false;
         }
         let device = place.current;
@@ -318,6 +320,9 @@ impl Array {
             self.give_spare(at, 0);
         }
         for at in 0..self.slots.len() {
+            if self.asks_elsewhere(&self.slots[at]) {
+                continue;
+            }
             let slot = &mut self.slots[at];
             // Where none is left, the next read error decides again.
             if std::mem::take(&mut slot.failing)
@@ -328,6 +333,29 @@ impl Array {
                 self.give_spare(at, 0);
             }
         }
+    }
+
+    /// The member in this slot has too many read errors, and waits for a spare from elsewhere.
+    pub(crate) fn asks_elsewhere(&self, slot: &SlotUse) -> bool {
+        let serves = slot.current.is_some() && slot.incoming.is_none();
+        slot.failing && serves && self.elsewhere && self.spares.is_empty()
+    }
+
+    /// Whether a spare can be had elsewhere. If not, members that wait for one are failed, as they
+    /// would have been.
+    fn spares_elsewhere(&mut self, can: bool) -> Changed {
+        if self.elsewhere == can {
+            return Changed::No;
+        }
+        let waits = |slot: &SlotUse| self.asks_elsewhere(slot).then_some(slot.current).flatten();
+        let waiting: Vec<DeviceId> = self.slots.iter().filter_map(waits).collect();
+        self.elsewhere = can;
+        for device in waiting {
+            if self.may_lose(device) {
+                self.member_out(device, OutCause::ReadErrors);
+            }
+        }
+        Changed::Yes
     }
 
     /// Rebuilds the slot onto one of the spares that wait, of which the first has waited longest.
@@ -441,6 +469,7 @@ impl Array {
             Command::Return(device) => self.return_member(device),
             Command::Replace(slot, device) => self.replace(slot, device),
             Command::ReplaceBySpare(slot, spare) => self.replace_by_spare(slot, spare),
+            Command::SparesElsewhere(can) => Ok(self.spares_elsewhere(can)),
             Command::StartRebuild => Ok(self.start_rebuild()),
             Command::StopRebuild => Ok(self.stop_rebuild()),
             Command::StartScrub(mode) => Ok(self.start_scrub(mode)),

@@ -59,6 +59,8 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Jobs at work or paused.
     pub jobs: Vec<JobStatus>,
+    /// What it was told last of spares elsewhere.
+    pub spares_elsewhere: bool,
 }
 
 /// A member as `show` tells it.
@@ -83,7 +85,7 @@ pub struct MemberStatus {
     /// The member is missing, and a spare takes its place after so long, nanoseconds.
     pub spare_in_ns: Option<u64>,
     /// Nobody has the slot, none is waited for any more, and there is no spare: a device that is added now is used
-    /// at once.
+    /// at once. Or the member in sync here has too many read errors, and is to be replaced.
     pub wants_spare: bool,
 }
 

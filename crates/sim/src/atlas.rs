@@ -185,6 +185,11 @@ mod tests {
         errors_fail_members: false,
     };
 
+    /// Of four.
+    fn one_group() -> Vec<Range<usize>> {
+        std::iter::once(0..4).collect()
+    }
+
     fn whole(slots: usize) -> Situation {
         let intact = Condition {
             intact: true,
@@ -230,7 +235,7 @@ mod tests {
     #[test]
     fn unreadable_sectors_count_in_their_row_only() {
         let atlas = Atlas {
-            groups: vec![0..4],
+            groups: one_group(),
             tolerated: 1,
             mirrored: false,
             rules: RULES,
@@ -249,7 +254,7 @@ mod tests {
             ..RULES
         };
         let mut atlas = Atlas {
-            groups: vec![0..4],
+            groups: one_group(),
             tolerated: 1,
             mirrored: false,
             rules,
@@ -271,7 +276,7 @@ mod tests {
             ..RULES
         };
         let mut atlas = Atlas {
-            groups: vec![0..4],
+            groups: one_group(),
             tolerated: 1,
             mirrored: false,
             rules,
@@ -288,7 +293,7 @@ mod tests {
     #[test]
     fn a_degraded_parity_array_is_not_cut_off_while_it_writes() {
         let mut atlas = Atlas {
-            groups: vec![0..4],
+            groups: one_group(),
             tolerated: 2,
             mirrored: false,
             rules: RULES,

@@ -352,6 +352,8 @@ pub struct Plan {
     pub lives: Vec<Life>,
     /// A parity that was added goes again as soon as something was rebuilt.
     pub lowers: bool,
+    /// Spares can be had from elsewhere for members with too many read errors; sometimes.
+    pub elsewhere: bool,
     /// At the end the array is made whole before it is verified.
     pub made_whole: bool,
 }
@@ -450,6 +452,7 @@ impl Plan {
             lives: draw_lives(&mut rng),
             made_whole: rng.percent(75),
             lowers: false,
+            elsewhere: Prng::new(seed ^ 13, Purpose::Focus).one_in(3),
             lose_blocks: rng.percent(50),
         };
         if focus != Focus::Wide {

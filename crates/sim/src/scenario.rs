@@ -71,6 +71,7 @@ impl Scenario {
         plan.pulled_percent = 0;
         plan.lose_in_resync = false;
         plan.lose_blocks = false;
+        plan.elsewhere = false;
         plan.reshard = false;
         plan.slow_shard = None;
         plan.write_hole = WriteHole::Closed;

@@ -676,6 +676,9 @@ impl World {
                 let moving = self.machines().array.status().superblock.moving;
                 self.reshaping = moving.is_some();
                 self.wary.clear();
+                if self.plan.elsewhere {
+                    self.command(Command::SparesElsewhere(true));
+                }
                 self.torn_blocks.clear();
                 self.metadata_is_mended()?;
             }
@@ -763,6 +766,9 @@ impl World {
                 if self.plan.lowers {
                     self.command(Command::DropParity(1));
                 }
+            }
+            EventKind::MemberFailing { slot, .. } if self.plan.elsewhere => {
+                self.answer_failing(slot);
             }
             EventKind::MemberOut { device, .. } => {
                 self.leaving.extend(device);

@@ -259,6 +259,53 @@ fn a_member_with_too_many_read_errors_serves_until_a_spare_is_filled() {
     raid5.lose(2).verify();
 }
 
+/// Where spares are kept for several arrays.
+#[test]
+fn a_member_with_too_many_read_errors_serves_until_a_spare_from_elsewhere_is_filled() {
+    let wants = |array: &mut Scenario| {
+        let members = array.world.machines().array.status().members;
+        let wants = members.iter().filter(|m| m.wants_spare);
+        wants.filter_map(|m| m.slot).collect::<Vec<Slot>>()
+    };
+    for comes in [true, false] {
+        let mut raid5 = Scenario::new("5", 4).threshold(3).start();
+        raid5.write_all().rest();
+        raid5
+            .command(Command::SparesElsewhere(true))
+            .expect("it is told");
+        let old = raid5.drive(1);
+        read_errors(&mut raid5, 1, 3);
+        assert!(raid5.serves(old), "it is asked for first");
+        assert_eq!(
+            (wants(&mut raid5), raid5.state()),
+            (vec![Slot(1)], ArrayState::Optimal)
+        );
+        // More of them change nothing until it is answered.
+        read_errors(&mut raid5, 1, 2);
+        raid5.write(20);
+        assert!(raid5.serves(old));
+        match comes {
+            true => {
+                let new = raid5.world.fresh().expect("there are drives left");
+                let replace = Command::Replace(Slot(1), new);
+                raid5.command(replace).expect("it serves still");
+            }
+            false => {
+                let none = Command::SparesElsewhere(false);
+                raid5.command(none).expect("it is told");
+                assert!(!raid5.serves(old));
+                assert_eq!(raid5.state(), ArrayState::Degraded);
+                raid5.add();
+            }
+        }
+        raid5.write(20).rest().verify();
+        assert!(!raid5.serves(old));
+        assert_eq!(raid5.state(), ArrayState::Optimal);
+        assert_eq!(wants(&mut raid5), []);
+        raid5.lose(2).verify();
+    }
+}
+
 #[test]
 fn a_spare_that_an_empty_slot_needs_does_not_relieve_a_failing_member() {
     let mut raid6 = patient(1).threshold(3).start();

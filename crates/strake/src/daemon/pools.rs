@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use strake_engine::event::{Command, MemberState, MemberStatus};
 use strake_format::{ArrayUuid, PoolUuid, Slot, Superblock};
 
 use crate::api::types::{PoolDeviceJson, PoolDone, PoolJson, PoolRequest, PoolUserJson};
@@ -316,28 +317,41 @@ impl Service {
     }
 
     fn feed(&self, running: &Running) -> Result<(), Failure> {
-        if self.dir.placement(running.uuid).pool.is_none() {
-            return Ok(());
-        }
-        let _admin = self.change()?;
-        let wants = running
-            .status()?
-            .members
-            .iter()
-            .any(|member| member.wants_spare);
-        if !wants {
-            self.pool_tries.with(|tries| tries.remove(&running.uuid));
-            return Ok(());
-        }
         let tried = self
             .pool_tries
             .with(|tries| tries.get(&running.uuid).copied());
-        if tried.is_some_and(|at| at.elapsed() < PAUSE) {
+        let waits = tried.is_some_and(|at| at.elapsed() < PAUSE);
+        let has_pool = self.dir.placement(running.uuid).pool.is_some();
+        let status = running.status()?;
+        let may = has_pool && !waits;
+        if may != status.spares_elsewhere {
+            let _admin = self.change()?;
+            running.command(Command::SparesElsewhere(may))?;
+        }
+        if !has_pool {
+            return Ok(());
+        }
+        let _admin = self.change()?;
+        let wants = |member: &&MemberStatus| member.wants_spare;
+        let status = running.status()?;
+        let mut wanting = status.members.iter().filter(wants);
+        if wanting.clone().next().is_none() {
+            // Where the pool had nothing for a member that was failed then, it may have by now.
+            if !waits {
+                self.pool_tries.with(|tries| tries.remove(&running.uuid));
+            }
+            return Ok(());
+        }
+        if waits {
             return Ok(());
         }
         self.pool_tries
             .with(|tries| tries.insert(running.uuid, Instant::now()));
-        let taken = self.take_from_pool(running, None, None);
+        // Slots that nobody fills come first: there a spare of the array is used by itself.
+        let serves = |member: &MemberStatus| member.state == MemberState::InSync;
+        let all_serve = wanting.clone().all(serves);
+        let failing = wanting.find_map(|member| member.slot).filter(|_| all_serve);
+        let taken = self.take_from_pool(running, failing, None);
         if let Ok(Some(_)) = taken {
             // Where more slots are empty, the next look takes the next.
             self.pool_tries.with(|tries| tries.remove(&running.uuid));
@@ -354,7 +368,15 @@ impl Service {
                 ..Happened::default()
             });
         }
-        taken.map(|_| ())
+        let taken = taken.map(|_| ());
+        if self
+            .pool_tries
+            .with(|tries| tries.contains_key(&running.uuid))
+        {
+            // Who has too many read errors waits no longer.
+            running.command(Command::SparesElsewhere(false))?;
+        }
+        taken
     }
 
     /// The device that the array would be given.

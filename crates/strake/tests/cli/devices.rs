@@ -117,7 +117,9 @@ fn a_drive_that_appears_starts_its_array_when_the_kernel_tells_of_it() {
     let first = 200 + std::process::id() as usize % 500;
     let attach = || -> Vec<Loop> {
         let files = files.iter().zip(first..);
-        files.filter_map(|(file, n)| Loop::numbered(n, file)).collect()
+        files
+            .filter_map(|(file, n)| Loop::numbered(n, file))
+            .collect()
     };
     let loops = attach();
     if loops.len() < 3 {
