@@ -113,7 +113,7 @@ scenario_trim() {
 
 # A drive that cannot read some of its sectors is replaced while it serves; what it cannot read is computed.
 scenario_read_errors() {
-    local bad=/sys/kernel/config/nullb/sick from
+    local bad=/sys/kernel/config/nullb/sick from errors
     daemon_start
     modprobe null_blk nr_devices=0
     mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
@@ -134,7 +134,9 @@ scenario_read_errors() {
     wait_for 240 "the replacement" replaced
     wait_settled data 60
     load_stop
-    say "read errors of the drive that was replaced: $(strake events | grep -c read_error || true)"
+    errors=$(strake events | grep -c read_error || true)
+    say "read errors of the drive that was replaced: $errors"
+    [ "$errors" -gt 0 ] || fail "the sick drive read all that was asked of it"
     sound_without 0
 }
 

@@ -515,7 +515,7 @@ impl Move {
             ..self
         }
     }
-    const fn from_groups_of(self, members: usize) -> Move {
+    const fn out_of_groups(self, members: usize) -> Move {
         let from_group = Some(members as u8);
         Move { from_group, ..self }
     }
@@ -547,23 +547,23 @@ const MOVES: &[Move] = &[
     to(Level::Raid50, 6, 6).groups_of(3).bands(1, 2),
     to(Level::Raid60, 8, 8).groups_of(4).bands(4, 1),
     // To groups, from them, and to others.
-    to(Level::Raid50, 4, 8).groups_of(4).from_groups_of(4),
-    to(Level::Raid50, 5, 6).groups_of(3).from_groups_of(5),
-    to(Level::Raid50, 5, 9).groups_of(3).from_groups_of(5),
-    to(Level::Raid60, 4, 12).groups_of(4).from_groups_of(4),
-    to(Level::Raid70, 7, 10).groups_of(5).from_groups_of(7),
-    to(Level::Raid5, 6, 6).from_groups_of(3),
-    to(Level::Raid5, 9, 10).from_groups_of(3),
-    to(Level::Raid6, 8, 8).from_groups_of(4),
+    to(Level::Raid50, 4, 8).groups_of(4).out_of_groups(4),
+    to(Level::Raid50, 5, 6).groups_of(3).out_of_groups(5),
+    to(Level::Raid50, 5, 9).groups_of(3).out_of_groups(5),
+    to(Level::Raid60, 4, 12).groups_of(4).out_of_groups(4),
+    to(Level::Raid70, 7, 10).groups_of(5).out_of_groups(7),
+    to(Level::Raid5, 6, 6).out_of_groups(3),
+    to(Level::Raid5, 9, 10).out_of_groups(3),
+    to(Level::Raid6, 8, 8).out_of_groups(4),
     to(Level::Raid50, 6, 9).groups_of(3),
-    to(Level::Raid50, 6, 8).groups_of(4).from_groups_of(3),
-    to(Level::Raid50, 12, 12).groups_of(6).from_groups_of(3),
-    to(Level::Raid50, 10, 12).groups_of(3).from_groups_of(5),
+    to(Level::Raid50, 6, 8).groups_of(4).out_of_groups(3),
+    to(Level::Raid50, 12, 12).groups_of(6).out_of_groups(3),
+    to(Level::Raid50, 10, 12).groups_of(3).out_of_groups(5),
     to(Level::Raid50, 5, 9)
         .groups_of(3)
-        .from_groups_of(5)
+        .out_of_groups(5)
         .bands(1, 2),
-    to(Level::Raid5, 6, 6).from_groups_of(3).bands(4, 2),
+    to(Level::Raid5, 6, 6).out_of_groups(3).bands(4, 2),
     to(Level::Raid60, 8, 12).groups_of(4).bands(2, 4),
 ];
 

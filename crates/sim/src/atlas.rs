@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn unreadable_sectors_count_in_their_row_only() {
         let atlas = Atlas {
-            groups: vec![0..4],
+            groups: std::iter::once(0..4).collect(),
             tolerated: 1,
             mirrored: false,
             rules: RULES,
@@ -249,7 +249,7 @@ mod tests {
             ..RULES
         };
         let mut atlas = Atlas {
-            groups: vec![0..4],
+            groups: std::iter::once(0..4).collect(),
             tolerated: 1,
             mirrored: false,
             rules,
@@ -271,7 +271,7 @@ mod tests {
             ..RULES
         };
         let mut atlas = Atlas {
-            groups: vec![0..4],
+            groups: std::iter::once(0..4).collect(),
             tolerated: 1,
             mirrored: false,
             rules,
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn a_degraded_parity_array_is_not_cut_off_while_it_writes() {
         let mut atlas = Atlas {
-            groups: vec![0..4],
+            groups: std::iter::once(0..4).collect(),
             tolerated: 2,
             mirrored: false,
             rules: RULES,
