@@ -125,8 +125,9 @@ scenario_read_errors() {
     wait_for 60 "the device of data" device data
     known_on "$(device data)"
     from=$(strake examine /dev/sick --json | jq '.data_offset_bytes / 512')
-    # 64 KiB in each of the first sixteen MiB.
-    for n in $(seq 0 15); do
+    # 64 KiB of each MiB that the known file lies in. Nothing is written there: to a block that this drive calls bad
+    # writes fail, too, and it would be out before it has shown a single read error.
+    for n in $(seq 1 15); do
         echo "+$((from + n * 2048))-$((from + n * 2048 + 127))" >"$bad/badblocks"
     done
     load_start "$MNT/load" 32m

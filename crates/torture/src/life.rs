@@ -129,6 +129,10 @@ impl<'a> Life<'a> {
         let mut child = self.spawn()?;
         self.started(&mut child)?;
         self.make_whole(&mut child)?;
+        self.wait(&mut child, "the end of the move", |seen| {
+            seen.shapes.len() == 1 && !seen.has_job("Restripe")
+        })?;
+        self.look(&mut child)?;
         self.verify("at the end")?;
         self.scrub(&mut child)?;
         self.stop(child)
@@ -261,7 +265,7 @@ impl<'a> Life<'a> {
         for _ in 0..self.rng.range(1, 4) {
             self.pause(40_000);
             self.check()?;
-            match self.rng.weighted(&[20, 25, 20, 8, 8, 8, 8, 6]) {
+            match self.rng.weighted(&[20, 25, 20, 8, 8, 8, 8, 6, 12]) {
                 0 => {}
                 1 => self.lose(child)?,
                 2 => self.add(child)?,
@@ -269,7 +273,8 @@ impl<'a> Life<'a> {
                 4 => self.scrub(child)?,
                 5 => self.wait_whole(child)?,
                 6 => self.steer(child)?,
-                _ => self.verify("under load")?,
+                7 => self.verify("under load")?,
+                _ => self.restripe(child)?,
             }
             self.look(child)?;
         }
@@ -355,6 +360,42 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
+    /// Data begins to move to another shape, which takes as long as it takes, over kills and losses.
+    fn restripe(&mut self, child: &mut Child) -> Result<()> {
+        let seen = self.look(child)?;
+        let rests = seen.whole() && !seen.has_job("Restripe") && seen.shapes.len() == 1;
+        let slots = self.files.slots();
+        // Nothing replaces any of them.
+        if !rests || self.files.single().len() < slots {
+            return Ok(());
+        }
+        let (_, width) = seen.shapes[0];
+        let change = self.shape.change(&mut self.rng, slots, width, seen.strip);
+        let Some(change) = change else { return Ok(()) };
+        let mut words = vec![
+            "restripe".to_owned(),
+            change.strip.unwrap_or(0).to_string(),
+            change.group.unwrap_or(0).to_string(),
+        ];
+        for _ in 0..change.more {
+            let path = self.files.name();
+            self.shape.empty_file(&path)?;
+            words.extend([path.display().to_string(), self.uuid()]);
+        }
+        self.tell(format!("{slots} slots, groups of {width}: {change:?}"));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let said = child.ask(&words)?;
+        // Some lengths are not whole in larger strips, and some logs are too small for more members.
+        let unfit = ["error strips of", "error the members' log areas"];
+        if unfit.iter().any(|unfit| said.starts_with(unfit)) {
+            self.tell(said);
+            return Ok(());
+        }
+        ensure!(said == "done", "{change:?}: {said}");
+        count(&self.totals.restripes);
+        Ok(())
+    }
+
     fn steer(&mut self, child: &mut Child) -> Result<()> {
         let priority = self.rng.range(1, 100).to_string();
         let words: &[&str] = match self.rng.below(3) {
@@ -403,7 +444,7 @@ impl<'a> Life<'a> {
 
     /// Fills every slot.
     fn make_whole(&mut self, child: &mut Child) -> Result<()> {
-        for _ in 0..4 * self.shape.members {
+        for _ in 0..4 * self.files.slots() {
             self.wait_whole(child)?;
             let seen = self.look(child)?;
             if seen.whole() {
