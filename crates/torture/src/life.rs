@@ -218,6 +218,8 @@ impl<'a> Life<'a> {
     /// What the array says; no member that was certain may be out.
     fn look(&mut self, child: &mut Child) -> Result<Seen> {
         let seen = child.status()?;
+        // What moves is written, whether users write or not.
+        self.dirty |= seen.has_job("Restripe");
         if let Err(slot) = self.files.learn(&seen) {
             bail!("slot {slot} is out without a reason: {:?}", seen.members);
         }
@@ -262,10 +264,14 @@ impl<'a> Life<'a> {
     }
 
     fn acts(&mut self, child: &mut Child) -> Result<()> {
+        if self.shape.moves && self.rng.percent(40) {
+            self.restripe(child)?;
+            self.look(child)?;
+        }
         for _ in 0..self.rng.range(1, 4) {
             self.pause(40_000);
             self.check()?;
-            match self.rng.weighted(&[20, 25, 20, 8, 8, 8, 8, 6, 12]) {
+            match self.rng.weighted(&[20, 25, 20, 8, 8, 8, 8, 6]) {
                 0 => {}
                 1 => self.lose(child)?,
                 2 => self.add(child)?,
@@ -273,8 +279,7 @@ impl<'a> Life<'a> {
                 4 => self.scrub(child)?,
                 5 => self.wait_whole(child)?,
                 6 => self.steer(child)?,
-                7 => self.verify("under load")?,
-                _ => self.restripe(child)?,
+                _ => self.verify("under load")?,
             }
             self.look(child)?;
         }
@@ -362,6 +367,8 @@ impl<'a> Life<'a> {
 
     /// Data begins to move to another shape, which takes as long as it takes, over kills and losses.
     fn restripe(&mut self, child: &mut Child) -> Result<()> {
+        // It begins only where nobody is missing.
+        self.make_whole(child)?;
         let seen = self.look(child)?;
         let rests = seen.whole() && !seen.has_job("Restripe") && seen.shapes.len() == 1;
         let slots = self.files.slots();
@@ -383,6 +390,10 @@ impl<'a> Life<'a> {
             words.extend([path.display().to_string(), self.uuid()]);
         }
         self.tell(format!("{slots} slots, groups of {width}: {change:?}"));
+        // Slowly now and then, so that more happens to it.
+        let priority = self.rng.pick(&["1", "10", "100"]);
+        let said = child.ask(&["restripe priority", priority])?;
+        ensure!(said == "done", "restripe priority {priority}: {said}");
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let said = child.ask(&words)?;
         // Some lengths are not whole in larger strips, and some logs are too small for more members.

@@ -152,6 +152,7 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
             Command::StartScrub(ScrubMode::Check)
         }
         ["priority", value] => Command::Set(Setting::RebuildPriority(value.parse()?)),
+        ["restripe priority", value] => Command::Set(Setting::RestripePriority(value.parse()?)),
         other => bail!("unknown command {other:?}"),
     };
     Ok(match serving.command(command) {
