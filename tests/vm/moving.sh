@@ -1,18 +1,23 @@
-# Data moves to one drive more, under fio on a file system that stays mounted.
+# Data moves to one drive more, or to other groups, under fio on a file system that stays mounted.
 # Arguments: the shared folder, then scenarios.
 
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 
 BULK=(96m 3 --rw=write --bssplit=1m/100 --fsync_on_close=1)
 
-# An array of four drives begins to move to five, slowly.
-begin_move() {
+# An array of four drives with a file system under load, which moves slowly if it is told to.
+before_move() {
     daemon_start
     create data 5 -- 0 1 2 3
-    strake set data rebuild_priority="$1"
+    strake set data restripe_priority="$1"
     known_on "$(device data)"
     verified "$MNT/bulk" "${BULK[@]}"
     load_start "$MNT/load" 32m
+}
+
+# It begins to move to five drives.
+begin_move() {
+    before_move "$1"
     strake restripe data --add "$(drive 4)"
 }
 
@@ -21,13 +26,14 @@ moved() { show data '[.jobs[] | select(.kind == "restripe") | .done_bytes][0] //
 moved_past() { [ "$(moved)" -ge $(($1 << 20)) ]; }
 larger_than() { [ "$(blockdev --getsize64 "$(device data)")" -gt "$1" ]; }
 
-# All has moved, the file system takes the room, and any one drive may go.
+# ends_larger BEFORE HAD HAS: all has moved, rows of so many data columns have more, and the file system takes
+# the room.
 ends_larger() {
-    local before=$1 dev
+    local before=$1 size=$(($1 / $2 * $3)) dev
     dev=$(device data)
     wait_for 300 "the larger device" larger_than "$before"
-    same "$(blockdev --getsize64 "$dev")" $((before / 3 * 4)) "the size of the device"
-    same "$(show data .size_bytes)" $((before / 3 * 4)) "what show tells"
+    same "$(blockdev --getsize64 "$dev")" "$size" "the size of the device"
+    same "$(show data .size_bytes)" "$size" "what show tells"
     wait_settled data 120
     user xfs_growfs "$MNT" >/dev/null
 }
@@ -53,8 +59,8 @@ scenario_move() {
     sleep 1
     daemon_start
     wait_state data optimal 60
-    strake set data rebuild_priority=100
-    ends_larger "$before"
+    strake set data restripe_priority=100
+    ends_larger "$before" 3 4
     load_stop
     # More than there was room for before.
     user fio --name=fill --filename="$MNT/fill" --size=560m --rw=write --bs=1m --verify=crc32c --direct=1 --output="$RUN/fill.txt" ||
@@ -67,6 +73,41 @@ scenario_move() {
     drive 1 >/dev/null
     wait_settled data 240
     sound_without 4
+}
+
+# RAID 5 of four drives gets a second group of as many, loses a drive of each, and becomes one group of eight.
+scenario_groups() {
+    local before
+    before_move 10
+    before=$(blockdev --getsize64 "$(device data)")
+    # shellcheck disable=SC2046
+    strake restripe data --level 50 --group-size 4 $(drives 4 5 6 7)
+    wait_for 120 "data that has moved" moved_past 8
+    daemon_kill
+    sleep 1
+    daemon_start
+    wait_state data optimal 60
+    say "$(($(moved) >> 20)) MiB of $((before >> 20)) had moved when the daemon was killed"
+    strake set data restripe_priority=100
+    ends_larger "$before" 3 6
+    same "$(show data .level)" 50 "the level"
+    load_stop
+    host unplug 1
+    host unplug 6
+    wait_state data degraded 30
+    known_is_there
+    bulk_is_there
+    host plug 1
+    host plug 6
+    drives 1 6 >/dev/null
+    wait_settled data 240
+    before=$(blockdev --getsize64 "$(device data)")
+    # Seven data columns where there were six: no drive is needed for that.
+    strake restripe data --level 5
+    ends_larger "$before" 6 7
+    same "$(show data .level)" 5 "the level"
+    bulk_is_there
+    sound_without 5
 }
 
 # The power goes while a window moves.
@@ -85,12 +126,12 @@ scenario_after_move() {
     daemon_start
     wait_state data optimal 60
     say "$(($(moved) >> 20)) MiB had moved"
-    strake set data rebuild_priority=100
+    strake set data restripe_priority=100
     cp "$SHARE/../known" "$RUN/known"
     mount_fs "$(device data)"
     known_is_there
     bulk_is_there
-    ends_larger "$(cat "$SHARE/../before")"
+    ends_larger "$(cat "$SHARE/../before")" 3 4
     bulk_is_there
     sound_without 2
 }

@@ -1,8 +1,11 @@
 //! Making an array: what a new array is, checked, and the bytes to write on each member.
 //!
-//! Pure: the caller does the writes (the second superblock copy last, then a flush of every
-//! member). Deliberately absent: looking at what is on the devices (mounts, signatures); the caller
-//! does that first.
+//! Pure: the caller does what [`CreatePlan::clearing`] and [`CreatePlan::steps`] say, in that order.
+//! A superblock is written when all that it speaks for is durable on every device, and no member has
+//! its second copy before all have their first: whatever a crash leaves undone, what is there either
+//! is the whole array, is too little to be one, or lacks members that it survives without.
+//! Deliberately absent: looking at what is on the devices (mounts, signatures); the caller does that
+//! first.
 
 use std::ops::Range;
 
@@ -77,11 +80,38 @@ pub enum Init {
 pub struct CreatePlan {
     /// Superblock of every member, then of every spare.
     pub superblocks: Vec<Superblock>,
-    /// Writes for the same, in the same order: (offset on the device, bytes), to be done in this
-    /// order.
+    /// Writes for the same, in the same order: (offset on the device, bytes), as `steps` order them.
     pub writes: Vec<Vec<(u64, Vec<u8>)>>,
     /// Size of the block device, bytes.
     pub size_bytes: u64,
+}
+
+/// One thing to do on a device, by its place in the plan: members, then spares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Make these bytes zero.
+    Zero {
+        /// Which device.
+        at: usize,
+        /// From here on.
+        offset: u64,
+        /// So many.
+        len: u64,
+    },
+    /// Write these.
+    Write {
+        /// Which device.
+        at: usize,
+        /// Where.
+        offset: u64,
+        /// Bytes.
+        bytes: &'a [u8],
+    },
+    /// Make durable what was written.
+    Flush {
+        /// Which device.
+        at: usize,
+    },
 }
 
 /// Why an array cannot be made.
@@ -257,6 +287,51 @@ impl CreatePlan {
                 .collect(),
             superblocks,
         }
+    }
+
+    /// What is to be done before anything else, data areas included: an array that was here before
+    /// loses its superblocks on all devices, and only then anything that they speak for. Until then it
+    /// answers right, without the devices that have none any more, or not at all. Maps and lists go
+    /// after them, so that no page of an array that was here looks newer than ours.
+    #[must_use]
+    pub fn clearing(&self) -> Vec<Step<'_>> {
+        let mut steps = Vec::new();
+        for (at, sb) in self.superblocks.iter().enumerate() {
+            let offsets = Layout::superblock_offsets(sb.layout.device_bytes);
+            steps.extend(offsets.map(|offset| Step::Zero {
+                at,
+                offset,
+                len: SUPERBLOCK_BYTES as u64,
+            }));
+            steps.push(Step::Flush { at });
+        }
+        for (at, sb) in self.superblocks.iter().enumerate() {
+            let (offset, end) = (sb.layout.map_offset, sb.layout.log_offset);
+            let len = end - offset;
+            steps.push(Step::Zero { at, offset, len });
+        }
+        steps
+    }
+
+    /// What makes the array: on each device what its superblock speaks for, then everywhere the first
+    /// superblocks, then the last.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step<'_>> {
+        let mut rounds = [Vec::new(), Vec::new(), Vec::new()];
+        for (at, writes) in self.writes.iter().enumerate() {
+            let before = writes.len() - 2;
+            for (nth, (offset, bytes)) in writes.iter().enumerate() {
+                let step = Step::Write {
+                    at,
+                    offset: *offset,
+                    bytes,
+                };
+                rounds[(nth + 1).saturating_sub(before)].push(step);
+            }
+            let flush = |round: &mut Vec<Step<'_>>| round.push(Step::Flush { at });
+            rounds.iter_mut().for_each(flush);
+        }
+        rounds.concat()
     }
 }
 

@@ -189,8 +189,13 @@ pub fn superblocks(spec: &RestoreSpec) -> Result<Vec<Superblock>, RestoreError> 
         layouts.push(layout.map_err(|source| RestoreError::Layout { slot, source })?);
     }
     let ids: Vec<MemberUuid> = spec.members.iter().map(|(_, member)| *member).collect();
-    let superblocks =
+    let mut superblocks =
         create::superblocks(spec.array, spec.created_unix_s, definition, &ids, &layouts);
+    // Nobody knows whether parity is true. As long as that is so, a start without a member has to be
+    // refused: of one that a power cut kept from its superblock, too.
+    for sb in &mut superblocks {
+        sb.clean = false;
+    }
     // Before anything computes with numbers that may come from a file which anybody wrote.
     for sb in &superblocks {
         sb.check().map_err(RestoreError::Definition)?;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use strake_engine::create::{self, CreateSpec, Init};
+use strake_engine::create::{self, CreatePlan, CreateSpec, Init, Step};
 use strake_engine::event::{Command, DeviceInfo, Found, Setting};
 use strake_engine::gather::{self, Gather};
 use strake_engine::logs::shards_for;
@@ -63,13 +63,89 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
         .collect()
 }
 
+/// How much of making an array was done when the power went.
+#[derive(Clone, Copy, Debug)]
+pub struct Half {
+    /// Steps that were begun.
+    pub steps: usize,
+    /// Decides what is left of what was not durable.
+    pub seed: u64,
+}
+
+/// How many steps it takes to make the plan's array.
+///
+/// # Panics
+/// If the engine refuses the plan.
+pub fn steps_to_make(plan: &Plan) -> usize {
+    let mut identity = Prng::new(plan.seed, Purpose::Identity);
+    let drives = fresh_drives(plan, &mut identity);
+    let spec = spec_of(plan, &drives, &mut identity);
+    let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
+    all_steps(&made).len()
+}
+
 /// Makes the plan's array on fresh devices.
 ///
 /// # Panics
 /// If the engine refuses the plan: plans are drawn so that it does not.
 pub fn make(plan: &Plan) -> Made {
+    make_until(plan, None)
+}
+
+/// The same, perhaps not to its end.
+///
+/// # Panics
+/// If the engine refuses the plan.
+pub fn make_until(plan: &Plan, until: Option<Half>) -> Made {
     let mut identity = Prng::new(plan.seed, Purpose::Identity);
-    let mut drives = fresh_drives(plan, &mut identity);
+    let drives = fresh_drives(plan, &mut identity);
+    make_on(plan, drives, identity, until)
+}
+
+/// The same on these devices, whatever they hold.
+///
+/// # Panics
+/// If the engine refuses the plan.
+pub fn make_on(
+    plan: &Plan,
+    mut drives: Vec<Drive>,
+    mut identity: Prng,
+    until: Option<Half>,
+) -> Made {
+    let members = usize::from(plan.shape.members);
+    let spec = spec_of(plan, &drives, &mut identity);
+    let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
+    let superblock = made.superblocks[0].clone();
+    let layout = &superblock.layout;
+    if matches!(plan.init, Init::Zeroed | Init::AssumeClean) {
+        let zeros = vec![0; layout.data_bytes as usize];
+        for drive in &mut drives[..members] {
+            drive.ssd.poke(layout.data_offset, &zeros);
+        }
+    }
+    for drive in &mut drives[..members + plan.spares] {
+        drive.used = true;
+    }
+    lay(&all_steps(&made), plan.block, until, |at, offset, bytes| {
+        drives[at].ssd.poke(offset, bytes);
+    });
+    for drive in &mut drives {
+        drive.ssd.data = layout.data_offset..layout.data_offset + layout.data_bytes;
+    }
+    let content = if plan.init == Init::Sync {
+        Version::UNDEFINED
+    } else {
+        Version::ZEROS
+    };
+    Made {
+        superblock,
+        drives,
+        identity,
+        content,
+    }
+}
+
+fn spec_of(plan: &Plan, drives: &[Drive], identity: &mut Prng) -> CreateSpec {
     let members = usize::from(plan.shape.members);
     let mut devices: Vec<(DeviceInfo, MemberUuid)> = drives[..members + plan.spares]
         .iter()
@@ -84,7 +160,7 @@ pub fn make(plan: &Plan) -> Made {
         })
         .collect();
     let spares = devices.split_off(members);
-    let spec = CreateSpec {
+    CreateSpec {
         array: ArrayUuid(identity.bytes16()),
         name: ArrayName::try_from("sim").expect("a name"),
         level: plan.shape.level,
@@ -98,35 +174,41 @@ pub fn make(plan: &Plan) -> Made {
         members: devices,
         spares,
         tiny: Some(plan.tiny),
-    };
-    let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
-    for (drive, writes) in drives.iter_mut().zip(&made.writes) {
-        drive.used = true;
-        for (offset, bytes) in writes {
-            drive.ssd.poke(*offset, bytes);
+    }
+}
+
+/// Everything that making an array is, but for its data area.
+fn all_steps(made: &CreatePlan) -> Vec<Step<'_>> {
+    [made.clearing(), made.steps()].concat()
+}
+
+/// Does the steps, all of them or until the power goes: then of each that its device was not told to
+/// make durable, any blocks may be there, or none. `poke` writes to a device.
+pub(crate) fn lay(
+    steps: &[Step<'_>],
+    block: u32,
+    until: Option<Half>,
+    mut poke: impl FnMut(usize, u64, &[u8]),
+) {
+    let begun = until.map_or(steps.len(), |half| half.steps.min(steps.len()));
+    let mut fate = Prng::new(until.map_or(0, |half| half.seed), Purpose::Fate);
+    let done = &steps[..begun];
+    for (nth, step) in done.iter().enumerate() {
+        let (at, offset, bytes) = match step {
+            Step::Zero { at, offset, len } => (*at, *offset, vec![0; *len as usize]),
+            Step::Write { at, offset, bytes } => (*at, *offset, bytes.to_vec()),
+            Step::Flush { .. } => continue,
+        };
+        let durable = until.is_none() || done[nth..].contains(&Step::Flush { at });
+        let whole = durable || fate.one_in(3);
+        for (piece, from) in bytes
+            .chunks(block as usize)
+            .zip((offset..).step_by(block as usize))
+        {
+            if whole || fate.percent(50) {
+                poke(at, from, piece);
+            }
         }
-    }
-    let superblock = made.superblocks[0].clone();
-    let layout = &superblock.layout;
-    if matches!(plan.init, Init::Zeroed | Init::AssumeClean) {
-        let zeros = vec![0; layout.data_bytes as usize];
-        for drive in &mut drives[..members] {
-            drive.ssd.poke(layout.data_offset, &zeros);
-        }
-    }
-    for drive in &mut drives {
-        drive.ssd.data = layout.data_offset..layout.data_offset + layout.data_bytes;
-    }
-    let content = if plan.init == Init::Sync {
-        Version::UNDEFINED
-    } else {
-        Version::ZEROS
-    };
-    Made {
-        superblock,
-        drives,
-        identity,
-        content,
     }
 }
 
@@ -279,6 +361,23 @@ fn lists(ssd: &Ssd, superblock: &Superblock) -> [Option<UnreadableList>; 2] {
 }
 
 impl World {
+    /// While nothing runs: another array of the same plan is made over the devices of this one, up to
+    /// some step; who looks for this one finds what that left of it.
+    pub fn make_over(&mut self, half: Half) {
+        let spec = spec_of(&self.plan, &self.drives, &mut self.chance.identity);
+        let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
+        let drives = &mut self.drives;
+        lay(
+            &all_steps(&made),
+            self.plan.block,
+            Some(half),
+            |at, offset, bytes| {
+                drives[at].ssd.poke(offset, bytes);
+            },
+        );
+        self.note(format!("another array is made over it: {half:?}"));
+    }
+
     /// Drives that would be found now.
     pub fn present(&self) -> Vec<(usize, Arc<Superblock>)> {
         let found = self.drives.iter().enumerate().filter_map(|(index, drive)| {

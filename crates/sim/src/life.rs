@@ -16,7 +16,6 @@ use crate::atlas::{Condition, Situation};
 use crate::faults::{FaultKind, FaultSet, Overlay};
 use crate::look::{Look, calls_live};
 use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
-use crate::prng::{Prng, Purpose};
 use crate::silent::Misfortune;
 use crate::world::{Going, World};
 
@@ -861,83 +860,6 @@ impl World {
             info: self.info(index),
             member,
         })
-    }
-
-    /// Asks for members on so many fresh devices, if there are as many and nobody lies, and for
-    /// what else is to be another.
-    pub fn restripe(&mut self, count: usize, data: DataShape) -> Option<CommandId> {
-        if !self.silent.lies.is_empty() || self.silent.armed.is_some() {
-            return None;
-        }
-        let devices: Vec<NewDevice> = (0..count).map_while(|_| self.fresh()).collect();
-        if devices.is_empty() && data == DataShape::default() {
-            return None;
-        }
-        let members = self.geometry.slots() + devices.len();
-        let width = match data.group_size {
-            Some(size) => usize::from(size),
-            None if self.geometry.groups > 1 => self.geometry.width,
-            None => members,
-        };
-        let groups = (0..members / width.max(1)).map(|group| group * width..(group + 1) * width);
-        self.wary.extend(groups);
-        let numbers = devices.iter().map(|new| new.device).collect();
-        let id = self.command(Command::Restripe(NewShape { devices, data }));
-        self.offered.insert(id, numbers);
-        Some(id)
-    }
-
-    /// Asks for other strips, and perhaps for a data column besides. Draws of its own.
-    fn restrip(&mut self) {
-        let seed = self.plan.seed ^ self.stats.events << 20;
-        let mut rng = Prng::new(seed, Purpose::Strip);
-        let now = self.superblock.user_strip_bytes();
-        let strip = rng.pick(&[now / 4, now / 2, now / 2, 2 * now, 2 * now, 4 * now]);
-        let columns = usize::from(rng.one_in(3));
-        let shape = DataShape {
-            strip_bytes: Some(strip.max(4096)),
-            ..DataShape::default()
-        };
-        self.restripe(columns, shape);
-    }
-
-    /// Asks for other groups: for some where there is one, else for one, or for one more. Draws of its
-    /// own.
-    fn regroup(&mut self) {
-        let seed = self.plan.seed ^ self.stats.events << 20;
-        let mut rng = Prng::new(seed, Purpose::Groups);
-        let (now, m) = (self.geometry.row_columns(), self.geometry.m as u64);
-        let slots = self.geometry.slots() as u64;
-        // Small ones: as many members as that takes.
-        let k = rng.range(2, 3);
-        let least = (now.div_ceil(k) * (k + m)).max(2 * (k + m));
-        let (members, group) = match self.geometry.groups {
-            1 => (least, k + m),
-            _ if rng.one_in(3) => (
-                slots + self.geometry.width as u64,
-                self.geometry.width as u64,
-            ),
-            _ if rng.one_in(3) => (least, k + m),
-            _ => (slots, slots),
-        };
-        let more = members.max(slots) - slots;
-        let shape = DataShape {
-            strip_bytes: rng
-                .one_in(6)
-                .then(|| 2 * self.superblock.user_strip_bytes()),
-            group_size: Some(group as u8),
-            rotate: false,
-        };
-        if self.geometry.fixed > 0 && rng.one_in(2) {
-            let rotate = DataShape {
-                rotate: true,
-                group_size: None,
-                ..shape
-            };
-            self.restripe(0, rotate);
-        } else if more <= 4 {
-            self.restripe(more as usize, shape);
-        }
     }
 
     /// A member has too many read errors, and the array may have no spare of its own: there is one

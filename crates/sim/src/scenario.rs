@@ -19,13 +19,13 @@ use strake_engine::units::{CommandId, Slot, StripeNo};
 use strake_engine::{HedgeRules, StartError};
 use strake_format::{Settings, Superblock, WriteHole};
 
-use crate::launch;
+use crate::launch::{self, Half};
 use crate::misled::Armed;
 use crate::plan::{Focus, LEVELS, Plan};
 use crate::silent::Misfortune;
 use crate::tally::Area;
 use crate::workload::{Ask, AskKind};
-use crate::world::{Going, World};
+use crate::world::{Drive, Going, World};
 
 /// A script under way. Every step panics with the story if it does not come out as it must.
 pub struct Scenario {
@@ -80,6 +80,31 @@ impl Scenario {
             device.volatile_cache = true;
         }
         Draft(plan)
+    }
+
+    /// Another array of the same kind, with other identities, on the same devices, made until the
+    /// power goes perhaps; nothing runs, and it is not started.
+    #[must_use]
+    pub fn make_anew(self, until: Option<Half>) -> Scenario {
+        let World {
+            plan,
+            drives,
+            chance,
+            ..
+        } = self.world;
+        let drives = drives.into_iter().map(|drive| Drive {
+            ssd: drive.ssd,
+            memo: drive.memo,
+            device: None,
+            doomed: false,
+            hidden: false,
+            pulled: false,
+            used: false,
+        });
+        let made = launch::make_on(&plan, drives.collect(), chance.identity, until);
+        Scenario {
+            world: World::new(plan, made, None),
+        }
     }
 
     fn must<T>(&mut self, going: Going<T>) -> T {
@@ -194,6 +219,14 @@ impl Scenario {
         };
         let asked = self.world.restripe(count, shape);
         asked.expect("there are drives left")
+    }
+    /// Asks for parities that rotate, of those that were added.
+    pub fn begin_to_rotate(&mut self) -> CommandId {
+        let shape = DataShape {
+            rotate: true,
+            ..DataShape::default()
+        };
+        self.world.restripe(0, shape).expect("nobody lies")
     }
     /// Goes on until `until` says so.
     pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> &mut Self {
@@ -628,6 +661,12 @@ impl Draft {
         devices.for_each(|device| device.bytes += MORE);
         self
     }
+    /// With memory for so many strips at least.
+    pub fn buffers(mut self, strips: usize) -> Draft {
+        let bytes = strips * self.0.strip as usize;
+        self.0.budget_bytes = self.0.budget_bytes.max(bytes);
+        self
+    }
     /// With strips of so many bytes, which may become up to so large, and members that hold so much.
     pub fn strips(mut self, strip: u32, largest: u32, member_bytes: u64) -> Draft {
         let plan = &mut self.0;
@@ -684,6 +723,19 @@ impl Draft {
     /// Read errors do not fail a member.
     pub fn forgiving(self) -> Draft {
         self.threshold(1000)
+    }
+    /// How many steps it takes to make the array.
+    #[must_use]
+    pub fn steps_to_make(&self) -> usize {
+        launch::steps_to_make(&self.0)
+    }
+    /// Makes the array until the power goes, after so many steps; it is not started.
+    #[must_use]
+    pub fn make_half(self, half: Half) -> Scenario {
+        let made = launch::make_until(&self.0, Some(half));
+        Scenario {
+            world: World::new(self.0, made, None),
+        }
     }
     /// Makes the array and starts it.
     pub fn start(self) -> Scenario {

@@ -29,6 +29,11 @@ pub(crate) struct Seen {
     pub(crate) unsynced: bool,
     /// Untrue stripes of the last scrub, if one has ended.
     pub(crate) scrubbed: Option<u64>,
+    /// Slots and members of a group, of the shape that the array has; and while data moves of the one
+    /// that it comes from.
+    pub(crate) shapes: Vec<(usize, usize)>,
+    /// Bytes of a strip.
+    pub(crate) strip: u32,
     /// Kinds of jobs, and whether each is paused.
     pub(crate) jobs: Vec<(String, bool)>,
     /// Slot, state, file.
@@ -42,6 +47,8 @@ impl Seen {
             let words: Vec<&str> = line.split('\t').collect();
             match words.as_slice() {
                 ["state", state] => seen.state = (*state).to_owned(),
+                ["shape", slots, width] => seen.shapes.push((slots.parse()?, width.parse()?)),
+                ["strip", bytes] => seen.strip = bytes.parse()?,
                 ["unsynced", yes] => seen.unsynced = yes.parse()?,
                 ["scrubbed", count] => seen.scrubbed = count.parse::<u64>()?.checked_sub(1),
                 ["job", kind, paused] => seen.jobs.push(((*kind).to_owned(), paused.parse()?)),

@@ -22,7 +22,8 @@ pub(crate) struct Files {
     /// For each slot the files of which one certainly is its member in sync: two while one is
     /// being replaced by the other, none where the slot counts as lost.
     sure: Vec<Vec<PathBuf>>,
-    width: usize,
+    /// Slots and width of the shapes that count: two while data moves from one to the other.
+    shapes: Vec<(usize, usize)>,
     tolerated: usize,
     made: u64,
 }
@@ -37,7 +38,7 @@ impl Files {
             here,
             away,
             sure: Vec::new(),
-            width,
+            shapes: vec![(slots, width)],
             tolerated,
             made: 0,
         };
@@ -49,6 +50,11 @@ impl Files {
     pub(crate) fn name(&mut self) -> PathBuf {
         self.made += 1;
         self.here.join(format!("m{}", self.made))
+    }
+
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.sure.len()
     }
 
     /// The files of the slots, in their order.
@@ -92,17 +98,19 @@ impl Files {
         self.sure.iter().any(Vec::is_empty)
     }
 
-    /// Slots that may be lost now.
+    /// Slots that may be lost now: in every shape that counts.
     pub(crate) fn expendable(&self) -> Vec<usize> {
-        let mut slots = Vec::new();
-        for (group, members) in self.sure.chunks(self.width).enumerate() {
-            let lost = members.iter().filter(|files| files.is_empty()).count();
-            if lost < self.tolerated {
-                let sure = (0..members.len()).filter(|&at| !members[at].is_empty());
-                slots.extend(sure.map(|at| group * self.width + at));
-            }
-        }
-        slots
+        let lost = |group: std::ops::Range<usize>| {
+            let of = self.sure.get(group).unwrap_or_default();
+            of.iter().filter(|files| files.is_empty()).count()
+        };
+        let spared = |slot: usize, (slots, width): (usize, usize)| {
+            let first = slot / width * width;
+            slot >= slots || lost(first..first + width) < self.tolerated
+        };
+        let sure = (0..self.sure.len()).filter(|&slot| !self.sure[slot].is_empty());
+        sure.filter(|&slot| self.shapes.iter().all(|&shape| spared(slot, shape)))
+            .collect()
     }
 
     /// The slot counts as lost from now on.
@@ -178,6 +186,11 @@ impl Files {
     /// slot that was sure and is not in sync is a fault.
     pub(crate) fn learn(&mut self, seen: &Seen) -> std::result::Result<(), usize> {
         let mut lost = None;
+        self.shapes.clone_from(&seen.shapes);
+        let slots = seen.shapes.iter().map(|&(slots, _)| slots).max();
+        let slots = slots.unwrap_or(0).max(self.sure.len());
+        // Of those that came with a shape nothing is certain before the array says it.
+        self.sure.resize(slots, Vec::new());
         for (slot, sure) in self.sure.iter_mut().enumerate() {
             let of_slot = |state: &'static str| {
                 let members = seen.members.iter();

@@ -129,6 +129,10 @@ impl<'a> Life<'a> {
         let mut child = self.spawn()?;
         self.started(&mut child)?;
         self.make_whole(&mut child)?;
+        self.wait(&mut child, "the end of the move", |seen| {
+            seen.shapes.len() == 1 && !seen.has_job("Restripe")
+        })?;
+        self.look(&mut child)?;
         self.verify("at the end")?;
         self.scrub(&mut child)?;
         self.stop(child)
@@ -214,6 +218,8 @@ impl<'a> Life<'a> {
     /// What the array says; no member that was certain may be out.
     fn look(&mut self, child: &mut Child) -> Result<Seen> {
         let seen = child.status()?;
+        // What moves is written, whether users write or not.
+        self.dirty |= seen.has_job("Restripe");
         if let Err(slot) = self.files.learn(&seen) {
             bail!("slot {slot} is out without a reason: {:?}", seen.members);
         }
@@ -258,6 +264,10 @@ impl<'a> Life<'a> {
     }
 
     fn acts(&mut self, child: &mut Child) -> Result<()> {
+        if self.shape.moves && self.rng.percent(40) {
+            self.restripe(child)?;
+            self.look(child)?;
+        }
         for _ in 0..self.rng.range(1, 4) {
             self.pause(40_000);
             self.check()?;
@@ -355,6 +365,48 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
+    /// Data begins to move to another shape, which takes as long as it takes, over kills and losses.
+    fn restripe(&mut self, child: &mut Child) -> Result<()> {
+        // It begins only where nobody is missing.
+        self.make_whole(child)?;
+        let seen = self.look(child)?;
+        let rests = seen.whole() && !seen.has_job("Restripe") && seen.shapes.len() == 1;
+        let slots = self.files.slots();
+        // Nothing replaces any of them.
+        if !rests || self.files.single().len() < slots {
+            return Ok(());
+        }
+        let (_, width) = seen.shapes[0];
+        let change = self.shape.change(&mut self.rng, slots, width, seen.strip);
+        let Some(change) = change else { return Ok(()) };
+        let mut words = vec![
+            "restripe".to_owned(),
+            change.strip.unwrap_or(0).to_string(),
+            change.group.unwrap_or(0).to_string(),
+        ];
+        for _ in 0..change.more {
+            let path = self.files.name();
+            self.shape.empty_file(&path)?;
+            words.extend([path.display().to_string(), self.uuid()]);
+        }
+        self.tell(format!("{slots} slots, groups of {width}: {change:?}"));
+        // Slowly now and then, so that more happens to it.
+        let priority = self.rng.pick(&["1", "10", "100"]);
+        let said = child.ask(&["restripe priority", priority])?;
+        ensure!(said == "done", "restripe priority {priority}: {said}");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let said = child.ask(&words)?;
+        // Some lengths are not whole in larger strips, and some logs are too small for more members.
+        let unfit = ["error strips of", "error the members' log areas"];
+        if unfit.iter().any(|unfit| said.starts_with(unfit)) {
+            self.tell(said);
+            return Ok(());
+        }
+        ensure!(said == "done", "{change:?}: {said}");
+        count(&self.totals.restripes);
+        Ok(())
+    }
+
     fn steer(&mut self, child: &mut Child) -> Result<()> {
         let priority = self.rng.range(1, 100).to_string();
         let words: &[&str] = match self.rng.below(3) {
@@ -403,7 +455,7 @@ impl<'a> Life<'a> {
 
     /// Fills every slot.
     fn make_whole(&mut self, child: &mut Child) -> Result<()> {
-        for _ in 0..4 * self.shape.members {
+        for _ in 0..4 * self.files.slots() {
             self.wait_whole(child)?;
             let seen = self.look(child)?;
             if seen.whole() {

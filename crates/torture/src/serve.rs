@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use strake_engine::event::{Command, EventKind, JobKind, NewDevice, ScrubMode, Setting};
+use strake_engine::event::{
+    Command, DataShape, EventKind, JobKind, NewDevice, NewShape, ScrubMode, Setting,
+};
 use strake_engine::units::Slot;
 use strake_format::{MemberUuid, RegionState};
 use strake_runtime::{Device, ExportKind, OpenMode, Placement, ServeConfig, Serving, serve};
@@ -108,13 +110,13 @@ fn say(lines: &[String], last: &str) -> Result<()> {
 
 /// Carries out a command and answers what came of it.
 fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<String> {
-    let mut attached = None;
+    let mut attached = Vec::new();
     let mut attach = |path: &str, uuid: &str| -> Result<NewDevice> {
         let device = Device::open(Path::new(path), OpenMode::Member)?;
         let info = device.info();
         let member = MemberUuid(uuid.parse::<u128>()?.to_be_bytes());
         let device = serving.attach(device);
-        attached = Some(device);
+        attached.push(device);
         Ok(NewDevice {
             device,
             info,
@@ -126,6 +128,24 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
         ["fail", at] => Command::Fail(slot(at)?),
         ["add", path, uuid] => Command::Add(attach(path, uuid)?),
         ["replace", at, path, uuid] => Command::Replace(slot(at)?, attach(path, uuid)?),
+        ["restripe", strip, group, devices @ ..] => {
+            let (strip, group) = (strip.parse::<u32>()?, group.parse::<u8>()?);
+            let mut new = Vec::new();
+            for device in devices.chunks(2) {
+                let [path, uuid] = device else {
+                    bail!("a device without an identity: {device:?}");
+                };
+                new.push(attach(path, uuid)?);
+            }
+            Command::Restripe(NewShape {
+                devices: new,
+                data: DataShape {
+                    strip_bytes: (strip > 0).then_some(strip),
+                    group_size: (group > 0).then_some(group),
+                    rotate: false,
+                },
+            })
+        }
         ["rebuild", "start"] => Command::StartRebuild,
         ["rebuild", "stop"] => Command::StopRebuild,
         ["scrub"] => {
@@ -133,12 +153,13 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
             Command::StartScrub(ScrubMode::Check)
         }
         ["priority", value] => Command::Set(Setting::RebuildPriority(value.parse()?)),
+        ["restripe priority", value] => Command::Set(Setting::RestripePriority(value.parse()?)),
         other => bail!("unknown command {other:?}"),
     };
     Ok(match serving.command(command) {
         Ok(_) => "done".to_owned(),
         Err(error) => {
-            if let Some(device) = attached {
+            for device in attached {
                 serving.detach(device);
             }
             format!("error {error}")
@@ -146,7 +167,7 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
     })
 }
 
-/// Lines `state`, `unsynced`, `scrubbed`, `job`, `member`, their words parted by tabs.
+/// Lines `state`, `unsynced`, `scrubbed`, `strip`, `shape`, `job`, `member`, their words parted by tabs.
 fn status(serving: &Serving, scrubbed: u64) -> Vec<String> {
     let status = serving.status();
     let layout = status.superblock.layout;
@@ -161,7 +182,13 @@ fn status(serving: &Serving, scrubbed: u64) -> Vec<String> {
         format!("state\t{:?}", status.state),
         format!("unsynced\t{unsynced}"),
         format!("scrubbed\t{scrubbed}"),
+        format!("strip\t{}", status.superblock.user_strip_bytes()),
     ];
+    let sb = &status.superblock;
+    let elder = sb.moving.as_ref().map(|it| (it.members, it.group_size));
+    for (slots, width) in std::iter::once((sb.members, sb.group_size)).chain(elder) {
+        lines.push(format!("shape\t{slots}\t{width}"));
+    }
     for job in &status.jobs {
         lines.push(format!("job\t{:?}\t{}", job.kind, job.paused));
     }

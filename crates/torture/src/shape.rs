@@ -29,7 +29,25 @@ pub(crate) struct Shape {
     pub(crate) tiny: Option<Tiny>,
     /// Policy of the write hole.
     pub(crate) write_hole: WriteHole,
+    /// Its data moves to other shapes now and then; the log has room for that.
+    pub(crate) moves: bool,
 }
+
+/// Another shape for data to move to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    /// Members that are added.
+    pub(crate) more: usize,
+    /// Bytes of a strip, if that is another.
+    pub(crate) strip: Option<u32>,
+    /// Members of a group, if that is another.
+    pub(crate) group: Option<usize>,
+}
+
+/// An array that has as many members gets no more.
+const MEMBERS_MOST: usize = 12;
+/// Room in the log for shapes to come.
+const MOVING_LOG_BYTES: u64 = 4 << 20;
 
 impl Shape {
     /// Draws an array, of this level if one is given.
@@ -55,16 +73,68 @@ impl Shape {
         let data_bytes = rng.range(24, 64) * (128 << 10);
         let beside = if tiny.is_some() { 1 << 20 } else { 6 << 20 };
         let policy = rng.pick(&[WriteHole::Closed, WriteHole::Closed, WriteHole::Resync]);
+        let (strip, block) = (rng.pick(&[4096, 8192, 16384]), rng.pick(&[512, 4096, 4096]));
+        let parity = level.parity_count() > 0 && !matches!(level, Level::Nm { .. });
+        let moves = parity && rng.percent(40);
+        let room = if moves { MOVING_LOG_BYTES } else { 0 };
+        let tiny = tiny.map(|tiny| Tiny {
+            log_bytes: tiny.log_bytes + room,
+            ..tiny
+        });
         Ok(Shape {
             level,
             members,
             group,
-            strip: rng.pick(&[4096, 8192, 16384]),
-            block: rng.pick(&[512, 4096, 4096]),
-            file_bytes: data_bytes + beside,
+            strip,
+            block,
+            file_bytes: data_bytes + beside + room,
             tiny,
             write_hole: policy,
+            moves,
         })
+    }
+
+    /// A shape that an array like this may get which has so many slots, in groups of `width`, and
+    /// strips of so many bytes now: its device does not become smaller by that.
+    pub(crate) fn change(
+        &self,
+        rng: &mut Prng,
+        slots: usize,
+        width: usize,
+        strip: u32,
+    ) -> Option<Change> {
+        let m = self.tolerates();
+        let one = slots == width;
+        let change = match (rng.below(3), one) {
+            (0, _) => Change {
+                strip: Some(if strip < 16384 { 2 * strip } else { strip / 2 }),
+                ..Change::default()
+            },
+            (1, true) => Change {
+                more: 1,
+                ..Change::default()
+            },
+            (1, false) => Change {
+                more: width,
+                ..Change::default()
+            },
+            (_, true) => {
+                // Two groups that hold as much, the smallest that there are.
+                let least = usize::from(self.level.group_min());
+                let group = (slots - m).div_ceil(2) + m;
+                let group = group.max(least).max(slots.div_ceil(2));
+                Change {
+                    more: 2 * group - slots,
+                    group: Some(group),
+                    ..Change::default()
+                }
+            }
+            (_, false) => Change {
+                group: Some(slots),
+                ..Change::default()
+            },
+        };
+        (self.moves && slots + change.more <= MEMBERS_MOST).then_some(change)
     }
 
     /// Members of a group that may be lost.

@@ -53,6 +53,7 @@ totals! {
     kills_rebuilding: "while rebuilding",
     kills_resyncing: "while resyncing",
     kills_scrubbing: "while scrubbing",
+    kills_moving: "while data moves",
     kills_stopping: "while stopping",
     kills_degraded: "while degraded",
     stops: "clean stops",
@@ -62,6 +63,7 @@ totals! {
     stale_returns: "members returned",
     names_swapped: "names swapped",
     members_added: "members added",
+    restripes: "moves to other shapes",
     scrubs: "scrubs finished",
     requests: "requests",
     blocks_verified: "blocks verified",
@@ -93,6 +95,7 @@ impl Totals {
             ("Rebuild", &self.kills_rebuilding),
             ("Resync", &self.kills_resyncing),
             ("Scrub", &self.kills_scrubbing),
+            ("Restripe", &self.kills_moving),
         ];
         for (kind, counter) in jobs {
             if seen.has_job(kind) {

@@ -1,24 +1,30 @@
 //! Named scenarios: each is a story that must come out well.
 //!
-//! Here members come and go; `carved` is about the word that an array has volumes, `beyond` is about more that is lost than the level survives, `media`
+//! Here members come and go, in `life` with cuts and losses at every step (by `steps`); `made` and `restored` are about arrays that are not
+//! there yet, or not any more; `carved` is about the word that an array has volumes, `beyond` about more that is lost than the level survives, `media`
 //! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
-//! writes, `reshape` and `growth` about other shapes, `metadata` about writes that tell of the others and go wrong, `pace` about background
+//! writes, `reshape`, `growth`, `moving`, `strips` and `groups` about other shapes, `metadata` about writes that tell of the others and go wrong, `pace` about background
 //! work beside a load, `visits` about reads of other shards' stripes.
 
 mod beyond;
 mod carved;
+mod groups;
 mod growth;
+mod life;
 mod log;
 mod lower;
+mod made;
 mod media;
 mod metadata;
 mod moving;
 mod pace;
 mod reshape;
 mod restored;
+mod rotate;
 mod scrub;
 mod slow;
 mod spares;
+mod steps;
 mod strips;
 mod trim;
 mod visits;

@@ -5,20 +5,13 @@ use strake_engine::units::*;
 use strake_format::WriteHole;
 use strake_sim::scenario::{Draft, Scenario};
 
+use crate::steps::{self, Move, moves, size};
+
 /// An array whose log has room for what is to come.
 fn roomy(level: &str, members: u8) -> Draft {
     Scenario::new(level, members)
         .roomy_log()
         .window_bytes(32768)
-}
-
-fn size(array: &mut Scenario) -> u64 {
-    array.world.machines().array.status().size_bytes
-}
-
-fn moves(array: &mut Scenario) -> bool {
-    let sb = array.world.machines().array.status().superblock;
-    sb.moving.is_some()
 }
 
 /// The size of the array when so many data columns were added.
@@ -96,37 +89,13 @@ fn what_was_never_written_moves_without_reading_or_writing_it() {
     raid6.write(80).rest().verify();
 }
 
-/// The power goes (or the process dies) after every so many events of a move.
+/// A data column more, beside which the power goes (or the process dies) after every so many events.
 fn cut_everywhere(make: impl Fn() -> Scenario, stride: usize, lose: Option<u8>) {
-    let mut moving = 0;
-    for events in (0..).step_by(stride) {
-        let mut array = make();
-        let to_be = widened(&mut array, 1);
-        let id = array.begin_to_restripe(1);
-        array.begin_to_write(25, events);
-        let over = array.world.done.contains_key(&id) && !moves(&mut array);
-        match events % 2 == 0 {
-            true => array.power_cut(),
-            false => array.kill(),
-        };
-        if let Some(slot) = lose {
-            let drive = array.world.condition_on_media().0[usize::from(slot)];
-            if let Some(drive) = drive {
-                array.world.drives[drive].hidden = true;
-            }
-        }
-        array.start();
-        let moves = moves(&mut array);
-        moving += u64::from(moves);
-        array.rest().verify().write(20).rest().verify();
-        if lose.is_none() && moves {
-            assert_eq!(size(&mut array), to_be, "after {events} events");
-        }
-        if over {
-            assert!(moving > 10, "{moving}");
-            return;
-        }
-    }
+    let begin = |array: &mut Scenario| Move {
+        to_be: widened(array, 1),
+        id: array.begin_to_restripe(1),
+    };
+    steps::cut_a_move(stride, make, begin, lose);
 }
 
 #[test]

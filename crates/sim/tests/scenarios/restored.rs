@@ -5,6 +5,7 @@ use strake_engine::restore::RestoreError;
 use strake_engine::units::*;
 use strake_format::WriteHole;
 use strake_sim::beyond::Demand;
+use strake_sim::launch::Half;
 use strake_sim::scenario::Scenario;
 use strake_sim::workload::AskKind;
 
@@ -169,4 +170,53 @@ fn blocks_that_were_lost_stay_lost() {
     raid5.restore(&known).start().rest();
     assert_eq!(raid5.unreadable(), lost);
     raid5.verify();
+}
+
+/// The power goes while superblocks are made again; then it is begun again by what was known before.
+#[test]
+fn a_restore_that_is_cut_off_anywhere_is_refused_or_right_and_is_begun_again() {
+    for (level, members) in [("0", 3), ("1", 2), ("5", 4), ("6", 5), ("50", 6)] {
+        let (mut right, mut refused) = (0, 0);
+        for steps in 0.. {
+            let draft = Scenario::new(level, members).shards(1).small_blocks();
+            let mut array = draft.start();
+            array.fill().rest();
+            let known = array.world.superblock.clone();
+            match steps % 2 {
+                0 => drop(array.stop()),
+                _ => drop(array.begin_to_overwrite().steps(300).power_cut()),
+            }
+            let drives = array.world.in_slots();
+            array.world.lose_superblocks(&drives);
+            let half = Half {
+                steps,
+                seed: steps as u64,
+            };
+            let restore = |array: &mut Scenario, until| {
+                let restored = array.world.restore_until(&known, &drives, until);
+                restored.expect("all members are there")
+            };
+            let all = restore(&mut array, Some(half));
+            match array.world.assemble(false) {
+                Ok(_) => {
+                    array.start().rest().verify().power_cut();
+                    right += 1;
+                }
+                Err(why) => {
+                    array.world.note(format!("refused: {why}"));
+                    array.refused(false);
+                    refused += 1;
+                }
+            }
+            restore(&mut array, None);
+            array.start().rest().verify();
+            assert_eq!(array.state(), ArrayState::Optimal, "{level}, {steps} steps");
+            array.write(20).rest();
+            parity_is_true(&mut array);
+            if steps > all {
+                break;
+            }
+        }
+        assert!(right > 0 && refused > 0, "{level}: {right} {refused}");
+    }
 }

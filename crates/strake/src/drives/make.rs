@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use strake_engine::create::{self, CreatePlan, CreateSpec, Init};
+use strake_engine::create::{self, CreatePlan, CreateSpec, Init, Step};
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
@@ -258,6 +258,9 @@ fn write(
     let members: Vec<(&Device, &Superblock)> = devices.iter().zip(&plan.superblocks).collect();
     let total = members.iter().map(|(_, sb)| sb.layout.data_bytes).sum();
     let mut done = 0;
+    if prepare != Prepare::Keep {
+        do_steps(devices, &plan.clearing(), reached)?;
+    }
     for (device, sb) in &members {
         let (start, bytes) = (sb.layout.data_offset, sb.layout.data_bytes);
         match prepare {
@@ -280,23 +283,19 @@ fn write(
             }
         }
     }
-    for (device, sb) in members.iter().filter(|_| prepare != Prepare::Keep) {
-        // A page of an array that lived here before must not look newer than ours.
-        let map = sb.layout.map_offset;
-        device.write_zeroes(map, sb.layout.log_offset - map)?;
-    }
-    for (device, writes) in devices.iter().zip(&plan.writes) {
-        *reached += 1;
-        for (offset, bytes) in writes.iter().take(writes.len().saturating_sub(1)) {
-            device.write_at(*offset, bytes)?;
+    do_steps(devices, &plan.steps(), reached)
+}
+
+fn do_steps(devices: &[Device], steps: &[Step<'_>], reached: &mut usize) -> Result<(), Failure> {
+    for step in steps {
+        match *step {
+            Step::Zero { at, offset, len } => devices[at].write_zeroes(offset, len)?,
+            Step::Write { at, offset, bytes } => {
+                *reached = (at + 1).max(*reached);
+                devices[at].write_at(offset, bytes)?;
+            }
+            Step::Flush { at } => devices[at].flush()?,
         }
-        device.flush()?;
-    }
-    for (device, writes) in devices.iter().zip(&plan.writes) {
-        if let Some((offset, bytes)) = writes.last() {
-            device.write_at(*offset, bytes)?;
-        }
-        device.flush()?;
     }
     Ok(())
 }
