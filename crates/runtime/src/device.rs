@@ -431,7 +431,12 @@ impl Device {
                 IoError::Media
             }
             libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
-            libc::ETIMEDOUT => IoError::TimedOut,
+            // The kernel's words for what did not get through: a path or a controller that is being reset
+            // (ENOLINK, EBUSY), its own deadlines (ETIMEDOUT, ETIME), or no memory for the request.
+            libc::ENOLINK | libc::EBUSY | libc::EAGAIN | libc::ETIME | libc::ETIMEDOUT => {
+                IoError::Transport(errno)
+            }
+            libc::ENOMEM | libc::ENOBUFS => IoError::Transport(errno),
             other => IoError::Other(other),
         }
     }

@@ -7,13 +7,22 @@
 //! its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
 //! table leaks that memory rather than let the kernel write into somebody else's.
 //!
+//! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::patience` says, from the
+//! table: the same bytes from the same memory, on the same device, and only after the kernel has answered
+//! the try before. Its owner hears of the end alone. One that the kernel does not answer is never repeated.
+//!
+//! **When a device may be opened again:** every I/O in the table holds its device, abandoned or not, and a
+//! device is open for one user at a time. So a member that went out cannot be taken back while the kernel
+//! may still carry out an old write to it; after the thread has ended the kernel's own hold on the open
+//! file does the same.
+//!
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
 //! continued where it stopped; a device that answers nothing costs its deadline, never a hang, and
 //! nobody else's: calls that block wait for their `turns`, and their deadline begins when the kernel
 //! gets them.
 //!
-//! Deliberately absent: retries of errors (the engine decides) and cancellation (a device that
-//! hangs ignores it).
+//! Deliberately absent: which errors are worth a repetition, and how often (the engine decides), and
+//! cancellation (a device that hangs ignores it).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +32,7 @@ use io_uring::{opcode, squeue, types};
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
+use strake_engine::{Patience, Trouble, may_repeat};
 
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
@@ -164,9 +174,14 @@ struct Flight {
     work: Work,
     /// It blocks a worker of the kernel, and has or waits for a turn.
     blocks: bool,
-    /// Never, while it waits for its turn.
+    /// Never, while it waits for its turn, or to be tried again.
     due: Time,
     abandoned: bool,
+    repeats: bool,
+    /// It failed on its way, and is repeated.
+    trouble: Option<Trouble>,
+    /// What the last try failed with, while the kernel does not have it.
+    pauses: Option<IoError>,
 }
 
 /// Later than any deadline.
@@ -183,6 +198,9 @@ pub(crate) struct MemberIos {
     registered: Registered,
     zeros: Slice,
     timeout: Duration,
+    patience: Patience,
+    /// How many wait to be tried again.
+    pausing: usize,
     /// Pages that the kernel has let go of.
     given_back: Vec<Lent>,
 }
@@ -200,13 +218,15 @@ impl MemberIos {
             registered,
             zeros: Slice::new(Buf::zeroed(ZERO_PART), 0, ZERO_PART),
             timeout,
+            patience: Patience::new(timeout.as_nanos() as u64),
+            pausing: 0,
             given_back: Vec::new(),
         }
     }
 
-    /// I/O whose completion has not been reaped, abandoned or not.
+    /// I/O whose completion has not been reaped, abandoned or not; not what only waits to be tried again.
     pub(crate) fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.flights.len() - self.pausing
     }
 
     /// Is the device known to this ring?
@@ -262,6 +282,7 @@ impl MemberIos {
                 },
             ));
         };
+        let repeats = may_repeat(&attached.device.info(), &io.kind);
         let work = Work::of(io.kind, lent);
         let call = match work {
             Work::Flush => Some(Call::Flush),
@@ -282,6 +303,9 @@ impl MemberIos {
             blocks: call.is_some(),
             due: NEVER,
             abandoned: false,
+            repeats,
+            trouble: None,
+            pauses: None,
         });
         if call.is_none_or(|call| self.turns.enter(io.device, call, place)) {
             self.begin(ring, place, file, now);
@@ -296,10 +320,61 @@ impl MemberIos {
             .get_mut(place)
             .expect("a flight begins while it is in the table");
         flight.due = now.plus_ms(self.timeout.as_millis() as u64);
+        if let Some(trouble) = flight.trouble {
+            flight.due = flight.due.min(trouble.until);
+        }
         if let Work::Range { len, .. } = flight.work {
             flight.due = flight.due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
         }
         self.submit(ring, place, file);
+    }
+
+    /// A try has failed. True if there is to be another: the owner hears nothing yet.
+    fn pause(&mut self, place: u32, error: IoError, now: Time) -> bool {
+        let flight = self
+            .flights
+            .get_mut(place)
+            .expect("a completion belongs to a flight");
+        // Who was put out is not written to any more, and is to be let go of.
+        let may = flight.repeats && !flight.abandoned && self.attached.contains_key(&flight.id);
+        let Some(trouble) = self.patience.after(flight.trouble, error, may, now) else {
+            return false;
+        };
+        if self.pausing == 0 {
+            let device = flight.device.path().display();
+            tracing::warn!(%device, ?error, "an I/O did not get through, and is tried again");
+        }
+        (flight.trouble, flight.pauses, flight.due) = (Some(trouble), Some(error), NEVER);
+        self.pausing += 1;
+        true
+    }
+
+    /// Tries again what has waited for it; of a device that was let go meanwhile nothing.
+    fn try_again(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
+        let attached = &self.attached;
+        let mut due = Vec::new();
+        for (place, flight) in self.flights.iter_mut() {
+            if flight.pauses.is_none() {
+                continue;
+            }
+            let lost = !attached.contains_key(&flight.id) || flight.device.is_gone();
+            let again = flight.trouble.is_some_and(|t| now >= t.again_at);
+            if lost || again {
+                due.push((place, flight.file, lost));
+            }
+        }
+        for (place, file, lost) in due {
+            let flight = self.flights.get_mut(place).expect("it was just seen");
+            let error = flight.pauses.take().expect("it was just seen to pause");
+            self.pausing -= 1;
+            if !lost {
+                self.begin(ring, place, file, now);
+                continue;
+            }
+            let gone = flight.device.is_gone();
+            let verdict = Err(if gone { IoError::Gone } else { error });
+            finished.extend(self.conclude(ring, place, verdict, now));
+        }
     }
 
     /// Submits what a flight still has to do, on `file`.
@@ -336,7 +411,23 @@ impl MemberIos {
             Step::Again => Err(IoError::TimedOut),
             Step::Done(verdict) => verdict,
         };
-        let flight = self.flights.remove(place).expect("found above");
+        if let Err(error) = verdict
+            && self.pause(place, error, now)
+        {
+            return None;
+        }
+        self.conclude(ring, place, verdict, now)
+    }
+
+    /// The kernel is done with an I/O, and it will not be tried again.
+    fn conclude(
+        &mut self,
+        ring: &mut Ring,
+        place: u32,
+        verdict: Result<(), IoError>,
+        now: Time,
+    ) -> Option<Finished> {
+        let flight = self.flights.remove(place).expect("it is in the table");
         if flight.blocks
             && let Some(next) = self.turns.leave(flight.id, place)
         {
@@ -369,8 +460,12 @@ impl MemberIos {
         ))
     }
 
-    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile.
-    pub(crate) fn expire(&mut self, now: Time, finished: &mut Vec<Finished>) {
+    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile, and tries again
+    /// those whose pause is over.
+    pub(crate) fn expire(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
+        if self.pausing > 0 {
+            self.try_again(ring, now, finished);
+        }
         for (_, flight) in self.flights.iter_mut() {
             if flight.abandoned || now < flight.due {
                 continue;
@@ -398,7 +493,11 @@ impl MemberIos {
 
     /// How soon [`MemberIos::expire`] is worth calling again; `None` while nothing is in flight.
     pub(crate) fn scan_after(&self) -> Option<Duration> {
-        let coarse = (self.timeout / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let most = match self.pausing {
+            0 => Duration::from_secs(1),
+            _ => Duration::from_millis(100),
+        };
+        let coarse = (self.timeout / 4).clamp(Duration::from_millis(10), most);
         (self.flights.len() > 0).then_some(coarse)
     }
 }
@@ -492,7 +591,7 @@ impl Flight {
     }
 
     fn failed(&mut self, errno: i32) -> Step {
-        if matches!(errno, libc::EINTR | libc::EAGAIN) {
+        if errno == libc::EINTR {
             return Step::Again;
         }
         let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::ENOSYS);
@@ -518,7 +617,15 @@ impl Flight {
             }
             _ => {}
         }
-        Step::Done(Err(self.device.classify(errno)))
+        let error = match self.work {
+            // A device says so of what it is not ready for; of what it cannot do at all, too, but that is
+            // never a write or a flush.
+            Work::Write { .. } | Work::Zeros { .. } | Work::Flush if errno == libc::EREMOTEIO => {
+                IoError::Transport(errno)
+            }
+            _ => self.device.classify(errno),
+        };
+        Step::Done(Err(error))
     }
 }
 
@@ -863,13 +970,17 @@ mod tests {
                 .is_none()
         );
         let mut expired = Vec::new();
-        bench.ios.expire(bench.clock.now(), &mut expired);
+        bench
+            .ios
+            .expire(&mut bench.ring, bench.clock.now(), &mut expired);
         assert_eq!(expired.len(), 1);
         assert_eq!(expired[0].1.result, Err(IoError::TimedOut));
         assert!(expired[0].1.buf.is_none());
         // The kernel still has it; the pool has another in its place.
         assert_eq!(bench.pool.free(), free);
-        bench.ios.expire(bench.clock.now(), &mut expired);
+        bench
+            .ios
+            .expire(&mut bench.ring, bench.clock.now(), &mut expired);
         assert_eq!(expired.len(), 1, "answered once");
         let mut reaped = Vec::new();
         bench.ring.wait(None).expect("wait");
@@ -924,7 +1035,9 @@ mod tests {
             assert!(bench.start(io, IoKind::Flush).is_none());
         }
         let mut expired = Vec::new();
-        bench.ios.expire(bench.clock.now(), &mut expired);
+        bench
+            .ios
+            .expire(&mut bench.ring, bench.clock.now(), &mut expired);
         assert_eq!(expired.len(), turns::AT_ONCE + 1, "who waits, too");
         assert_eq!(bench.ios.in_flight(), turns::AT_ONCE, "it was never begun");
     }
