@@ -13,6 +13,7 @@ use strake_engine::units::*;
 use strake_format::{RegionState, SlotState, copy_to_replace};
 
 use crate::atlas::{Condition, Situation};
+use crate::canary::Canary;
 use crate::faults::{FaultKind, FaultSet, Overlay};
 use crate::look::{Look, calls_live};
 use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
@@ -258,7 +259,9 @@ impl World {
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
                 self.dawdle(without);
+                self.reset_some(without)?;
             }
+            self.bring_back_stalled();
             let here = Moment {
                 asks: asked,
                 events: self.stats.events - events_since,
@@ -621,6 +624,7 @@ impl World {
                 ));
                 self.drives[index].ssd.faults.stalls = count;
                 self.drives[index].doomed = true;
+                self.drives[index].stalls = true;
                 Ok(())
             }
             Action::Latent => self.spoil(&situation, slot, index),
@@ -851,6 +855,7 @@ impl World {
         self.metadata.forget(index);
         self.drives[index].ssd.faults = Overlay::default();
         self.drives[index].doomed = false;
+        self.drives[index].stalls = false;
         self.drives[index].pulled = false;
         self.drives[index].used = true;
         let device = self.open(index);
@@ -933,9 +938,10 @@ impl World {
     }
 
     /// The drive carries a member of the array that is out, and nobody uses it.
-    fn is_away(&self, index: usize) -> bool {
+    pub(crate) fn is_away(&self, index: usize) -> bool {
         let drive = &self.drives[index];
-        let idle = drive.used && drive.device.is_none() && drive.ssd.in_flight() == 0;
+        let quiet = drive.ssd.in_flight() == 0 || self.has(Canary::ReturnsBusy);
+        let idle = drive.used && drive.device.is_none() && quiet;
         idle && self.named(index)
     }
 
@@ -948,6 +954,7 @@ impl World {
             ..Overlay::default()
         };
         (drive.doomed, drive.pulled, drive.hidden) = (false, false, false);
+        drive.stalls = false;
         let (superblock, copies) = drive.carried()?;
         if superblock.array != self.array {
             return None;
