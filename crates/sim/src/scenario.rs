@@ -218,6 +218,15 @@ impl Scenario {
         self.must(vanished);
         self
     }
+    /// Nothing gets through to the device in this slot for so long; perhaps it loses what its cache answered.
+    pub fn reset(&mut self, slot: u8, us: u64, cache_lost: bool) -> &mut Self {
+        let drive = self.drive(slot);
+        let deadline_us = self.world.plan.latencies.deadline_ns / 1000;
+        let volatile = self.world.drives[drive].ssd.volatile_cache();
+        self.world.drives[drive].stalls |= volatile || us >= deadline_us;
+        self.world.reset(drive, 1000 * us, cache_lost);
+        self
+    }
     /// The device in this slot takes its time.
     pub fn slow(&mut self, slot: u8) -> &mut Self {
         let drive = self.drive(slot);
