@@ -728,7 +728,7 @@ fn transfer(len: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::device::OpenMode;
+    use crate::device::{DeviceError, OpenMode};
     use crate::ring::Reaped;
     use strake_engine::buffers::Pool;
 
@@ -995,6 +995,127 @@ mod tests {
                 .is_none()
         );
         assert_eq!((bench.pool.free(), bench.ios.in_flight()), (free, 0));
+    }
+
+    /// Starts an I/O, and has the kernel's answer replaced by an error.
+    fn fail_once(bench: &mut Bench, kind: IoKind, repeats: bool, errno: i32) -> Option<Completion> {
+        assert!(bench.start(1, kind).is_none());
+        // Files have volatile caches: the page cache.
+        for (_, flight) in bench.ios.flights.iter_mut() {
+            flight.repeats = repeats;
+        }
+        let mut reaped = Vec::new();
+        while reaped.is_empty() {
+            bench.ring.wait(None).expect("wait");
+            bench.ring.reap(&mut reaped);
+        }
+        let Token::Member(place) = reaped[0].token else {
+            panic!("{reaped:?}")
+        };
+        let now = bench.clock.now();
+        let finished = bench.ios.finish(&mut bench.ring, place, -errno, now);
+        finished.map(|(_, completion)| completion)
+    }
+
+    fn write_of(byte: u8) -> IoKind {
+        let mut data = Buf::zeroed(8192);
+        data.bytes_mut().fill(byte);
+        let data = Slice::new(data, 0, 8192);
+        let (offset, fua) = (4096, false);
+        IoKind::Write { offset, data, fua }
+    }
+
+    #[test]
+    fn what_did_not_get_through_is_tried_again_as_it_was_and_answered_once() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        for errno in [libc::ENOLINK, libc::EBUSY, libc::ETIMEDOUT, libc::EREMOTEIO] {
+            std::fs::write(file.path(), vec![9; 1 << 20]).expect("fills");
+            let told = fail_once(&mut bench, write_of(errno as u8), true, errno);
+            assert!(told.is_none() && bench.ios.in_flight() == 0);
+            let (mut finished, now) = (Vec::new(), bench.clock.now());
+            bench.ios.expire(&mut bench.ring, now, &mut finished);
+            assert_eq!(bench.ios.in_flight(), 0, "it pauses");
+            bench
+                .ios
+                .expire(&mut bench.ring, now.plus_ms(500), &mut finished);
+            assert_eq!((finished.len(), bench.ios.in_flight()), (0, 1));
+            assert_eq!(bench.wait().result, Ok(()));
+            let content = std::fs::read(file.path()).expect("reads");
+            let written = content.iter().filter(|&&b| b == errno as u8);
+            assert_eq!(written.count(), 8192);
+        }
+        assert_eq!(bench.ios.pausing, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_mended_or_trusted_is_told_at_once() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        for (repeats, errno, error) in [
+            (true, libc::EIO, IoError::Media),
+            (true, libc::ENOSPC, IoError::NoSpace),
+            (false, libc::ENOLINK, IoError::Transport(libc::ENOLINK)),
+        ] {
+            let told = fail_once(&mut bench, write_of(1), repeats, errno);
+            assert_eq!(told.expect("its owner hears of it").result, Err(error));
+        }
+        assert!(bench.start(2, IoKind::Flush).is_none());
+        let volatile = bench.ios.flights.iter_mut().all(|(_, f)| !f.repeats);
+        assert!(volatile, "a file has the page cache");
+        assert_eq!(bench.wait().result, Ok(()));
+    }
+
+    #[test]
+    fn nothing_is_tried_again_on_a_device_that_was_let_go() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+        let told = fail_once(&mut bench, write_of(7), true, libc::ENOLINK);
+        assert!(told.is_none());
+        std::fs::write(file.path(), vec![9; 1 << 20]).expect("fills");
+        bench.ios.release(&mut bench.ring, ID);
+        let (mut finished, now) = (Vec::new(), bench.clock.now());
+        bench.ios.expire(&mut bench.ring, now, &mut finished);
+        assert_eq!(finished.len(), 1, "its owner hears of it");
+        let result = finished[0].1.result;
+        assert_eq!(result, Err(IoError::Transport(libc::ENOLINK)));
+        assert_eq!((bench.ios.flights.len(), bench.ios.pausing), (0, 0));
+        let content = std::fs::read(file.path()).expect("reads");
+        assert!(content.iter().all(|&b| b == 9));
+        // Nothing holds it any more.
+        finished.clear();
+        Device::open(file.path(), OpenMode::Member).expect("it is free");
+    }
+
+    /// A write that the drive carries out late would undo what was written since: nobody may have the device
+    /// again before the kernel has said that it is over.
+    #[test]
+    fn a_device_is_not_opened_again_while_an_abandoned_io_is_under_way() {
+        let file = member(1 << 20);
+        let mut bench = Bench::new(file.path(), Duration::ZERO);
+        assert!(bench.start(1, write_of(7)).is_none());
+        let (mut finished, now) = (Vec::new(), bench.clock.now());
+        bench.ios.expire(&mut bench.ring, now, &mut finished);
+        assert_eq!(finished[0].1.result, Err(IoError::TimedOut));
+        bench.ios.release(&mut bench.ring, ID);
+        let again = Device::open(file.path(), OpenMode::Member);
+        assert!(matches!(again, Err(DeviceError::Busy(_))), "{again:?}");
+        let mut reaped = Vec::new();
+        while reaped.is_empty() {
+            bench.ring.wait(None).expect("wait");
+            bench.ring.reap(&mut reaped);
+        }
+        let Token::Member(place) = reaped[0].token else {
+            panic!("{reaped:?}")
+        };
+        let (ring, now) = (&mut bench.ring, bench.clock.now());
+        assert!(
+            bench
+                .ios
+                .finish(ring, place, reaped[0].result, now)
+                .is_none()
+        );
+        Device::open(file.path(), OpenMode::Member).expect("it is free");
     }
 
     #[test]
