@@ -120,6 +120,8 @@ pub enum IoError {
     /// ([`Patience`](crate::Patience)): with the errno of the last try. Whatever it was to write may be
     /// there in part, but nothing of it is under way any more.
     Transport(i32),
+    /// The host had no means to send it, however often it was tried: nothing of it reached the device.
+    Unsent(i32),
     /// No room: a full file system under a file member.
     NoSpace,
     /// Any other errno.

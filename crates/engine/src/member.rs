@@ -721,7 +721,7 @@ impl Array {
 fn cause_of(error: IoError) -> OutCause {
     match error {
         IoError::Gone => OutCause::Gone,
-        IoError::TimedOut | IoError::Transport(_) => OutCause::TimedOut,
+        IoError::TimedOut | IoError::Transport(_) | IoError::Unsent(_) => OutCause::TimedOut,
         IoError::Media | IoError::NoSpace | IoError::Other(_) => OutCause::WriteError,
     }
 }

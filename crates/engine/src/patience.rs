@@ -11,7 +11,7 @@
 //!   land after its successor was answered. One that is silent is waited for, never repeated.
 //! * A device with a volatile cache is not trusted to hold what it answered before the error: what resets
 //!   it may have taken its power. It goes out at the first error and comes back by what was written
-//!   meanwhile (`behind`), which rests on nothing that the cache held.
+//!   meanwhile (`behind`), which rests on nothing that the cache held. What was never sent is another matter.
 //! * Nothing is repeated for ever: from the first error on there is one deadline for all tries together.
 //!
 //! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this (the
@@ -52,12 +52,14 @@ impl Patience {
         &self,
         before: Option<Trouble>,
         error: IoError,
-        may: bool,
+        repeats: Repeats,
         now: Time,
     ) -> Option<Trouble> {
-        let IoError::Transport(_) = error else {
-            return None;
-        };
+        match (error, repeats) {
+            (IoError::Transport(_), Repeats::All)
+            | (IoError::Unsent(_), Repeats::All | Repeats::Unsent) => {}
+            _ => return None,
+        }
         let parts = |parts: u64| (self.deadline_ns / parts).max(1);
         let trouble = match before {
             None => Trouble {
@@ -74,14 +76,31 @@ impl Patience {
                 }
             }
         };
-        (may && trouble.again_at < trouble.until).then_some(trouble)
+        (trouble.again_at < trouble.until).then_some(trouble)
     }
 }
 
-/// May an I/O of this kind on such a device be repeated at all? A read in place is asked for again with a
-/// buffer at once, by whoever asked for it.
-pub fn may_repeat(info: &DeviceInfo, kind: &IoKind) -> bool {
-    !info.volatile_cache && !matches!(kind, IoKind::ReadInPlace { .. })
+/// After which errors an I/O may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// None.
+    Never,
+    /// It never was on its way.
+    Unsent,
+    /// Nor is it of weight whether it was.
+    All,
+}
+
+impl Repeats {
+    /// Of an I/O of this kind on such a device. A read in place is asked for again with a buffer at once, by
+    /// whoever asked for it.
+    pub fn of(info: &DeviceInfo, kind: &IoKind) -> Repeats {
+        match kind {
+            IoKind::ReadInPlace { .. } => Repeats::Never,
+            _ if info.volatile_cache => Repeats::Unsent,
+            _ => Repeats::All,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -94,7 +113,7 @@ mod tests {
     fn tries_come_less_and_less_often_and_end_with_the_deadline() {
         let patience = Patience::new(75_000_000_000);
         let (mut now, mut trouble, mut pauses) = (Time(5), None, Vec::new());
-        while let Some(next) = patience.after(trouble, RESET, true, now) {
+        while let Some(next) = patience.after(trouble, RESET, Repeats::All, now) {
             pauses.push(next.again_at.since(now) / 1_000_000);
             (now, trouble) = (next.again_at, Some(next));
         }
@@ -107,9 +126,12 @@ mod tests {
     fn what_a_repetition_does_not_mend_is_told_at_once() {
         let patience = Patience::new(75_000_000_000);
         for error in [IoError::Media, IoError::Gone, IoError::TimedOut] {
-            assert_eq!(patience.after(None, error, true, Time(0)), None);
+            assert_eq!(patience.after(None, error, Repeats::All, Time(0)), None);
         }
-        assert_eq!(patience.after(None, RESET, false, Time(0)), None);
+        let told = |error, repeats| patience.after(None, error, repeats, Time(0)).is_none();
+        assert!(told(RESET, Repeats::Unsent) && told(RESET, Repeats::Never));
+        assert!(told(IoError::Unsent(12), Repeats::Never));
+        assert!(!told(IoError::Unsent(12), Repeats::Unsent));
     }
 
     #[test]
@@ -120,8 +142,8 @@ mod tests {
             granularity_bytes: 0,
             volatile_cache: false,
         };
-        assert!(may_repeat(&info, &IoKind::Flush));
+        assert_eq!(Repeats::of(&info, &IoKind::Flush), Repeats::All);
         info.volatile_cache = true;
-        assert!(!may_repeat(&info, &IoKind::Flush));
+        assert_eq!(Repeats::of(&info, &IoKind::Flush), Repeats::Unsent);
     }
 }

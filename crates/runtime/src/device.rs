@@ -432,11 +432,11 @@ impl Device {
             }
             libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
             // The kernel's words for what did not get through: a path or a controller that is being reset
-            // (ENOLINK, EBUSY), its own deadlines (ETIMEDOUT, ETIME), or no memory for the request.
-            libc::ENOLINK | libc::EBUSY | libc::EAGAIN | libc::ETIME | libc::ETIMEDOUT => {
+            // (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
+            libc::ENOLINK | libc::EBUSY | libc::ETIME | libc::ETIMEDOUT => {
                 IoError::Transport(errno)
             }
-            libc::ENOMEM | libc::ENOBUFS => IoError::Transport(errno),
+            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => IoError::Unsent(errno),
             other => IoError::Other(other),
         }
     }

@@ -10,10 +10,9 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{RegionState, SlotState, copy_to_replace};
+use strake_format::{RegionState, SlotState};
 
 use crate::atlas::{Condition, Situation};
-use crate::canary::Canary;
 use crate::faults::{FaultKind, FaultSet, Overlay};
 use crate::look::{Look, calls_live};
 use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
@@ -935,57 +934,6 @@ impl World {
         if more <= 4 {
             self.restripe(more as usize, shape);
         }
-    }
-
-    /// The drive carries a member of the array that is out, and nobody uses it.
-    pub(crate) fn is_away(&self, index: usize) -> bool {
-        let drive = &self.drives[index];
-        let quiet = drive.ssd.in_flight() == 0 || self.has(Canary::ReturnsBusy);
-        let idle = drive.used && drive.device.is_none() && quiet;
-        idle && self.named(index)
-    }
-
-    /// A drive that was away is there again, with what it holds, and is offered to the array.
-    pub fn offer(&mut self, index: usize) -> Option<CommandId> {
-        let drive = &mut self.drives[index];
-        let latent = std::mem::take(&mut drive.ssd.faults.latent);
-        drive.ssd.faults = Overlay {
-            latent,
-            ..Overlay::default()
-        };
-        (drive.doomed, drive.pulled, drive.hidden) = (false, false, false);
-        drive.stalls = false;
-        let (superblock, copies) = drive.carried()?;
-        if superblock.array != self.array {
-            return None;
-        }
-        self.stats.stale_returns += 1;
-        let device = self.open(index);
-        self.note(format!("drive {index} is there again as {device:?}"));
-        let id = self.command(Command::Return(Returning {
-            device,
-            info: self.info(index),
-            copy_to_replace: copy_to_replace(copies),
-            superblock: Box::new(superblock.as_ref().clone()),
-        }));
-        self.offered.insert(id, vec![device]);
-        Some(id)
-    }
-
-    /// Is the drive's member named by the array (and might return)?
-    fn named(&self, index: usize) -> bool {
-        let Some(machines) = &self.machines else {
-            return false;
-        };
-        let Some(own) = self.drives[index].named(self.array) else {
-            return false;
-        };
-        machines
-            .array
-            .status()
-            .members
-            .iter()
-            .any(|member| member.member == own)
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use strake_engine::event::{Completion, DeviceInfo, IoError, IoKind, MemberIo};
 use strake_engine::units::{DeviceId, IoId, Time};
-use strake_engine::{Patience, Trouble, may_repeat};
+use strake_engine::{Patience, Repeats, Trouble};
 
 use crate::faults::{HICCUP, Overlay, Reset};
 use crate::prng::{self, Prng};
@@ -367,8 +367,11 @@ impl Ssd {
         let Fate::Fails(error @ IoError::Transport(_)) = flight.fate else {
             return None;
         };
-        let may = open && !self.faults.gone && may_repeat(&info, &flight.kind);
-        let next = patience.after(flight.trouble, error, may, now);
+        let repeats = match open && !self.faults.gone {
+            true => Repeats::of(&info, &flight.kind),
+            false => Repeats::Never,
+        };
+        let next = patience.after(flight.trouble, error, repeats, now);
         match (next, &mut self.faults.reset) {
             (Some(trouble), _) => flight.trouble = Some(trouble),
             (None, Some(reset)) => reset.told = true,
