@@ -116,6 +116,33 @@ pub(crate) struct SlotUse {
     pub(crate) failing: bool,
     /// What was counted against the member that was here last, for `show`.
     pub(crate) counts: ErrorCounts,
+    /// How often the member did not answer in time.
+    pub(crate) stalls: Stalls,
+}
+
+/// How often a member went out because it did not answer in time: each time may be the last, and each
+/// costs the users a deadline.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stalls {
+    count: u32,
+    last: Time,
+}
+
+impl Stalls {
+    /// So many are forgiven, ...
+    const MOST: u32 = 3;
+    /// ... until as much time has passed without one.
+    const FORGOTTEN_MS: u64 = 24 * 3600 * 1000;
+
+    /// It happened again. True if it is still waited for.
+    pub(crate) fn one_more(&mut self, now: Time) -> bool {
+        if self.count > 0 && now > self.last.plus_ms(Self::FORGOTTEN_MS) {
+            self.count = 0;
+        }
+        self.count += 1;
+        self.last = now;
+        self.count <= Self::MOST
+    }
 }
 
 /// What a member I/O of the array was for.

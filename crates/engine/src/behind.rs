@@ -175,6 +175,7 @@ impl Array {
         self.slots[at] = SlotUse {
             incoming: Some(new.device),
             joined: self.jobs.last_step(),
+            stalls: place.stalls,
             ..SlotUse::default()
         };
         self.sb.slots[at] = SlotRecord {

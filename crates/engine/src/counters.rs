@@ -6,7 +6,7 @@
 
 use strake_format::Slot;
 
-use crate::array::Array;
+use crate::array::{Array, Stalls};
 use crate::event::*;
 use crate::units::*;
 
@@ -35,6 +35,7 @@ impl Array {
         for at in slots {
             let place = &mut self.slots[at];
             let before = std::mem::take(&mut place.counts);
+            place.stalls = Stalls::default();
             // Of a slot that has a device, that device's counts are told.
             if place.current.is_none() && place.incoming.is_none() {
                 reset.push((Some(Slot(at as u8)), None, before));

@@ -93,7 +93,8 @@ pub enum IoKind {
     Flush,
 }
 
-/// A finished member I/O. The runtime completes every I/O exactly once; one that outlasts its
+/// A finished member I/O. The runtime completes every I/O exactly once, when it is not to be repeated any
+/// more; one that outlasts its
 /// deadline is completed with [`IoError::TimedOut`] (and no buffer: the runtime keeps it until the
 /// kernel lets go).
 #[derive(Debug)]
@@ -115,6 +116,12 @@ pub enum IoError {
     Gone,
     /// No answer within the deadline.
     TimedOut,
+    /// It did not reach the device, or the answer did not come back, however often it was tried
+    /// ([`Patience`](crate::Patience)): with the errno of the last try. Whatever it was to write may be
+    /// there in part, but nothing of it is under way any more.
+    Transport(i32),
+    /// The host had no means to send it, however often it was tried: nothing of it reached the device.
+    Unsent(i32),
     /// No room: a full file system under a file member.
     NoSpace,
     /// Any other errno.
@@ -856,7 +863,7 @@ pub enum OutCause {
     Gone,
     /// A write to it failed.
     WriteError,
-    /// It did not answer in time.
+    /// It did not answer in time, or could not be reached.
     TimedOut,
     /// Too many read errors.
     ReadErrors,

@@ -5,12 +5,14 @@
 //!   answered.
 //! * No member is taken out for read errors, or on request, if data would be lost by it.
 //! * Only one device at a time is being rebuilt into a slot.
+//! * A member that did not answer in time is missing, as one that vanished: it is waited for, and comes back by
+//!   what was written meanwhile. One that does so again and again has failed.
 //! * A member with too many read errors goes on serving while what replaces it is filled: each place that it cannot
 //!   read is computed from the others, and the rest is redundancy that the array would lack without it.
 
 use strake_format::*;
 
-use crate::array::{Array, Member, SlotUse, Stage};
+use crate::array::{Array, Member, SlotUse, Stage, Stalls};
 use crate::behind::keeps;
 use crate::canary::{self, Canary};
 use crate::event::*;
@@ -141,13 +143,14 @@ impl Array {
             self.persist.after.push(After::Release(device));
             return self.membership_changed();
         }
+        let patient = cause != OutCause::TimedOut || self.slots[at].stalls.one_more(self.now);
         let place = &mut self.slots[at];
         if place.incoming == Some(device) {
             place.incoming = None;
             (place.rebuilt, place.flushed) = (Row(0), Row(0));
             if place.current.is_none() {
                 let record = &mut self.sb.slots[at];
-                (record.state, record.since) = (word(cause), since);
+                (record.state, record.since) = (word(cause, patient), since);
                 record.kept &= keeps(cause);
                 place.missing_from = may_return(record).then_some(self.now);
             }
@@ -176,7 +179,7 @@ impl Array {
                 }
                 None => {
                     let record = &mut self.sb.slots[at];
-                    (record.state, record.since) = (word(cause), since);
+                    (record.state, record.since) = (word(cause, patient), since);
                     record.kept = keeps(cause);
                     self.slots[at].missing_from = may_return(record).then_some(self.now);
                 }
@@ -215,15 +218,20 @@ impl Array {
         let slot = &mut self.slots[at];
         let incoming = slot.incoming.take().expect("a rebuild has a target");
         let replaced = slot.current.replace(incoming);
+        let partial = self.sb.slots[at].kept && replaced.is_none();
         *slot = SlotUse {
             current: slot.current,
             outgoing: replaced,
+            stalls: if partial {
+                slot.stalls
+            } else {
+                Stalls::default()
+            },
             ..SlotUse::default()
         };
         let member = self.members[&incoming].member;
         self.sb.spares.retain(|spare| *spare != member);
         let since = self.sb.epoch.next();
-        let partial = self.sb.slots[at].kept && replaced.is_none();
         self.sb.slots[at] = SlotRecord {
             member,
             state: SlotState::InSync,
@@ -742,20 +750,21 @@ impl Array {
 fn cause_of(error: IoError) -> OutCause {
     match error {
         IoError::Gone => OutCause::Gone,
-        IoError::TimedOut => OutCause::TimedOut,
+        IoError::TimedOut | IoError::Transport(_) | IoError::Unsent(_) => OutCause::TimedOut,
         IoError::Media | IoError::NoSpace | IoError::Other(_) => OutCause::WriteError,
     }
 }
 
 /// A member that was there a moment ago and holds what it held: a cable, a slot, a restart of its
-/// firmware. One that failed, was put out, or was being rebuilt as a whole is not waited for.
+/// firmware that took too long. One that failed, was put out, or was being rebuilt as a whole is not waited for.
 fn may_return(record: &SlotRecord) -> bool {
     record.state == SlotState::Missing && record.kept && !record.member.is_nil()
 }
 
-fn word(cause: OutCause) -> SlotState {
+fn word(cause: OutCause, patient: bool) -> SlotState {
     match cause {
         OutCause::NotFound | OutCause::Stale | OutCause::Gone => SlotState::Missing,
+        OutCause::TimedOut if patient => SlotState::Missing,
         _ => SlotState::Failed,
     }
 }

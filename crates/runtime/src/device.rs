@@ -431,7 +431,12 @@ impl Device {
                 IoError::Media
             }
             libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
-            libc::ETIMEDOUT => IoError::TimedOut,
+            // The kernel's words for what did not get through: a path or a controller that is being reset
+            // (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
+            libc::ENOLINK | libc::EBUSY | libc::ETIME | libc::ETIMEDOUT => {
+                IoError::Transport(errno)
+            }
+            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => IoError::Unsent(errno),
             other => IoError::Other(other),
         }
     }

@@ -7,13 +7,22 @@
 //! its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
 //! table leaks that memory rather than let the kernel write into somebody else's.
 //!
+//! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::patience` says, from the
+//! table: the same bytes from the same memory, on the same device, and only after the kernel has answered
+//! the try before. Its owner hears of the end alone. One that the kernel does not answer is never repeated.
+//!
+//! **When a device may be opened again:** every I/O in the table holds its device, abandoned or not, and a
+//! device is open for one user at a time. So a member that went out cannot be taken back while the kernel
+//! may still carry out an old write to it; after the thread has ended the kernel's own hold on the open
+//! file does the same.
+//!
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
 //! continued where it stopped; a device that answers nothing costs its deadline, never a hang, and
 //! nobody else's: calls that block wait for their `turns`, and their deadline begins when the kernel
 //! gets them.
 //!
-//! Deliberately absent: retries of errors (the engine decides) and cancellation (a device that
-//! hangs ignores it).
+//! Deliberately absent: which errors are worth a repetition, and how often (the engine decides), and
+//! cancellation (a device that hangs ignores it).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +32,7 @@ use io_uring::{opcode, squeue, types};
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
+use strake_engine::{Patience, Repeats, Trouble};
 
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
@@ -164,9 +174,14 @@ struct Flight {
     work: Work,
     /// It blocks a worker of the kernel, and has or waits for a turn.
     blocks: bool,
-    /// Never, while it waits for its turn.
+    /// Never, while it waits for its turn, or to be tried again.
     due: Time,
     abandoned: bool,
+    repeats: Repeats,
+    /// It failed on its way, and is repeated.
+    trouble: Option<Trouble>,
+    /// What the last try failed with, while the kernel does not have it.
+    pauses: Option<IoError>,
 }
 
 /// Later than any deadline.
@@ -183,6 +198,9 @@ pub(crate) struct MemberIos {
     registered: Registered,
     zeros: Slice,
     timeout: Duration,
+    patience: Patience,
+    /// How many wait to be tried again.
+    pausing: usize,
     /// Pages that the kernel has let go of.
     given_back: Vec<Lent>,
 }
@@ -200,13 +218,21 @@ impl MemberIos {
             registered,
             zeros: Slice::new(Buf::zeroed(ZERO_PART), 0, ZERO_PART),
             timeout,
+            patience: Patience::new(timeout.as_nanos() as u64),
+            pausing: 0,
             given_back: Vec::new(),
         }
     }
 
-    /// I/O whose completion has not been reaped, abandoned or not.
+    /// The same, and nothing is ever tried again.
+    pub(crate) fn impatient(mut self) -> MemberIos {
+        self.patience = Patience::new(0);
+        self
+    }
+
+    /// I/O whose completion has not been reaped, abandoned or not; not what only waits to be tried again.
     pub(crate) fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.flights.len() - self.pausing
     }
 
     /// Is the device known to this ring?
@@ -262,6 +288,7 @@ impl MemberIos {
                 },
             ));
         };
+        let repeats = Repeats::of(&attached.device.info(), &io.kind);
         let work = Work::of(io.kind, lent);
         let call = match work {
             Work::Flush => Some(Call::Flush),
@@ -282,6 +309,9 @@ impl MemberIos {
             blocks: call.is_some(),
             due: NEVER,
             abandoned: false,
+            repeats,
+            trouble: None,
+            pauses: None,
         });
         if call.is_none_or(|call| self.turns.enter(io.device, call, place)) {
             self.begin(ring, place, file, now);
@@ -296,10 +326,62 @@ impl MemberIos {
             .get_mut(place)
             .expect("a flight begins while it is in the table");
         flight.due = now.plus_ms(self.timeout.as_millis() as u64);
+        if let Some(trouble) = flight.trouble {
+            flight.due = flight.due.min(trouble.until);
+        }
         if let Work::Range { len, .. } = flight.work {
             flight.due = flight.due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
         }
         self.submit(ring, place, file);
+    }
+
+    /// A try has failed. True if there is to be another: the owner hears nothing yet.
+    fn pause(&mut self, place: u32, error: IoError, now: Time) -> bool {
+        let flight = self
+            .flights
+            .get_mut(place)
+            .expect("a completion belongs to a flight");
+        // Who was put out is not written to any more, and is to be let go of.
+        let over = flight.abandoned || !self.attached.contains_key(&flight.id);
+        let repeats = if over { Repeats::Never } else { flight.repeats };
+        let Some(trouble) = self.patience.after(flight.trouble, error, repeats, now) else {
+            return false;
+        };
+        if self.pausing == 0 {
+            let device = flight.device.path().display();
+            tracing::warn!(%device, ?error, "an I/O did not get through, and is tried again");
+        }
+        (flight.trouble, flight.pauses, flight.due) = (Some(trouble), Some(error), NEVER);
+        self.pausing += 1;
+        true
+    }
+
+    /// Tries again what has waited for it; of a device that was let go meanwhile nothing.
+    fn try_again(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
+        let attached = &self.attached;
+        let mut due = Vec::new();
+        for (place, flight) in self.flights.iter_mut() {
+            if flight.pauses.is_none() {
+                continue;
+            }
+            let lost = !attached.contains_key(&flight.id) || flight.device.is_gone();
+            let again = flight.trouble.is_some_and(|t| now >= t.again_at);
+            if lost || again {
+                due.push((place, flight.file, lost));
+            }
+        }
+        for (place, file, lost) in due {
+            let flight = self.flights.get_mut(place).expect("it was just seen");
+            let error = flight.pauses.take().expect("it was just seen to pause");
+            self.pausing -= 1;
+            if !lost {
+                self.begin(ring, place, file, now);
+                continue;
+            }
+            let gone = flight.device.is_gone();
+            let verdict = Err(if gone { IoError::Gone } else { error });
+            finished.extend(self.conclude(ring, place, verdict, now));
+        }
     }
 
     /// Submits what a flight still has to do, on `file`.
@@ -336,7 +418,23 @@ impl MemberIos {
             Step::Again => Err(IoError::TimedOut),
             Step::Done(verdict) => verdict,
         };
-        let flight = self.flights.remove(place).expect("found above");
+        if let Err(error) = verdict
+            && self.pause(place, error, now)
+        {
+            return None;
+        }
+        self.conclude(ring, place, verdict, now)
+    }
+
+    /// The kernel is done with an I/O, and it will not be tried again.
+    fn conclude(
+        &mut self,
+        ring: &mut Ring,
+        place: u32,
+        verdict: Result<(), IoError>,
+        now: Time,
+    ) -> Option<Finished> {
+        let flight = self.flights.remove(place).expect("it is in the table");
         if flight.blocks
             && let Some(next) = self.turns.leave(flight.id, place)
         {
@@ -369,8 +467,12 @@ impl MemberIos {
         ))
     }
 
-    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile.
-    pub(crate) fn expire(&mut self, now: Time, finished: &mut Vec<Finished>) {
+    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile, and tries again
+    /// those whose pause is over.
+    pub(crate) fn expire(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
+        if self.pausing > 0 {
+            self.try_again(ring, now, finished);
+        }
         for (_, flight) in self.flights.iter_mut() {
             if flight.abandoned || now < flight.due {
                 continue;
@@ -398,7 +500,11 @@ impl MemberIos {
 
     /// How soon [`MemberIos::expire`] is worth calling again; `None` while nothing is in flight.
     pub(crate) fn scan_after(&self) -> Option<Duration> {
-        let coarse = (self.timeout / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let most = match self.pausing {
+            0 => Duration::from_secs(1),
+            _ => Duration::from_millis(100),
+        };
+        let coarse = (self.timeout / 4).clamp(Duration::from_millis(10), most);
         (self.flights.len() > 0).then_some(coarse)
     }
 }
@@ -492,7 +598,7 @@ impl Flight {
     }
 
     fn failed(&mut self, errno: i32) -> Step {
-        if matches!(errno, libc::EINTR | libc::EAGAIN) {
+        if errno == libc::EINTR {
             return Step::Again;
         }
         let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::ENOSYS);
@@ -518,7 +624,15 @@ impl Flight {
             }
             _ => {}
         }
-        Step::Done(Err(self.device.classify(errno)))
+        let error = match self.work {
+            // A device says so of what it is not ready for; of what it cannot do at all, too, but that is
+            // never a write or a flush.
+            Work::Write { .. } | Work::Zeros { .. } | Work::Flush if errno == libc::EREMOTEIO => {
+                IoError::Transport(errno)
+            }
+            _ => self.device.classify(errno),
+        };
+        Step::Done(Err(error))
     }
 }
 
@@ -618,324 +732,4 @@ fn transfer(len: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-    use crate::device::OpenMode;
-    use crate::ring::Reaped;
-    use strake_engine::buffers::Pool;
-
-    const ID: DeviceId = DeviceId(7);
-
-    struct Bench {
-        ring: Ring,
-        ios: MemberIos,
-        pool: Pool,
-        clock: Clock,
-    }
-
-    impl Bench {
-        fn new(path: &std::path::Path, timeout: Duration) -> Bench {
-            let mut ring = Ring::new().expect("io_uring");
-            let pool = Pool::new(&[(4096, 4), (65536, 4)]);
-            let registered = Registered::of(&[&pool]);
-            // SAFETY: the pool is moved into the bench and dropped after the ring.
-            assert!(unsafe { ring.register_buffers(registered.addresses(), 0) });
-            let mut ios = MemberIos::new(registered, timeout);
-            let device = Device::open(path, OpenMode::Member).expect("opens");
-            ios.attach(&mut ring, ID, Arc::new(device));
-            Bench {
-                ring,
-                ios,
-                pool,
-                clock: Clock::start(),
-            }
-        }
-
-        fn start(&mut self, io: u64, kind: IoKind) -> Option<Finished> {
-            let io = MemberIo {
-                io: IoId(io),
-                device: ID,
-                kind,
-            };
-            self.ios
-                .start(&mut self.ring, Owner::Shard, io, None, self.clock.now())
-        }
-
-        fn wait(&mut self) -> Completion {
-            let mut reaped: Vec<Reaped> = Vec::new();
-            for _ in 0..100 {
-                self.ring
-                    .wait(Some(Duration::from_millis(100)))
-                    .expect("wait");
-                self.ring.reap(&mut reaped);
-                for done in reaped.drain(..) {
-                    let Token::Member(place) = done.token else {
-                        panic!("{done:?}")
-                    };
-                    if let Some((owner, completion)) =
-                        self.ios
-                            .finish(&mut self.ring, place, done.result, self.clock.now())
-                    {
-                        assert_eq!(owner, Owner::Shard);
-                        return completion;
-                    }
-                }
-            }
-            panic!("nothing came back")
-        }
-
-        fn read(&mut self, offset: u64, len: usize, buf: Buf) -> Completion {
-            assert!(
-                self.start(
-                    1,
-                    IoKind::Read {
-                        offset,
-                        buf,
-                        start: 0,
-                        len
-                    }
-                )
-                .is_none()
-            );
-            self.wait()
-        }
-    }
-
-    fn member(bytes: u64) -> tempfile::NamedTempFile {
-        let file = tempfile::NamedTempFile::new().expect("temporary file");
-        file.as_file().set_len(bytes).expect("size");
-        file
-    }
-
-    #[test]
-    fn what_is_written_is_read_with_and_without_registered_buffers() {
-        let file = member(1 << 20);
-        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
-        for registered in [true, false] {
-            let buf = |bench: &Bench| match registered {
-                true => bench.pool.take(65536).expect("free"),
-                false => Buf::zeroed(65536),
-            };
-            let mut data = buf(&bench);
-            data.bytes_mut().fill(if registered { 0xa5 } else { 0x5a });
-            let data = Slice::new(data, 0, 65536);
-            for (io, fua) in [(10, false), (11, true)] {
-                let write = IoKind::Write {
-                    offset: 8192,
-                    data: data.part(4096, 8192),
-                    fua,
-                };
-                assert!(bench.start(io, write).is_none());
-                let done = bench.wait();
-                assert_eq!((done.io, done.result), (IoId(io), Ok(())));
-            }
-            assert!(bench.start(2, IoKind::Flush).is_none());
-            assert_eq!(bench.wait().result, Ok(()));
-            let target = buf(&bench);
-            let done = bench.read(4096, 16384, target);
-            assert_eq!(done.result, Ok(()));
-            let read = done.buf.expect("comes back");
-            assert!(read.bytes()[..4096].iter().all(|&b| b == 0));
-            assert_eq!(&read.bytes()[4096..12288], &data.bytes()[..8192]);
-            assert!(read.bytes()[12288..16384].iter().all(|&b| b == 0));
-        }
-    }
-
-    #[test]
-    fn ranges_are_zeroed_and_discarded() {
-        let file = member(1 << 20);
-        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
-        let mut ones = Buf::zeroed(1 << 20);
-        ones.bytes_mut().fill(1);
-        let data = Slice::new(ones, 0, 1 << 20);
-        assert!(
-            bench
-                .start(
-                    1,
-                    IoKind::Write {
-                        offset: 0,
-                        data,
-                        fua: false
-                    }
-                )
-                .is_none()
-        );
-        assert_eq!(bench.wait().result, Ok(()));
-        assert!(
-            bench
-                .start(
-                    2,
-                    IoKind::WriteZeroes {
-                        offset: 4096,
-                        len: 500_000 / 512 * 512
-                    }
-                )
-                .is_none()
-        );
-        assert_eq!(bench.wait().result, Ok(()));
-        assert!(
-            bench
-                .start(
-                    3,
-                    IoKind::Discard {
-                        offset: 0,
-                        len: 4096
-                    }
-                )
-                .is_none()
-        );
-        assert_eq!(bench.wait().result, Ok(()));
-        let content = std::fs::read(file.path()).expect("reads");
-        let end = 4096 + 500_000 / 512 * 512;
-        assert!(content[..end].iter().all(|&b| b == 0));
-        assert!(content[end..].iter().all(|&b| b == 1));
-    }
-
-    #[test]
-    fn zeros_written_the_hard_way_cover_the_range() {
-        let file = member(2 << 20);
-        std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills");
-        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
-        let kind = IoKind::WriteZeroes {
-            offset: 4096,
-            len: 1 << 20,
-        };
-        assert!(bench.start(2, kind).is_none());
-        // The kernel's answer is replaced by that of one that cannot punch holes.
-        let mut reaped = Vec::new();
-        while reaped.is_empty() {
-            bench.ring.wait(None).expect("wait");
-            bench.ring.reap(&mut reaped);
-        }
-        let Token::Member(place) = reaped[0].token else {
-            panic!("{reaped:?}")
-        };
-        std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills again");
-        assert!(
-            bench
-                .ios
-                .finish(&mut bench.ring, place, -libc::EOPNOTSUPP, bench.clock.now())
-                .is_none()
-        );
-        assert_eq!(bench.wait().result, Ok(()));
-        let content = std::fs::read(file.path()).expect("reads");
-        assert!(content.iter().enumerate().all(|(at, &b)| {
-            b == if (4096..4096 + (1 << 20)).contains(&at) {
-                0
-            } else {
-                9
-            }
-        }));
-    }
-
-    #[test]
-    fn a_file_cut_short_is_gone_and_an_unknown_device_too() {
-        let file = member(1 << 20);
-        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
-        file.as_file().set_len(8192).expect("cut");
-        let done = bench.read(4096, 8192, Buf::zeroed(8192));
-        assert_eq!(done.result, Err(IoError::Gone));
-        assert!(done.buf.is_some(), "the buffer comes back with the error");
-        let (ring, ios) = (&mut bench.ring, &mut bench.ios);
-        ios.release(ring, ID);
-        let (_, done) = bench.start(9, IoKind::Flush).expect("at once");
-        assert_eq!((done.io, done.result), (IoId(9), Err(IoError::Gone)));
-    }
-
-    #[test]
-    fn an_io_that_outlasts_its_deadline_is_answered_and_keeps_its_buffer() {
-        let file = member(1 << 20);
-        let mut bench = Bench::new(file.path(), Duration::ZERO);
-        let free = bench.pool.free();
-        let buf = bench.pool.take(4096).expect("free");
-        assert!(
-            bench
-                .start(
-                    5,
-                    IoKind::Read {
-                        offset: 0,
-                        buf,
-                        start: 0,
-                        len: 4096
-                    }
-                )
-                .is_none()
-        );
-        let mut expired = Vec::new();
-        bench.ios.expire(bench.clock.now(), &mut expired);
-        assert_eq!(expired.len(), 1);
-        assert_eq!(expired[0].1.result, Err(IoError::TimedOut));
-        assert!(expired[0].1.buf.is_none());
-        // The kernel still has it; the pool has another in its place.
-        assert_eq!(bench.pool.free(), free);
-        bench.ios.expire(bench.clock.now(), &mut expired);
-        assert_eq!(expired.len(), 1, "answered once");
-        let mut reaped = Vec::new();
-        bench.ring.wait(None).expect("wait");
-        bench.ring.reap(&mut reaped);
-        let Token::Member(place) = reaped[0].token else {
-            panic!("{reaped:?}")
-        };
-        assert!(
-            bench
-                .ios
-                .finish(&mut bench.ring, place, reaped[0].result, bench.clock.now())
-                .is_none()
-        );
-        assert_eq!((bench.pool.free(), bench.ios.in_flight()), (free, 0));
-    }
-
-    #[test]
-    fn calls_that_block_take_turns_and_wait_no_longer_than_those_before_them() {
-        let file = member(1 << 20);
-        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
-        let range = |at: u64| IoKind::Discard {
-            offset: at * 4096,
-            len: 4096,
-        };
-        for io in 0..2 * turns::AT_ONCE as u64 {
-            let kind = if io % 2 == 0 {
-                IoKind::Flush
-            } else {
-                range(io)
-            };
-            assert!(bench.start(io, kind).is_none());
-        }
-        let (mut over, mut reaped) = (Vec::new(), Vec::new());
-        while bench.ios.in_flight() > 0 {
-            bench.ring.wait(None).expect("wait");
-            bench.ring.reap(&mut reaped);
-            for done in reaped.drain(..) {
-                let Token::Member(place) = done.token else {
-                    panic!("{done:?}")
-                };
-                let (ring, now) = (&mut bench.ring, bench.clock.now());
-                let finished = bench.ios.finish(ring, place, done.result, now);
-                over.extend(finished.map(|(_, completion)| completion.io.0));
-            }
-        }
-        over.sort_unstable();
-        assert_eq!(over, (0..2 * turns::AT_ONCE as u64).collect::<Vec<u64>>());
-        drop(bench);
-
-        let mut bench = Bench::new(file.path(), Duration::ZERO);
-        for io in 0..=turns::AT_ONCE as u64 {
-            assert!(bench.start(io, IoKind::Flush).is_none());
-        }
-        let mut expired = Vec::new();
-        bench.ios.expire(bench.clock.now(), &mut expired);
-        assert_eq!(expired.len(), turns::AT_ONCE + 1, "who waits, too");
-        assert_eq!(bench.ios.in_flight(), turns::AT_ONCE, "it was never begun");
-    }
-
-    #[test]
-    fn what_never_comes_back_does_not_keep_its_device_open() {
-        let file = member(1 << 20);
-        let mut bench = Bench::new(file.path(), Duration::from_secs(5));
-        // It comes back to nobody.
-        assert!(bench.start(1, IoKind::Flush).is_none());
-        drop(bench);
-        Device::open(file.path(), OpenMode::Member).expect("nobody has it");
-    }
-}
+mod tests;

@@ -41,7 +41,7 @@ impl RawMembers {
             true => listed,
             false => Registered::default(),
         };
-        let mut ios = MemberIos::new(listed, Duration::from_secs(60));
+        let mut ios = MemberIos::new(listed, Duration::from_secs(60)).impatient();
         for (at, member) in (0..).zip(members) {
             ios.attach(&mut ring, DeviceId(at), Arc::clone(member));
         }

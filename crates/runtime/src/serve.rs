@@ -53,8 +53,9 @@ use crate::watch::Watch;
 const CLEAN_AFTER_MS: u64 = 2000;
 /// Data that moves to another shape: requests wait about as long as members take for so much.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// How long a stop waits for the array to become quiet after it has agreed to stop.
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a stop waits for the array to become quiet after it has agreed to stop: longer than a member that
+/// does not answer is waited for, tries included, with the deadline that the daemon gives it.
+const STOP_PATIENCE: Duration = Duration::from_secs(180);
 /// How long a member that was replaced may take to be let go of.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 

@@ -60,11 +60,18 @@ pub enum Canary {
     ListDropped,
     /// The older version of each list of unreadable blocks is shown to the engine.
     OldListShown,
+    /// A write that failed on its way is answered as done, and is tried again after that.
+    AnsweredUntried,
+    /// What failed on its way is tried again on a device with a volatile cache, too, as if a reset could not
+    /// have cost what that held.
+    CacheTrusted,
+    /// A member that did not answer in time is taken back while I/Os of that time are still to land.
+    ReturnsBusy,
 }
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 75] = [
+    pub const ALL: [(Canary, u64); 78] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -102,6 +109,9 @@ impl Canary {
         (Canary::Inside(engine::Canary::ScrubRewritesParity), 300),
         (Canary::ListDropped, 2500),
         (Canary::OldListShown, 800),
+        (Canary::AnsweredUntried, 3000),
+        (Canary::CacheTrusted, 10000),
+        (Canary::ReturnsBusy, 6000),
         (Canary::Inside(engine::Canary::NoLog), 60),
         (Canary::Inside(engine::Canary::NoFlushAfterLog), 6000),
         (Canary::Inside(engine::Canary::IntentOnOneMember), 500),
@@ -169,6 +179,9 @@ impl Canary {
             Canary::Misread => "misread",
             Canary::ListDropped => "list-dropped",
             Canary::OldListShown => "old-list-shown",
+            Canary::AnsweredUntried => "answered-untried",
+            Canary::CacheTrusted => "cache-trusted",
+            Canary::ReturnsBusy => "returns-busy",
             Canary::Inside(canary) => canary.name(),
         }
     }

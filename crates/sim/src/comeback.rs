@@ -1,4 +1,5 @@
-//! After a disaster: what was merely away is there again, and the array is to be whole again.
+//! What was merely away is there again: one member, or, after a disaster, all; then the array is to be whole
+//! again.
 //!
 //! Invariants:
 //! * what was acknowledged and durable before is there; with `--force` all but what its statement
@@ -14,17 +15,69 @@ use strake_engine::units::*;
 use strake_engine::{Array, StartError};
 use strake_format::{
     Layout, MemberUuid, RegionState, SUPERBLOCK_BYTES, SelectError, SlotState, Superblock,
-    region_map, unreadable,
+    copy_to_replace, region_map, unreadable,
 };
 
 use crate::beyond::{Demand, is_too_little};
-use crate::faults::FaultSet;
+use crate::canary::Canary;
+use crate::faults::{FaultSet, Overlay};
 use crate::life::Parting;
 use crate::prng;
 use crate::workload::AskKind;
 use crate::world::{Going, World};
 
 impl World {
+    /// The drive carries a member of the array that is out, and nobody uses it.
+    pub(crate) fn is_away(&self, index: usize) -> bool {
+        let drive = &self.drives[index];
+        let quiet = drive.ssd.in_flight() == 0 || self.has(Canary::ReturnsBusy);
+        let idle = drive.used && drive.device.is_none() && quiet;
+        idle && self.named(index)
+    }
+
+    /// A drive that was away is there again, with what it holds, and is offered to the array.
+    pub fn offer(&mut self, index: usize) -> Option<CommandId> {
+        let drive = &mut self.drives[index];
+        let latent = std::mem::take(&mut drive.ssd.faults.latent);
+        drive.ssd.faults = Overlay {
+            latent,
+            ..Overlay::default()
+        };
+        (drive.doomed, drive.pulled, drive.hidden) = (false, false, false);
+        drive.stalls = false;
+        let (superblock, copies) = drive.carried()?;
+        if superblock.array != self.array {
+            return None;
+        }
+        self.stats.stale_returns += 1;
+        let device = self.open(index);
+        self.note(format!("drive {index} is there again as {device:?}"));
+        let id = self.command(Command::Return(Returning {
+            device,
+            info: self.info(index),
+            copy_to_replace: copy_to_replace(copies),
+            superblock: Box::new(superblock.as_ref().clone()),
+        }));
+        self.offered.insert(id, vec![device]);
+        Some(id)
+    }
+
+    /// Is the drive's member named by the array (and might return)?
+    pub(crate) fn named(&self, index: usize) -> bool {
+        let Some(machines) = &self.machines else {
+            return false;
+        };
+        let Some(own) = self.drives[index].named(self.array) else {
+            return false;
+        };
+        machines
+            .array
+            .status()
+            .members
+            .iter()
+            .any(|member| member.member == own)
+    }
+
     /// Leaves out devices that nobody calls in sync, whatever they know.
     pub(crate) fn hide_others(&mut self) {
         let present = self.present();

@@ -7,8 +7,31 @@
 
 use std::collections::BTreeSet;
 
+use strake_engine::units::Time;
+
 /// How much longer an I/O takes that meets a hiccup.
 pub const HICCUP: u64 = 100;
+
+/// A device that is being reset: nothing gets through to it, or back from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reset {
+    /// Until then.
+    pub until: Time,
+    /// It lost its power with it, and what its cache had answered. So it answers nothing more until it is
+    /// opened again; unless nobody was told that anything failed, and all was tried again.
+    pub cache_lost: bool,
+    /// Something has failed.
+    pub hit: bool,
+    /// Somebody was told.
+    pub told: bool,
+}
+
+impl Reset {
+    /// Does what ends now fail?
+    pub fn fails(&self, now: Time) -> bool {
+        now < self.until || self.cache_lost && (self.told || !self.hit)
+    }
+}
 
 /// What a device suffers from at this moment.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +56,8 @@ pub struct Overlay {
     pub pauses: u32,
     /// That long, nanoseconds.
     pub pause_ns: u64,
+    /// It is being reset, or was.
+    pub reset: Option<Reset>,
 }
 
 impl Overlay {
@@ -85,11 +110,13 @@ pub enum FaultKind {
     Slow,
     /// More is lost than the level survives.
     Beyond,
+    /// Nothing gets through to a device for a while.
+    Reset,
 }
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [FaultKind; 14] = [
+    pub const ALL: [FaultKind; 15] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
         FaultKind::Gone,
@@ -104,6 +131,7 @@ impl FaultKind {
         FaultKind::Command,
         FaultKind::Slow,
         FaultKind::Beyond,
+        FaultKind::Reset,
     ];
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -122,6 +150,7 @@ impl FaultKind {
             FaultKind::Command => "command",
             FaultKind::Slow => "slow",
             FaultKind::Beyond => "beyond",
+            FaultKind::Reset => "reset",
         }
     }
     /// The kind with this name.

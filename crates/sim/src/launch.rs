@@ -59,6 +59,7 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
             hidden: false,
             pulled: false,
             used: false,
+            stalls: false,
         })
         .collect()
 }

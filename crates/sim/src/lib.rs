@@ -33,6 +33,7 @@ pub mod oracle;
 pub mod plan;
 pub mod prng;
 pub mod report;
+pub mod reset;
 pub mod reshape;
 pub mod restored;
 pub mod runner;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{RegionState, SlotState, copy_to_replace};
+use strake_format::{RegionState, SlotState};
 
 use crate::atlas::{Condition, Situation};
 use crate::faults::{FaultKind, FaultSet, Overlay};
@@ -257,7 +257,9 @@ impl World {
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
                 self.dawdle(without);
+                self.reset_some(without)?;
             }
+            self.bring_back_stalled();
             let here = Moment {
                 asks: asked,
                 events: self.stats.events - events_since,
@@ -620,6 +622,7 @@ impl World {
                 ));
                 self.drives[index].ssd.faults.stalls = count;
                 self.drives[index].doomed = true;
+                self.drives[index].stalls = true;
                 Ok(())
             }
             Action::Latent => self.spoil(&situation, slot, index),
@@ -850,6 +853,7 @@ impl World {
         self.metadata.forget(index);
         self.drives[index].ssd.faults = Overlay::default();
         self.drives[index].doomed = false;
+        self.drives[index].stalls = false;
         self.drives[index].pulled = false;
         self.drives[index].used = true;
         let device = self.open(index);
@@ -879,55 +883,6 @@ impl World {
             None if wants => drop(self.command(Command::SparesElsewhere(false))),
             None => {}
         }
-    }
-
-    /// The drive carries a member of the array that is out, and nobody uses it.
-    fn is_away(&self, index: usize) -> bool {
-        let drive = &self.drives[index];
-        let idle = drive.used && drive.device.is_none() && drive.ssd.in_flight() == 0;
-        idle && self.named(index)
-    }
-
-    /// A drive that was away is there again, with what it holds, and is offered to the array.
-    pub fn offer(&mut self, index: usize) -> Option<CommandId> {
-        let drive = &mut self.drives[index];
-        let latent = std::mem::take(&mut drive.ssd.faults.latent);
-        drive.ssd.faults = Overlay {
-            latent,
-            ..Overlay::default()
-        };
-        (drive.doomed, drive.pulled, drive.hidden) = (false, false, false);
-        let (superblock, copies) = drive.carried()?;
-        if superblock.array != self.array {
-            return None;
-        }
-        self.stats.stale_returns += 1;
-        let device = self.open(index);
-        self.note(format!("drive {index} is there again as {device:?}"));
-        let id = self.command(Command::Return(Returning {
-            device,
-            info: self.info(index),
-            copy_to_replace: copy_to_replace(copies),
-            superblock: Box::new(superblock.as_ref().clone()),
-        }));
-        self.offered.insert(id, vec![device]);
-        Some(id)
-    }
-
-    /// Is the drive's member named by the array (and might return)?
-    fn named(&self, index: usize) -> bool {
-        let Some(machines) = &self.machines else {
-            return false;
-        };
-        let Some(own) = self.drives[index].named(self.array) else {
-            return false;
-        };
-        machines
-            .array
-            .status()
-            .members
-            .iter()
-            .any(|member| member.member == own)
     }
 }
 

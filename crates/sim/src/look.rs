@@ -317,8 +317,13 @@ impl World {
         self.scrub_must_agree = false;
         self.excused.clear();
         for drive in &mut self.drives {
+            let lost = drive.ssd.faults.reset.take().is_some_and(|r| r.cache_lost);
+            if lost && drive.device.is_some() {
+                // Nobody knows yet what it has lost.
+                (drive.ssd.faults.gone, drive.pulled) = (true, true);
+            }
             drive.device = None;
-            drive.doomed = false;
+            (drive.doomed, drive.stalls) = (false, false);
             drive.ssd.faults.write_errors = 0;
             drive.ssd.faults.read_errors = 0;
             drive.ssd.faults.stalls = 0;

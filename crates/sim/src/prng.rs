@@ -41,6 +41,8 @@ pub enum Purpose {
     Groups = 13,
     /// What goes beyond the tolerance.
     Beyond = 16,
+    /// When devices are reset, and when those that were out for it are there again.
+    Reset = 21,
 }
 
 /// A seeded stream of numbers.

@@ -152,6 +152,10 @@ pub struct Stats {
     pub hedges_refused: u64,
     /// Members that were called slow.
     pub slow_members: u64,
+    /// Devices that were reset.
+    pub resets: u64,
+    /// I/Os that were tried again.
+    pub retries: u64,
     /// Virtual time, milliseconds.
     pub virtual_ms: u64,
 }
@@ -186,6 +190,8 @@ impl Stats {
             (&mut self.visits_passed, other.visits_passed),
             (&mut self.split_anew, other.split_anew),
             (&mut self.returns, other.returns),
+            (&mut self.resets, other.resets),
+            (&mut self.retries, other.retries),
             (&mut self.partial_rebuilds, other.partial_rebuilds),
             (&mut self.refused_starts, other.refused_starts),
             (&mut self.rebuilds, other.rebuilds),

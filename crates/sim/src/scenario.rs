@@ -97,6 +97,7 @@ impl Scenario {
             memo: drive.memo,
             device: None,
             doomed: false,
+            stalls: false,
             hidden: false,
             pulled: false,
             used: false,
@@ -250,6 +251,15 @@ impl Scenario {
         let drive = self.drive(slot);
         let vanished = self.world.vanish(drive);
         self.must(vanished);
+        self
+    }
+    /// Nothing gets through to the device in this slot for so long; perhaps it loses what its cache answered.
+    pub fn reset(&mut self, slot: u8, us: u64, cache_lost: bool) -> &mut Self {
+        let drive = self.drive(slot);
+        let deadline_us = self.world.plan.latencies.deadline_ns / 1000;
+        let volatile = self.world.drives[drive].ssd.volatile_cache();
+        self.world.drives[drive].stalls |= volatile || us >= deadline_us;
+        self.world.reset(drive, 1000 * us, cache_lost);
         self
     }
     /// The device in this slot takes its time.

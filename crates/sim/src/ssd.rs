@@ -14,11 +14,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use strake_engine::event::{Completion, IoError, IoKind, MemberIo};
-use strake_engine::units::{DeviceId, IoId};
+use strake_engine::event::{Completion, DeviceInfo, IoError, IoKind, MemberIo};
+use strake_engine::units::{DeviceId, IoId, Time};
+use strake_engine::{Patience, Repeats, Trouble};
 
-use crate::faults::{HICCUP, Overlay};
+use crate::faults::{HICCUP, Overlay, Reset};
 use crate::prng::{self, Prng};
+
+/// What a transport fails with, of Linux' numbers.
+const ENOLINK: i32 = 67;
 
 /// Number of an I/O on one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +76,8 @@ struct Flight {
     issued: u64,
     /// Reported as timed out; what is left is to land.
     abandoned: bool,
+    /// It failed on its way, and is tried again.
+    trouble: Option<Trouble>,
 }
 
 /// A block in the volatile cache.
@@ -251,12 +257,30 @@ impl Ssd {
     ) -> Timing {
         let op = OpNo(self.next_op);
         self.next_op += 1;
+        let MemberIo { io, device, kind } = io;
+        let flight = Flight {
+            owner,
+            device,
+            io,
+            kind,
+            fate: Fate::Normal,
+            issued: self.moment,
+            abandoned: false,
+            trouble: None,
+        };
+        let crowd = self.flights.len() as u64;
+        self.flights.insert(op, flight);
+        self.dispatch(op, crowd, latencies, rng)
+    }
+
+    /// An I/O is on its way, for the first time or again; `crowd` others are.
+    fn dispatch(&mut self, op: OpNo, crowd: u64, latencies: &Latencies, rng: &mut Prng) -> Timing {
         let slow = u64::from(self.faults.slowness.max(1));
         let mut done_ns = rng.range(latencies.low_ns, latencies.high_ns) * slow;
         if rng.one_in(50) && self.faults.crowding_ns == 0 {
             done_ns *= 10;
         }
-        done_ns += self.faults.crowding_ns * self.flights.len() as u64;
+        done_ns += self.faults.crowding_ns * crowd;
         // No number is drawn for a device that does not suffer from it.
         let one_in = u64::from(self.faults.hiccup_one_in);
         if one_in > 0 && rng.one_in(one_in) {
@@ -265,23 +289,15 @@ impl Ssd {
         if Overlay::take(&mut self.faults.pauses) {
             done_ns += self.faults.pause_ns;
         }
-        let fate = self.fate(&io.kind);
+        let mut flight = self.flights.remove(&op).expect("it is in flight");
+        let fate = self.fate(&flight.kind);
+        (flight.fate, flight.issued) = (fate, self.moment);
+        self.flights.insert(op, flight);
         let mut late_ns = None;
         if fate == Fate::TimesOut {
             done_ns = latencies.deadline_ns;
             late_ns = Some(done_ns + rng.below(2 * latencies.deadline_ns));
         }
-        let MemberIo { io, device, kind } = io;
-        let flight = Flight {
-            owner,
-            device,
-            io,
-            kind,
-            fate,
-            issued: self.moment,
-            abandoned: false,
-        };
-        self.flights.insert(op, flight);
         Timing {
             op,
             done_ns,
@@ -304,6 +320,89 @@ impl Ssd {
             return Fate::Fails(IoError::Media);
         }
         Fate::Normal
+    }
+
+    /// The I/O ends now: if the device is being reset, it fails on its way. A write may be there all the
+    /// same, or in part.
+    pub fn interrupt(&mut self, op: OpNo, now: Time, rng: &mut Prng) {
+        let Some(reset) = self.faults.reset.filter(|reset| reset.fails(now)) else {
+            return;
+        };
+        let waits = |flight: &&Flight| !flight.abandoned && flight.fate == Fate::Normal;
+        if self.faults.gone || self.flights.get(&op).is_none_or(|flight| !waits(&flight)) {
+            return;
+        }
+        self.faults.reset = Some(Reset { hit: true, ..reset });
+        let mut flight = self.flights.remove(&op).expect("it is in flight");
+        flight.fate = Fate::Fails(IoError::Transport(ENOLINK));
+        // Of a device without power nothing lands that was under way.
+        if let Some((offset, len)) = written(&flight.kind).filter(|_| !reset.cache_lost) {
+            let percent = rng.pick(&[0, 50, 100]);
+            for block in self.blocks(offset, len) {
+                if rng.percent(percent) {
+                    self.apply_block(&flight.kind, block, rng);
+                }
+            }
+        }
+        self.flights.insert(op, flight);
+    }
+
+    /// If the I/O has failed on its way and is to be tried again: when. `open`: the device still is.
+    /// `cache_trusted`: that of one that was reset, too, which is wrong.
+    pub fn again(
+        &mut self,
+        op: OpNo,
+        now: Time,
+        patience: &Patience,
+        open: bool,
+        cache_trusted: bool,
+    ) -> Option<Time> {
+        let info = DeviceInfo {
+            bytes: self.len(),
+            block_bytes: self.block as u32,
+            granularity_bytes: 0,
+            volatile_cache: self.volatile_cache() && !cache_trusted,
+        };
+        let flight = self.flights.get_mut(&op)?;
+        let Fate::Fails(error @ IoError::Transport(_)) = flight.fate else {
+            return None;
+        };
+        let repeats = match open && !self.faults.gone {
+            true => Repeats::of(&info, &flight.kind),
+            false => Repeats::Never,
+        };
+        let next = patience.after(flight.trouble, error, repeats, now);
+        match (next, &mut self.faults.reset) {
+            (Some(trouble), _) => flight.trouble = Some(trouble),
+            (None, Some(reset)) => reset.told = true,
+            (None, None) => {}
+        }
+        next.map(|trouble| trouble.again_at)
+    }
+
+    /// An I/O that failed on its way is tried again; `None` if nobody waits for it any more.
+    pub fn retry(&mut self, op: OpNo, latencies: &Latencies, rng: &mut Prng) -> Option<Timing> {
+        self.flights.contains_key(&op).then(|| {
+            let crowd = self.flights.len() as u64 - 1;
+            self.dispatch(op, crowd, latencies, rng)
+        })
+    }
+
+    /// Whose device an I/O in flight goes to.
+    pub fn device_of(&self, op: OpNo) -> Option<DeviceId> {
+        self.flights.get(&op).map(|flight| flight.device)
+    }
+
+    /// Answers a write that is to be tried again as if it were done, which is wrong.
+    pub fn answer_untrue(&mut self, op: OpNo) -> Option<(Owner, DeviceId, Completion)> {
+        let flight = self.flights.get_mut(&op)?;
+        written(&flight.kind)?;
+        if std::mem::replace(&mut flight.abandoned, true) {
+            return None;
+        }
+        let (io, buf) = (flight.io, None);
+        let result = Ok(());
+        Some((flight.owner, flight.device, Completion { io, result, buf }))
     }
 
     /// The I/O ends now: its effect, and who is to hear of it. `None` if it has landed already.
@@ -449,6 +548,18 @@ impl Ssd {
     /// The power goes: what was not durable survives, is lost or is torn.
     pub fn power_cut(&mut self, rng: &mut Prng) -> CutReport {
         let mut report = CutReport::default();
+        self.lose_cache(&mut report, rng);
+        self.end_flights(rng, &mut report);
+        // What landed of the flights has landed on the medium.
+        if let Some(durable) = &mut self.durable {
+            durable.copy_from_slice(&self.current);
+            self.cached.clear();
+        }
+        report
+    }
+
+    /// What the cache had answered survives, is lost or is torn.
+    pub fn lose_cache(&mut self, report: &mut CutReport, rng: &mut Prng) {
         if let Some(mut durable) = self.durable.take() {
             let size = self.block as usize;
             let cached = std::mem::take(&mut self.cached);
@@ -470,13 +581,6 @@ impl Ssd {
             self.current.copy_from_slice(&durable);
             self.durable = Some(durable);
         }
-        self.end_flights(rng, &mut report);
-        // What landed of the flights has landed on the medium.
-        if let Some(durable) = &mut self.durable {
-            durable.copy_from_slice(&self.current);
-            self.cached.clear();
-        }
-        report
     }
 
     /// The process is killed: nothing in the cache is lost, I/Os in flight may land.
@@ -507,6 +611,7 @@ impl Ssd {
                 fate,
                 issued: 0,
                 abandoned: false,
+                trouble: None,
             };
             self.told.push((op, told));
         }

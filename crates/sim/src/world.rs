@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::prng::{Prng, Purpose, TraceHash};
 use crate::report::{Failure, Stats};
 use crate::silent::Silent;
-use crate::ssd::{self, OpNo, Owner, Ssd};
+use crate::ssd::{self, OpNo, Owner, Ssd, Timing};
 use crate::user::Asked;
 use crate::workload::{self, Ask, Swarm};
 
@@ -37,6 +37,8 @@ pub type Going<T = ()> = Result<T, Box<Failure>>;
 pub enum Happening {
     /// An I/O of a drive ends.
     Io(usize, OpNo),
+    /// One that failed on its way is tried again.
+    Retry(usize, OpNo),
     /// A message reaches a shard.
     ToShard(u16, ToShard),
     /// A request reaches a shard.
@@ -82,6 +84,8 @@ pub struct Drive {
     pub pulled: bool,
     /// It belongs, or belonged, to the array.
     pub used: bool,
+    /// It does not answer in time, or did not, and is to be there again by itself.
+    pub stalls: bool,
 }
 
 /// The engine's machines of one life.
@@ -124,6 +128,8 @@ pub struct Chances {
     pub identity: Prng,
     /// Devices that dawdle.
     pub dawdle: Prng,
+    /// Devices that are reset.
+    pub reset: Prng,
 }
 
 /// See the module.
@@ -239,6 +245,7 @@ impl World {
             fate: Prng::new(seed, Purpose::Fate),
             identity: made.identity,
             dawdle: Prng::new(seed ^ 1, Purpose::Dawdle),
+            reset: Prng::new(seed, Purpose::Reset),
         };
         let mut workload = chance.workload;
         let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
@@ -378,6 +385,7 @@ impl World {
         let now = self.clock.now();
         match happening {
             Happening::Io(drive, op) => self.io_done(drive, op)?,
+            Happening::Retry(drive, op) => self.retry(drive, op)?,
             Happening::ToShard(shard, message) => {
                 self.tell_routers(shard, &message);
                 self.trace([2, u64::from(shard), 0, 0], || {
@@ -442,8 +450,13 @@ impl World {
         Ok(true)
     }
 
-    fn io_done(&mut self, drive: usize, op: OpNo) -> Going {
-        let finished = self.drives[drive].ssd.finish(op, &mut self.chance.fate);
+    pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> Going {
+        let again = self.interrupted(drive, op);
+        let finished = if again {
+            self.untrue(drive, op)
+        } else {
+            self.ended(drive, op)
+        };
         let Some((owner, device, completion)) = finished else {
             // A late I/O landed and let go of its buffer.
             return self.poll_shards();
@@ -464,7 +477,7 @@ impl World {
         );
         let now = self.clock.now();
         if let Err(error) = completion.result
-            && error != IoError::Gone
+            && !matches!(error, IoError::Gone | IoError::Transport(_))
         {
             self.stats.io_errors += 1;
             // Perhaps the error that was one too many.
@@ -770,7 +783,8 @@ impl World {
             EventKind::MemberFailing { slot, .. } if self.plan.elsewhere => {
                 self.answer_failing(slot);
             }
-            EventKind::MemberOut { device, .. } => {
+            EventKind::MemberOut { device, cause, .. } => {
+                self.judge_loss(device, cause)?;
                 self.leaving.extend(device);
                 self.stats.losses += 1;
                 self.last_loss = self.oracle.moment();
@@ -864,12 +878,15 @@ impl World {
         let timing = drive
             .ssd
             .submit(owner, io, &latencies, &mut self.chance.latency);
-        self.clock
-            .after(timing.done_ns, Happening::Io(target, timing.op));
-        if let Some(late_ns) = timing.late_ns {
-            self.clock.after(late_ns, Happening::Io(target, timing.op));
-        }
+        self.expect(target, timing);
         Ok(())
+    }
+
+    /// Puts the end of an I/O on the queue.
+    pub(crate) fn expect(&mut self, drive: usize, timing: Timing) {
+        for ns in [Some(timing.done_ns), timing.late_ns].into_iter().flatten() {
+            self.clock.after(ns, Happening::Io(drive, timing.op));
+        }
     }
 
     fn overlap(&self, drive: usize, io: &MemberIo) -> Option<u64> {

@@ -3,7 +3,7 @@
 //! Here members come and go, in `life` with cuts and losses at every step (by `steps`); `made` and `restored` are about arrays that are not
 //! there yet, or not any more; `carved` is about the word that an array has volumes, `beyond` about more that is lost than the level survives, `media`
 //! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
-//! writes, `reshape`, `growth`, `moving`, `strips` and `groups` about other shapes, `metadata` about writes that tell of the others and go wrong, `pace` about background
+//! writes, `reshape`, `growth`, `moving`, `strips`, `groups` and `rotate` about other shapes, `resets` about drives that do not answer for a while, `metadata` about writes that tell of the others and go wrong, `pace` about background
 //! work beside a load, `visits` about reads of other shards' stripes.
 
 mod beyond;
@@ -18,6 +18,7 @@ mod media;
 mod metadata;
 mod moving;
 mod pace;
+mod resets;
 mod reshape;
 mod restored;
 mod rotate;
@@ -94,7 +95,7 @@ fn a_stale_member_is_not_believed() {
 }
 
 /// Every level that has redundancy, with a size that is drawn.
-const REDUNDANT: [(&str, u8); 6] = [
+pub(crate) const REDUNDANT: [(&str, u8); 6] = [
     ("1", 2),
     ("5", 4),
     ("6", 5),

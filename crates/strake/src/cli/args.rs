@@ -480,7 +480,8 @@ pub(crate) struct DaemonArgs {
     /// Buffer memory of each thread
     #[arg(long)]
     pub(crate) memory: Option<String>,
-    /// A member I/O that takes longer counts as timed out, seconds
+    /// A member I/O that takes longer counts as timed out; one that fails on its way is tried again for
+    /// as long; seconds (default 75)
     #[arg(long)]
     pub(crate) io_timeout: Option<f64>,
 }

@@ -37,9 +37,16 @@ pub(crate) struct Limits {
     pub(crate) shards: u16,
     /// Buffer memory of each thread, bytes.
     pub(crate) memory_bytes: usize,
-    /// A member I/O that takes longer counts as timed out.
+    /// A member I/O that takes longer counts as timed out; one that failed on its way is tried again for as
+    /// long.
     pub(crate) io_timeout: Duration,
 }
+
+/// Longer than Linux needs to bring an NVMe controller to its senses, or to give it up: 30 s (nvme_core's
+/// `io_timeout`) until it asks the controller to abort a command, 30 s more until it resets it, and what a
+/// reset takes after that. What ends in this time never was an error to anybody. A member must not be put
+/// out before, and less than the 120 s after which the kernel complains of tasks that hang is waited.
+const IO_TIMEOUT: Duration = Duration::from_secs(75);
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -47,7 +54,7 @@ impl Default for Limits {
         Limits {
             shards: cpus.clamp(1, 4) as u16,
             memory_bytes: 64 << 20,
-            io_timeout: Duration::from_secs(30),
+            io_timeout: IO_TIMEOUT,
         }
     }
 }

@@ -11,6 +11,10 @@
 //! which a loss of a member is cause enough to look again. Of any other an event says that it is
 //! there.
 //!
+//! A member that did not answer in time has not gone anywhere, so nothing tells when it answers again: it is
+//! looked for every 15 seconds for a while. It cannot be opened as long as an old I/O is under way on it,
+//! and so is not taken back before the last of them is over.
+//!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
 
 use std::collections::BTreeMap;
@@ -58,12 +62,23 @@ pub(crate) struct Watcher {
     /// A member that came back could not be opened yet: its last user may still be closing it.
     again: bool,
     tries: u32,
+    /// A member did not answer in time.
+    late: Option<Late>,
+}
+
+/// Looking for a member that did not answer in time.
+#[derive(Debug)]
+struct Late {
+    look_at: Instant,
+    until: Instant,
 }
 
 /// What calls for another look.
 struct News {
     /// Members went out of service.
     lost: bool,
+    /// One of them did not answer in time.
+    late: bool,
     /// Names were given or became free.
     names: bool,
 }
@@ -81,6 +96,10 @@ struct Waiting {
 /// Between two tries of a start that was refused.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A member that did not answer in time is looked for at this distance, ...
+const LATE_PERIOD: Duration = Duration::from_secs(15);
+/// ... for so long: a controller that is reset several times over takes minutes.
+const LATE_PATIENCE: Duration = Duration::from_secs(600);
 /// A member that came back is tried so often, if it is busy.
 const TRIES_MAX: u32 = 15;
 
@@ -133,13 +152,14 @@ impl Watcher {
             next_event: 0,
             again: false,
             tries: 0,
+            late: None,
         }
     }
 
     /// How long until the next look, unless the kernel tells of a device, which it does if `told`.
     pub(crate) fn pause(&self, told: bool) -> Duration {
         let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
-        let waits = self.again || self.resized || !self.waiting.is_empty();
+        let waits = self.again || self.resized || self.late.is_some() || !self.waiting.is_empty();
         match !told || waits || self.seen.iter().any(file) {
             true => PERIOD,
             false => PERIOD_TOLD,
@@ -158,7 +178,7 @@ impl Watcher {
                 Some((path, id, size))
             })
             .collect();
-        let News { lost, names } = self.news();
+        let News { lost, late, names } = self.news();
         if names {
             self.try_names_again();
         }
@@ -168,11 +188,12 @@ impl Watcher {
             self.resized = !self.service.follow_sizes();
         }
         let changed = fingerprint != self.seen || lost || again;
+        let late = self.late_is_due(late);
         let due = self
             .waiting
             .values()
             .any(|w| w.refused_with.is_none() && w.since.elapsed() >= self.wait);
-        if !changed && !due {
+        if !changed && !due && !late {
             return;
         }
         let first = self.seen.is_empty();
@@ -185,6 +206,8 @@ impl Watcher {
                 self.waiting.remove(&array.uuid);
                 if changed && (lost || !first) {
                     self.tell_returned(array);
+                } else if late {
+                    self.take_late_back(array);
                 }
             } else if !self.service.is_stopped(array.uuid) {
                 self.consider(array);
@@ -261,6 +284,9 @@ impl Watcher {
         let any = |names: &[&str]| events.iter().any(|e| names.contains(&e.event.as_str()));
         News {
             lost: any(&["member_out"]),
+            late: events
+                .iter()
+                .any(|e| e.event == "member_out" && e.cause.as_deref() == Some("timed_out")),
             names: any(&["renamed", "imported", "destroyed"]),
         }
     }
@@ -274,6 +300,37 @@ impl Watcher {
         for waiting in self.waiting.values_mut() {
             if waiting.refused_with.as_ref().is_some_and(for_name) {
                 waiting.refused_with = None;
+            }
+        }
+    }
+
+    /// Is it time to look for members that did not answer in time? `more`: there is another.
+    fn late_is_due(&mut self, more: bool) -> bool {
+        let now = Instant::now();
+        if more {
+            self.late = Some(Late {
+                look_at: now + LATE_PERIOD,
+                until: now + LATE_PATIENCE,
+            });
+        }
+        let Some(late) = self.late.as_mut().filter(|late| now >= late.look_at) else {
+            return false;
+        };
+        late.look_at = now + LATE_PERIOD;
+        if now > late.until {
+            self.late = None;
+        }
+        true
+    }
+
+    /// Takes back what is there again; of what is not, all was said when it was lost.
+    fn take_late_back(&self, array: &FoundArray) {
+        let Ok(running) = self.service.running(&array.uuid.to_string()) else {
+            return;
+        };
+        for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+            if let Err(failure) = self.service.return_by_itself(&running, member) {
+                tracing::debug!(device = %member.path.display(), %failure, "not taken back yet");
             }
         }
     }

@@ -1,0 +1,149 @@
+//! I/Os that did not reach their device, or whose answer did not come back, are repeated for a while.
+//!
+//! A controller that is reset, a path that changes, a host that is out of memory: the error says nothing
+//! of the medium, and a moment later the same I/O succeeds. Whoever carries out member I/Os (the runtime,
+//! the simulator) asks here what becomes of one that failed, and tells the machine that issued it only
+//! what holds in the end. So the machines know nothing of it: an operation keeps its stripe in order, and
+//! its buffers as they are, until its I/O is answered, and what is repeated is the very same I/O.
+//!
+//! Invariants:
+//! * An I/O is repeated only after it was answered: of two tries only one is ever under way, so no try can
+//!   land after its successor was answered. One that is silent is waited for, never repeated.
+//! * A device with a volatile cache is not trusted to hold what it answered before the error: what resets
+//!   it may have taken its power. It goes out at the first error and comes back by what was written
+//!   meanwhile (`behind`), which rests on nothing that the cache held. What was never sent is another matter.
+//! * Nothing is repeated for ever: from the first error on there is one deadline for all tries together.
+//!
+//! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this (the
+//! runtime's).
+
+use crate::event::{DeviceInfo, IoError, IoKind};
+use crate::units::*;
+
+/// Between the first error and the second try.
+const PAUSE_MIN_PARTS: u64 = 512;
+/// Between two tries at most.
+const PAUSE_MAX_PARTS: u64 = 16;
+
+/// For how long I/Os are repeated, and at which pace.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    deadline_ns: u64,
+}
+
+/// What has become of an I/O that failed so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// No try is waited for any longer than until then.
+    pub until: Time,
+    /// When it is tried again.
+    pub again_at: Time,
+    pause_ns: u64,
+}
+
+impl Patience {
+    /// With the deadline that each I/O has: all further tries together have it once more.
+    pub fn new(deadline_ns: u64) -> Patience {
+        Patience { deadline_ns }
+    }
+
+    /// A try has failed. What it is to wait for, or `None`: its owner is to be told.
+    pub fn after(
+        &self,
+        before: Option<Trouble>,
+        error: IoError,
+        repeats: Repeats,
+        now: Time,
+    ) -> Option<Trouble> {
+        match (error, repeats) {
+            (IoError::Transport(_), Repeats::All)
+            | (IoError::Unsent(_), Repeats::All | Repeats::Unsent) => {}
+            _ => return None,
+        }
+        let parts = |parts: u64| (self.deadline_ns / parts).max(1);
+        let trouble = match before {
+            None => Trouble {
+                until: Time(now.0.saturating_add(self.deadline_ns)),
+                again_at: Time(now.0.saturating_add(parts(PAUSE_MIN_PARTS))),
+                pause_ns: parts(PAUSE_MIN_PARTS),
+            },
+            Some(trouble) => {
+                let pause_ns = (2 * trouble.pause_ns).min(parts(PAUSE_MAX_PARTS));
+                Trouble {
+                    again_at: Time(now.0.saturating_add(pause_ns)),
+                    pause_ns,
+                    ..trouble
+                }
+            }
+        };
+        (trouble.again_at < trouble.until).then_some(trouble)
+    }
+}
+
+/// After which errors an I/O may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// None.
+    Never,
+    /// It never was on its way.
+    Unsent,
+    /// Nor is it of weight whether it was.
+    All,
+}
+
+impl Repeats {
+    /// Of an I/O of this kind on such a device. A read in place is asked for again with a buffer at once, by
+    /// whoever asked for it.
+    pub fn of(info: &DeviceInfo, kind: &IoKind) -> Repeats {
+        match kind {
+            IoKind::ReadInPlace { .. } => Repeats::Never,
+            _ if info.volatile_cache => Repeats::Unsent,
+            _ => Repeats::All,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESET: IoError = IoError::Transport(67);
+
+    #[test]
+    fn tries_come_less_and_less_often_and_end_with_the_deadline() {
+        let patience = Patience::new(75_000_000_000);
+        let (mut now, mut trouble, mut pauses) = (Time(5), None, Vec::new());
+        while let Some(next) = patience.after(trouble, RESET, Repeats::All, now) {
+            pauses.push(next.again_at.since(now) / 1_000_000);
+            (now, trouble) = (next.again_at, Some(next));
+        }
+        assert_eq!(pauses[..6], [146, 292, 585, 1171, 2343, 4687]);
+        assert!(pauses[6..].iter().all(|&pause| pause == 4687));
+        assert!(now.since(Time(5)) < 75_000_000_000 && pauses.len() == 20);
+    }
+
+    #[test]
+    fn what_a_repetition_does_not_mend_is_told_at_once() {
+        let patience = Patience::new(75_000_000_000);
+        for error in [IoError::Media, IoError::Gone, IoError::TimedOut] {
+            assert_eq!(patience.after(None, error, Repeats::All, Time(0)), None);
+        }
+        let told = |error, repeats| patience.after(None, error, repeats, Time(0)).is_none();
+        assert!(told(RESET, Repeats::Unsent) && told(RESET, Repeats::Never));
+        assert!(told(IoError::Unsent(12), Repeats::Never));
+        assert!(!told(IoError::Unsent(12), Repeats::Unsent));
+    }
+
+    #[test]
+    fn a_device_that_may_have_lost_its_cache_is_not_asked_again() {
+        let mut info = DeviceInfo {
+            bytes: 1 << 20,
+            block_bytes: 4096,
+            granularity_bytes: 0,
+            volatile_cache: false,
+        };
+        assert_eq!(Repeats::of(&info, &IoKind::Flush), Repeats::All);
+        info.volatile_cache = true;
+        assert_eq!(Repeats::of(&info, &IoKind::Flush), Repeats::Unsent);
+    }
+}

@@ -1,0 +1,465 @@
+//! What becomes of member I/O: on real files, with the kernel's answers replaced where it has to fail.
+//!
+//! Invariant: each test has a ring and a device of its own.
+//! Deliberately absent: devices other than files, which a machine that builds this may lack.
+
+use super::*;
+use crate::clock::Clock;
+use crate::device::{DeviceError, OpenMode};
+use crate::ring::Reaped;
+use strake_engine::buffers::Pool;
+
+const ID: DeviceId = DeviceId(7);
+
+struct Bench {
+    ring: Ring,
+    ios: MemberIos,
+    pool: Pool,
+    clock: Clock,
+}
+
+impl Bench {
+    fn new(path: &std::path::Path, timeout: Duration) -> Bench {
+        let mut ring = Ring::new().expect("io_uring");
+        let pool = Pool::new(&[(4096, 4), (65536, 4)]);
+        let registered = Registered::of(&[&pool]);
+        // SAFETY: the pool is moved into the bench and dropped after the ring.
+        assert!(unsafe { ring.register_buffers(registered.addresses(), 0) });
+        let mut ios = MemberIos::new(registered, timeout);
+        let device = Device::open(path, OpenMode::Member).expect("opens");
+        ios.attach(&mut ring, ID, Arc::new(device));
+        Bench {
+            ring,
+            ios,
+            pool,
+            clock: Clock::start(),
+        }
+    }
+
+    fn start(&mut self, io: u64, kind: IoKind) -> Option<Finished> {
+        let io = MemberIo {
+            io: IoId(io),
+            device: ID,
+            kind,
+        };
+        self.ios
+            .start(&mut self.ring, Owner::Shard, io, None, self.clock.now())
+    }
+
+    fn wait(&mut self) -> Completion {
+        let mut reaped: Vec<Reaped> = Vec::new();
+        for _ in 0..100 {
+            self.ring
+                .wait(Some(Duration::from_millis(100)))
+                .expect("wait");
+            self.ring.reap(&mut reaped);
+            for done in reaped.drain(..) {
+                let Token::Member(place) = done.token else {
+                    panic!("{done:?}")
+                };
+                if let Some((owner, completion)) =
+                    self.ios
+                        .finish(&mut self.ring, place, done.result, self.clock.now())
+                {
+                    assert_eq!(owner, Owner::Shard);
+                    return completion;
+                }
+            }
+        }
+        panic!("nothing came back")
+    }
+
+    fn read(&mut self, offset: u64, len: usize, buf: Buf) -> Completion {
+        assert!(
+            self.start(
+                1,
+                IoKind::Read {
+                    offset,
+                    buf,
+                    start: 0,
+                    len
+                }
+            )
+            .is_none()
+        );
+        self.wait()
+    }
+}
+
+fn member(bytes: u64) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("temporary file");
+    file.as_file().set_len(bytes).expect("size");
+    file
+}
+
+#[test]
+fn what_is_written_is_read_with_and_without_registered_buffers() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    for registered in [true, false] {
+        let buf = |bench: &Bench| match registered {
+            true => bench.pool.take(65536).expect("free"),
+            false => Buf::zeroed(65536),
+        };
+        let mut data = buf(&bench);
+        data.bytes_mut().fill(if registered { 0xa5 } else { 0x5a });
+        let data = Slice::new(data, 0, 65536);
+        for (io, fua) in [(10, false), (11, true)] {
+            let write = IoKind::Write {
+                offset: 8192,
+                data: data.part(4096, 8192),
+                fua,
+            };
+            assert!(bench.start(io, write).is_none());
+            let done = bench.wait();
+            assert_eq!((done.io, done.result), (IoId(io), Ok(())));
+        }
+        assert!(bench.start(2, IoKind::Flush).is_none());
+        assert_eq!(bench.wait().result, Ok(()));
+        let target = buf(&bench);
+        let done = bench.read(4096, 16384, target);
+        assert_eq!(done.result, Ok(()));
+        let read = done.buf.expect("comes back");
+        assert!(read.bytes()[..4096].iter().all(|&b| b == 0));
+        assert_eq!(&read.bytes()[4096..12288], &data.bytes()[..8192]);
+        assert!(read.bytes()[12288..16384].iter().all(|&b| b == 0));
+    }
+}
+
+#[test]
+fn ranges_are_zeroed_and_discarded() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    let mut ones = Buf::zeroed(1 << 20);
+    ones.bytes_mut().fill(1);
+    let data = Slice::new(ones, 0, 1 << 20);
+    assert!(
+        bench
+            .start(
+                1,
+                IoKind::Write {
+                    offset: 0,
+                    data,
+                    fua: false
+                }
+            )
+            .is_none()
+    );
+    assert_eq!(bench.wait().result, Ok(()));
+    assert!(
+        bench
+            .start(
+                2,
+                IoKind::WriteZeroes {
+                    offset: 4096,
+                    len: 500_000 / 512 * 512
+                }
+            )
+            .is_none()
+    );
+    assert_eq!(bench.wait().result, Ok(()));
+    assert!(
+        bench
+            .start(
+                3,
+                IoKind::Discard {
+                    offset: 0,
+                    len: 4096
+                }
+            )
+            .is_none()
+    );
+    assert_eq!(bench.wait().result, Ok(()));
+    let content = std::fs::read(file.path()).expect("reads");
+    let end = 4096 + 500_000 / 512 * 512;
+    assert!(content[..end].iter().all(|&b| b == 0));
+    assert!(content[end..].iter().all(|&b| b == 1));
+}
+
+#[test]
+fn zeros_written_the_hard_way_cover_the_range() {
+    let file = member(2 << 20);
+    std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills");
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    let kind = IoKind::WriteZeroes {
+        offset: 4096,
+        len: 1 << 20,
+    };
+    assert!(bench.start(2, kind).is_none());
+    // The kernel's answer is replaced by that of one that cannot punch holes.
+    let mut reaped = Vec::new();
+    while reaped.is_empty() {
+        bench.ring.wait(None).expect("wait");
+        bench.ring.reap(&mut reaped);
+    }
+    let Token::Member(place) = reaped[0].token else {
+        panic!("{reaped:?}")
+    };
+    std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills again");
+    assert!(
+        bench
+            .ios
+            .finish(&mut bench.ring, place, -libc::EOPNOTSUPP, bench.clock.now())
+            .is_none()
+    );
+    assert_eq!(bench.wait().result, Ok(()));
+    let content = std::fs::read(file.path()).expect("reads");
+    assert!(content.iter().enumerate().all(|(at, &b)| {
+        b == if (4096..4096 + (1 << 20)).contains(&at) {
+            0
+        } else {
+            9
+        }
+    }));
+}
+
+#[test]
+fn a_file_cut_short_is_gone_and_an_unknown_device_too() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    file.as_file().set_len(8192).expect("cut");
+    let done = bench.read(4096, 8192, Buf::zeroed(8192));
+    assert_eq!(done.result, Err(IoError::Gone));
+    assert!(done.buf.is_some(), "the buffer comes back with the error");
+    let (ring, ios) = (&mut bench.ring, &mut bench.ios);
+    ios.release(ring, ID);
+    let (_, done) = bench.start(9, IoKind::Flush).expect("at once");
+    assert_eq!((done.io, done.result), (IoId(9), Err(IoError::Gone)));
+}
+
+#[test]
+fn an_io_that_outlasts_its_deadline_is_answered_and_keeps_its_buffer() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::ZERO);
+    let free = bench.pool.free();
+    let buf = bench.pool.take(4096).expect("free");
+    assert!(
+        bench
+            .start(
+                5,
+                IoKind::Read {
+                    offset: 0,
+                    buf,
+                    start: 0,
+                    len: 4096
+                }
+            )
+            .is_none()
+    );
+    let mut expired = Vec::new();
+    bench
+        .ios
+        .expire(&mut bench.ring, bench.clock.now(), &mut expired);
+    assert_eq!(expired.len(), 1);
+    assert_eq!(expired[0].1.result, Err(IoError::TimedOut));
+    assert!(expired[0].1.buf.is_none());
+    // The kernel still has it; the pool has another in its place.
+    assert_eq!(bench.pool.free(), free);
+    bench
+        .ios
+        .expire(&mut bench.ring, bench.clock.now(), &mut expired);
+    assert_eq!(expired.len(), 1, "answered once");
+    let mut reaped = Vec::new();
+    bench.ring.wait(None).expect("wait");
+    bench.ring.reap(&mut reaped);
+    let Token::Member(place) = reaped[0].token else {
+        panic!("{reaped:?}")
+    };
+    assert!(
+        bench
+            .ios
+            .finish(&mut bench.ring, place, reaped[0].result, bench.clock.now())
+            .is_none()
+    );
+    assert_eq!((bench.pool.free(), bench.ios.in_flight()), (free, 0));
+}
+
+/// Starts an I/O, and has the kernel's answer replaced by an error.
+fn fail_once(bench: &mut Bench, kind: IoKind, repeats: Repeats, errno: i32) -> Option<Completion> {
+    assert!(bench.start(1, kind).is_none());
+    // Files have volatile caches: the page cache.
+    for (_, flight) in bench.ios.flights.iter_mut() {
+        flight.repeats = repeats;
+    }
+    let mut reaped = Vec::new();
+    while reaped.is_empty() {
+        bench.ring.wait(None).expect("wait");
+        bench.ring.reap(&mut reaped);
+    }
+    let Token::Member(place) = reaped[0].token else {
+        panic!("{reaped:?}")
+    };
+    let now = bench.clock.now();
+    let finished = bench.ios.finish(&mut bench.ring, place, -errno, now);
+    finished.map(|(_, completion)| completion)
+}
+
+fn write_of(byte: u8) -> IoKind {
+    let mut data = Buf::zeroed(8192);
+    data.bytes_mut().fill(byte);
+    let data = Slice::new(data, 0, 8192);
+    let (offset, fua) = (4096, false);
+    IoKind::Write { offset, data, fua }
+}
+
+#[test]
+fn what_did_not_get_through_is_tried_again_as_it_was_and_answered_once() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    for errno in [
+        libc::ENOLINK,
+        libc::EBUSY,
+        libc::ETIMEDOUT,
+        libc::EREMOTEIO,
+        libc::ENOMEM,
+    ] {
+        std::fs::write(file.path(), vec![9; 1 << 20]).expect("fills");
+        let told = fail_once(&mut bench, write_of(errno as u8), Repeats::All, errno);
+        assert!(told.is_none() && bench.ios.in_flight() == 0);
+        let (mut finished, now) = (Vec::new(), bench.clock.now());
+        bench.ios.expire(&mut bench.ring, now, &mut finished);
+        assert_eq!(bench.ios.in_flight(), 0, "it pauses");
+        bench
+            .ios
+            .expire(&mut bench.ring, now.plus_ms(500), &mut finished);
+        assert_eq!((finished.len(), bench.ios.in_flight()), (0, 1));
+        assert_eq!(bench.wait().result, Ok(()));
+        let content = std::fs::read(file.path()).expect("reads");
+        let written = content.iter().filter(|&&b| b == errno as u8);
+        assert_eq!(written.count(), 8192);
+    }
+    assert_eq!(bench.ios.pausing, 0);
+}
+
+#[test]
+fn what_cannot_be_mended_or_trusted_is_told_at_once() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    for (repeats, errno, error) in [
+        (Repeats::All, libc::EIO, IoError::Media),
+        (Repeats::All, libc::ENOSPC, IoError::NoSpace),
+        (
+            Repeats::Unsent,
+            libc::ENOLINK,
+            IoError::Transport(libc::ENOLINK),
+        ),
+    ] {
+        let told = fail_once(&mut bench, write_of(1), repeats, errno);
+        assert_eq!(told.expect("its owner hears of it").result, Err(error));
+    }
+    assert!(bench.start(2, IoKind::Flush).is_none());
+    let volatile = bench
+        .ios
+        .flights
+        .iter_mut()
+        .all(|(_, f)| f.repeats == Repeats::Unsent);
+    assert!(volatile, "a file has the page cache");
+    assert_eq!(bench.wait().result, Ok(()));
+}
+
+#[test]
+fn nothing_is_tried_again_on_a_device_that_was_let_go() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    let told = fail_once(&mut bench, write_of(7), Repeats::All, libc::ENOLINK);
+    assert!(told.is_none());
+    std::fs::write(file.path(), vec![9; 1 << 20]).expect("fills");
+    bench.ios.release(&mut bench.ring, ID);
+    let (mut finished, now) = (Vec::new(), bench.clock.now());
+    bench.ios.expire(&mut bench.ring, now, &mut finished);
+    assert_eq!(finished.len(), 1, "its owner hears of it");
+    let result = finished[0].1.result;
+    assert_eq!(result, Err(IoError::Transport(libc::ENOLINK)));
+    assert_eq!((bench.ios.flights.len(), bench.ios.pausing), (0, 0));
+    let content = std::fs::read(file.path()).expect("reads");
+    assert!(content.iter().all(|&b| b == 9));
+    // Nothing holds it any more.
+    finished.clear();
+    Device::open(file.path(), OpenMode::Member).expect("it is free");
+}
+
+/// A write that the drive carries out late would undo what was written since: nobody may have the device
+/// again before the kernel has said that it is over.
+#[test]
+fn a_device_is_not_opened_again_while_an_abandoned_io_is_under_way() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::ZERO);
+    assert!(bench.start(1, write_of(7)).is_none());
+    let (mut finished, now) = (Vec::new(), bench.clock.now());
+    bench.ios.expire(&mut bench.ring, now, &mut finished);
+    assert_eq!(finished[0].1.result, Err(IoError::TimedOut));
+    bench.ios.release(&mut bench.ring, ID);
+    let again = Device::open(file.path(), OpenMode::Member);
+    assert!(matches!(again, Err(DeviceError::Busy(_))), "{again:?}");
+    let mut reaped = Vec::new();
+    while reaped.is_empty() {
+        bench.ring.wait(None).expect("wait");
+        bench.ring.reap(&mut reaped);
+    }
+    let Token::Member(place) = reaped[0].token else {
+        panic!("{reaped:?}")
+    };
+    let (ring, now) = (&mut bench.ring, bench.clock.now());
+    assert!(
+        bench
+            .ios
+            .finish(ring, place, reaped[0].result, now)
+            .is_none()
+    );
+    Device::open(file.path(), OpenMode::Member).expect("it is free");
+}
+
+#[test]
+fn calls_that_block_take_turns_and_wait_no_longer_than_those_before_them() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    let range = |at: u64| IoKind::Discard {
+        offset: at * 4096,
+        len: 4096,
+    };
+    for io in 0..2 * turns::AT_ONCE as u64 {
+        let kind = if io % 2 == 0 {
+            IoKind::Flush
+        } else {
+            range(io)
+        };
+        assert!(bench.start(io, kind).is_none());
+    }
+    let (mut over, mut reaped) = (Vec::new(), Vec::new());
+    while bench.ios.in_flight() > 0 {
+        bench.ring.wait(None).expect("wait");
+        bench.ring.reap(&mut reaped);
+        for done in reaped.drain(..) {
+            let Token::Member(place) = done.token else {
+                panic!("{done:?}")
+            };
+            let (ring, now) = (&mut bench.ring, bench.clock.now());
+            let finished = bench.ios.finish(ring, place, done.result, now);
+            over.extend(finished.map(|(_, completion)| completion.io.0));
+        }
+    }
+    over.sort_unstable();
+    assert_eq!(over, (0..2 * turns::AT_ONCE as u64).collect::<Vec<u64>>());
+    drop(bench);
+
+    let mut bench = Bench::new(file.path(), Duration::ZERO);
+    for io in 0..=turns::AT_ONCE as u64 {
+        assert!(bench.start(io, IoKind::Flush).is_none());
+    }
+    let mut expired = Vec::new();
+    bench
+        .ios
+        .expire(&mut bench.ring, bench.clock.now(), &mut expired);
+    assert_eq!(expired.len(), turns::AT_ONCE + 1, "who waits, too");
+    assert_eq!(bench.ios.in_flight(), turns::AT_ONCE, "it was never begun");
+}
+
+#[test]
+fn what_never_comes_back_does_not_keep_its_device_open() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    // It comes back to nobody.
+    assert!(bench.start(1, IoKind::Flush).is_none());
+    drop(bench);
+    Device::open(file.path(), OpenMode::Member).expect("nobody has it");
+}

@@ -1,0 +1,228 @@
+//! Drives that are reset: what ends in time costs nothing, what does not costs what was written meanwhile.
+
+use strake_engine::event::*;
+use strake_format::Settings;
+use strake_sim::scenario::{Draft, Scenario};
+
+use crate::REDUNDANT;
+
+/// Longer than any I/O is tried: the deadline in a scenario is 50 ms.
+const TOO_LONG_US: u64 = 200_000;
+
+/// RAID 6 with a spare that waits.
+fn patient() -> Draft {
+    let settings = Settings {
+        spare_delay_ms: 60_000,
+        ..Settings::default()
+    };
+    Scenario::new("6", 6)
+        .no_caches()
+        .spares(1)
+        .settings(settings)
+}
+
+fn state(array: &mut Scenario, slot: usize) -> MemberState {
+    array.world.machines().array.status().members[slot].state
+}
+
+/// Nothing gets through to the member in this slot until it is out.
+fn stall(array: &mut Scenario, slot: u8) -> usize {
+    let drive = array.drive(slot);
+    array.reset(slot, TOO_LONG_US, false).write(30);
+    array.wait("it is out", move |world| {
+        world.looks()[usize::from(slot)].in_sync.is_none() && world.drives[drive].device.is_none()
+    });
+    drive
+}
+
+/// Until nothing is under way on a drive, and its reset is over.
+fn until_it_answers(array: &mut Scenario, drive: usize) {
+    let reset = array.world.drives[drive].ssd.faults.reset;
+    let until = reset.expect("it is reset").until;
+    let wait_ns = until.since(array.world.clock.now());
+    assert_eq!(array.world.drives[drive].ssd.in_flight(), 0);
+    array.world.clock.pass(wait_ns + 1);
+}
+
+#[test]
+fn a_reset_that_ends_in_time_costs_no_member_and_no_byte() {
+    for (level, members) in REDUNDANT {
+        for seed in 0..8 {
+            let draft = Scenario::new(level, members).no_caches();
+            let mut array = draft.seed(800 + seed).start();
+            array.fill().begin_to_write(60, 30 * seed);
+            array.reset(1, 25_000, false);
+            array.wait("requests are answered", |world| world.asks.is_empty());
+            array.write(20).rest();
+            assert!(array.world.stats.retries > 0, "level {level}");
+            assert_eq!(array.world.stats.losses, 0, "level {level}");
+            assert_eq!(array.state(), ArrayState::Optimal);
+            let tolerated = array.world.geometry.m;
+            array.verify();
+            (0..members)
+                .filter(|slot| *slot != 1)
+                .take(tolerated)
+                .for_each(|slot| {
+                    array.lose(slot);
+                });
+            array.verify();
+        }
+    }
+}
+
+/// A host adapter, a switch, a shelf: there is nobody left to answer from, so requests wait.
+#[test]
+fn all_members_may_be_reset_at_once_even_where_none_may_be_lost() {
+    for (level, members) in [("0", 4), ("1", 2), ("5", 4), ("50", 6)] {
+        let mut array = Scenario::new(level, members).no_caches().start();
+        array.fill().begin_to_write(60, 40);
+        (0..members).for_each(|slot| {
+            array.reset(slot, 20_000, false);
+        });
+        array.wait("requests are answered", |world| world.asks.is_empty());
+        array.write(20).rest().verify();
+        assert_eq!(array.world.stats.losses, 0, "level {level}");
+        assert!(array.world.stats.retries > 0, "level {level}");
+    }
+}
+
+#[test]
+fn a_power_cut_or_a_kill_in_the_middle_of_a_reset_loses_nothing() {
+    for (level, members) in REDUNDANT {
+        for moment in 0..12 {
+            let draft = Scenario::new(level, members).no_caches();
+            let mut array = draft.seed(900 + moment).start();
+            array.write(60).begin_to_write(40, 20);
+            array.reset(0, 30_000, false).steps(17 * moment);
+            let array = match moment % 2 {
+                0 => array.power_cut(),
+                _ => array.kill(),
+            };
+            array.start().rest().verify();
+            array.lose(1).write(10).verify();
+        }
+    }
+}
+
+#[test]
+fn reads_are_answered_by_the_others_while_a_member_is_reset() {
+    let mut raid6 = Scenario::new("6", 6).no_caches().hedging(1, 64).start();
+    raid6.fill().rest();
+    for _ in 0..24 {
+        raid6.read_each_us();
+    }
+    raid6.sleep().reset(2, 30_000, false);
+    let slowest_us = raid6.read_each_us();
+    assert!(slowest_us < 4_000, "{slowest_us} us");
+    raid6.rest().verify();
+    assert_eq!(raid6.world.stats.losses, 0);
+}
+
+#[test]
+fn a_member_that_is_reset_for_too_long_is_waited_for_and_gets_what_was_written_meanwhile() {
+    let mut raid6 = patient().start();
+    raid6.fill().rest();
+    let late = stall(&mut raid6, 2);
+    raid6.write(20).rest();
+    assert_eq!(state(&mut raid6, 2), MemberState::Missing);
+    let spare = raid6.world.machines().array.status().members[2].spare_in_ns;
+    assert!(spare.is_some_and(|ns| ns > 50_000_000_000), "{spare:?}");
+    until_it_answers(&mut raid6, late);
+    raid6.offer(late).expect("it is kept");
+    raid6.rest().verify();
+    assert_eq!(raid6.state(), ArrayState::Optimal);
+    assert!(raid6.serves(late));
+    assert_eq!(raid6.world.stats.partial_rebuilds, 1);
+    raid6.lose(0).lose(1).verify();
+}
+
+/// Survivors know that it is out before a write is answered that it missed, so a start without any of
+/// them, or with it, believes nothing that it holds.
+#[test]
+fn a_member_that_was_reset_for_too_long_is_not_believed_after_a_power_cut() {
+    for moment in 0..12 {
+        let mut raid6 = patient().seed(1000 + moment).start();
+        raid6.fill().rest();
+        let late = stall(&mut raid6, 2);
+        raid6.begin_to_write(30, 11 * moment).power_cut();
+        raid6.world.drives[(late + 1 + moment as usize % 5) % 6].hidden = true;
+        raid6.start().rest().verify();
+    }
+}
+
+#[test]
+fn one_that_does_not_answer_again_and_again_has_failed_unless_it_is_forgiven() {
+    for forgiven in [false, true] {
+        let mut raid6 = patient().start();
+        raid6.fill().rest();
+        for _ in 0..3 {
+            let late = stall(&mut raid6, 2);
+            assert_eq!(state(&mut raid6, 2), MemberState::Missing);
+            until_it_answers(&mut raid6, late);
+            raid6.offer(late).expect("it is kept");
+            raid6.rest();
+            assert_eq!(raid6.state(), ArrayState::Optimal);
+        }
+        if forgiven {
+            let all = Command::ResetCounters(None);
+            raid6.command(all).expect("it is done");
+        }
+        let late = stall(&mut raid6, 2);
+        raid6.rest();
+        let (expected, rebuilds) = match forgiven {
+            true => (ArrayState::Degraded, 0),
+            false => (ArrayState::Optimal, 1),
+        };
+        assert_eq!(raid6.state(), expected);
+        let full = raid6.world.stats.rebuilds - raid6.world.stats.partial_rebuilds;
+        assert_eq!(full, rebuilds);
+        assert!(!raid6.serves(late));
+        raid6.verify();
+    }
+}
+
+/// What resets it may have taken its power: what its cache had answered since the last flush is lost, and
+/// nobody says so. Nothing that it holds there is used before it was written anew.
+#[test]
+fn a_device_that_may_have_lost_its_cache_goes_out_at_once_and_comes_back_by_regions() {
+    for (level, members) in REDUNDANT {
+        for seed in 0..8 {
+            let mut array = Scenario::new(level, members).seed(1100 + seed).start();
+            array.fill().begin_to_write(40, 25 * seed);
+            let lost = array.drive(1);
+            array.reset(1, 2_000, true);
+            array.wait("requests are answered", |world| world.asks.is_empty());
+            array.write(30);
+            array.wait("it is out", move |world| {
+                world.drives[lost].device.is_none()
+            });
+            assert_eq!(array.world.stats.retries, 0, "level {level}");
+            assert_eq!(state(&mut array, 1), MemberState::Missing);
+            array.rest().offer(lost).expect("it is kept");
+            array.made_whole().verify();
+            assert_eq!(array.world.stats.partial_rebuilds, 1, "level {level}");
+            let tolerated = array.world.geometry.m;
+            (0..members)
+                .filter(|slot| *slot != 1)
+                .take(tolerated)
+                .for_each(|slot| {
+                    array.lose(slot);
+                });
+            array.verify();
+        }
+    }
+}
+
+/// Two deadlines at most, whatever the device does.
+#[test]
+fn a_write_to_a_member_that_is_reset_for_ever_is_answered_in_time() {
+    let mut raid5 = Scenario::new("5", 4).no_caches().start();
+    raid5.write_all().rest().reset(1, 1_000_000_000, false);
+    let from = raid5.world.clock.now();
+    raid5.begin_to_overwrite();
+    raid5.wait("requests are answered", |world| world.asks.is_empty());
+    let took_ms = raid5.world.clock.now().since(from) / 1_000_000;
+    assert!(took_ms < 2 * 50, "{took_ms} ms");
+    assert_eq!(raid5.state(), ArrayState::Degraded);
+    raid5.rest().verify();
+}
