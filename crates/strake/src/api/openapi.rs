@@ -101,15 +101,16 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "StartRequest",
-        "export:string? force:boolean? devices:string[]?",
+        "export:string? force:boolean? devices:string[]? dry_run:boolean?",
     ),
+    ("DryRequest", "dry_run:boolean?"),
     (
         "ImportRequest",
         "name:string? export:string? force:boolean? devices:string[]? dry_run:boolean?",
     ),
-    ("MemberRequest", "member:string"),
+    ("MemberRequest", "member:string dry_run:boolean?"),
     ("LocateRequest", "member:string on:boolean dry_run:boolean?"),
-    ("ResetRequest", "member:string?"),
+    ("ResetRequest", "member:string? dry_run:boolean?"),
     ("RenameRequest", "name:string dry_run:boolean?"),
     (
         "DeviceRequest",
@@ -120,13 +121,16 @@ const SHAPES: &[(&str, &str)] = &[
         "RestripeRequest",
         "level:string? action:string? devices:string[]? strip_bytes:integer? group_size:integer? force:boolean? dry_run:boolean?",
     ),
-    ("JobRequest", "action:string repair:boolean? halt:boolean?"),
+    (
+        "JobRequest",
+        "action:string repair:boolean? halt:boolean? dry_run:boolean?",
+    ),
     (
         "Settings",
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? restripe_priority:integer? \
          latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
-         hedged_reads:string? replace_at_wear:integer? pool:string?",
+         hedged_reads:string? replace_at_wear:integer? pool:string? dry_run:boolean?",
     ),
     ("Outcome", "array:string changed:boolean what:string"),
     (

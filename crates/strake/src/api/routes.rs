@@ -68,6 +68,23 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for In<T> {
     }
 }
 
+/// The same for a body that may be left away, for all that it would say by default.
+struct Perhaps<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for Perhaps<T> {
+    type Rejection = Failure;
+    async fn from_request(request: Request, state: &S) -> Result<Perhaps<T>, Failure> {
+        let body = Bytes::from_request(request, state).await;
+        let body = body.map_err(|e| Failure::new(Code::BadRequest, e.body_text()))?;
+        if body.is_empty() {
+            return Ok(Perhaps(T::default()));
+        }
+        let value: Option<T> = serde_json::from_slice(&body)
+            .map_err(|e| Failure::new(Code::BadRequest, e.to_string()))?;
+        Ok(Perhaps(value.unwrap_or_default()))
+    }
+}
+
 /// The same for query strings.
 struct Asked<T>(T);
 
@@ -101,7 +118,7 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "delete",
         "/v1/arrays/{name}",
         "Wipe a stopped array's superblocks",
-        None,
+        Some("DryRequest"),
         "Outcome",
     ),
     (
@@ -122,7 +139,7 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "post",
         "/v1/arrays/{name}/stop",
         "Stop cleanly",
-        None,
+        Some("DryRequest"),
         "Outcome",
     ),
     (
@@ -418,8 +435,12 @@ async fn create(State(service): Shared, In(request): In<CreateRequest>) -> Answe
     Ok(answer)
 }
 
-async fn destroy(State(service): Shared, Path(name): Path<String>) -> Answer {
-    blocking(move || service.destroy(&name)).await
+async fn destroy(
+    State(service): Shared,
+    Path(name): Path<String>,
+    Perhaps(request): Perhaps<DryRequest>,
+) -> Answer {
+    blocking(move || service.destroy(&name, request.dry_run)).await
 }
 
 async fn start(
@@ -438,8 +459,12 @@ async fn import(
     blocking(move || service.import(&name, request)).await
 }
 
-async fn stop(State(service): Shared, Path(name): Path<String>) -> Answer {
-    blocking(move || service.stop(&name)).await
+async fn stop(
+    State(service): Shared,
+    Path(name): Path<String>,
+    Perhaps(request): Perhaps<DryRequest>,
+) -> Answer {
+    blocking(move || service.stop(&name, request.dry_run)).await
 }
 
 async fn fail(
@@ -447,7 +472,7 @@ async fn fail(
     Path(name): Path<String>,
     In(request): In<MemberRequest>,
 ) -> Answer {
-    blocking(move || service.fail(&name, &request.member)).await
+    blocking(move || service.fail(&name, &request)).await
 }
 
 async fn remove(
@@ -455,7 +480,7 @@ async fn remove(
     Path(name): Path<String>,
     In(request): In<MemberRequest>,
 ) -> Answer {
-    blocking(move || service.remove(&name, &request.member)).await
+    blocking(move || service.remove(&name, &request)).await
 }
 
 async fn add(

@@ -422,6 +422,14 @@ pub(crate) struct StartRequest {
     pub(crate) force: bool,
     /// Only these devices; empty: all that are found.
     pub(crate) devices: Vec<PathBuf>,
+    pub(crate) dry_run: bool,
+}
+
+/// What `stop` and the request that destroys an array may ask; nothing at all says the same as the default.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DryRequest {
+    pub(crate) dry_run: bool,
 }
 
 /// What `import` asks.
@@ -444,6 +452,8 @@ pub(crate) struct ImportRequest {
 pub(crate) struct MemberRequest {
     /// A slot number or a device.
     pub(crate) member: String,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
 }
 
 /// The scrubs of an array.
@@ -498,6 +508,7 @@ pub(crate) struct ResetRequest {
     /// A slot number or a device; absent for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
+    pub(crate) dry_run: bool,
 }
 
 /// What `rename` asks.
@@ -571,6 +582,8 @@ pub(crate) struct JobRequest {
     /// Of a scrub that starts: pause at the first stripe that is inconsistent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) halt: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dry_run: bool,
 }
 
 /// Settings: as read, and (each optional) as changed.
@@ -625,6 +638,9 @@ pub(crate) struct SettingsJson {
     /// The pool that spares are taken from; `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
+    /// Of a change: only check.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dry_run: bool,
 }
 
 impl SettingsJson {

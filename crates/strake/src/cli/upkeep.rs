@@ -7,9 +7,7 @@ use std::path::Path;
 use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{
-    Context, DONE, Ended, absolute, absolutes, confirm, done, offline, shown_member, url,
-};
+use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, done, offline, url};
 use crate::daemon::upkeep::{clean_devices, switch_light};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
@@ -74,26 +72,15 @@ pub(crate) fn locate(context: &Context, args: &LocateArgs) -> Ended {
 /// Counts errors from zero again.
 pub(crate) fn reset(context: &Context, args: &ResetArgs) -> Ended {
     let client = Client::need(&context.dir)?;
-    if args.dry_run {
-        let array: ArrayJson = client.get(&url(&args.name, "")?)?;
-        let members = match &args.member {
-            Some(member) => vec![shown_member(&array, member)?],
-            None => array.members.iter().chain(&array.spares).cloned().collect(),
-        };
-        let sum = |of: fn(&MemberJson) -> u64| members.iter().map(of).sum::<u64>();
-        let what = format!(
-            "forget {} read errors, {} write errors and {} mismatches",
-            sum(|m| m.read_errors),
-            sum(|m| m.write_errors),
-            sum(|m| m.mismatches)
-        );
-        return context.would(&array.name, &what);
-    }
     let request = ResetRequest {
         member: args.member.as_deref().map(whole),
+        dry_run: args.dry_run,
     };
     let outcome: OutcomeJson = client.post(&url(&args.name, "reset")?, &request)?;
-    context.outcome(&outcome)
+    match args.dry_run {
+        true => context.planned(&outcome),
+        false => context.outcome(&outcome),
+    }
 }
 
 /// Gives an array another name.

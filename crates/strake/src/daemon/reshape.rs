@@ -127,15 +127,13 @@ impl Service {
         })?;
         let before = running.status()?.size_bytes;
         if request.dry_run {
+            running.with(|s| Ok(s.may_grow()?))?;
             let superblock = running.status()?.superblock;
             let (layout, strip) = (superblock.layout, superblock.user_strip_bytes());
             let smallest = running.with(|s| Ok(s.smallest_device()))?;
             let data_bytes = layout.room(smallest, strip).max(layout.data_bytes);
             let after = size_with(&superblock, data_bytes);
-            let what = match after > before {
-                true => format!("would grow from {before} to {after} bytes"),
-                false => format!("has no room to grow: the smallest device has {smallest} bytes"),
-            };
+            let what = format!("would grow from {before} to {after} bytes");
             return Ok(outcome(name, false, &what));
         }
         let (changed, told) = running.with(|s| Ok(s.grow()?))?;
@@ -285,6 +283,7 @@ impl Service {
             false => (Command::ContinueRestripe, "data goes on moving"),
         };
         if dry_run {
+            running.may(command)?;
             return Ok(outcome(name, false, &format!("would do so: {what}")));
         }
         let changed = running.with(|s| Ok(s.command(command)?))?;

@@ -405,20 +405,35 @@ impl Service {
             return running.json();
         }
         let found = find::pick(self.scan(&request.devices), name)?;
+        if request.dry_run {
+            self.may_start(&found, &self.how(request.export, request.force))?;
+            return Ok(found.stopped_json());
+        }
         keep_export(&self.dir, found.uuid, request.export.as_deref());
         let how = self.how(request.export, request.force);
         self.start_found(&found, &how)?.json()
     }
 
+    /// Whether an array found would be started so.
+    pub(super) fn may_start(&self, found: &FoundArray, how: &Start) -> Result<(), Failure> {
+        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
+        running::may_start(&self.dir, found, how)
+    }
+
     /// Stops an array; it stays stopped until it is started again or the daemon is.
-    pub(crate) fn stop(&self, name: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let Some(running) = self.find_running(name) else {
             let found = find::pick(self.scan(&[]), name)?;
-            locked(&self.stopped).insert(found.uuid);
+            if !dry_run {
+                locked(&self.stopped).insert(found.uuid);
+            }
             return Ok(outcome(name, false, "it was stopped already"));
         };
         running.not_in_use()?;
+        if dry_run {
+            return Ok(outcome(name, false, "would stop"));
+        }
         locked(&self.stopped).insert(running.uuid);
         locked(&self.running).remove(&running.uuid);
         running.stop(&self.dir)?;
@@ -446,7 +461,7 @@ impl Service {
     }
 
     /// Wipes the superblocks of a stopped array.
-    pub(crate) fn destroy(&self, name: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn destroy(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         if let Some(running) = self.find_running(name) {
             running.not_in_use()?;
@@ -455,7 +470,10 @@ impl Service {
         }
         let found = find::pick(self.scan(&[]), name)?;
         running::not_left_in_use(&self.dir, found.uuid)?;
-        let what = destroy_found(&found)?;
+        let what = destroy_found(&found, dry_run)?;
+        if dry_run {
+            return Ok(outcome(name, false, &what));
+        }
         self.dir.forget(found.uuid);
         let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
         if let Err(error) = self.dir.forget_files(&paths) {
@@ -472,9 +490,10 @@ impl Service {
     }
 
     /// Takes a member out of service.
-    pub(crate) fn fail(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn fail(&self, name: &str, request: &MemberRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
+        let member = request.member.as_str();
         let found = running.member(member)?;
         // A device means that very device: in a slot that is being replaced there are two.
         let command = match (member.parse::<u8>(), found.slot, found.device) {
@@ -482,6 +501,14 @@ impl Service {
             (Err(_), _, Some(device)) => Command::FailDevice(device),
             _ => Command::Fail(slot_of(&running, member)?),
         };
+        if request.dry_run {
+            running.may(command)?;
+            let what = format!(
+                "would take {member} ({}) out of service",
+                shown(&running, &found)?
+            );
+            return Ok(outcome(name, false, &what));
+        }
         let changed = running.command(command)?;
         Ok(outcome(
             name,
@@ -491,11 +518,22 @@ impl Service {
     }
 
     /// Forgets a member or spare.
-    pub(crate) fn remove(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn remove(
+        &self,
+        name: &str,
+        request: &MemberRequest,
+    ) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
-        let reference = Running::reference(&running.member(member)?)?;
-        let changed = running.command(Command::Remove(reference))?;
+        let member = request.member.as_str();
+        let found = running.member(member)?;
+        let command = Command::Remove(Running::reference(&found)?);
+        if request.dry_run {
+            running.may(command)?;
+            let what = format!("would forget {member} ({})", shown(&running, &found)?);
+            return Ok(outcome(name, false, &what));
+        }
+        let changed = running.command(command)?;
         Ok(outcome(name, changed, &format!("{member} removed")))
     }
 
@@ -552,7 +590,12 @@ impl Service {
             may_take(&running, &path, slot)?;
         }
         if request.dry_run {
-            return Ok(outcome(name, false, &format!("would add {shown}")));
+            let what = match slot {
+                Some(slot) => format!("would rebuild slot {slot} onto {shown}"),
+                None if kept => format!("would take {shown} back as the member that it was"),
+                None => format!("would add {shown}"),
+            };
+            return Ok(outcome(name, false, &what));
         }
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
         let device = held.into_iter().next().expect("one path, one device");
@@ -623,6 +666,10 @@ impl Service {
                 return Err(failure.cure("use start or stop, for a scrub also pause"));
             }
         };
+        if request.dry_run {
+            running.may(command)?;
+            return Ok(outcome(name, false, &format!("would {action} the {word}")));
+        }
         // Before the next one's findings take its place.
         self.keep_scrub(&running, &running.status()?.superblock);
         let changed = running.command(command)?;
@@ -673,7 +720,7 @@ impl Service {
 
     /// Changes what the array may take of this machine. One that does not run can be changed, too:
     /// it may be what keeps it from running.
-    fn place(&self, name: &str, wanted: Wanted<'_>) -> Result<bool, Failure> {
+    fn place(&self, name: &str, wanted: Wanted<'_>, dry_run: bool) -> Result<bool, Failure> {
         let superblock = self.superblock(name)?;
         let before = self.dir.placement(superblock.array);
         let record = before.with(wanted)?;
@@ -685,68 +732,77 @@ impl Service {
             }
         };
         record.check_memory(&superblock, export, self.limits.shards)?;
-        if record == before {
+        if record == before || dry_run {
             return Ok(false);
         }
         self.dir.place(superblock.array, &record)?;
         Ok(true)
     }
 
-    /// Changes settings.
-    pub(crate) fn set(&self, name: &str, wanted: &SettingsJson) -> Result<OutcomeJson, Failure> {
+    /// Changes settings: all that are wanted, or, where one is refused, none.
+    pub(crate) fn set(&self, name: &str, request: &SettingsJson) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
-        // First what may be refused.
-        let policy = wanted.write_hole.as_deref();
-        let policy = policy.map(|policy| crate::drives::make::parse_write_hole(Some(policy)));
-        let policy = policy.transpose()?;
-        let hedged = wanted
-            .hedged_reads
-            .as_deref()
-            .map(hedged_reads)
-            .transpose()?;
-        let scrubs = schedule::settings(wanted)?;
+        let dry_run = request.dry_run;
+        let wanted = &SettingsJson {
+            dry_run: false,
+            ..request.clone()
+        };
+        let settings = engine_settings(wanted)?;
         pools::check_named(&self.pools(), wanted.pool.as_deref())?;
-        let mut changed = false;
-        if wanted.only_places() {
-            changed |= self.place(name, Wanted::of_settings(wanted))?;
-            return Ok(outcome(name, changed, "set"));
+        let running = match wanted.only_places() {
+            true => None,
+            false => Some(self.running(name)?),
+        };
+        let commands = || settings.iter().map(|setting| Command::Set(*setting));
+        if let Some(running) = &running {
+            commands().try_for_each(|command| running.may(command))?;
         }
-        let running = self.running(name)?;
-        if wanted.places() {
-            changed |= self.place(name, Wanted::of_settings(wanted))?;
+        let places = Wanted::of_settings(wanted);
+        let mut changed = wanted.places() && self.place(name, places, dry_run)?;
+        if dry_run {
+            return Ok(outcome(name, false, "would set it"));
         }
-        if let Some(priority) = wanted.rebuild_priority {
-            changed |= running.command(Command::Set(Setting::RebuildPriority(priority)))?;
-        }
-        if let Some(priority) = wanted.resync_priority {
-            changed |= running.command(Command::Set(Setting::ResyncPriority(priority)))?;
-        }
-        if let Some(priority) = wanted.scrub_priority {
-            changed |= running.command(Command::Set(Setting::ScrubPriority(priority)))?;
-        }
-        if let Some(priority) = wanted.restripe_priority {
-            changed |= running.command(Command::Set(Setting::RestripePriority(priority)))?;
-        }
-        if let Some(us) = wanted.latency_target_us {
-            changed |= running.command(Command::Set(Setting::LatencyTargetUs(us)))?;
-        }
-        if let Some(ms) = wanted.spare_delay_ms {
-            changed |= running.command(Command::Set(Setting::SpareDelayMs(ms)))?;
-        }
-        for setting in scrubs {
-            changed |= running.command(Command::Set(setting))?;
-        }
-        if let Some(threshold) = wanted.read_error_threshold {
-            changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;
-        }
-        if let Some(policy) = policy {
-            changed |= running.command(Command::Set(Setting::WriteHole(policy)))?;
-        }
-        if let Some(on) = hedged {
-            changed |= running.command(Command::Set(Setting::HedgedReads(on)))?;
+        if let Some(running) = &running {
+            for command in commands() {
+                changed |= running.command(command)?;
+            }
         }
         Ok(outcome(name, changed, "set"))
     }
+}
+
+/// What the array carries of these settings, as its engine takes it.
+fn engine_settings(wanted: &SettingsJson) -> Result<Vec<Setting>, Failure> {
+    let policy = wanted.write_hole.as_deref();
+    let policy = policy.map(|policy| make::parse_write_hole(Some(policy)));
+    let hedged = wanted.hedged_reads.as_deref().map(hedged_reads);
+    let mut settings: Vec<Setting> = [
+        wanted.rebuild_priority.map(Setting::RebuildPriority),
+        wanted.resync_priority.map(Setting::ResyncPriority),
+        wanted.scrub_priority.map(Setting::ScrubPriority),
+        wanted.restripe_priority.map(Setting::RestripePriority),
+        wanted.latency_target_us.map(Setting::LatencyTargetUs),
+        wanted.spare_delay_ms.map(Setting::SpareDelayMs),
+        wanted.read_error_threshold.map(Setting::ReadErrorThreshold),
+        policy.transpose()?.map(Setting::WriteHole),
+        hedged.transpose()?.map(Setting::HedgedReads),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    settings.extend(schedule::settings(wanted)?);
+    Ok(settings)
+}
+
+/// A member's device and state, for whoever is told what would become of it.
+fn shown(running: &Running, member: &MemberStatus) -> Result<String, Failure> {
+    let device = member.device.map(|device| running.path(device));
+    let device = device.transpose()?;
+    let device = device.unwrap_or_else(|| "no device".to_owned());
+    Ok(format!(
+        "{device}, {} now",
+        view::member_state(member.state)
+    ))
 }
 
 fn hedged_reads(word: &str) -> Result<bool, Failure> {
@@ -808,7 +864,7 @@ pub(crate) enum Job {
 
 /// Whether the array would take this device, as a spare or to replace the member in `slot`: asked
 /// before what is on the device is overwritten.
-fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Failure> {
+pub(super) fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Failure> {
     let infos = safety::infos(&[path.to_owned()])?;
     running.with(|s| Ok(s.may_join(&infos, Joining::Spares)?))?;
     let rebuilds = |m: &MemberStatus| m.slot == slot && m.state == MemberState::Rebuilding;
@@ -897,11 +953,16 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
     }
 }
 
-/// Wipes the superblocks of every member found.
-pub(crate) fn destroy_found(found: &FoundArray) -> Result<String, Failure> {
+/// Wipes the superblocks of every member found, or says that it would.
+pub(crate) fn destroy_found(found: &FoundArray, dry_run: bool) -> Result<String, Failure> {
     // All are held before the first is wiped: nobody can start the array in between.
     let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
     let devices: Vec<Device> = found.members.iter().map(open).collect::<Result<_, _>>()?;
+    if dry_run {
+        let paths = found.members.iter().map(|m| m.path.display().to_string());
+        let paths = paths.collect::<Vec<_>>().join(", ");
+        return Ok(format!("would wipe the superblocks of {paths}"));
+    }
     // A member that cannot be wiped does not keep the others from it.
     let mut failure = None;
     for device in &devices {

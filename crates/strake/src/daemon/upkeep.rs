@@ -9,8 +9,8 @@ use strake_engine::event::Command;
 use strake_format::ArrayUuid;
 
 use crate::api::types::{
-    ArrayJson, CleanRequest, CleanedDeviceJson, CleanedJson, LocateRequest, OutcomeJson,
-    ResetRequest,
+    ArrayJson, CleanRequest, CleanedDeviceJson, CleanedJson, LocateRequest, MemberJson,
+    OutcomeJson, ResetRequest,
 };
 use crate::cli::shown_member;
 use crate::daemon::events::Happened;
@@ -87,7 +87,24 @@ impl Service {
                 (Some(reference), member.clone())
             }
         };
-        let changed = running.command(Command::ResetCounters(meant))?;
+        let command = Command::ResetCounters(meant);
+        if request.dry_run {
+            running.may(command)?;
+            let array = running.json()?;
+            let members = match &request.member {
+                Some(member) => vec![shown_member(&array, member)?],
+                None => array.members.into_iter().chain(array.spares).collect(),
+            };
+            let sum = |of: fn(&MemberJson) -> u64| members.iter().map(of).sum::<u64>();
+            let what = format!(
+                "would forget {} read errors, {} write errors and {} mismatches",
+                sum(|m| m.read_errors),
+                sum(|m| m.write_errors),
+                sum(|m| m.mismatches)
+            );
+            return Ok(outcome(name, false, &what));
+        }
+        let changed = running.command(command)?;
         let what = format!("errors and mismatches of {whose} are counted from zero again");
         Ok(outcome(name, changed, &what))
     }

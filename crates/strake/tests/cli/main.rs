@@ -7,6 +7,7 @@ mod bad_input;
 mod config;
 mod demo;
 mod devices;
+mod dry_run;
 mod foreign;
 mod life;
 mod names;
