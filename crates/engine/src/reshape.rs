@@ -255,8 +255,13 @@ impl Array {
     /// As far as sizes and shapes say; buffers are looked at when shards hold.
     fn may_join(&self, devices: &[NewDevice], joining: Joining) -> Result<(), CommandError> {
         let infos: Vec<DeviceInfo> = devices.iter().map(|new| new.info).collect();
-        let (count, strips) = (self.shards, usize::MAX);
-        limits::may_join(&self.sb, &infos, joining, Shards { count, strips })
+        let granularities = self.members.values().map(|m| m.info.granularity_bytes);
+        let shards = Shards {
+            count: self.shards,
+            strips: usize::MAX,
+            granularity_bytes: granularities.max().unwrap_or(0),
+        };
+        limits::may_join(&self.sb, &infos, joining, shards)
     }
 
     /// The superblock with so many parities more, whose members are nobody yet.

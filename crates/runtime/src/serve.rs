@@ -41,7 +41,9 @@ use crate::export::{self, Export, ExportKind, InFlight, Plan, Running, ublk};
 use crate::local::LocalClient;
 use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
-use crate::placement::{Pinning, Placed, Placement, memory_bytes, pin, stock_of_shard};
+use crate::placement::{
+    Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
+};
 use crate::ring::Ring;
 use crate::shape::Shape;
 use crate::shard::Worker;
@@ -494,8 +496,22 @@ impl Serving {
         let shards = Shards {
             count: self.placed.shards,
             strips: self.strips,
+            granularity_bytes: self.granularity_bytes(),
         };
         limits::may_join(&status.superblock, devices, joining, shards)
+    }
+
+    /// The coarsest write granularity of its devices, bytes; 0 if not known.
+    pub fn granularity_bytes(&self) -> u32 {
+        let devices = self.devices.all();
+        let granularities = devices.iter().map(|(_, d)| d.info().granularity_bytes);
+        granularities.max().unwrap_or(0)
+    }
+
+    /// The memory limit with which each thread would have so many buffers of a strip, bytes.
+    pub fn memory_for(&self, strips: usize) -> u64 {
+        let strip = self.shape.now().strip;
+        memory_for_strips(strip, strips, self.export_kind, self.placed.shards)
     }
 
     /// Whether it would let so many parities go.

@@ -91,7 +91,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Created",
-        "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
+        "dry_run:boolean serving:boolean notes:string[] name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
          block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer \
          epoch:integer unwritten_bytes:integer \
@@ -110,6 +110,11 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     ("MemberRequest", "member:string dry_run:boolean?"),
     ("LocateRequest", "member:string on:boolean dry_run:boolean?"),
+    (
+        "DriveLocateRequest",
+        "device:string on:boolean dry_run:boolean?",
+    ),
+    ("DriveDone", "device:string changed:boolean what:string"),
     ("ResetRequest", "member:string? dry_run:boolean?"),
     ("RenameRequest", "name:string dry_run:boolean?"),
     (
@@ -132,7 +137,10 @@ const SHAPES: &[(&str, &str)] = &[
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
          hedged_reads:string? replace_at_wear:integer? pool:string? dry_run:boolean?",
     ),
-    ("Outcome", "array:string changed:boolean what:string"),
+    (
+        "Outcome",
+        "array:string changed:boolean what:string notes:string[]",
+    ),
     (
         "ScanArray",
         "name:string uuid:string level:string members:integer found:integer state:string \

@@ -501,6 +501,24 @@ pub(crate) struct LocateRequest {
     pub(crate) dry_run: bool,
 }
 
+/// Body of the request that switches the light of a drive, whatever it is used for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DriveLocateRequest {
+    pub(crate) device: PathBuf,
+    pub(crate) on: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What was done to a drive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DriveDone {
+    pub(crate) device: String,
+    pub(crate) changed: bool,
+    pub(crate) what: String,
+}
+
 /// What `reset` asks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -672,6 +690,19 @@ pub(crate) struct OutcomeJson {
     pub(crate) array: String,
     pub(crate) changed: bool,
     pub(crate) what: String,
+    /// What is good to know, though nothing is wrong.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
+}
+
+impl OutcomeJson {
+    /// The same with these notes.
+    pub(crate) fn noted(self, notes: &[String]) -> OutcomeJson {
+        OutcomeJson {
+            notes: notes.to_vec(),
+            ..self
+        }
+    }
 }
 
 /// What `create` made, or would make.
@@ -680,6 +711,9 @@ pub(crate) struct CreatedJson {
     pub(crate) dry_run: bool,
     /// True when a daemon serves it now.
     pub(crate) serving: bool,
+    /// What such a shape costs, where it costs more than it need.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
     #[serde(flatten)]
     pub(crate) array: ArrayJson,
 }

@@ -35,6 +35,7 @@ use crate::daemon::service::{Sources, outcome};
 use crate::daemon::state::Dir;
 use crate::daemon::{self, Config};
 use crate::drives::make::parse_name;
+use crate::drives::sysfs;
 use crate::errors::{Code, Exit, Failure};
 
 /// How it ended: 0, or 5 for "done, but the array is degraded".
@@ -61,7 +62,14 @@ impl Context {
         // A reader that has gone away (head, less) does not want the rest.
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
+    /// Tells what is good to know; in JSON the answer has it.
+    pub(crate) fn notes(&self, notes: &[String]) {
+        if !self.json {
+            notes.iter().for_each(|note| eprintln!("note: {note}"));
+        }
+    }
     pub(crate) fn outcome(&self, outcome: &OutcomeJson) -> Ended {
+        self.notes(&outcome.notes);
         self.say(outcome, |o| {
             let unchanged = if o.changed { "" } else { " (nothing changed)" };
             format!("{}: {}{unchanged}\n", o.array, o.what)
@@ -154,6 +162,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Add(args) => add(&context, &args),
         Command::Replace(args) => replace(&context, &args),
         Command::Drive(DriveCommand::Clean(args)) => upkeep::clean(&context, &args),
+        Command::Drive(DriveCommand::Locate(args)) => upkeep::locate_drive(&context, &args),
         Command::Locate(args) => upkeep::locate(&context, &args),
         Command::Reset(args) => upkeep::reset(&context, &args),
         Command::Rename { name, new, dry_run } => upkeep::rename(&context, &name, new, dry_run),
@@ -198,6 +207,21 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         };
         size::micros(text).ok_or_else(wrong)
     });
+    let memory_limit = args.memory_limit.as_deref().map(size::parse).transpose()?;
+    // As the API has them, 0 is what is not said.
+    for (given, option) in [
+        (args.shards.map(u64::from), "--shards"),
+        (args.requests.map(u64::from), "--requests"),
+        (memory_limit, "--memory-limit"),
+    ] {
+        if given == Some(0) {
+            return Err(Failure::new(
+                Code::SettingInvalid,
+                format!("{option} 0 leaves nothing to work with"),
+            )
+            .cure("give more, or leave it away"));
+        }
+    }
     let request = CreateRequest {
         name: args.name,
         level: args.level,
@@ -207,7 +231,7 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         latency_target_us: latency_target.transpose()?,
         cpus: args.cpus,
         shards: args.shards,
-        memory_limit_bytes: args.memory_limit.as_deref().map(size::parse).transpose()?,
+        memory_limit_bytes: memory_limit,
         requests: args.requests,
         pool: args.pool,
         init: args.init,
@@ -229,6 +253,7 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         Some(client) => with_progress(context, &client, &request)?,
         None => offline::create(context, &request)?,
     };
+    context.notes(&created.notes);
     context.say(&created, |c| {
         let mut text = output::array(&c.array);
         match (c.dry_run, c.serving) {
@@ -413,6 +438,9 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
 }
 
 fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
+    for device in devices.iter().filter(|device| !device.is_dir()) {
+        sysfs::identity(device)?;
+    }
     let all: Vec<ScanJson> = match Client::find(&context.dir)? {
         Some(client) if devices.is_empty() => client.get("/v1/scan")?,
         _ => offline::scan_json(context, devices),

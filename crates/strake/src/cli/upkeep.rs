@@ -8,7 +8,7 @@ use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, done, offline, url};
-use crate::daemon::upkeep::{clean_devices, switch_light};
+use crate::daemon::upkeep::{clean_devices, light, switch_light};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
 fn whole(member: &str) -> String {
@@ -67,6 +67,42 @@ pub(crate) fn locate(context: &Context, args: &LocateArgs) -> Ended {
         )?,
     };
     context.outcome(&outcome)
+}
+
+/// Switches the light of a drive: of a member, or of any device.
+pub(crate) fn locate_drive(context: &Context, args: &DriveLocateArgs) -> Ended {
+    let device = match args.drive.as_slice() {
+        [name, member] => {
+            return locate(
+                context,
+                &LocateArgs {
+                    name: name.clone(),
+                    member: member.clone(),
+                    light: args.light,
+                    dry_run: args.dry_run,
+                },
+            );
+        }
+        drive => absolute(Path::new(drive.first().map_or("", String::as_str))),
+    };
+    let request = DriveLocateRequest {
+        device,
+        on: args.light == OnOff::On,
+        dry_run: args.dry_run,
+    };
+    let done: DriveDone = match Client::find(&context.dir)? {
+        Some(client) => client.post("/v1/drives/locate", &request)?,
+        None => light(&request.device, request.on, request.dry_run)?,
+    };
+    context.say(&done, |done| {
+        let unchanged = if done.changed {
+            ""
+        } else {
+            " (nothing changed)"
+        };
+        format!("{}{unchanged}\n", done.what)
+    });
+    Ok(DONE)
 }
 
 /// Counts errors from zero again.

@@ -30,10 +30,19 @@ use crate::daemon::wear::WearLog;
 use crate::drives::find::{self, FoundArray};
 use crate::drives::health;
 use crate::drives::make;
+use crate::drives::notes;
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
+
+/// What a drive told when it was asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DriveTold {
+    pub(crate) temperature_c: i32,
+    /// Of its endurance; may exceed 100.
+    pub(crate) percentage_used: u8,
+}
 
 /// Where to look for members.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +77,8 @@ pub(crate) struct Service {
     pub(crate) dir: Dir,
     pub(crate) events: Arc<EventLog>,
     wear: WearLog,
+    /// What drives told last, by their paths.
+    told: Mutex<BTreeMap<String, DriveTold>>,
     pub(super) pool_tries: Tries,
     sources: Sources,
     limits: Limits,
@@ -132,6 +143,7 @@ impl Service {
             dir,
             events,
             wear,
+            told: Mutex::default(),
             pool_tries: Tries::default(),
             sources,
             limits,
@@ -241,8 +253,14 @@ impl Service {
                     continue;
                 };
                 let Ok(health) = health::of(Path::new(device)) else {
+                    locked(&self.told).remove(device);
                     continue;
                 };
+                let told = DriveTold {
+                    temperature_c: health.temperature_c,
+                    percentage_used: health.percentage_used,
+                };
+                locked(&self.told).insert(device.clone(), told);
                 worn.push((device.clone(), health.percentage_used));
                 for news in self.wear.note(SystemTime::now(), &health) {
                     self.events.note(Happened {
@@ -255,6 +273,11 @@ impl Service {
             }
             self.relieve_worn(&running, &worn);
         }
+    }
+
+    /// What the drive at this path told when it was asked last.
+    pub(crate) fn told(&self, device: &str) -> Option<DriveTold> {
+        locked(&self.told).get(device).copied()
     }
 
     /// How the drives of an array in service wear, over the time `since` (all that is known where
@@ -344,6 +367,7 @@ impl Service {
         Ok(CreatedJson {
             dry_run: false,
             serving: true,
+            notes: made.notes,
             array: running.json()?,
         })
     }
@@ -589,13 +613,15 @@ impl Service {
         if !kept {
             may_take(&running, &path, slot)?;
         }
+        let notes = joining_notes(&running, std::slice::from_ref(&path))?;
         if request.dry_run {
+            safety::may_hold(std::slice::from_ref(&path))?;
             let what = match slot {
                 Some(slot) => format!("would rebuild slot {slot} onto {shown}"),
                 None if kept => format!("would take {shown} back as the member that it was"),
                 None => format!("would add {shown}"),
             };
-            return Ok(outcome(name, false, &what));
+            return Ok(outcome(name, false, &what).noted(&notes));
         }
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
         let device = held.into_iter().next().expect("one path, one device");
@@ -608,7 +634,7 @@ impl Service {
             }
             None => format!("{shown} added"),
         };
-        Ok(outcome(name, changed, &what))
+        Ok(outcome(name, changed, &what).noted(&notes))
     }
 
     /// Takes a member back that the watcher found, if it was only away: what failed, or was put out
@@ -757,6 +783,7 @@ impl Service {
         if let Some(running) = &running {
             commands().try_for_each(|command| running.may(command))?;
         }
+        let before = self.settings(name)?;
         let places = Wanted::of_settings(wanted);
         let mut changed = wanted.places() && self.place(name, places, dry_run)?;
         if dry_run {
@@ -767,6 +794,9 @@ impl Service {
                 changed |= running.command(command)?;
             }
         }
+        let array = self.superblock(name)?.name.to_string();
+        let news = Happened::settings_changed(&array, &before, &self.settings(name)?);
+        news.into_iter().for_each(|news| self.events.note(news));
         Ok(outcome(name, changed, "set"))
     }
 }
@@ -874,6 +904,19 @@ pub(super) fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Re
     }
 }
 
+/// What these devices pay for being members of the array.
+pub(super) fn joining_notes(running: &Running, paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let members = running.with(|s| Ok(s.granularity_bytes()))?;
+    let strip = u64::from(running.status()?.superblock.user_strip_bytes());
+    let infos = safety::infos(paths)?;
+    let each = paths.iter().zip(&infos);
+    let note = each.filter_map(|(path, info)| {
+        let device = path.display().to_string();
+        notes::of_joining(&device, info.granularity_bytes, members, strip)
+    });
+    Ok(note.collect())
+}
+
 /// Gives the device to the array: to replace the member in `slot`, as the member that it was
 /// (`kept`), or as a new one.
 pub(super) fn take_in(
@@ -931,6 +974,7 @@ pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
         array: array.to_owned(),
         changed,
         what: what.to_owned(),
+        notes: Vec::new(),
     }
 }
 
@@ -949,6 +993,7 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
     CreatedJson {
         dry_run,
         serving: false,
+        notes: made.notes.clone(),
         array,
     }
 }
