@@ -98,8 +98,8 @@ pub fn may_join(
     for info in devices {
         layout_on(sb, info)?;
     }
-    // A strip that is chosen, as when an array is made. Devices that join are taken as they are: what is at hand when one
-    // has failed may be coarser than the others.
+    // A strip that is chosen, as when an array is made. Devices that join are taken as they are:
+    // what is at hand when one has failed may be coarser than the others.
     let granularity = shards.granularity_bytes;
     if let Joining::Data(DataShape {
         strip_bytes: Some(strip),
@@ -130,8 +130,8 @@ pub fn may_join(
     }
 }
 
-/// The superblock of the shape with so many devices more, which it does not name yet, for whoever wants to know what such
-/// an array would be like.
+/// The superblock of the shape with so many devices more, which it does not name yet, for whoever
+/// wants to know what such an array would be like.
 ///
 /// # Errors
 /// That it cannot be.

@@ -263,8 +263,8 @@ pub fn least_memory_bytes(geometry: &Geometry, export: ExportKind, shards: u16) 
     memory_bytes(&least, shards, &queue.unwrap_or_default())
 }
 
-/// The limit with which each of so many shards has as many buffers of a strip, bytes: three quarters of what it has are such
-/// buffers ([`limits::stock`]).
+/// The limit with which each of so many shards has as many buffers of a strip, bytes: three
+/// quarters of what it has are such buffers ([`limits::stock`]).
 pub(crate) fn memory_for_strips(strip: u64, strips: usize, export: ExportKind, shards: u16) -> u64 {
     let queue = Plan::choose(export, None, None)
         .ok()

@@ -190,7 +190,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
     }
 }
 
-fn create(context: &Context, args: CreateArgs) -> Ended {
+/// What the words of `create` ask for.
+fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
     let strip_bytes = args.strip.as_deref().map(size::parse).transpose()?;
     let block_bytes = args
         .block_size
@@ -222,7 +223,7 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
             .cure("give more, or leave it away"));
         }
     }
-    let request = CreateRequest {
+    Ok(CreateRequest {
         name: args.name,
         level: args.level,
         strip_bytes,
@@ -241,13 +242,14 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         export: args.export,
         force: args.force,
         dry_run: args.dry_run,
-    };
+    })
+}
+
+fn create(context: &Context, args: CreateArgs) -> Ended {
+    let yes = args.yes;
+    let request = create_request(args)?;
     if request.force && !request.dry_run {
-        confirm(
-            args.yes,
-            true,
-            "--force overwrites what lies on the devices",
-        )?;
+        confirm(yes, true, "--force overwrites what lies on the devices")?;
     }
     let created = match Client::find(&context.dir)? {
         Some(client) => with_progress(context, &client, &request)?,

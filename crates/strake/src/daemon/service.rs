@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use strake_engine::event::{
-    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode, Setting,
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode,
 };
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
@@ -81,7 +81,7 @@ pub(crate) struct Service {
     told: Mutex<BTreeMap<String, DriveTold>>,
     pub(super) pool_tries: Tries,
     sources: Sources,
-    limits: Limits,
+    pub(super) limits: Limits,
     /// One change at a time; true once the daemon is stopping.
     admin: Mutex<bool>,
     running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
@@ -575,18 +575,16 @@ impl Service {
             Some(member) => Some(slot_of(&running, member)?),
             None => None,
         };
-        if running.serves(&path) {
-            return match slot {
-                None => Ok(outcome(
-                    name,
-                    false,
-                    &format!("{shown} is in service already"),
-                )),
-                Some(_) => {
-                    let found = format!("{shown} is a member or spare of {name}");
-                    Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"))
-                }
-            };
+        match (running.serves(&path), slot) {
+            (false, _) => {}
+            (true, None) => {
+                let what = format!("{shown} is in service already");
+                return Ok(outcome(name, false, &what));
+            }
+            (true, Some(_)) => {
+                let found = format!("{shown} is a member or spare of {name}");
+                return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
+            }
         }
         let own = own_superblock(&path, running.uuid);
         let back = match &own {
@@ -616,11 +614,7 @@ impl Service {
         let notes = joining_notes(&running, std::slice::from_ref(&path))?;
         if request.dry_run {
             safety::may_hold(std::slice::from_ref(&path))?;
-            let what = match slot {
-                Some(slot) => format!("would rebuild slot {slot} onto {shown}"),
-                None if kept => format!("would take {shown} back as the member that it was"),
-                None => format!("would add {shown}"),
-            };
+            let what = would_take(slot, kept, &shown);
             return Ok(outcome(name, false, &what).noted(&notes));
         }
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
@@ -725,103 +719,6 @@ impl Service {
             }
         }
     }
-
-    /// Settings of an array, running or not.
-    pub(crate) fn settings(&self, name: &str) -> Result<SettingsJson, Failure> {
-        let superblock = self.superblock(name)?;
-        let placement = self.dir.placement(superblock.array);
-        Ok(view::settings(&superblock, &placement))
-    }
-
-    /// The superblock to believe, of an array in service or not.
-    fn superblock(&self, name: &str) -> Result<Superblock, Failure> {
-        match self.find_running(name) {
-            Some(running) => Ok(running.status()?.superblock),
-            None => {
-                let found = find::pick(self.scan(&[]), name)?;
-                Ok(found.authority().image.superblock.clone())
-            }
-        }
-    }
-
-    /// Changes what the array may take of this machine. One that does not run can be changed, too:
-    /// it may be what keeps it from running.
-    fn place(&self, name: &str, wanted: Wanted<'_>, dry_run: bool) -> Result<bool, Failure> {
-        let superblock = self.superblock(name)?;
-        let before = self.dir.placement(superblock.array);
-        let record = before.with(wanted)?;
-        let export = match self.find_running(name) {
-            Some(running) => running.export_kind()?,
-            None => {
-                let remembered = self.dir.record(superblock.array);
-                running::parse_export(remembered.as_ref().map_or("auto", |r| &r.export))?
-            }
-        };
-        record.check_memory(&superblock, export, self.limits.shards)?;
-        if record == before || dry_run {
-            return Ok(false);
-        }
-        self.dir.place(superblock.array, &record)?;
-        Ok(true)
-    }
-
-    /// Changes settings: all that are wanted, or, where one is refused, none.
-    pub(crate) fn set(&self, name: &str, request: &SettingsJson) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
-        let dry_run = request.dry_run;
-        let wanted = &SettingsJson {
-            dry_run: false,
-            ..request.clone()
-        };
-        let settings = engine_settings(wanted)?;
-        pools::check_named(&self.pools(), wanted.pool.as_deref())?;
-        let running = match wanted.only_places() {
-            true => None,
-            false => Some(self.running(name)?),
-        };
-        let commands = || settings.iter().map(|setting| Command::Set(*setting));
-        if let Some(running) = &running {
-            commands().try_for_each(|command| running.may(command))?;
-        }
-        let before = self.settings(name)?;
-        let places = Wanted::of_settings(wanted);
-        let mut changed = wanted.places() && self.place(name, places, dry_run)?;
-        if dry_run {
-            return Ok(outcome(name, false, "would set it"));
-        }
-        if let Some(running) = &running {
-            for command in commands() {
-                changed |= running.command(command)?;
-            }
-        }
-        let array = self.superblock(name)?.name.to_string();
-        let news = Happened::settings_changed(&array, &before, &self.settings(name)?);
-        news.into_iter().for_each(|news| self.events.note(news));
-        Ok(outcome(name, changed, "set"))
-    }
-}
-
-/// What the array carries of these settings, as its engine takes it.
-fn engine_settings(wanted: &SettingsJson) -> Result<Vec<Setting>, Failure> {
-    let policy = wanted.write_hole.as_deref();
-    let policy = policy.map(|policy| make::parse_write_hole(Some(policy)));
-    let hedged = wanted.hedged_reads.as_deref().map(hedged_reads);
-    let mut settings: Vec<Setting> = [
-        wanted.rebuild_priority.map(Setting::RebuildPriority),
-        wanted.resync_priority.map(Setting::ResyncPriority),
-        wanted.scrub_priority.map(Setting::ScrubPriority),
-        wanted.restripe_priority.map(Setting::RestripePriority),
-        wanted.latency_target_us.map(Setting::LatencyTargetUs),
-        wanted.spare_delay_ms.map(Setting::SpareDelayMs),
-        wanted.read_error_threshold.map(Setting::ReadErrorThreshold),
-        policy.transpose()?.map(Setting::WriteHole),
-        hedged.transpose()?.map(Setting::HedgedReads),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    settings.extend(schedule::settings(wanted)?);
-    Ok(settings)
 }
 
 /// A member's device and state, for whoever is told what would become of it.
@@ -833,11 +730,6 @@ fn shown(running: &Running, member: &MemberStatus) -> Result<String, Failure> {
         "{device}, {} now",
         view::member_state(member.state)
     ))
-}
-
-fn hedged_reads(word: &str) -> Result<bool, Failure> {
-    let found = || format!("'hedged_reads={word}' is no setting");
-    view::parse_on_off(word).ok_or_else(|| Failure::new(Code::SettingInvalid, found()))
 }
 
 /// What an array that is to be made may take of this machine; checked before anything is written.
@@ -901,6 +793,15 @@ pub(super) fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Re
     match slot.is_some() && running.status()?.members.iter().any(rebuilds) {
         true => Err(CommandError::Rebuilding.into()),
         false => Ok(()),
+    }
+}
+
+/// What would become of a device.
+fn would_take(slot: Option<Slot>, kept: bool, shown: &str) -> String {
+    match slot {
+        Some(slot) => format!("would rebuild slot {slot} onto {shown}"),
+        None if kept => format!("would take {shown} back as the member that it was"),
+        None => format!("would add {shown}"),
     }
 }
 

@@ -1,9 +1,11 @@
 //! What an array of some shape pays for each write on such devices, in words: advice, never a refusal.
 //!
-//! Two things cost: writes below a member's write granularity, which the drive makes whole by reading and writing the rest of the
-//! unit again (parity pays it, too), and writes that are no whole stripes, for which old data and old parity are read.
+//! Two things cost: writes below a member's write granularity, which the drive makes whole by
+//! reading and writing the rest of the unit again (parity pays it, too), and writes that are no
+//! whole stripes, for which old data and old parity are read.
 //!
-//! Invariant: nothing is said of what is not known (a granularity of 0). Deliberately absent: deciding (`create`, `limits`).
+//! Invariant: nothing is said of what is not known (a granularity of 0). Deliberately absent:
+//! deciding (`create`, `limits`).
 
 use strake_engine::Geometry;
 
@@ -28,7 +30,8 @@ pub(crate) fn of_shape(
             false => "on each member that has them",
         };
         notes.push(format!(
-            "blocks of {} on members that write in units of {}: random writes below that cost up to {} times their bytes, {paid}",
+            "blocks of {} on members that write in units of {}: random writes below that cost \
+             up to {} times their bytes, {paid}",
             size::bytes(geometry.block),
             size::bytes(unit),
             unit.div_ceil(geometry.block)
@@ -36,7 +39,8 @@ pub(crate) fn of_shape(
     }
     if unit > 0 && !strip_bytes.is_multiple_of(unit) {
         notes.push(format!(
-            "strips of {} are no multiple of the members' write granularity, {}: also whole stripes cost up to {} times their bytes",
+            "strips of {} are no multiple of the members' write granularity, {}: also whole \
+             stripes cost up to {} times their bytes",
             size::bytes(strip_bytes),
             size::bytes(unit),
             times(unit, strip_bytes)
@@ -51,7 +55,8 @@ pub(crate) fn of_shape(
     };
     if let Some(why) = why {
         notes.push(format!(
-            "a full stripe is {} of data ({} columns of {}), {why}: the requests of most sequential writers do not end with a stripe, and its rest costs a read-modify-write",
+            "a full stripe is {} of data ({} columns of {}), {why}: the requests of most \
+             sequential writers do not end with a stripe, and its rest costs a read-modify-write",
             size::bytes(stripe),
             geometry.k,
             size::bytes(strip_bytes)
@@ -60,7 +65,8 @@ pub(crate) fn of_shape(
     notes
 }
 
-/// What a device pays that joins an array with strips of so many bytes, whose members write in units of `members_bytes`.
+/// What a device pays that joins an array with strips of so many bytes, whose members write in
+/// units of `members_bytes`.
 pub(crate) fn of_joining(
     device: &str,
     granularity_bytes: u32,
@@ -74,7 +80,8 @@ pub(crate) fn of_joining(
     let units = size::bytes(unit);
     if !strip_bytes.is_multiple_of(unit) {
         return Some(format!(
-            "{device} writes in units of {units}, strips are {}: all that is written to it costs up to {} times its bytes",
+            "{device} writes in units of {units}, strips are {}: all that is written to it costs \
+             up to {} times its bytes",
             size::bytes(strip_bytes),
             times(unit, strip_bytes)
         ));
@@ -82,7 +89,8 @@ pub(crate) fn of_joining(
     let coarser = members_bytes > 0 && granularity_bytes > members_bytes;
     coarser.then(|| {
         format!(
-            "{device} writes in units of {units}, the members in units of {}: random writes below {units} cost it up to {} times what they cost these",
+            "{device} writes in units of {units}, the members in units of {}: random writes below \
+             {units} cost it up to {} times what they cost these",
             size::bytes(u64::from(members_bytes)),
             granularity_bytes.div_ceil(members_bytes)
         )

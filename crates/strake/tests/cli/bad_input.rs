@@ -734,8 +734,8 @@ fn hashes(rig: &Rig) -> Vec<(String, u64)> {
     all
 }
 
-#[test]
-fn every_command_refuses_what_makes_no_sense_by_name_and_changes_nothing() {
+/// An array that serves, one that is stopped, one that has lost a member, a pool, and files of nobody.
+fn stage() -> Rig {
     let mut rig = Rig::new();
     let files = |name: &str, count: usize| -> Vec<String> {
         (0..count)
@@ -752,6 +752,12 @@ fn every_command_refuses_what_makes_no_sense_by_name_and_changes_nothing() {
     rig.create("g", "5", &nbd, &g).ok();
     rig.run(&["fail", "g", "0"]).ok();
     rig.run(&["pool", "create", "p", &q[0]]).ok();
+    rig
+}
+
+#[test]
+fn every_command_refuses_what_makes_no_sense_by_name_and_changes_nothing() {
+    let rig = stage();
     let all = commands(&rig);
     assert!(all.len() > 35, "{all:?}");
     let command_of = |line: &str| {

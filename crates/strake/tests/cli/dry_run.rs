@@ -94,6 +94,22 @@ fn a_dry_run_of_start_looks_as_far_as_the_start_would() {
     );
 }
 
+/// Who spoke to the API before there was anything to say beside the path says nothing still.
+#[test]
+fn an_array_is_stopped_and_destroyed_by_requests_without_a_body() {
+    let mut rig = Rig::new();
+    let d = rig.files(2);
+    rig.start_daemon();
+    rig.create("a", "1", &["--export", "nbd"], &d).ok();
+    let answer = rig.ask("DELETE", "/v1/arrays/a");
+    assert!(answer.contains("array-in-use"), "{answer}");
+    let answer = rig.ask("POST", "/v1/arrays/a/stop");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = rig.ask("DELETE", "/v1/arrays/a");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    rig.run(&["show", "a"]).refused(3, "array-not-found");
+}
+
 #[test]
 fn settings_are_changed_all_or_none() {
     let mut rig = Rig::new();

@@ -213,10 +213,11 @@ impl Rig {
             .map(|l| serde_json::from_str(l).expect("works"))
             .collect()
     }
-    /// What `/metrics` says.
-    pub(crate) fn metrics(&self) -> String {
+    /// What the API answers to a request without a body, head and all.
+    pub(crate) fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = UnixStream::connect(self.dir().join("api.sock")).expect("it listens");
-        let request = "GET /metrics HTTP/1.1\r\nhost: strake\r\nconnection: close\r\n\r\n";
+        let head = "host: strake\r\nconnection: close\r\n\r\n";
+        let request = format!("{method} {path} HTTP/1.1\r\n{head}");
         stream.write_all(request.as_bytes()).expect("asks");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("answers");
