@@ -196,6 +196,17 @@ pub enum CommandError {
         /// Bytes of it.
         strip: u32,
     },
+    /// A strip that members can only write by writing more.
+    #[error(
+        "the strip of {strip} bytes is not a multiple of the members' write granularity, \
+         {granularity}"
+    )]
+    StripGranularity {
+        /// Bytes of it.
+        strip: u32,
+        /// The members' granularity, bytes.
+        granularity: u32,
+    },
     /// Members or regions are not made of whole strips of this size.
     #[error("strips of {strip} bytes do not fit into {data_bytes} bytes of each member")]
     StripUnfit {

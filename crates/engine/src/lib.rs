@@ -40,6 +40,7 @@ pub mod limits;
 pub mod logs;
 mod lower;
 mod map;
+mod may;
 mod member;
 pub mod meters;
 mod moved;

@@ -57,13 +57,15 @@ pub enum Joining {
     Data(DataShape),
 }
 
-/// What the array's shards have.
+/// What the array's shards have, and its members.
 #[derive(Clone, Copy, Debug)]
 pub struct Shards {
     /// So many of them.
     pub count: u16,
     /// Buffers of a strip that each has.
     pub strips: usize,
+    /// The coarsest write granularity of the array's devices, bytes; 0 if not known.
+    pub granularity_bytes: u32,
 }
 
 /// The places on a device like this, if it can be a member of the array.
@@ -96,6 +98,20 @@ pub fn may_join(
     for info in devices {
         layout_on(sb, info)?;
     }
+    // A strip that is chosen, as when an array is made. Devices that join are taken as they are:
+    // what is at hand when one has failed may be coarser than the others.
+    let granularity = shards.granularity_bytes;
+    if let Joining::Data(DataShape {
+        strip_bytes: Some(strip),
+        ..
+    }) = joining
+        && granularity > 0
+        && !strip.is_multiple_of(granularity)
+        && strip.is_power_of_two()
+        && (STRIP_BYTES_MIN..=STRIP_BYTES_MAX).contains(&strip)
+    {
+        return Err(CommandError::StripGranularity { strip, granularity });
+    }
     let geometry = match joining {
         Joining::Spares => return Ok(()),
         Joining::Parities | Joining::Data(_) => Geometry::of(&wider(sb, devices.len(), joining)?),
@@ -111,6 +127,22 @@ pub fn may_join(
     match (shards.strips, strips_least(&geometry)) {
         (has, needs) if has < needs => Err(CommandError::BuffersTooFew { has, needs }),
         _ => Ok(()),
+    }
+}
+
+/// The superblock of the shape with so many devices more, which it does not name yet, for whoever
+/// wants to know what such an array would be like.
+///
+/// # Errors
+/// That it cannot be.
+pub fn shape_with(
+    sb: &Superblock,
+    more: usize,
+    joining: Joining,
+) -> Result<Superblock, CommandError> {
+    match joining {
+        Joining::Spares => Ok(sb.clone()),
+        Joining::Parities | Joining::Data(_) => wider(sb, more, joining),
     }
 }
 
@@ -320,6 +352,7 @@ mod tests {
         let ample = Shards {
             count: 1,
             strips: 1000,
+            granularity_bytes: 0,
         };
         let large = device(64 << 20);
         let data = Joining::Data(DataShape::default());
@@ -353,6 +386,48 @@ mod tests {
         assert!(matches!(refused, Err(CommandError::NoSuchLevel { .. })));
         let refused = may_join(&sb, &[large; 17], Joining::Spares, ample);
         assert_eq!(refused, Err(CommandError::TooManySpares));
+    }
+
+    /// `create` refused such strips, and `restripe` took them.
+    #[test]
+    fn a_strip_below_the_members_write_granularity_is_refused_and_a_coarser_device_is_not() {
+        let sb = raid_5();
+        let shards = Shards {
+            count: 1,
+            strips: 1000,
+            granularity_bytes: 16 << 10,
+        };
+        let strip = |strip| {
+            Joining::Data(DataShape {
+                strip_bytes: Some(strip),
+                group_size: None,
+                ..DataShape::default()
+            })
+        };
+        let refused = Err(CommandError::StripGranularity {
+            strip: 8 << 10,
+            granularity: 16 << 10,
+        });
+        assert_eq!(may_join(&sb, &[], strip(8 << 10), shards), refused);
+        assert_ne!(may_join(&sb, &[], strip(16 << 10), shards), refused);
+        let unknown = Shards {
+            granularity_bytes: 0,
+            ..shards
+        };
+        assert_ne!(may_join(&sb, &[], strip(8 << 10), unknown), refused);
+        let nonsense = may_join(&sb, &[], strip(3 << 10), shards);
+        assert!(matches!(nonsense, Err(CommandError::NoSuchStrip { .. })));
+        let coarse = DeviceInfo {
+            granularity_bytes: 1 << 20,
+            ..device(64 << 20)
+        };
+        for joining in [
+            Joining::Spares,
+            Joining::Parities,
+            Joining::Data(DataShape::default()),
+        ] {
+            assert_eq!(may_join(&sb, &[coarse], joining, shards), Ok(()));
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Array {
         }
     }
 
-    fn may_drop_parity(&self, fewer: usize) -> Result<(), CommandError> {
+    pub(crate) fn may_drop_parity(&self, fewer: usize) -> Result<(), CommandError> {
         self.may_reshape()?;
         limits::may_drop(&self.sb, fewer)
     }

@@ -97,7 +97,7 @@ impl Array {
 
     /// The level survives the loss of this device, as things stand: what is being resynced has no
     /// parity to be computed from.
-    fn may_lose(&self, device: DeviceId) -> bool {
+    pub(crate) fn may_lose(&self, device: DeviceId) -> bool {
         let Some(slot) = self.slot_of(device) else {
             return true;
         };

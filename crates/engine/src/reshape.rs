@@ -204,10 +204,24 @@ impl Array {
 
     /// Data that every member and spare has room for, if that is more than now.
     fn growth(&self) -> Result<u64, CommandError> {
+        let sizes = self.members.values().map(|member| member.info.bytes);
+        self.growth_within(sizes.min().unwrap_or(0))
+    }
+
+    /// Whether it would grow if its devices had these sizes now.
+    pub(crate) fn may_grow(&self, sizes: &[(DeviceId, u64)]) -> Result<(), CommandError> {
+        let now = |(id, member): (&DeviceId, &Member)| {
+            let told = sizes.iter().filter(|(device, _)| device == id);
+            told.map(|(_, bytes)| *bytes)
+                .fold(member.info.bytes, u64::max)
+        };
+        let smallest = self.members.iter().map(now).min().unwrap_or(0);
+        self.growth_within(smallest).map(|_| ())
+    }
+
+    fn growth_within(&self, smallest: u64) -> Result<u64, CommandError> {
         self.may_reshape()?;
         let (layout, strip) = (self.sb.layout, self.sb.user_strip_bytes());
-        let smallest = self.members.values().map(|member| member.info.bytes).min();
-        let smallest = smallest.unwrap_or(0);
         let data_bytes = layout.room(smallest, strip);
         if data_bytes <= layout.data_bytes {
             return Err(CommandError::NothingToGrow { smallest });
@@ -233,7 +247,7 @@ impl Array {
         }
     }
 
-    fn may_add_parity(&self, devices: &[NewDevice]) -> Result<(), CommandError> {
+    pub(crate) fn may_add_parity(&self, devices: &[NewDevice]) -> Result<(), CommandError> {
         self.may_reshape()?;
         self.may_join(devices, Joining::Parities)
     }
@@ -241,8 +255,13 @@ impl Array {
     /// As far as sizes and shapes say; buffers are looked at when shards hold.
     fn may_join(&self, devices: &[NewDevice], joining: Joining) -> Result<(), CommandError> {
         let infos: Vec<DeviceInfo> = devices.iter().map(|new| new.info).collect();
-        let (count, strips) = (self.shards, usize::MAX);
-        limits::may_join(&self.sb, &infos, joining, Shards { count, strips })
+        let granularities = self.members.values().map(|m| m.info.granularity_bytes);
+        let shards = Shards {
+            count: self.shards,
+            strips: usize::MAX,
+            granularity_bytes: granularities.max().unwrap_or(0),
+        };
+        limits::may_join(&self.sb, &infos, joining, shards)
     }
 
     /// The superblock with so many parities more, whose members are nobody yet.
@@ -303,7 +322,7 @@ impl Array {
         None
     }
 
-    fn may_restripe(&self, shape: &NewShape) -> Result<(), CommandError> {
+    pub(crate) fn may_restripe(&self, shape: &NewShape) -> Result<(), CommandError> {
         self.may_reshape()?;
         self.may_join(&shape.devices, Joining::Data(shape.data))
     }

@@ -84,11 +84,19 @@ impl Control {
                     self.watch.add(id, device);
                 }
             }
+            // Asked as a dry run asks, so that both are refused alike.
             Mail::Command(command, answer) => {
+                if let Err(refused) = self.array.may(&command) {
+                    let _ = answer.send(Err(refused));
+                    return;
+                }
                 let id = CommandId(self.next_command);
                 self.next_command += 1;
                 self.commands.insert(id, answer);
                 self.array.command(now, id, command);
+            }
+            Mail::May(command, answer) => {
+                let _ = answer.send(self.array.may(&command));
             }
             Mail::Status(answer) => {
                 let _ = answer.send(self.array.status_at(now));

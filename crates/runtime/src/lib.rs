@@ -41,6 +41,6 @@ pub use local::LocalClient;
 pub use mail::Answer;
 pub use placement::{Placed, Placement, cpus_text, least_memory_bytes, parse_cpus, usable_cpus};
 pub use raw::RawMembers;
-pub use serve::{NotTold, ServeConfig, ServeError, Serving, found, serve};
+pub use serve::{NotTold, ServeConfig, ServeError, Serving, found, may_serve, serve};
 pub use trace::Counters;
 pub use volumes::VolumeExport;

@@ -263,6 +263,16 @@ pub fn least_memory_bytes(geometry: &Geometry, export: ExportKind, shards: u16) 
     memory_bytes(&least, shards, &queue.unwrap_or_default())
 }
 
+/// The limit with which each of so many shards has as many buffers of a strip, bytes: three
+/// quarters of what it has are such buffers ([`limits::stock`]).
+pub(crate) fn memory_for_strips(strip: u64, strips: usize, export: ExportKind, shards: u16) -> u64 {
+    let queue = Plan::choose(export, None, None)
+        .ok()
+        .and_then(|plan| plan.stock());
+    let budget = (strips as u64 * strip).div_ceil(3) * 4;
+    (budget + bytes_of(&queue.unwrap_or_default())) * u64::from(shards)
+}
+
 /// Buffer memory of all shards, bytes.
 pub(crate) fn memory_bytes(stock: &[(usize, usize)], shards: u16, queue: &[(usize, usize)]) -> u64 {
     (bytes_of(stock) + bytes_of(queue)) * u64::from(shards)

@@ -41,7 +41,9 @@ use crate::export::{self, Export, ExportKind, InFlight, Plan, Running, ublk};
 use crate::local::LocalClient;
 use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
-use crate::placement::{Pinning, Placed, Placement, memory_bytes, pin, stock_of_shard};
+use crate::placement::{
+    Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
+};
 use crate::ring::Ring;
 use crate::shape::Shape;
 use crate::shard::Worker;
@@ -181,16 +183,34 @@ impl Drop for Threads {
     }
 }
 
-/// Assembles, starts shards and the export, and returns when the array serves.
-pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
-    let placement = config.placement;
+/// An array that was assembled, and what its threads are to be given.
+struct Prepared {
+    /// Without its members.
+    config: ServeConfig,
+    plan: Plan,
+    devices: Arc<Devices>,
+    shards: u16,
+    array: Array,
+    setup: ShardSetup,
+    /// Buffers of each shard.
+    stock: Vec<(usize, usize)>,
+    queue_stock: Option<ublk::Stock>,
+    carved: bool,
+    name: String,
+    tag: u64,
+    granularity: u32,
+}
+
+/// Assembles: all that may be refused before a thread starts, or anything is written.
+fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
+    let placement = &config.placement;
     let plan = Plan::choose(config.export, placement.requests, config.recover_ublk)?;
     let devices = Arc::new(Devices::default());
     let mut name = String::new();
     let mut tag = 0;
     let mut granularity = 0;
     let mut all = Vec::new();
-    for (device, image) in config.members {
+    for (device, image) in std::mem::take(&mut config.members) {
         granularity = granularity.max(device.info().granularity_bytes);
         image.superblock.name.as_str().clone_into(&mut name);
         let uuid = image.superblock.array.0;
@@ -205,8 +225,8 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     let shards = authority.map_or(wanted, |sb| shards_for(sb, wanted));
     // What lies at the start of one that is carved is no user's.
     let carved = authority.is_some_and(|sb| sb.carved);
-    let limit = placement.memory_limit_bytes;
-    let (queue_stock, pages) = (plan.stock(), plan.pages());
+    let limit = config.placement.memory_limit_bytes;
+    let queue_stock = plan.stock();
     let queue = queue_stock.as_deref().unwrap_or_default();
     // Higher rows need larger buffers.
     let folded = authority.and_then(Superblock::folded);
@@ -224,18 +244,55 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         unix_s: crate::clock::unix_s(),
     };
     let array = Array::assemble(all, &options)?;
-    let shape = Shape::new(Arc::clone(array.geometry()));
     let setup = array.setup();
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
+    Ok(Prepared {
+        config,
+        plan,
+        devices,
+        shards,
+        array,
+        setup,
+        stock,
+        queue_stock,
+        carved,
+        name,
+        tag,
+        granularity,
+    })
+}
+
+/// Whether an array would be served, as far as that can be told before anything is written.
+///
+/// # Errors
+/// Why it would not.
+pub fn may_serve(config: ServeConfig) -> Result<(), ServeError> {
+    prepare(config).map(|_| ())
+}
+
+/// Assembles, starts shards and the export, and returns when the array serves.
+pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
+    let prepared = prepare(config)?;
+    let Prepared {
+        config,
+        plan,
+        devices,
+        shards,
+        carved,
+        ..
+    } = prepared;
+    let placement = config.placement;
+    let queue = prepared.queue_stock.as_deref().unwrap_or_default();
     let pinning = Pinning::choose(&placement, &devices, shards);
-    let placed = pinning.placed(shards, memory_bytes(&stock, shards, queue));
+    let placed = pinning.placed(shards, memory_bytes(&prepared.stock, shards, queue));
     declare_io_flusher();
     lock_memory();
     let start = ThreadStart {
-        name: name.clone(),
+        name: prepared.name.clone(),
         clock: Clock::start(),
-        setup,
-        stock,
+        shape: Shape::new(Arc::clone(prepared.array.geometry())),
+        setup: prepared.setup,
+        stock: prepared.stock,
         pinning,
         placed,
         io_timeout: config.io_timeout,
@@ -244,19 +301,18 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         client_memory: (0..shards)
             .map(|_| Pool::new(&config.client_stock))
             .collect(),
-        queue_stock,
-        pages,
-        shape,
+        queue_stock: prepared.queue_stock,
+        pages: plan.pages(),
     };
     let exports = Exports {
-        name,
-        tag,
-        granularity,
+        name: prepared.name,
+        tag: prepared.tag,
+        granularity: prepared.granularity,
         kind: config.export,
         requests: placement.requests,
         nbd_socket: config.nbd_socket,
     };
-    let (serving, events) = start.array(shards, array, exports)?;
+    let (serving, events) = start.array(shards, prepared.array, exports)?;
     if carved {
         return Ok((serving, events));
     }
@@ -332,6 +388,23 @@ impl Serving {
     pub fn command(&self, command: Command) -> Result<Changed, CommandError> {
         self.ask(|answer| Mail::Command(command, answer))
             .unwrap_or(Err(CommandError::NotServing))
+    }
+
+    /// Whether it would carry out this command as things stand; nothing is done.
+    ///
+    /// # Errors
+    /// Why it would refuse.
+    pub fn may(&self, command: Command) -> Result<(), CommandError> {
+        self.ask(|answer| Mail::May(command, answer))
+            .unwrap_or(Err(CommandError::NotServing))
+    }
+
+    /// Whether it would grow now.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn may_grow(&self) -> Result<(), CommandError> {
+        self.may(Command::Grow(self.device_sizes()))
     }
 
     /// Sizes of the devices now, which may have grown since they were opened. One that does not
@@ -424,8 +497,22 @@ impl Serving {
         let shards = Shards {
             count: self.placed.shards,
             strips: self.strips,
+            granularity_bytes: self.granularity_bytes(),
         };
         limits::may_join(&status.superblock, devices, joining, shards)
+    }
+
+    /// The coarsest write granularity of its devices, bytes; 0 if not known.
+    pub fn granularity_bytes(&self) -> u32 {
+        let devices = self.devices.all();
+        let granularities = devices.iter().map(|(_, d)| d.info().granularity_bytes);
+        granularities.max().unwrap_or(0)
+    }
+
+    /// The memory limit with which each thread would have so many buffers of a strip, bytes.
+    pub fn memory_for(&self, strips: usize) -> u64 {
+        let strip = self.shape.now().strip;
+        memory_for_strips(strip, strips, self.export_kind, self.placed.shards)
     }
 
     /// Whether it would let so many parities go.

@@ -121,16 +121,18 @@ catalogue! {
         "strake set NAME memory_limit=SIZE with at least that, or shards=N with fewer threads";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
-        "rebuild_priority, resync_priority and scrub_priority take 1 to 100, latency_target off or \
-         a time to 60s like 500us or 2ms, read_error_threshold 1 or more, write_hole closed, degraded or \
-         resync, hedged_reads on or off, spare_delay off or a time to 7d like 45s or 3m, \
-         scrub_schedule off, continuous, daily, weekly or monthly, scrub_at a time like 03:00, scrub_policy report, repair or halt, \
-         cpus auto or a list like 0-3,8, shards auto or 1 to 64, memory_limit auto or a size, requests auto or a number, \
-         replace_at_wear off or 1 to 255, pool none or the name of a pool";
+        "rebuild_priority, resync_priority, scrub_priority, restripe_priority: 1 to 100; \
+         latency_target: off, 2ms (to 60s); spare_delay: off, 45s (to 7d); read_error_threshold: 1 and more; \
+         write_hole: closed, degraded, resync; hedged_reads: on, off; \
+         scrub_schedule: off, continuous, daily, weekly, monthly; scrub_at: 03:00; scrub_policy: report, repair, halt; \
+         cpus: auto, 0-3,8; shards: auto, 1 to 64; memory_limit: auto, 256M; requests: auto, 1 and more; \
+         replace_at_wear: off, 1 to 255; pool: none, NAME";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
     /// Not there.
     DeviceNotFound, "device-not-found", NotFound, "check the path";
+    /// No such file.
+    FileNotFound, "file-not-found", NotFound, "check the path";
     /// No array.
     ArrayNotFound, "array-not-found", NotFound,
         "strake scan lists the arrays that the drives carry";
@@ -242,7 +244,7 @@ catalogue! {
         "bring the missing members back, or use start --force, which takes what cannot be listed \
          as zeros and tells where";
     /// Would fail the array.
-    WouldFail, "would-fail", Refused, "rebuild first: no redundancy is left";
+    WouldFail, "would-fail", Refused, "wait for the rebuild, or strake add NAME DEV for one: strake show NAME tells which member is missing";
     /// Member in use.
     MemberInUse, "member-in-use", Refused, "strake fail NAME MEMBER first";
     /// Being rebuilt.
@@ -445,6 +447,7 @@ impl From<CommandError> for Failure {
             CommandError::NoSuchGroups { .. } => Code::GroupSize,
             CommandError::WouldShrink { .. } => Code::WouldShrink,
             CommandError::NoSuchStrip { .. } => Code::StripInvalid,
+            CommandError::StripGranularity { .. } => Code::StripGranularity,
             CommandError::NothingToGrow { .. } => Code::NothingToGrow,
             CommandError::MapTooSmall { .. } => Code::MapTooSmall,
             CommandError::NoSuchLevel { .. } | CommandError::ParitiesStay { .. } => {

@@ -91,7 +91,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Created",
-        "dry_run:boolean serving:boolean name:string uuid:string level:string state:string \
+        "dry_run:boolean serving:boolean notes:string[] name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
          block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer \
          epoch:integer unwritten_bytes:integer \
@@ -101,15 +101,21 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "StartRequest",
-        "export:string? force:boolean? devices:string[]?",
+        "export:string? force:boolean? devices:string[]? dry_run:boolean?",
     ),
+    ("DryRequest", "dry_run:boolean?"),
     (
         "ImportRequest",
         "name:string? export:string? force:boolean? devices:string[]? dry_run:boolean?",
     ),
-    ("MemberRequest", "member:string"),
+    ("MemberRequest", "member:string dry_run:boolean?"),
     ("LocateRequest", "member:string on:boolean dry_run:boolean?"),
-    ("ResetRequest", "member:string?"),
+    (
+        "DriveLocateRequest",
+        "device:string on:boolean dry_run:boolean?",
+    ),
+    ("DriveDone", "device:string changed:boolean what:string"),
+    ("ResetRequest", "member:string? dry_run:boolean?"),
     ("RenameRequest", "name:string dry_run:boolean?"),
     (
         "DeviceRequest",
@@ -120,15 +126,21 @@ const SHAPES: &[(&str, &str)] = &[
         "RestripeRequest",
         "level:string? action:string? devices:string[]? strip_bytes:integer? group_size:integer? rotate:boolean? force:boolean? dry_run:boolean?",
     ),
-    ("JobRequest", "action:string repair:boolean? halt:boolean?"),
+    (
+        "JobRequest",
+        "action:string repair:boolean? halt:boolean? dry_run:boolean?",
+    ),
     (
         "Settings",
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? restripe_priority:integer? \
          latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
-         hedged_reads:string? replace_at_wear:integer? pool:string?",
+         hedged_reads:string? replace_at_wear:integer? pool:string? dry_run:boolean?",
     ),
-    ("Outcome", "array:string changed:boolean what:string"),
+    (
+        "Outcome",
+        "array:string changed:boolean what:string notes:string[]",
+    ),
     (
         "ScanArray",
         "name:string uuid:string level:string members:integer found:integer state:string \

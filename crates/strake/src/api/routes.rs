@@ -4,7 +4,6 @@
 //! under `spawn_blocking`; every error is the catalogue's JSON. [`ROUTES`] is the one list of
 //! routes, from which the OpenAPI document is made.
 
-use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -24,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::api::config;
+use crate::api::metrics;
 use crate::api::openapi;
 use crate::api::pools;
 use crate::api::types::*;
@@ -68,6 +68,23 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for In<T> {
     }
 }
 
+/// The same for a body that may be left away, for all that it would say by default.
+struct Perhaps<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for Perhaps<T> {
+    type Rejection = Failure;
+    async fn from_request(request: Request, state: &S) -> Result<Perhaps<T>, Failure> {
+        let body = Bytes::from_request(request, state).await;
+        let body = body.map_err(|e| Failure::new(Code::BadRequest, e.body_text()))?;
+        if body.is_empty() {
+            return Ok(Perhaps(T::default()));
+        }
+        let value: Option<T> = serde_json::from_slice(&body)
+            .map_err(|e| Failure::new(Code::BadRequest, e.to_string()))?;
+        Ok(Perhaps(value.unwrap_or_default()))
+    }
+}
+
 /// The same for query strings.
 struct Asked<T>(T);
 
@@ -101,7 +118,7 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "delete",
         "/v1/arrays/{name}",
         "Wipe a stopped array's superblocks",
-        None,
+        Some("DryRequest"),
         "Outcome",
     ),
     (
@@ -122,7 +139,7 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "post",
         "/v1/arrays/{name}/stop",
         "Stop cleanly",
-        None,
+        Some("DryRequest"),
         "Outcome",
     ),
     (
@@ -280,6 +297,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "Cleaned",
     ),
     (
+        "post",
+        "/v1/drives/locate",
+        "Switch the light of a drive, whatever it is used for",
+        Some("DriveLocateRequest"),
+        "DriveDone",
+    ),
+    (
         "get",
         "/v1/config/backup",
         "The configuration of all arrays",
@@ -356,6 +380,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .merge(pools::router())
         .merge(config::router())
         .route("/v1/drives/clean", post(clean))
+        .route("/v1/drives/locate", post(locate_drive))
         .route("/v1/events", get(events))
         .route("/v1/scan", get(scan))
         .route("/metrics", get(metrics))
@@ -418,8 +443,12 @@ async fn create(State(service): Shared, In(request): In<CreateRequest>) -> Answe
     Ok(answer)
 }
 
-async fn destroy(State(service): Shared, Path(name): Path<String>) -> Answer {
-    blocking(move || service.destroy(&name)).await
+async fn destroy(
+    State(service): Shared,
+    Path(name): Path<String>,
+    Perhaps(request): Perhaps<DryRequest>,
+) -> Answer {
+    blocking(move || service.destroy(&name, request.dry_run)).await
 }
 
 async fn start(
@@ -438,8 +467,12 @@ async fn import(
     blocking(move || service.import(&name, request)).await
 }
 
-async fn stop(State(service): Shared, Path(name): Path<String>) -> Answer {
-    blocking(move || service.stop(&name)).await
+async fn stop(
+    State(service): Shared,
+    Path(name): Path<String>,
+    Perhaps(request): Perhaps<DryRequest>,
+) -> Answer {
+    blocking(move || service.stop(&name, request.dry_run)).await
 }
 
 async fn fail(
@@ -447,7 +480,7 @@ async fn fail(
     Path(name): Path<String>,
     In(request): In<MemberRequest>,
 ) -> Answer {
-    blocking(move || service.fail(&name, &request.member)).await
+    blocking(move || service.fail(&name, &request)).await
 }
 
 async fn remove(
@@ -455,7 +488,7 @@ async fn remove(
     Path(name): Path<String>,
     In(request): In<MemberRequest>,
 ) -> Answer {
-    blocking(move || service.remove(&name, &request.member)).await
+    blocking(move || service.remove(&name, &request)).await
 }
 
 async fn add(
@@ -488,6 +521,10 @@ async fn replace(
 
 async fn clean(State(service): Shared, In(request): In<CleanRequest>) -> Answer {
     blocking(move || service.clean(&request)).await
+}
+
+async fn locate_drive(State(service): Shared, In(request): In<DriveLocateRequest>) -> Answer {
+    blocking(move || service.locate_drive(&request)).await
 }
 
 async fn locate(
@@ -692,81 +729,7 @@ async fn scan(State(service): Shared) -> Answer {
 }
 
 async fn metrics(State(service): Shared) -> Answer {
-    let text = tokio::task::spawn_blocking(move || metrics_text(&service)).await;
+    let text = tokio::task::spawn_blocking(move || metrics::text(&service)).await;
     let text = text.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
-}
-
-fn metrics_text(service: &Service) -> String {
-    let mut text = format!("strake_event_followers {}\n", service.events.followers());
-    for running in service.all_running() {
-        let (Ok(counters), Ok(array)) = (running.counters(), running.json()) else {
-            continue;
-        };
-        let name = &array.name;
-        let missing = array
-            .members
-            .iter()
-            .filter(|m| m.state != "in_sync")
-            .count() as u64;
-        for (metric, value) in [
-            ("strake_reads_total", counters.reads),
-            ("strake_read_bytes_total", counters.read_bytes),
-            ("strake_writes_total", counters.writes),
-            ("strake_written_bytes_total", counters.written_bytes),
-            ("strake_request_errors_total", counters.errors),
-            ("strake_member_reads_total", counters.member_reads),
-            ("strake_member_writes_total", counters.member_writes),
-            ("strake_member_read_bytes_total", counters.member_read_bytes),
-            (
-                "strake_member_written_bytes_total",
-                counters.member_written_bytes,
-            ),
-            (
-                "strake_member_reads_in_place_total",
-                counters.member_reads_in_place,
-            ),
-            ("strake_size_bytes", array.size_bytes),
-            ("strake_members_not_in_sync", missing),
-        ] {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{metric}{{array=\"{name}\"}} {value}");
-        }
-        array
-            .members
-            .iter()
-            .for_each(|member| member_metrics(&mut text, name, member));
-    }
-    text
-}
-
-/// How long a member in a slot takes, and what became of reads that it did not answer in time.
-fn member_metrics(text: &mut String, array: &str, member: &MemberJson) {
-    let Some(slot) = member.slot.filter(|_| member.device.is_some()) else {
-        return;
-    };
-    let labels = format!("array=\"{array}\",slot=\"{slot}\"");
-    let hedged = &member.hedged_reads;
-    for (metric, value) in [
-        ("strake_member_slow", u64::from(member.slow)),
-        ("strake_member_hedged_reads_total", hedged.issued),
-        ("strake_member_hedged_reads_won_total", hedged.won),
-        ("strake_member_hedged_reads_lost_total", hedged.lost),
-        ("strake_member_hedged_reads_refused_total", hedged.refused),
-    ] {
-        let _ = writeln!(text, "{metric}{{{labels}}} {value}");
-    }
-    for (metric, latency) in [
-        ("strake_member_read_latency_us", member.read_latency),
-        ("strake_member_write_latency_us", member.write_latency),
-    ] {
-        let Some(latency) = latency else { continue };
-        for (quantile, value) in [
-            ("0.5", latency.p50_us),
-            ("0.99", latency.p99_us),
-            ("0.999", latency.p999_us),
-        ] {
-            let _ = writeln!(text, "{metric}{{{labels},quantile=\"{quantile}\"}} {value}");
-        }
-    }
 }

@@ -427,6 +427,14 @@ pub(crate) struct StartRequest {
     pub(crate) force: bool,
     /// Only these devices; empty: all that are found.
     pub(crate) devices: Vec<PathBuf>,
+    pub(crate) dry_run: bool,
+}
+
+/// What `stop` and the request that destroys an array may ask; nothing at all says the same as the default.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DryRequest {
+    pub(crate) dry_run: bool,
 }
 
 /// What `import` asks.
@@ -449,6 +457,8 @@ pub(crate) struct ImportRequest {
 pub(crate) struct MemberRequest {
     /// A slot number or a device.
     pub(crate) member: String,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
 }
 
 /// The scrubs of an array.
@@ -496,6 +506,24 @@ pub(crate) struct LocateRequest {
     pub(crate) dry_run: bool,
 }
 
+/// Body of the request that switches the light of a drive, whatever it is used for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DriveLocateRequest {
+    pub(crate) device: PathBuf,
+    pub(crate) on: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What was done to a drive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DriveDone {
+    pub(crate) device: String,
+    pub(crate) changed: bool,
+    pub(crate) what: String,
+}
+
 /// What `reset` asks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -503,6 +531,7 @@ pub(crate) struct ResetRequest {
     /// A slot number or a device; absent for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
+    pub(crate) dry_run: bool,
 }
 
 /// What `rename` asks.
@@ -579,6 +608,8 @@ pub(crate) struct JobRequest {
     /// Of a scrub that starts: pause at the first stripe that is inconsistent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) halt: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dry_run: bool,
 }
 
 /// Settings: as read, and (each optional) as changed.
@@ -633,6 +664,9 @@ pub(crate) struct SettingsJson {
     /// The pool that spares are taken from; `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
+    /// Of a change: only check.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dry_run: bool,
 }
 
 impl SettingsJson {
@@ -664,6 +698,19 @@ pub(crate) struct OutcomeJson {
     pub(crate) array: String,
     pub(crate) changed: bool,
     pub(crate) what: String,
+    /// What is good to know, though nothing is wrong.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
+}
+
+impl OutcomeJson {
+    /// The same with these notes.
+    pub(crate) fn noted(self, notes: &[String]) -> OutcomeJson {
+        OutcomeJson {
+            notes: notes.to_vec(),
+            ..self
+        }
+    }
 }
 
 /// What `create` made, or would make.
@@ -672,6 +719,9 @@ pub(crate) struct CreatedJson {
     pub(crate) dry_run: bool,
     /// True when a daemon serves it now.
     pub(crate) serving: bool,
+    /// What such a shape costs, where it costs more than it need.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
     #[serde(flatten)]
     pub(crate) array: ArrayJson,
 }

@@ -48,6 +48,7 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
                 .unwrap_or_else(|| pools::NONE.to_owned()),
         ),
         hedged_reads: Some(on_off(sb.settings.hedged_reads).to_owned()),
+        dry_run: false,
     }
 }
 

@@ -296,6 +296,24 @@ pub(crate) enum DriveCommand {
     ///
     /// Refuses members of arrays that run, mounted devices, and devices without anything of Strake's.
     Clean(CleanArgs),
+    /// Switch the light of a drive on or off, to find it: of a member, or of any device, in an array or not
+    Locate(DriveLocateArgs),
+}
+
+/// Arguments of `drive locate`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "strake drive locate [OPTIONS] DEV on|off\n       strake drive locate [OPTIONS] NAME MEMBER on|off"
+)]
+pub(crate) struct DriveLocateArgs {
+    /// A device; or an array and a member of it, as for locate
+    #[arg(required = true, num_args = 1..=2, value_names = ["DEV|NAME", "MEMBER"])]
+    pub(crate) drive: Vec<String>,
+    #[arg(required = true)]
+    pub(crate) light: OnOff,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Arguments of `drive clean`.
@@ -374,6 +392,9 @@ pub(crate) struct ReplaceArgs {
 #[derive(Debug, Args)]
 pub(crate) struct GrowArgs {
     pub(crate) name: String,
+    /// Wait until what it began is done, with a progress bar
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -409,6 +430,9 @@ pub(crate) struct RestripeArgs {
     /// It goes on
     #[arg(long = "continue")]
     pub(crate) go_on: bool,
+    /// Wait until all data has moved, or the new parity is built, with a progress bar
+    #[arg(long, conflicts_with = "stop")]
+    pub(crate) wait: bool,
     /// Overwrite foreign signatures
     #[arg(long)]
     pub(crate) force: bool,

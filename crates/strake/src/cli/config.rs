@@ -4,6 +4,7 @@
 //! Deliberately absent: deciding what may be restored (the daemon's).
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -82,7 +83,15 @@ fn write(context: &Context, file: Option<&Path>) -> Ended {
 
 fn restore(context: &Context, args: &RestoreArgs) -> Ended {
     let client = Client::need(&context.dir)?;
-    let text = fs::read_to_string(&args.file).map_err(|e| Failure::io(args.file.display(), &e))?;
+    let text = fs::read_to_string(&args.file).map_err(|error| {
+        let shown = args.file.display();
+        match error.kind() {
+            ErrorKind::NotFound => {
+                Failure::new(Code::FileNotFound, format!("{shown} does not exist"))
+            }
+            _ => Failure::io(shown, &error),
+        }
+    })?;
     let mut request = RestoreRequest {
         backup: backup::read_backup(&text, &args.file)?,
         names: args.names.clone(),

@@ -35,6 +35,7 @@ use crate::daemon::service::{Sources, outcome};
 use crate::daemon::state::Dir;
 use crate::daemon::{self, Config};
 use crate::drives::make::parse_name;
+use crate::drives::sysfs;
 use crate::errors::{Code, Exit, Failure};
 
 /// How it ended: 0, or 5 for "done, but the array is degraded".
@@ -61,7 +62,14 @@ impl Context {
         // A reader that has gone away (head, less) does not want the rest.
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
+    /// Tells what is good to know; in JSON the answer has it.
+    pub(crate) fn notes(&self, notes: &[String]) {
+        if !self.json {
+            notes.iter().for_each(|note| eprintln!("note: {note}"));
+        }
+    }
     pub(crate) fn outcome(&self, outcome: &OutcomeJson) -> Ended {
+        self.notes(&outcome.notes);
         self.say(outcome, |o| {
             let unchanged = if o.changed { "" } else { " (nothing changed)" };
             format!("{}: {}{unchanged}\n", o.array, o.what)
@@ -76,6 +84,11 @@ impl Context {
         };
         self.say(&planned, |p| format!("{}: would {}\n", p.array, p.would));
         Ok(DONE)
+    }
+    /// What the daemon says that it would do.
+    pub(crate) fn planned(&self, outcome: &OutcomeJson) -> Ended {
+        let what = outcome.what.strip_prefix("would ");
+        self.would(&outcome.array, what.unwrap_or(&outcome.what))
     }
     pub(crate) fn array(&self, array: &ArrayJson) -> Ended {
         self.say(array, output::array);
@@ -144,11 +157,12 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Destroy { name, yes, dry_run } => destroy(&context, &name, yes, dry_run),
         Command::Scan { devices } => scan(&context, &devices),
         Command::Examine { device } => offline::examine(&context, &device),
-        Command::Fail(args) => of_member(&context, "fail", "take out of service", &args),
-        Command::Remove(args) => of_member(&context, "remove", "forget", &args),
+        Command::Fail(args) => of_member(&context, "fail", &args),
+        Command::Remove(args) => of_member(&context, "remove", &args),
         Command::Add(args) => add(&context, &args),
         Command::Replace(args) => replace(&context, &args),
         Command::Drive(DriveCommand::Clean(args)) => upkeep::clean(&context, &args),
+        Command::Drive(DriveCommand::Locate(args)) => upkeep::locate_drive(&context, &args),
         Command::Locate(args) => upkeep::locate(&context, &args),
         Command::Reset(args) => upkeep::reset(&context, &args),
         Command::Rename { name, new, dry_run } => upkeep::rename(&context, &name, new, dry_run),
@@ -176,7 +190,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
     }
 }
 
-fn create(context: &Context, args: CreateArgs) -> Ended {
+/// What the words of `create` ask for.
+fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
     let strip_bytes = args.strip.as_deref().map(size::parse).transpose()?;
     let block_bytes = args
         .block_size
@@ -193,7 +208,22 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         };
         size::micros(text).ok_or_else(wrong)
     });
-    let request = CreateRequest {
+    let memory_limit = args.memory_limit.as_deref().map(size::parse).transpose()?;
+    // As the API has them, 0 is what is not said.
+    for (given, option) in [
+        (args.shards.map(u64::from), "--shards"),
+        (args.requests.map(u64::from), "--requests"),
+        (memory_limit, "--memory-limit"),
+    ] {
+        if given == Some(0) {
+            return Err(Failure::new(
+                Code::SettingInvalid,
+                format!("{option} 0 leaves nothing to work with"),
+            )
+            .cure("give more, or leave it away"));
+        }
+    }
+    Ok(CreateRequest {
         name: args.name,
         level: args.level,
         strip_bytes,
@@ -202,7 +232,7 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         latency_target_us: latency_target.transpose()?,
         cpus: args.cpus,
         shards: args.shards,
-        memory_limit_bytes: args.memory_limit.as_deref().map(size::parse).transpose()?,
+        memory_limit_bytes: memory_limit,
         requests: args.requests,
         pool: args.pool,
         init: args.init,
@@ -212,18 +242,20 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         export: args.export,
         force: args.force,
         dry_run: args.dry_run,
-    };
+    })
+}
+
+fn create(context: &Context, args: CreateArgs) -> Ended {
+    let yes = args.yes;
+    let request = create_request(args)?;
     if request.force && !request.dry_run {
-        confirm(
-            args.yes,
-            true,
-            "--force overwrites what lies on the devices",
-        )?;
+        confirm(yes, true, "--force overwrites what lies on the devices")?;
     }
     let created = match Client::find(&context.dir)? {
         Some(client) => with_progress(context, &client, &request)?,
         None => offline::create(context, &request)?,
     };
+    context.notes(&created.notes);
     context.say(&created, |c| {
         let mut text = output::array(&c.array);
         match (c.dry_run, c.serving) {
@@ -342,15 +374,15 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         export: args.export.clone(),
         force: args.force,
         devices: absolutes(&args.devices),
+        dry_run: args.dry_run,
     };
     let mut worst = DONE;
     for name in names {
+        let array: ArrayJson = client.post(&url(&name, "start")?, &request)?;
         if args.dry_run {
-            let array: ArrayJson = client.get(&url(&name, "")?)?;
             context.would(&array.name, &format!("start ({} now)", array.state))?;
             continue;
         }
-        let array: ArrayJson = client.post(&url(&name, "start")?, &request)?;
         worst = worst.max(context.array(&array)?);
     }
     Ok(worst)
@@ -369,13 +401,12 @@ fn stop(context: &Context, args: &OneOrAll) -> Ended {
         }
     };
     for name in names {
-        if args.dry_run {
-            let array: ArrayJson = client.get(&url(&name, "")?)?;
-            context.would(&array.name, &format!("stop ({} now)", array.state))?;
-            continue;
-        }
-        let outcome: OutcomeJson = client.post(&url(&name, "stop")?, &())?;
-        context.outcome(&outcome)?;
+        let dry_run = args.dry_run;
+        let outcome: OutcomeJson = client.post(&url(&name, "stop")?, &DryRequest { dry_run })?;
+        match dry_run {
+            true => context.planned(&outcome)?,
+            false => context.outcome(&outcome)?,
+        };
     }
     Ok(DONE)
 }
@@ -391,27 +422,27 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
         let cure = format!("strake stop {name} first");
         return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
     }
-    let devices = array
-        .members
-        .iter()
-        .chain(&array.spares)
-        .filter_map(|m| m.device.clone());
-    let what = format!(
-        "wipe the superblocks of {}",
-        devices.collect::<Vec<_>>().join(", ")
-    );
-    if dry_run {
-        return context.would(name, &what);
-    }
-    confirm(yes, false, &format!("strake destroy {name} would {what}"))?;
-    let done: OutcomeJson = match client {
-        Some(client) => client.call("DELETE", &path, &())?,
-        None => offline::destroy(context, name)?,
+    let ask = |dry_run| match &client {
+        Some(client) => client.call("DELETE", &path, &DryRequest { dry_run }),
+        None => offline::destroy(context, name, dry_run),
     };
-    context.outcome(&done)
+    // Looked at first, so that it is known what the answer is about.
+    let planned: OutcomeJson = ask(true)?;
+    if dry_run {
+        return context.planned(&planned);
+    }
+    confirm(
+        yes,
+        false,
+        &format!("strake destroy {name} {}", planned.what),
+    )?;
+    context.outcome(&ask(false)?)
 }
 
 fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
+    for device in devices.iter().filter(|device| !device.is_dir()) {
+        sysfs::identity(device)?;
+    }
     let all: Vec<ScanJson> = match Client::find(&context.dir)? {
         Some(client) if devices.is_empty() => client.get("/v1/scan")?,
         _ => offline::scan_json(context, devices),
@@ -439,22 +470,20 @@ pub(crate) fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, 
         })
 }
 
-fn of_member(context: &Context, verb: &str, words: &str, args: &OfMember) -> Ended {
+fn of_member(context: &Context, verb: &str, args: &OfMember) -> Ended {
     let client = Client::need(&context.dir)?;
-    let path = url(&args.name, verb)?;
-    if args.dry_run {
-        let array: ArrayJson = client.get(&url(&args.name, "")?)?;
-        let member = shown_member(&array, &args.member)?;
-        let device = member.device.unwrap_or_else(|| "no device".to_owned());
-        let what = format!("{words}: {} ({device}, {} now)", args.member, member.state);
-        return context.would(&array.name, &what);
-    }
-    let member = match args.member.parse::<u8>() {
-        Ok(slot) => slot.to_string(),
-        Err(_) => absolute(Path::new(&args.member)).display().to_string(),
+    let request = MemberRequest {
+        member: match args.member.parse::<u8>() {
+            Ok(slot) => slot.to_string(),
+            Err(_) => absolute(Path::new(&args.member)).display().to_string(),
+        },
+        dry_run: args.dry_run,
     };
-    let outcome: OutcomeJson = client.post(&path, &MemberRequest { member })?;
-    context.outcome(&outcome)
+    let outcome: OutcomeJson = client.post(&url(&args.name, verb)?, &request)?;
+    match args.dry_run {
+        true => context.planned(&outcome),
+        false => context.outcome(&outcome),
+    }
 }
 
 fn add(context: &Context, args: &AddArgs) -> Ended {
@@ -486,6 +515,7 @@ fn rebuild(context: &Context, args: &JobArgs) -> Ended {
         action: args.action.clone(),
         repair: false,
         halt: false,
+        dry_run: args.how.dry_run,
     };
     job(context, "rebuild", &args.name, &request, &args.how)
 }
@@ -503,18 +533,17 @@ fn scrub(context: &Context, args: &ScrubArgs) -> Ended {
         action: args.action.clone(),
         repair: args.repair,
         halt: args.halt,
+        dry_run: args.how.dry_run,
     };
     job(context, "scrub", &args.name, &request, &args.how)
 }
 
 fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &JobHow) -> Ended {
     let client = Client::need(&context.dir)?;
-    let path = url(name, verb)?;
-    if how.dry_run {
-        let array: ArrayJson = client.get(&url(name, "")?)?;
-        return context.would(&array.name, &format!("{} the {verb}", request.action));
+    let outcome: OutcomeJson = client.post(&url(name, verb)?, request)?;
+    if request.dry_run {
+        return context.planned(&outcome);
     }
-    let outcome: OutcomeJson = client.post(&path, request)?;
     if how.wait && request.action == "start" {
         wait_for(context, &client, name, verb)?;
     }
@@ -630,16 +659,18 @@ fn number<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Option<T> 
 }
 
 fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> Ended {
-    let mut wanted = SettingsJson::default();
+    let mut wanted = SettingsJson {
+        dry_run,
+        ..SettingsJson::default()
+    };
     for setting in settings {
         parse_setting(setting, &mut wanted)?;
     }
     let client = Client::need(&context.dir)?;
-    if dry_run {
-        let array: ArrayJson = client.get(&url(name, "")?)?;
-        return context.would(&array.name, &format!("set {}", settings.join(" ")));
-    }
     let done: OutcomeJson = client.call("PATCH", &url(name, "settings")?, &wanted)?;
+    if dry_run {
+        return context.would(&done.array, &format!("set {}", settings.join(" ")));
+    }
     let at_once = SettingsJson {
         replace_at_wear: None,
         pool: None,

@@ -89,11 +89,18 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
     Ok(service::created_json(&made, request.dry_run))
 }
 
-/// Wipes the superblocks of an array.
-pub(crate) fn destroy(context: &Context, name: &str) -> Result<OutcomeJson, Failure> {
+/// Wipes the superblocks of an array, or says that it would.
+pub(crate) fn destroy(
+    context: &Context,
+    name: &str,
+    dry_run: bool,
+) -> Result<OutcomeJson, Failure> {
     let found = found(context, name)?;
     running::not_left_in_use(&context.dir, found.uuid)?;
-    let what = service::destroy_found(&found)?;
+    let what = service::destroy_found(&found, dry_run)?;
+    if dry_run {
+        return Ok(service::outcome(name, false, &what));
+    }
     context.dir.forget(found.uuid);
     let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
     // A folder that cannot be written remembers files that carry nothing: harmless.
@@ -205,12 +212,6 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         })?;
     }
     let found = find::pick(scan(context, &devices), name)?;
-    if args.dry_run {
-        let what = format!("start ({})", found.readiness().word());
-        return context.would(name, &what);
-    }
-    context.dir.make()?;
-    let log = Arc::new(EventLog::open(&context.dir.events()));
     let how = Start {
         export: args.export.clone(),
         force: args.force,
@@ -219,6 +220,13 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         elder: None,
         limits: Limits::default(),
     };
+    if args.dry_run {
+        running::may_start(&context.dir, &found, &how)?;
+        let what = format!("start ({})", found.readiness().word());
+        return context.would(name, &what);
+    }
+    context.dir.make()?;
+    let log = Arc::new(EventLog::open(&context.dir.events()));
     let runtime = crate::daemon::runtime()?;
     let signals = {
         let _within = runtime.enter();

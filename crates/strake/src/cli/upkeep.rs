@@ -7,10 +7,8 @@ use std::path::Path;
 use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{
-    Context, DONE, Ended, absolute, absolutes, confirm, done, offline, shown_member, url,
-};
-use crate::daemon::upkeep::{clean_devices, switch_light};
+use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, done, offline, url};
+use crate::daemon::upkeep::{clean_devices, light, switch_light};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
 fn whole(member: &str) -> String {
@@ -71,29 +69,54 @@ pub(crate) fn locate(context: &Context, args: &LocateArgs) -> Ended {
     context.outcome(&outcome)
 }
 
+/// Switches the light of a drive: of a member, or of any device.
+pub(crate) fn locate_drive(context: &Context, args: &DriveLocateArgs) -> Ended {
+    let device = match args.drive.as_slice() {
+        [name, member] => {
+            return locate(
+                context,
+                &LocateArgs {
+                    name: name.clone(),
+                    member: member.clone(),
+                    light: args.light,
+                    dry_run: args.dry_run,
+                },
+            );
+        }
+        drive => absolute(Path::new(drive.first().map_or("", String::as_str))),
+    };
+    let request = DriveLocateRequest {
+        device,
+        on: args.light == OnOff::On,
+        dry_run: args.dry_run,
+    };
+    let done: DriveDone = match Client::find(&context.dir)? {
+        Some(client) => client.post("/v1/drives/locate", &request)?,
+        None => light(&request.device, request.on, request.dry_run)?,
+    };
+    context.say(&done, |done| {
+        let unchanged = if done.changed {
+            ""
+        } else {
+            " (nothing changed)"
+        };
+        format!("{}{unchanged}\n", done.what)
+    });
+    Ok(DONE)
+}
+
 /// Counts errors from zero again.
 pub(crate) fn reset(context: &Context, args: &ResetArgs) -> Ended {
     let client = Client::need(&context.dir)?;
-    if args.dry_run {
-        let array: ArrayJson = client.get(&url(&args.name, "")?)?;
-        let members = match &args.member {
-            Some(member) => vec![shown_member(&array, member)?],
-            None => array.members.iter().chain(&array.spares).cloned().collect(),
-        };
-        let sum = |of: fn(&MemberJson) -> u64| members.iter().map(of).sum::<u64>();
-        let what = format!(
-            "forget {} read errors, {} write errors and {} mismatches",
-            sum(|m| m.read_errors),
-            sum(|m| m.write_errors),
-            sum(|m| m.mismatches)
-        );
-        return context.would(&array.name, &what);
-    }
     let request = ResetRequest {
         member: args.member.as_deref().map(whole),
+        dry_run: args.dry_run,
     };
     let outcome: OutcomeJson = client.post(&url(&args.name, "reset")?, &request)?;
-    context.outcome(&outcome)
+    match args.dry_run {
+        true => context.planned(&outcome),
+        false => context.outcome(&outcome),
+    }
 }
 
 /// Gives an array another name.

@@ -16,7 +16,7 @@ use strake_format::{ArrayName, Level, Slot};
 use strake_runtime::{EventRecord, NotTold};
 use tokio::sync::watch;
 
-use crate::api::types::EventJson;
+use crate::api::types::{EventJson, SettingsJson};
 use crate::api::view;
 
 const RING: usize = 4096;
@@ -76,6 +76,28 @@ impl Happened {
             effect: Some(effect),
             ..Happened::default()
         }
+    }
+    /// Somebody changed settings; `None` where they are what they were.
+    pub(crate) fn settings_changed(
+        array: &str,
+        before: &SettingsJson,
+        after: &SettingsJson,
+    ) -> Option<Happened> {
+        let [before, after] = [before, after].map(|s| serde_json::to_value(s).unwrap_or_default());
+        let all = after.as_object()?.iter();
+        let other = all.filter(|(key, value)| before.get(key) != Some(value));
+        let told = other.map(|(key, value)| {
+            let was = before.get(key).map_or_else(String::new, word);
+            format!("{key}={} (was {was})", word(value))
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| Happened {
+            array: Some(array.to_owned()),
+            event: "settings_changed",
+            cause: text("asked"),
+            effect: Some(told.join(", ")),
+            ..Happened::default()
+        })
     }
     /// An array that does not run was given another name.
     pub(crate) fn renamed(from: &ArrayName, to: &ArrayName) -> Happened {
@@ -307,6 +329,13 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::JobStopped { .. }
         | EventKind::JobFinished { .. } => job_words(kind),
     }
+}
+
+/// Without the quotes that JSON has.
+fn word(value: &serde_json::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn called(name: &ArrayName) -> String {

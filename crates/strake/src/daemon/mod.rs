@@ -19,6 +19,7 @@ pub(crate) mod running;
 pub(crate) mod schedule;
 pub(crate) mod scrubs;
 pub(crate) mod service;
+pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod uevents;
 pub(crate) mod upkeep;

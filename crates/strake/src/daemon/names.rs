@@ -147,16 +147,17 @@ impl Service {
         let name = wanted.unwrap_or_else(|| found.name().clone());
         self.check_serving(&name, found.uuid)?;
         rename::check_free(&name, found.uuid, &all).map_err(|f| f.cure(cure(found.uuid)))?;
+        let how = Start {
+            name: Some(name.clone()),
+            ..self.how(request.export, request.force)
+        };
         if request.dry_run {
+            self.may_start(&found, &how)?;
             return Ok(ArrayJson {
                 name: name.to_string(),
                 ..found.stopped_json()
             });
         }
-        let how = Start {
-            name: Some(name.clone()),
-            ..self.how(request.export, request.force)
-        };
         let running = self.start_found(&found, &how)?;
         self.events.note(Happened {
             array: Some(name.to_string()),

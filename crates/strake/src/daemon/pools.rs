@@ -147,6 +147,7 @@ impl<'a> Pools<'a> {
             what.push_str(&misfit);
         }
         if request.dry_run {
+            safety::may_hold(&paths)?;
             return Ok(done(name.as_str(), false, &format!("would be {what}")));
         }
         pool::label(&paths, &foreign, (uuid, name), permit)?;

@@ -4,13 +4,15 @@
 //! that a spare is never taken from a slot that has nobody; a drive that does not tell how worn it
 //! is, is left alone. Deliberately absent: asking drives (`wear`), and the rebuild (the engine's).
 
+use std::path::Path;
+
 use strake_engine::event::{Command, MemberState, MemberStatus};
 use strake_format::Slot;
 
 use crate::api::types::{ArrayJson, OutcomeJson};
 use crate::daemon::events::Happened;
 use crate::daemon::running::Running;
-use crate::daemon::service::{Service, outcome, slot_of};
+use crate::daemon::service::{Service, may_take, outcome, slot_of};
 use crate::errors::{Code, Failure};
 
 /// A worn member, the spare of the array that is to take its place, if it has one that is not, and how worn the member is,
@@ -70,6 +72,10 @@ impl Service {
         let none = || Failure::new(Code::NoSpare, format!("no spare of {name} waits"));
         let shown = shown.ok_or_else(none)?;
         if dry_run {
+            match spare {
+                Some(spare) => running.may(Command::ReplaceBySpare(slot, spare))?,
+                None => may_take(&running, Path::new(&shown), Some(slot))?,
+            }
             let what = format!("would rebuild slot {slot} onto the spare {shown}");
             return Ok(outcome(name, false, &what));
         }

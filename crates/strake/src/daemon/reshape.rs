@@ -7,15 +7,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strake_engine::Geometry;
-use strake_engine::event::{Changed, Command, DataShape, NewDevice, NewShape};
+use strake_engine::event::{
+    Changed, Command, CommandError, DataShape, DeviceInfo, NewDevice, NewShape,
+};
 use strake_engine::limits::{self, Joining};
 use strake_format::{Level, MemberUuid, Superblock};
 use strake_runtime::Device;
 
 use crate::api::types::{GrowRequest, OutcomeJson, RestripeRequest};
+use crate::cli::size;
 use crate::daemon::running::Running;
-use crate::daemon::service::{Service, absolute, outcome, own_superblock};
+use crate::daemon::service::{Service, absolute, joining_notes, outcome, own_superblock};
 use crate::drives::make;
+use crate::drives::notes;
 use crate::drives::safety::{self, Permit};
 use crate::errors::{Code, Failure};
 
@@ -127,15 +131,13 @@ impl Service {
         })?;
         let before = running.status()?.size_bytes;
         if request.dry_run {
+            running.with(|s| Ok(s.may_grow()?))?;
             let superblock = running.status()?.superblock;
             let (layout, strip) = (superblock.layout, superblock.user_strip_bytes());
             let smallest = running.with(|s| Ok(s.smallest_device()))?;
             let data_bytes = layout.room(smallest, strip).max(layout.data_bytes);
             let after = size_with(&superblock, data_bytes);
-            let what = match after > before {
-                true => format!("would grow from {before} to {after} bytes"),
-                false => format!("has no room to grow: the smallest device has {smallest} bytes"),
-            };
+            let what = format!("would grow from {before} to {after} bytes");
             return Ok(outcome(name, false, &what));
         }
         let (changed, told) = running.with(|s| Ok(s.grow()?))?;
@@ -234,15 +236,17 @@ impl Service {
         let wipe = safety::check(&paths, permit)?;
         // The array would say so, but after devices have been wiped.
         let infos = safety::infos(&paths)?;
-        running.with(|s| Ok(s.may_join(&infos, change.joining())?))?;
+        may_join(&running, &infos, change.joining())?;
+        let notes = shape_notes(&running, &now, &paths, change.joining())?;
         if request.dry_run {
+            safety::may_hold(&paths)?;
             let what = match change {
                 Change::Level(wanted) => format!("would become level {wanted} from {}", now.level),
                 Change::Data { size, .. } => {
                     format!("would have {size} bytes once its data has moved")
                 }
             };
-            return Ok(outcome(name, false, &what));
+            return Ok(outcome(name, false, &what).noted(&notes));
         }
         let devices = safety::hold(&paths, &wipe, permit)?;
         // One that was a member of it before stays what it was.
@@ -277,7 +281,7 @@ impl Service {
             }
             Change::Data { .. } => "data moves to the other strips".to_owned(),
         };
-        Ok(outcome(name, changed, &what))
+        Ok(outcome(name, changed, &what).noted(&notes))
     }
 
     /// Data moves no further, or goes on.
@@ -296,11 +300,48 @@ impl Service {
             false => (Command::ContinueRestripe, "data goes on moving"),
         };
         if dry_run {
+            running.may(command)?;
             return Ok(outcome(name, false, &format!("would do so: {what}")));
         }
         let changed = running.with(|s| Ok(s.command(command)?))?;
         Ok(outcome(name, changed == Changed::Yes, what))
     }
+}
+
+/// Whether the array would take devices like these; where its buffers are too few, with what limit they would not be.
+fn may_join(running: &Running, infos: &[DeviceInfo], joining: Joining) -> Result<(), Failure> {
+    running.with(|s| {
+        s.may_join(infos, joining).map_err(|error| match error {
+            CommandError::BuffersTooFew { needs, .. } => {
+                let mib = s.memory_for(needs).div_ceil(1 << 20) << 20;
+                let (limit, name) = (size::exact(mib), running.name());
+                let found = format!("{error}; a memory_limit of {limit} suffices");
+                let cure = format!(
+                    "strake set {name} memory_limit={limit}, then strake stop {name} and strake start {name}"
+                );
+                Failure::new(Code::MemoryLimit, found).cure(cure)
+            }
+            error => error.into(),
+        })
+    })
+}
+
+/// What the shape that the array is to get costs, and what these devices pay in it.
+fn shape_notes(
+    running: &Running,
+    now: &Superblock,
+    paths: &[PathBuf],
+    joining: Joining,
+) -> Result<Vec<String>, Failure> {
+    let wide = limits::shape_with(now, paths.len(), joining)?;
+    let strip = u64::from(wide.user_strip_bytes());
+    let members = running.with(|s| Ok(s.granularity_bytes()))?;
+    let mut all = match joining {
+        Joining::Data(_) => notes::of_shape(&Geometry::of(&wide).settled(), strip, members),
+        _ => Vec::new(),
+    };
+    all.extend(joining_notes(running, paths)?);
+    Ok(all)
 }
 
 /// Lets parities go that were added.

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: which arrays there are (service).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -163,13 +164,18 @@ pub(crate) fn link_of(name: &ArrayName) -> PathBuf {
     Path::new("/dev/strake").join(name.as_str())
 }
 
-/// Starts an array found. Its events go to `log` until it stops.
-pub(crate) fn start(
-    dir: &Dir,
-    log: &Arc<EventLog>,
-    found: &FoundArray,
-    how: &Start,
-) -> Result<Running, Failure> {
+/// What it takes to serve an array found: looked at, and its members held.
+struct Ready {
+    /// Of the export, as it is remembered.
+    word: String,
+    name: ArrayName,
+    left_volumes: BTreeMap<String, u32>,
+    requests: Option<u32>,
+    config: ServeConfig,
+}
+
+/// Looks whether an array found may be started so, and holds its members.
+fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     let remembered = dir.record(found.uuid);
     let word = how
         .export
@@ -203,7 +209,7 @@ pub(crate) fn start(
         let cure = format!("look at them, or strake start {name} starts it without them");
         return Err(Failure::new(Code::DegradedStart, found).cure(cure));
     }
-    let (serving, receiver) = strake_runtime::serve(ServeConfig {
+    let config = ServeConfig {
         members,
         shards: placement.shards(how.limits.shards),
         memory_bytes: how.limits.memory_bytes,
@@ -214,7 +220,31 @@ pub(crate) fn start(
         nbd_socket: dir.nbd_socket(&name),
         recover_ublk: left_behind,
         client_stock: Vec::new(),
-    })?;
+    };
+    Ok(Ready {
+        word,
+        name,
+        left_volumes,
+        requests: placement.requests,
+        config,
+    })
+}
+
+/// Whether an array found would be started so. Its members are held for a moment, and nothing is written.
+pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<(), Failure> {
+    Ok(strake_runtime::may_serve(ready(dir, found, how)?.config)?)
+}
+
+/// Starts an array found. Its events go to `log` until it stops.
+pub(crate) fn start(
+    dir: &Dir,
+    log: &Arc<EventLog>,
+    found: &FoundArray,
+    how: &Start,
+) -> Result<Running, Failure> {
+    let ready = ready(dir, found, how)?;
+    let (name, requests) = (ready.name, ready.requests);
+    let (serving, receiver) = strake_runtime::serve(ready.config)?;
     if name != *found.name()
         && let Err(failure) = rename(&serving, dir, &name)
     {
@@ -226,9 +256,9 @@ pub(crate) fn start(
     let ublk = export.ublk();
     let record = ArrayRecord {
         name: name.to_string(),
-        export: word,
+        export: ready.word,
         ublk,
-        volumes: left_volumes,
+        volumes: ready.left_volumes,
     };
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
@@ -265,7 +295,7 @@ pub(crate) fn start(
         serving,
         record: Mutex::new(record),
         volumes: Volumes::default(),
-        requests: placement.requests,
+        requests,
     };
     running.bring_up_volumes(dir, log, how.elder)?;
     Ok(running)
@@ -460,6 +490,10 @@ impl Running {
     /// Carries out a command.
     pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {
         self.with(|s| Ok(s.command(command)? == Changed::Yes))
+    }
+    /// Whether it would carry out a command, which does nothing.
+    pub(crate) fn may(&self, command: Command) -> Result<(), Failure> {
+        self.with(|s| Ok(s.may(command)?))
     }
     /// Hands a device over and carries out the command made for it.
     pub(crate) fn command_with(

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use strake_engine::event::{
-    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode, Setting,
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode,
 };
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
@@ -30,10 +30,19 @@ use crate::daemon::wear::WearLog;
 use crate::drives::find::{self, FoundArray};
 use crate::drives::health;
 use crate::drives::make;
+use crate::drives::notes;
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
+
+/// What a drive told when it was asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DriveTold {
+    pub(crate) temperature_c: i32,
+    /// Of its endurance; may exceed 100.
+    pub(crate) percentage_used: u8,
+}
 
 /// Where to look for members.
 #[derive(Clone, Debug, Default)]
@@ -68,9 +77,11 @@ pub(crate) struct Service {
     pub(crate) dir: Dir,
     pub(crate) events: Arc<EventLog>,
     wear: WearLog,
+    /// What drives told last, by their paths.
+    told: Mutex<BTreeMap<String, DriveTold>>,
     pub(super) pool_tries: Tries,
     sources: Sources,
-    limits: Limits,
+    pub(super) limits: Limits,
     /// One change at a time; true once the daemon is stopping.
     admin: Mutex<bool>,
     running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
@@ -132,6 +143,7 @@ impl Service {
             dir,
             events,
             wear,
+            told: Mutex::default(),
             pool_tries: Tries::default(),
             sources,
             limits,
@@ -241,8 +253,14 @@ impl Service {
                     continue;
                 };
                 let Ok(health) = health::of(Path::new(device)) else {
+                    locked(&self.told).remove(device);
                     continue;
                 };
+                let told = DriveTold {
+                    temperature_c: health.temperature_c,
+                    percentage_used: health.percentage_used,
+                };
+                locked(&self.told).insert(device.clone(), told);
                 worn.push((device.clone(), health.percentage_used));
                 for news in self.wear.note(SystemTime::now(), &health) {
                     self.events.note(Happened {
@@ -255,6 +273,11 @@ impl Service {
             }
             self.relieve_worn(&running, &worn);
         }
+    }
+
+    /// What the drive at this path told when it was asked last.
+    pub(crate) fn told(&self, device: &str) -> Option<DriveTold> {
+        locked(&self.told).get(device).copied()
     }
 
     /// How the drives of an array in service wear, over the time `since` (all that is known where
@@ -344,6 +367,7 @@ impl Service {
         Ok(CreatedJson {
             dry_run: false,
             serving: true,
+            notes: made.notes,
             array: running.json()?,
         })
     }
@@ -405,20 +429,35 @@ impl Service {
             return running.json();
         }
         let found = find::pick(self.scan(&request.devices), name)?;
+        if request.dry_run {
+            self.may_start(&found, &self.how(request.export, request.force))?;
+            return Ok(found.stopped_json());
+        }
         keep_export(&self.dir, found.uuid, request.export.as_deref());
         let how = self.how(request.export, request.force);
         self.start_found(&found, &how)?.json()
     }
 
+    /// Whether an array found would be started so.
+    pub(super) fn may_start(&self, found: &FoundArray, how: &Start) -> Result<(), Failure> {
+        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
+        running::may_start(&self.dir, found, how)
+    }
+
     /// Stops an array; it stays stopped until it is started again or the daemon is.
-    pub(crate) fn stop(&self, name: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let Some(running) = self.find_running(name) else {
             let found = find::pick(self.scan(&[]), name)?;
-            locked(&self.stopped).insert(found.uuid);
+            if !dry_run {
+                locked(&self.stopped).insert(found.uuid);
+            }
             return Ok(outcome(name, false, "it was stopped already"));
         };
         running.not_in_use()?;
+        if dry_run {
+            return Ok(outcome(name, false, "would stop"));
+        }
         locked(&self.stopped).insert(running.uuid);
         locked(&self.running).remove(&running.uuid);
         running.stop(&self.dir)?;
@@ -446,7 +485,7 @@ impl Service {
     }
 
     /// Wipes the superblocks of a stopped array.
-    pub(crate) fn destroy(&self, name: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn destroy(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         if let Some(running) = self.find_running(name) {
             running.not_in_use()?;
@@ -455,7 +494,10 @@ impl Service {
         }
         let found = find::pick(self.scan(&[]), name)?;
         running::not_left_in_use(&self.dir, found.uuid)?;
-        let what = destroy_found(&found)?;
+        let what = destroy_found(&found, dry_run)?;
+        if dry_run {
+            return Ok(outcome(name, false, &what));
+        }
         self.dir.forget(found.uuid);
         let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
         if let Err(error) = self.dir.forget_files(&paths) {
@@ -472,9 +514,10 @@ impl Service {
     }
 
     /// Takes a member out of service.
-    pub(crate) fn fail(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn fail(&self, name: &str, request: &MemberRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
+        let member = request.member.as_str();
         let found = running.member(member)?;
         // A device means that very device: in a slot that is being replaced there are two.
         let command = match (member.parse::<u8>(), found.slot, found.device) {
@@ -482,6 +525,14 @@ impl Service {
             (Err(_), _, Some(device)) => Command::FailDevice(device),
             _ => Command::Fail(slot_of(&running, member)?),
         };
+        if request.dry_run {
+            running.may(command)?;
+            let what = format!(
+                "would take {member} ({}) out of service",
+                shown(&running, &found)?
+            );
+            return Ok(outcome(name, false, &what));
+        }
         let changed = running.command(command)?;
         Ok(outcome(
             name,
@@ -491,11 +542,22 @@ impl Service {
     }
 
     /// Forgets a member or spare.
-    pub(crate) fn remove(&self, name: &str, member: &str) -> Result<OutcomeJson, Failure> {
+    pub(crate) fn remove(
+        &self,
+        name: &str,
+        request: &MemberRequest,
+    ) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
-        let reference = Running::reference(&running.member(member)?)?;
-        let changed = running.command(Command::Remove(reference))?;
+        let member = request.member.as_str();
+        let found = running.member(member)?;
+        let command = Command::Remove(Running::reference(&found)?);
+        if request.dry_run {
+            running.may(command)?;
+            let what = format!("would forget {member} ({})", shown(&running, &found)?);
+            return Ok(outcome(name, false, &what));
+        }
+        let changed = running.command(command)?;
         Ok(outcome(name, changed, &format!("{member} removed")))
     }
 
@@ -513,18 +575,16 @@ impl Service {
             Some(member) => Some(slot_of(&running, member)?),
             None => None,
         };
-        if running.serves(&path) {
-            return match slot {
-                None => Ok(outcome(
-                    name,
-                    false,
-                    &format!("{shown} is in service already"),
-                )),
-                Some(_) => {
-                    let found = format!("{shown} is a member or spare of {name}");
-                    Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"))
-                }
-            };
+        match (running.serves(&path), slot) {
+            (false, _) => {}
+            (true, None) => {
+                let what = format!("{shown} is in service already");
+                return Ok(outcome(name, false, &what));
+            }
+            (true, Some(_)) => {
+                let found = format!("{shown} is a member or spare of {name}");
+                return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
+            }
         }
         let own = own_superblock(&path, running.uuid);
         let back = match &own {
@@ -551,8 +611,11 @@ impl Service {
         if !kept {
             may_take(&running, &path, slot)?;
         }
+        let notes = joining_notes(&running, std::slice::from_ref(&path))?;
         if request.dry_run {
-            return Ok(outcome(name, false, &format!("would add {shown}")));
+            safety::may_hold(std::slice::from_ref(&path))?;
+            let what = would_take(slot, kept, &shown);
+            return Ok(outcome(name, false, &what).noted(&notes));
         }
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
         let device = held.into_iter().next().expect("one path, one device");
@@ -565,7 +628,7 @@ impl Service {
             }
             None => format!("{shown} added"),
         };
-        Ok(outcome(name, changed, &what))
+        Ok(outcome(name, changed, &what).noted(&notes))
     }
 
     /// Takes a member back that the watcher found, if it was only away: what failed, or was put out
@@ -623,6 +686,10 @@ impl Service {
                 return Err(failure.cure("use start or stop, for a scrub also pause"));
             }
         };
+        if request.dry_run {
+            running.may(command)?;
+            return Ok(outcome(name, false, &format!("would {action} the {word}")));
+        }
         // Before the next one's findings take its place.
         self.keep_scrub(&running, &running.status()?.superblock);
         let changed = running.command(command)?;
@@ -652,106 +719,17 @@ impl Service {
             }
         }
     }
-
-    /// Settings of an array, running or not.
-    pub(crate) fn settings(&self, name: &str) -> Result<SettingsJson, Failure> {
-        let superblock = self.superblock(name)?;
-        let placement = self.dir.placement(superblock.array);
-        Ok(view::settings(&superblock, &placement))
-    }
-
-    /// The superblock to believe, of an array in service or not.
-    fn superblock(&self, name: &str) -> Result<Superblock, Failure> {
-        match self.find_running(name) {
-            Some(running) => Ok(running.status()?.superblock),
-            None => {
-                let found = find::pick(self.scan(&[]), name)?;
-                Ok(found.authority().image.superblock.clone())
-            }
-        }
-    }
-
-    /// Changes what the array may take of this machine. One that does not run can be changed, too:
-    /// it may be what keeps it from running.
-    fn place(&self, name: &str, wanted: Wanted<'_>) -> Result<bool, Failure> {
-        let superblock = self.superblock(name)?;
-        let before = self.dir.placement(superblock.array);
-        let record = before.with(wanted)?;
-        let export = match self.find_running(name) {
-            Some(running) => running.export_kind()?,
-            None => {
-                let remembered = self.dir.record(superblock.array);
-                running::parse_export(remembered.as_ref().map_or("auto", |r| &r.export))?
-            }
-        };
-        record.check_memory(&superblock, export, self.limits.shards)?;
-        if record == before {
-            return Ok(false);
-        }
-        self.dir.place(superblock.array, &record)?;
-        Ok(true)
-    }
-
-    /// Changes settings.
-    pub(crate) fn set(&self, name: &str, wanted: &SettingsJson) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
-        // First what may be refused.
-        let policy = wanted.write_hole.as_deref();
-        let policy = policy.map(|policy| crate::drives::make::parse_write_hole(Some(policy)));
-        let policy = policy.transpose()?;
-        let hedged = wanted
-            .hedged_reads
-            .as_deref()
-            .map(hedged_reads)
-            .transpose()?;
-        let scrubs = schedule::settings(wanted)?;
-        pools::check_named(&self.pools(), wanted.pool.as_deref())?;
-        let mut changed = false;
-        if wanted.only_places() {
-            changed |= self.place(name, Wanted::of_settings(wanted))?;
-            return Ok(outcome(name, changed, "set"));
-        }
-        let running = self.running(name)?;
-        if wanted.places() {
-            changed |= self.place(name, Wanted::of_settings(wanted))?;
-        }
-        if let Some(priority) = wanted.rebuild_priority {
-            changed |= running.command(Command::Set(Setting::RebuildPriority(priority)))?;
-        }
-        if let Some(priority) = wanted.resync_priority {
-            changed |= running.command(Command::Set(Setting::ResyncPriority(priority)))?;
-        }
-        if let Some(priority) = wanted.scrub_priority {
-            changed |= running.command(Command::Set(Setting::ScrubPriority(priority)))?;
-        }
-        if let Some(priority) = wanted.restripe_priority {
-            changed |= running.command(Command::Set(Setting::RestripePriority(priority)))?;
-        }
-        if let Some(us) = wanted.latency_target_us {
-            changed |= running.command(Command::Set(Setting::LatencyTargetUs(us)))?;
-        }
-        if let Some(ms) = wanted.spare_delay_ms {
-            changed |= running.command(Command::Set(Setting::SpareDelayMs(ms)))?;
-        }
-        for setting in scrubs {
-            changed |= running.command(Command::Set(setting))?;
-        }
-        if let Some(threshold) = wanted.read_error_threshold {
-            changed |= running.command(Command::Set(Setting::ReadErrorThreshold(threshold)))?;
-        }
-        if let Some(policy) = policy {
-            changed |= running.command(Command::Set(Setting::WriteHole(policy)))?;
-        }
-        if let Some(on) = hedged {
-            changed |= running.command(Command::Set(Setting::HedgedReads(on)))?;
-        }
-        Ok(outcome(name, changed, "set"))
-    }
 }
 
-fn hedged_reads(word: &str) -> Result<bool, Failure> {
-    let found = || format!("'hedged_reads={word}' is no setting");
-    view::parse_on_off(word).ok_or_else(|| Failure::new(Code::SettingInvalid, found()))
+/// A member's device and state, for whoever is told what would become of it.
+fn shown(running: &Running, member: &MemberStatus) -> Result<String, Failure> {
+    let device = member.device.map(|device| running.path(device));
+    let device = device.transpose()?;
+    let device = device.unwrap_or_else(|| "no device".to_owned());
+    Ok(format!(
+        "{device}, {} now",
+        view::member_state(member.state)
+    ))
 }
 
 /// What an array that is to be made may take of this machine; checked before anything is written.
@@ -808,7 +786,7 @@ pub(crate) enum Job {
 
 /// Whether the array would take this device, as a spare or to replace the member in `slot`: asked
 /// before what is on the device is overwritten.
-fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Failure> {
+pub(super) fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Failure> {
     let infos = safety::infos(&[path.to_owned()])?;
     running.with(|s| Ok(s.may_join(&infos, Joining::Spares)?))?;
     let rebuilds = |m: &MemberStatus| m.slot == slot && m.state == MemberState::Rebuilding;
@@ -816,6 +794,28 @@ fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Fa
         true => Err(CommandError::Rebuilding.into()),
         false => Ok(()),
     }
+}
+
+/// What would become of a device.
+fn would_take(slot: Option<Slot>, kept: bool, shown: &str) -> String {
+    match slot {
+        Some(slot) => format!("would rebuild slot {slot} onto {shown}"),
+        None if kept => format!("would take {shown} back as the member that it was"),
+        None => format!("would add {shown}"),
+    }
+}
+
+/// What these devices pay for being members of the array.
+pub(super) fn joining_notes(running: &Running, paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let members = running.with(|s| Ok(s.granularity_bytes()))?;
+    let strip = u64::from(running.status()?.superblock.user_strip_bytes());
+    let infos = safety::infos(paths)?;
+    let each = paths.iter().zip(&infos);
+    let note = each.filter_map(|(path, info)| {
+        let device = path.display().to_string();
+        notes::of_joining(&device, info.granularity_bytes, members, strip)
+    });
+    Ok(note.collect())
 }
 
 /// Gives the device to the array: to replace the member in `slot`, as the member that it was
@@ -875,6 +875,7 @@ pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
         array: array.to_owned(),
         changed,
         what: what.to_owned(),
+        notes: Vec::new(),
     }
 }
 
@@ -893,15 +894,21 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
     CreatedJson {
         dry_run,
         serving: false,
+        notes: made.notes.clone(),
         array,
     }
 }
 
-/// Wipes the superblocks of every member found.
-pub(crate) fn destroy_found(found: &FoundArray) -> Result<String, Failure> {
+/// Wipes the superblocks of every member found, or says that it would.
+pub(crate) fn destroy_found(found: &FoundArray, dry_run: bool) -> Result<String, Failure> {
     // All are held before the first is wiped: nobody can start the array in between.
     let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
     let devices: Vec<Device> = found.members.iter().map(open).collect::<Result<_, _>>()?;
+    if dry_run {
+        let paths = found.members.iter().map(|m| m.path.display().to_string());
+        let paths = paths.collect::<Vec<_>>().join(", ");
+        return Ok(format!("would wipe the superblocks of {paths}"));
+    }
     // A member that cannot be wiped does not keep the others from it.
     let mut failure = None;
     for device in &devices {

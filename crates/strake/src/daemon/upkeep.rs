@@ -9,8 +9,8 @@ use strake_engine::event::Command;
 use strake_format::ArrayUuid;
 
 use crate::api::types::{
-    ArrayJson, CleanRequest, CleanedDeviceJson, CleanedJson, LocateRequest, OutcomeJson,
-    ResetRequest,
+    ArrayJson, CleanRequest, CleanedDeviceJson, CleanedJson, DriveDone, DriveLocateRequest,
+    LocateRequest, MemberJson, OutcomeJson, ResetRequest,
 };
 use crate::cli::shown_member;
 use crate::daemon::events::Happened;
@@ -19,6 +19,7 @@ use crate::daemon::service::{Service, absolute, outcome, own_superblock};
 use crate::daemon::state::Dir;
 use crate::drives::clean;
 use crate::drives::locate;
+use crate::drives::safety;
 use crate::errors::{Code, Failure};
 
 impl Service {
@@ -76,6 +77,27 @@ impl Service {
         Ok(done)
     }
 
+    /// Switches the light of a drive, whatever it is used for.
+    pub(crate) fn locate_drive(&self, request: &DriveLocateRequest) -> Result<DriveDone, Failure> {
+        let done = light(&absolute(&request.device), request.on, request.dry_run)?;
+        if done.changed {
+            let path = Path::new(&done.device);
+            let running = self.all_running().into_iter();
+            let serves = running.into_iter().find(|running| running.serves(path));
+            let member = serves.as_ref().and_then(|r| r.member(&done.device).ok());
+            self.events.note(Happened {
+                array: serves.map(|running| running.name().to_string()),
+                event: "located",
+                slot: member.and_then(|member| member.slot).map(|slot| slot.0),
+                device: Some(done.device.clone()),
+                cause: Some("asked".to_owned()),
+                effect: Some(done.what.clone()),
+                ..Happened::default()
+            });
+        }
+        Ok(done)
+    }
+
     /// Counts errors and mismatches from zero again, of one member or of all.
     pub(crate) fn reset(&self, name: &str, request: &ResetRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
@@ -87,10 +109,36 @@ impl Service {
                 (Some(reference), member.clone())
             }
         };
-        let changed = running.command(Command::ResetCounters(meant))?;
+        let command = Command::ResetCounters(meant);
+        if request.dry_run {
+            running.may(command)?;
+            let array = running.json()?;
+            let members = match &request.member {
+                Some(member) => vec![shown_member(&array, member)?],
+                None => array.members.into_iter().chain(array.spares).collect(),
+            };
+            let sum = |of: fn(&MemberJson) -> u64| members.iter().map(of).sum::<u64>();
+            let what = format!(
+                "would forget {} read errors, {} write errors and {} mismatches",
+                sum(|m| m.read_errors),
+                sum(|m| m.write_errors),
+                sum(|m| m.mismatches)
+            );
+            return Ok(outcome(name, false, &what));
+        }
+        let changed = running.command(command)?;
         let what = format!("errors and mismatches of {whose} are counted from zero again");
         Ok(outcome(name, changed, &what))
     }
+}
+
+/// Switches the light of a drive.
+pub(crate) fn light(device: &Path, on: bool, dry_run: bool) -> Result<DriveDone, Failure> {
+    Ok(DriveDone {
+        device: device.display().to_string(),
+        changed: !dry_run,
+        what: locate::switch(device, on, dry_run)?,
+    })
 }
 
 /// Switches the light of a member of an array, as it is told.
@@ -120,7 +168,11 @@ pub(crate) fn clean_devices(
         .filter(|array| !running.contains(array))
         .try_for_each(|array| running::not_left_in_use(dir, array))?;
     let found = match dry_run {
-        true => clean::look(paths)?,
+        true => {
+            let found = clean::look(paths)?;
+            safety::may_hold(paths)?;
+            found
+        }
         false => clean::clean(paths)?,
     };
     if !dry_run {

@@ -166,6 +166,7 @@ impl Stage {
     /// Starts or stops a job.
     pub(crate) fn job(&self, kind: &str, action: &str) -> Result<(), Failure> {
         let request = JobRequest {
+            dry_run: false,
             action: action.to_owned(),
             repair: false,
             halt: false,

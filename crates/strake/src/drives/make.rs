@@ -13,11 +13,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use strake_engine::Geometry;
 use strake_engine::create::{self, CreatePlan, CreateSpec, Init, Step};
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::types::CreateRequest;
+use crate::drives::notes;
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::errors::{Code, Failure};
@@ -42,6 +44,8 @@ pub(crate) struct Made {
     pub(crate) paths: Vec<(MemberUuid, PathBuf)>,
     /// Nothing is written yet: all of it reads as zeros.
     pub(crate) unwritten: bool,
+    /// What its shape costs on these devices.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Told now and then how much of the data areas has been prepared: (done, total), bytes.
@@ -124,12 +128,15 @@ pub(crate) fn make(
         own: None,
         data: None,
     };
+    let mut granularity = 0;
     let plan = lay(
         &paths,
         permit,
         request.dry_run,
         (prepare, progress),
         |devices| {
+            let granularities = devices.iter().map(|d| d.info().granularity_bytes);
+            granularity = granularities.max().unwrap_or(0);
             let draw = |d: &Device| (d.info(), MemberUuid(random_uuid()));
             let (members, spares) = devices.split_at(request.devices.len());
             spec.members = members.iter().map(draw).collect();
@@ -137,7 +144,10 @@ pub(crate) fn make(
             Ok(create::plan(&spec)?)
         },
     )?;
-    Ok(Made::of(plan, paths, spec.init == Init::Lazy))
+    let made = Made::of(plan, paths, spec.init == Init::Lazy);
+    let strip = u64::from(made.superblock.strip_bytes);
+    let notes = notes::of_shape(&Geometry::of(&made.superblock), strip, granularity);
+    Ok(Made { notes, ..made })
 }
 
 /// Makes the metadata of an array again over the data that these devices hold, one for each slot (or, with `dry_run`,
@@ -165,6 +175,7 @@ fn lay(
     let open = |path: &PathBuf| Device::open(path, OpenMode::ReadOnly);
     let plan = plan(&paths.iter().map(open).collect::<Result<Vec<_>, _>>()?)?;
     if dry_run {
+        safety::may_hold(paths)?;
         return Ok(plan);
     }
     let devices = safety::hold(paths, &foreign, permit)?;
@@ -181,6 +192,7 @@ impl Made {
             superblock: first.expect("a plan has a first member"),
             paths,
             unwritten,
+            notes: Vec::new(),
         }
     }
 }

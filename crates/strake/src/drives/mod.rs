@@ -9,6 +9,7 @@ pub(crate) mod health;
 pub(crate) mod locate;
 pub(crate) mod lost;
 pub(crate) mod make;
+pub(crate) mod notes;
 pub(crate) mod pool;
 pub(crate) mod reused;
 pub(crate) mod safety;

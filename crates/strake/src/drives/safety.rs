@@ -76,6 +76,14 @@ pub(crate) fn infos(paths: &[PathBuf]) -> Result<Vec<DeviceInfo>, Failure> {
     paths.iter().map(info).collect()
 }
 
+/// Whether devices could be held now: what a dry run looks at last.
+pub(crate) fn may_hold(paths: &[PathBuf]) -> Result<(), Failure> {
+    let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
+    // All at once: two of them may be the same.
+    paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    Ok(())
+}
+
 /// Opens devices that were checked for somebody who is going to write them: held, without the signatures on those that
 /// are `foreign`, and looked at once more, now that nobody else can write them.
 pub(crate) fn hold(

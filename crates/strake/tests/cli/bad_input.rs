@@ -2,8 +2,11 @@
 //!
 //! Each is tried without a daemon and with one, because both ways must refuse alike.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
 
 use crate::rig::{self, Rig, bytes};
 
@@ -467,4 +470,383 @@ fn errors_without_json_are_one_line_with_code_finding_and_cure() {
     let expected = "error[array-not-found]: no array none was found; strake scan lists the arrays \
                     that the drives carry\n";
     assert_eq!(run.err, expected);
+}
+
+// ---- every command -----------------------------------------------------------------------------
+
+/// Command lines that make no sense, their exit and error codes; `$name` is a file of the stage.
+/// Those that end with `!` are refused for want of a word that a dry run does not need.
+const ROWS: &[(&str, i32, &str)] = &[
+    ("create x --level 9 $f0 $f1 $f2", 2, "level-unknown"),
+    ("create x --level 5 $f0 $f1", 2, "too-few-members"),
+    ("create x --level 5 $f0 $f1 $none", 3, "device-not-found"),
+    ("create x --level 1 $f0 $f0", 2, "device-given-twice"),
+    ("create x --level 1 $f0 $small", 2, "device-too-small"),
+    ("create x/y --level 1 $f0 $f1", 2, "name-invalid"),
+    ("create a --level 1 $f0 $f1", 4, "name-exists"),
+    ("create x --level 1 --strip 3K $f0 $f1", 2, "strip-invalid"),
+    (
+        "create x --level 1 --block-size 8K $f0 $f1",
+        2,
+        "block-size-invalid",
+    ),
+    (
+        "create x --level 1 --group-size 2 $f0 $f1",
+        2,
+        "group-size-invalid",
+    ),
+    (
+        "create x --level 1 --shards 0 $f0 $f1",
+        2,
+        "setting-invalid",
+    ),
+    (
+        "create x --level 1 --shards 65 $f0 $f1",
+        2,
+        "setting-invalid",
+    ),
+    (
+        "create x --level 1 --requests 0 $f0 $f1",
+        2,
+        "setting-invalid",
+    ),
+    (
+        "create x --level 1 --memory-limit 0 $f0 $f1",
+        2,
+        "setting-invalid",
+    ),
+    (
+        "create x --level 1 --memory-limit 1K $f0 $f1",
+        2,
+        "memory-limit-too-small",
+    ),
+    (
+        "create x --level 1 --latency-target 61s $f0 $f1",
+        2,
+        "setting-invalid",
+    ),
+    (
+        "create x --level 1 --cpus 0-4095 $f0 $f1",
+        2,
+        "setting-invalid",
+    ),
+    (
+        "create x --level 1 --pool nope $f0 $f1",
+        3,
+        "pool-not-found",
+    ),
+    ("create x --level 1 --init fast $f0 $f1", 2, "usage"),
+    ("create x --level 1 --force $d0 $f0", 4, "device-busy"),
+    ("create x --level 1 $s0 $f0", 4, "member-of-another-array"),
+    ("create x --level 1 $q0 $f0", 4, "device-in-pool"),
+    ("show nope", 3, "array-not-found"),
+    ("show a/b", 2, "name-invalid"),
+    ("show --wear", 2, "usage"),
+    ("start nope", 3, "array-not-found"),
+    ("start", 2, "usage"),
+    ("start s --export iscsi", 2, "usage"),
+    ("start s $f0", 3, "array-not-found"),
+    ("start --foreground nope", 3, "array-not-found"),
+    ("import nope", 3, "array-not-found"),
+    ("import a --as b", 4, "array-in-use"),
+    ("import s --as a", 4, "name-exists"),
+    ("import s --as a/b", 2, "name-invalid"),
+    ("stop nope", 3, "array-not-found"),
+    ("stop", 2, "usage"),
+    ("destroy nope --yes", 3, "array-not-found"),
+    ("destroy a --yes", 4, "array-in-use"),
+    ("destroy s !", 4, "not-confirmed"),
+    ("scan $none", 3, "device-not-found"),
+    ("scan /dev/null", 2, "device-kind"),
+    ("examine $none", 3, "device-not-found"),
+    ("examine $f0", 3, "not-a-member"),
+    ("examine /dev/null", 2, "device-kind"),
+    ("fail nope 0", 3, "array-not-found"),
+    ("fail a 9", 3, "member-not-found"),
+    ("fail a $none", 3, "member-not-found"),
+    ("fail g 1", 4, "would-fail"),
+    ("fail s 0", 4, "array-not-serving"),
+    ("remove nope 0", 3, "array-not-found"),
+    ("remove a 9", 3, "member-not-found"),
+    ("remove a 1", 4, "member-in-use"),
+    ("remove s 0", 4, "array-not-serving"),
+    ("add nope $f0", 3, "array-not-found"),
+    ("add a $none", 3, "device-not-found"),
+    ("add a /dev/null", 2, "device-kind"),
+    ("add a $small", 2, "device-too-small"),
+    ("add a $s0", 4, "member-of-another-array"),
+    ("add a $q0", 4, "device-in-pool"),
+    ("add s $f0", 4, "array-not-serving"),
+    ("replace nope 0 $f0", 3, "array-not-found"),
+    ("replace a 0", 4, "no-spare"),
+    ("replace a 9 $f0", 3, "member-not-found"),
+    ("replace a 0 $d1", 4, "member-in-use"),
+    ("replace a 0 $small", 2, "device-too-small"),
+    ("replace a 0 $none", 3, "device-not-found"),
+    ("drive clean $none --yes", 3, "device-not-found"),
+    ("drive clean $f0 --yes", 3, "not-a-member"),
+    ("drive clean $d0 --yes", 4, "member-in-use"),
+    ("drive clean $s0 !", 4, "not-confirmed"),
+    ("drive locate $none on", 3, "device-not-found"),
+    ("drive locate $f0 on", 1, "no-locate-light"),
+    ("drive locate $f0 dim", 2, "usage"),
+    ("drive locate on", 2, "usage"),
+    ("drive locate a 9 on", 3, "member-not-found"),
+    ("drive locate nope 0 on", 3, "array-not-found"),
+    ("locate nope 0 on", 3, "array-not-found"),
+    ("locate a 9 on", 3, "member-not-found"),
+    ("locate a 0 on", 1, "no-locate-light"),
+    ("reset nope", 3, "array-not-found"),
+    ("reset a 9", 3, "member-not-found"),
+    ("reset s", 4, "array-not-serving"),
+    ("rename nope b", 3, "array-not-found"),
+    ("rename a s", 4, "name-exists"),
+    ("rename a b/c", 2, "name-invalid"),
+    ("grow nope", 3, "array-not-found"),
+    ("grow a", 4, "nothing-to-grow"),
+    ("grow g", 4, "not-optimal"),
+    ("grow s", 4, "array-not-serving"),
+    ("restripe nope --stop", 3, "array-not-found"),
+    ("restripe a", 2, "usage"),
+    ("restripe a --stop", 4, "nothing-moves"),
+    ("restripe a --continue", 4, "nothing-moves"),
+    ("restripe a --stop --wait", 2, "usage"),
+    ("restripe a --level 9 $f0", 2, "level-unknown"),
+    ("restripe a --level 1 $f0", 2, "level-unreachable"),
+    ("restripe a --level 6 $small", 2, "device-too-small"),
+    ("restripe a --level 6 $d0", 4, "member-in-use"),
+    ("restripe a --strip 3K", 2, "strip-invalid"),
+    ("restripe a --strip 64K", 2, "shape-unreachable"),
+    ("restripe a --add $none", 3, "device-not-found"),
+    ("restripe g --add $f0", 4, "not-optimal"),
+    ("restripe s --add $f0", 4, "array-not-serving"),
+    ("rebuild nope", 3, "array-not-found"),
+    ("rebuild a fly", 2, "usage"),
+    ("rebuild s", 4, "array-not-serving"),
+    ("scrub nope", 3, "array-not-found"),
+    ("scrub a --repair --halt", 2, "usage"),
+    ("scrub a stop --repair", 2, "usage"),
+    ("scrub s", 4, "array-not-serving"),
+    ("set nope scrub_priority=9", 3, "array-not-found"),
+    ("set a", 2, "usage"),
+    ("set a speed=9", 2, "setting-invalid"),
+    ("set a scrub_priority=0", 2, "setting-invalid"),
+    ("set a restripe_priority=101", 2, "setting-invalid"),
+    ("set a shards=0", 2, "setting-invalid"),
+    ("set a memory_limit=1K", 2, "memory-limit-too-small"),
+    ("set a pool=nope", 3, "pool-not-found"),
+    ("set s scrub_priority=9", 4, "array-not-serving"),
+    ("get nope", 3, "array-not-found"),
+    ("get a speed", 2, "setting-invalid"),
+    ("pool create p $f0", 4, "pool-exists"),
+    ("pool create r $none", 3, "device-not-found"),
+    ("pool create r $d0", 4, "member-of-another-array"),
+    ("pool create r --force $d0", 4, "device-busy"),
+    ("pool create r/s $f0", 2, "name-invalid"),
+    ("pool add nope $f0", 3, "pool-not-found"),
+    ("pool add p $s0", 4, "member-of-another-array"),
+    ("pool remove nope $f0", 3, "pool-not-found"),
+    ("pool delete nope --yes", 3, "pool-not-found"),
+    ("pool delete p !", 4, "not-confirmed"),
+    ("pool show nope", 3, "pool-not-found"),
+    ("config backup", 2, "usage"),
+    ("config restore $none", 3, "file-not-found"),
+    ("config restore $small", 2, "backup-invalid"),
+    ("volume create nope v --size 1M", 3, "array-not-found"),
+    ("volume create a v/w --size 1M", 2, "name-invalid"),
+    ("volume create a v --size x", 2, "size-invalid"),
+    ("volume create a v --size 9T", 1, "array-full"),
+    ("volume delete a v --yes", 3, "volume-not-found"),
+    ("volume delete a v !", 4, "not-confirmed"),
+    ("volume resize a v --size 8M", 3, "volume-not-found"),
+    ("volume rename a v w", 3, "volume-not-found"),
+    ("volume show nope", 3, "array-not-found"),
+    ("volume show a v", 3, "volume-not-found"),
+    ("events --nope", 2, "usage"),
+    ("explain nope 0", 3, "array-not-found"),
+    ("explain a 99999999999", 2, "lba-out-of-range"),
+    ("explain a x", 2, "usage"),
+    ("demo --level 9", 2, "level-unknown"),
+    ("daemon --no-devices", 4, "daemon-running"),
+    ("daemon --degraded perhaps", 2, "usage"),
+    ("completions tcsh", 2, "usage"),
+];
+
+/// Words of the commands that the help lists below these words.
+fn listed(rig: &Rig, words: &[String]) -> Vec<String> {
+    let run = rig.run_command(rig.command().args(words).arg("--help"));
+    let text = run.out;
+    let commands = text.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let named = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let word = named.filter_map(|line| line.split_whitespace().next());
+    word.filter(|word| *word != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every command, with those below it in its place.
+fn commands(rig: &Rig) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for command in listed(rig, &[]) {
+        let below = listed(rig, std::slice::from_ref(&command));
+        match below.is_empty() {
+            true => all.insert(command),
+            false => {
+                all.extend(below.iter().map(|word| format!("{command} {word}")));
+                true
+            }
+        };
+    }
+    all
+}
+
+/// What lies in a file. Holes, which are most of it, are passed over as the zeros that they are.
+fn hash(path: &Path) -> u64 {
+    use rustix::fs::{SeekFrom, seek};
+    let file = File::open(path).expect("works");
+    let mut hasher = DefaultHasher::new();
+    let mut end = 0;
+    while let Ok(data) = seek(&file, SeekFrom::Data(end)) {
+        end = seek(&file, SeekFrom::Hole(data)).expect("works");
+        let mut bytes = vec![0; (end - data) as usize];
+        file.read_exact_at(&mut bytes, data).expect("works");
+        // What was written as zeros is no change of what is read.
+        for (at, page) in (data..).step_by(4096).zip(bytes.chunks(4096)) {
+            if page.iter().any(|&byte| byte != 0) {
+                hasher.write_u64(at);
+                hasher.write(page);
+            }
+        }
+    }
+    hasher.finish()
+}
+
+/// What lies in the folder's files.
+fn hashes(rig: &Rig) -> Vec<(String, u64)> {
+    let files = fs::read_dir(rig.folder.path()).expect("works");
+    let paths = files.map(|file| file.expect("works").path());
+    let mut all: Vec<(String, u64)> = paths
+        .filter(|path| path.is_file() && path.extension().is_none())
+        .map(|path| (path.display().to_string(), hash(&path)))
+        .collect();
+    all.sort();
+    all
+}
+
+/// An array that serves, one that is stopped, one that has lost a member, a pool, and files of nobody.
+fn stage() -> Rig {
+    let mut rig = Rig::new();
+    let files = |name: &str, count: usize| -> Vec<String> {
+        (0..count)
+            .map(|i| rig.file(&format!("{name}{i}"), 32 << 20))
+            .collect()
+    };
+    let (d, s, g, q) = (files("d", 3), files("s", 2), files("g", 3), files("q", 1));
+    let _free = (files("f", 3), rig.file("small", 1 << 20));
+    rig.start_daemon();
+    let nbd = ["--export", "nbd", "--strip", "64K"];
+    rig.create("a", "5", &nbd, &d).ok();
+    rig.create("s", "1", &nbd, &s).ok();
+    rig.run(&["stop", "s"]).ok();
+    rig.create("g", "5", &nbd, &g).ok();
+    rig.run(&["fail", "g", "0"]).ok();
+    rig.run(&["pool", "create", "p", &q[0]]).ok();
+    rig
+}
+
+#[test]
+fn every_command_refuses_what_makes_no_sense_by_name_and_changes_nothing() {
+    let rig = stage();
+    let all = commands(&rig);
+    assert!(all.len() > 35, "{all:?}");
+    let command_of = |line: &str| {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default().to_owned();
+        let both = format!("{first} {}", words.next().unwrap_or_default());
+        if all.contains(&both) { both } else { first }
+    };
+    let told = |verb: &str| rig.run(&[verb]).out;
+    let before = (hashes(&rig), told("show"), rig.run(&["pool", "show"]).out);
+    let (mut tried, mut wrong) = (BTreeSet::new(), Vec::new());
+    let mut dry = 0;
+    for (line, code, error) in ROWS {
+        let command = command_of(line);
+        let words: Vec<String> = line
+            .split_whitespace()
+            .filter(|word| *word != "!")
+            .map(|word| match word.strip_prefix('$') {
+                Some(name) => rig.path(name),
+                None => word.to_owned(),
+            })
+            .collect();
+        let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
+        if *line == "config backup" {
+            args.extend(["one", "two"]);
+        }
+        let mut refuse = |args: &[&str]| {
+            let run = rig.run(args);
+            let right = serde_json::from_str::<serde_json::Value>(&run.err);
+            let right = right.is_ok_and(|said| said["code"] == *error && said["cure"] != "");
+            if !right || run.code != *code {
+                wrong.push(format!("{}: {run:?}", args.join(" ")));
+            }
+        };
+        refuse(&args);
+        let help = rig
+            .command()
+            .args(command.split(' '))
+            .arg("--help")
+            .output();
+        let help = String::from_utf8_lossy(&help.expect("works").stdout).into_owned();
+        if help.contains("--dry-run") && !line.ends_with('!') {
+            args.push("--dry-run");
+            refuse(&args);
+            dry += 1;
+        }
+        if tried.insert(command.clone()) {
+            assert!(
+                hashes(&rig) == before.0,
+                "before {line} something was written"
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let untried: Vec<&String> = all.difference(&tried).collect();
+    assert!(untried.is_empty(), "no row of bad input: {untried:?}");
+    assert!(dry > 80, "{dry}");
+    let after = (hashes(&rig), told("show"), rig.run(&["pool", "show"]).out);
+    assert!(after.0 == before.0, "something was written");
+    assert_eq!(after.1, before.1);
+    assert_eq!(after.2, before.2);
+}
+
+/// It said "rebuild first" twice, and what suffices nowhere.
+#[test]
+fn cures_name_what_helps() {
+    let mut rig = Rig::new();
+    let d = rig.files(3);
+    rig.start_daemon();
+    rig.create("a", "5", &["--export", "nbd"], &d).ok();
+    let run = rig.run(&["set", "a", "speed=9"]);
+    let keys = run.json_error()["cure"].to_string();
+    for key in rig
+        .run(&["get", "a"])
+        .ok()
+        .json()
+        .as_object()
+        .expect("settings")
+        .keys()
+    {
+        let key = key.trim_end_matches("_us").trim_end_matches("_ms");
+        let key = key.trim_end_matches("_bytes");
+        assert!(keys.contains(key), "{key} is not in {keys}");
+    }
+    assert!(keys.len() < 600, "{keys}");
+    rig.run(&["fail", "a", "0"]).ok();
+    let run = rig.run(&["fail", "a", "1"]);
+    let said = run.json_error();
+    let cure = said["cure"].as_str().expect("a cure");
+    assert!(cure.contains("add NAME DEV"), "{said}");
+    assert!(!cure.contains("no redundancy"), "{said}");
 }

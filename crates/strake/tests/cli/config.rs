@@ -318,5 +318,5 @@ fn a_backup_that_makes_no_sense_is_refused_whole() {
     rig.run(&["config", "restore", &rig.path("offline.json"), "none"])
         .refused(3, "array-not-found");
     rig.run(&["config", "restore", &rig.path("nothing.json")])
-        .refused(1, "io-error");
+        .refused(3, "file-not-found");
 }

@@ -796,11 +796,14 @@ fn the_api_document_is_served_and_followers_hear_of_events() {
     assert_eq!(curl("/openapi.json").json()["openapi"], "3.1.0");
     assert_eq!(curl("/v1/arrays/data").json()["state"], "optimal");
     assert_eq!(curl("/v1/none").json()["code"], "no-such-route");
-    assert!(
-        curl("/metrics")
-            .out
-            .contains("strake_size_bytes{array=\"data\"}")
-    );
+    let metrics = curl("/metrics").out;
+    for line in [
+        "strake_size_bytes{array=\"data\"}",
+        "strake_member_read_errors_total{array=\"data\",slot=\"0\"} 0",
+        "strake_member_write_errors_total{array=\"data\",slot=\"0\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
 }
 
 /// A follower that hung up was kept, with what worked for it, until the next event: on a quiet

@@ -363,6 +363,79 @@ fn data_moves_to_one_column_more_and_the_device_grows_when_it_has() {
     );
 }
 
+/// Buffers that are too few were told without what would suffice.
+#[test]
+fn the_memory_limit_that_is_named_suffices_for_the_other_shape() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let least = ["--shards", "1", "--memory-limit", "1K"];
+    let refused = rig.create("data", "5", &least, &devices[..3]);
+    let found = refused.json_error()["found"].to_string();
+    let mib = found.split(' ').zip(found.split(' ').skip(1));
+    let mib = mib
+        .filter(|(_, unit)| *unit == "MiB")
+        .map(|(n, _)| n)
+        .next();
+    let limit = format!("{}M", mib.expect("what it takes"));
+    let options = ["--export", "nbd", "--shards", "1", "--memory-limit", &limit];
+    rig.create("data", "5", &options, &devices[..3]).ok();
+    let more = ["restripe", "data", "--level", "6", &devices[3]];
+    let refused = rig
+        .run(&more)
+        .refused(2, "memory-limit-too-small")
+        .json_error();
+    let cure = refused["cure"].as_str().expect("a cure");
+    let setting = cure
+        .split([' ', ','])
+        .find(|word| word.starts_with("memory_limit="));
+    rig.run(&["set", "data", setting.expect("a setting")]).ok();
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["start", "data"]).ok();
+    let done = rig.run(&[&more[..], &["--wait"]].concat()).ok().json();
+    let what = done["what"].as_str().expect("text");
+    assert!(what.ends_with("it is done"), "{done}");
+    let shown = rig.show("data");
+    assert_eq!(
+        (&shown["level"], &shown["state"]),
+        (&"6".into(), &"optimal".into())
+    );
+    assert_eq!(shown["jobs"], serde_json::json!([]), "{shown}");
+}
+
+#[test]
+fn who_waits_for_data_that_moves_comes_back_when_it_has_moved() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    if rig
+        .qemu_io("data", &["write -P 0x5a 0 60M", "flush"])
+        .is_none()
+    {
+        return;
+    }
+    let before = size(&rig.show("data"));
+    let mut command = rig.command();
+    command.args(["restripe", "data", "--wait", "--add", &devices[3]]);
+    let run = rig.run_command(&mut command).ok();
+    assert!(run.out.contains("it is done"), "{run:?}");
+    assert!(run.err.contains("restripe: "), "{run:?}");
+    let shown = rig.show("data");
+    assert_eq!(shown["moving"], Value::Null, "{shown}");
+    assert_eq!(size(&shown), before / 2 * 3);
+    // Nothing is begun by it that would take a while.
+    for device in &devices {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(device)
+            .expect("works");
+        file.set_len(96 * MIB).expect("works");
+    }
+    rig.run(&["grow", "data", "--wait"]).ok();
+    assert!(size(&rig.show("data")) > before / 2 * 3);
+}
+
 /// What a client that connects now is told of the array's size, and whether all of it is data; `None`
 /// where there is no nbdinfo.
 fn seen_by_nbd(rig: &Rig, name: &str) -> Option<(u64, bool)> {

@@ -4,6 +4,8 @@
 //! machine are never looked at by the daemon (`--no-devices`).
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -210,6 +212,16 @@ impl Rig {
             .lines()
             .map(|l| serde_json::from_str(l).expect("works"))
             .collect()
+    }
+    /// What the API answers to a request without a body, head and all.
+    pub(crate) fn ask(&self, method: &str, path: &str) -> String {
+        let mut stream = UnixStream::connect(self.dir().join("api.sock")).expect("it listens");
+        let head = "host: strake\r\nconnection: close\r\n\r\n";
+        let request = format!("{method} {path} HTTP/1.1\r\n{head}");
+        stream.write_all(request.as_bytes()).expect("asks");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("answers");
+        text
     }
     /// The array's NBD socket.
     pub(crate) fn nbd(&self, name: &str) -> PathBuf {

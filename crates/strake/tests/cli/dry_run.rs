@@ -1,0 +1,128 @@
+//! `--dry-run`: it refuses what the command itself refuses, by the same code, and does nothing of what would be done.
+
+use crate::rig::Rig;
+
+/// Both the dry run and the command are refused so.
+fn refused(rig: &Rig, args: &[&str], code: i32, error: &str) {
+    let dry = [args, &["--dry-run"]].concat();
+    rig.run(&dry).refused(code, error);
+    rig.run(args).refused(code, error);
+}
+
+/// The dry run says what it would do.
+fn would(rig: &Rig, args: &[&str], what: &str) {
+    let dry = rig.run(&[args, &["--dry-run"]].concat()).ok().json();
+    assert_eq!(dry["dry_run"], true, "{args:?}: {dry}");
+    let said = dry["would"].as_str().expect("it is said");
+    assert!(said.contains(what), "{args:?}: {dry}");
+}
+
+#[test]
+fn a_dry_run_refuses_what_the_command_refuses() {
+    let mut rig = Rig::new();
+    let d = rig.files(4);
+    rig.start_daemon();
+    rig.create("a", "5", &["--export", "nbd"], &d[..3]).ok();
+    refused(&rig, &["remove", "a", "1"], 4, "member-in-use");
+    refused(&rig, &["remove", "a", &d[1]], 4, "member-in-use");
+    refused(&rig, &["restripe", "a", "--stop"], 4, "nothing-moves");
+    refused(&rig, &["restripe", "a", "--continue"], 4, "nothing-moves");
+    refused(&rig, &["grow", "a"], 4, "nothing-to-grow");
+    refused(&rig, &["set", "a", "pool=nope"], 3, "pool-not-found");
+    refused(
+        &rig,
+        &["set", "a", "memory_limit=1M"],
+        2,
+        "memory-limit-too-small",
+    );
+    refused(&rig, &["set", "a", "cpus=0-4095"], 2, "setting-invalid");
+    refused(&rig, &["fail", "a", "9"], 3, "member-not-found");
+    refused(&rig, &["reset", "a", "9"], 3, "member-not-found");
+    refused(&rig, &["replace", "a", "0"], 4, "no-spare");
+    would(&rig, &["fail", "a", "0"], "take 0");
+    rig.run(&["fail", "a", "0"]).ok();
+    for member in ["1", d[1].as_str()] {
+        refused(&rig, &["fail", "a", member], 4, "would-fail");
+    }
+    would(&rig, &["remove", "a", "0"], "forget 0");
+    would(&rig, &["rebuild", "a", "start"], "start the rebuild");
+    would(&rig, &["scrub", "a", "pause"], "pause the scrub");
+    would(&rig, &["reset", "a"], "forget 0 read errors");
+    let replaced = rig
+        .run(&["replace", "a", "1", &d[3], "--dry-run"])
+        .ok()
+        .json();
+    let what = replaced["what"].as_str().expect("it is said");
+    assert!(what.contains("would rebuild slot 1 onto"), "{replaced}");
+    would(&rig, &["stop", "a"], "stop");
+    assert_eq!(rig.show("a")["state"], "degraded", "it serves still");
+    rig.run(&["stop", "a"]).ok();
+    for verb in [
+        &["rebuild", "a", "start"][..],
+        &["scrub", "a", "start"],
+        &["fail", "a", "1"],
+        &["remove", "a", "0"],
+        &["reset", "a"],
+        &["grow", "a"],
+        &["set", "a", "scrub_priority=9"],
+    ] {
+        refused(&rig, verb, 4, "array-not-serving");
+    }
+    would(&rig, &["start", "a"], "start");
+    would(&rig, &["destroy", "a"], "wipe the superblocks of");
+    assert_eq!(rig.show("a")["state"], "stopped");
+}
+
+#[test]
+fn a_dry_run_of_start_looks_as_far_as_the_start_would() {
+    let mut rig = Rig::new();
+    let d = rig.files(3);
+    rig.create("a", "5", &[], &d).ok();
+    let away = format!("{}.away", d[0]);
+    std::fs::rename(&d[0], &away).expect("works");
+    std::fs::rename(&d[1], format!("{}.away", d[1])).expect("works");
+    rig.start_daemon();
+    refused(&rig, &["start", "a"], 4, "members-missing");
+    refused(&rig, &["start", "--foreground", "a"], 4, "members-missing");
+    refused(&rig, &["import", "a", "--as", "b"], 4, "members-missing");
+    std::fs::rename(&away, &d[0]).expect("works");
+    rig.stop_daemon();
+    would(
+        &rig,
+        &["start", "--foreground", "a", &d[0], &d[2]],
+        "start (degraded)",
+    );
+}
+
+/// Who spoke to the API before there was anything to say beside the path says nothing still.
+#[test]
+fn an_array_is_stopped_and_destroyed_by_requests_without_a_body() {
+    let mut rig = Rig::new();
+    let d = rig.files(2);
+    rig.start_daemon();
+    rig.create("a", "1", &["--export", "nbd"], &d).ok();
+    let answer = rig.ask("DELETE", "/v1/arrays/a");
+    assert!(answer.contains("array-in-use"), "{answer}");
+    let answer = rig.ask("POST", "/v1/arrays/a/stop");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = rig.ask("DELETE", "/v1/arrays/a");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    rig.run(&["show", "a"]).refused(3, "array-not-found");
+}
+
+#[test]
+fn settings_are_changed_all_or_none() {
+    let mut rig = Rig::new();
+    let d = rig.files(3);
+    rig.start_daemon();
+    rig.create("a", "5", &["--export", "nbd"], &d).ok();
+    let both = ["set", "a", "scrub_priority=9", "memory_limit=1M"];
+    refused(&rig, &both, 2, "memory-limit-too-small");
+    assert_eq!(rig.run(&["get", "a"]).ok().json()["scrub_priority"], 50);
+    would(
+        &rig,
+        &["set", "a", "scrub_priority=9"],
+        "set scrub_priority=9",
+    );
+    assert_eq!(rig.run(&["get", "a"]).ok().json()["scrub_priority"], 50);
+}
