@@ -170,6 +170,7 @@ fn a_take_over_by_a_spare_that_is_cut_off_at_any_step_goes_on() {
     for (level, members, stride) in [("1", 2, 29), ("5", 4, 47), ("6", 5, 79), ("50", 6, 83)] {
         let make = || full(Scenario::new(level, members).spares(1));
         let strike = |array: &mut Scenario, lost: &usize, nth| {
+            array.begin_to_write(12, nth as u64 % 48);
             steps::cut(array, nth);
             array.start().write(10).rest().verify();
             assert_eq!(array.state(), ArrayState::Optimal, "{level}, blow {nth}");
@@ -234,6 +235,7 @@ fn a_return_that_is_cut_off_at_any_step_goes_on() {
         ("50", 6, 29),
     ] {
         let strike = |array: &mut Scenario, away: &usize, nth| {
+            array.begin_to_write(12, nth as u64 % 48);
             steps::cut(array, nth);
             array.start().write(10).rest().verify();
             assert!(array.serves(*away), "{level}, blow {nth}");
