@@ -5,6 +5,7 @@
 
 use strake_engine::event::*;
 use strake_engine::units::*;
+use strake_format::WriteHole;
 use strake_sim::scenario::{Draft, Scenario};
 
 use crate::steps::{self, ASKS, everywhere};
@@ -65,16 +66,20 @@ fn is_replaced(array: &mut Scenario, swap: &Swap) -> bool {
 
 #[test]
 fn a_replacement_that_is_cut_off_at_any_step_goes_on_or_never_began() {
-    for (level, members, stride) in [
-        ("1", 2, 23),
-        ("5", 4, 41),
-        ("6", 5, 67),
-        ("10", 4, 43),
-        ("50", 6, 71),
+    let (closed, resync) = (WriteHole::Closed, WriteHole::Resync);
+    for (level, members, stride, policy) in [
+        ("1", 2, 23, closed),
+        ("5", 4, 41, closed),
+        ("5", 4, 7, resync),
+        ("6", 5, 67, closed),
+        ("10", 4, 43, closed),
+        ("50", 6, 71, closed),
     ] {
         let (mut went_on, mut anew) = (0, 0);
-        let make = || full(Scenario::new(level, members));
+        let make = || full(Scenario::new(level, members).policy(policy));
         let strike = |array: &mut Scenario, swap: &Swap, nth| {
+            // There are writes under way, wherever the copy has come to.
+            array.begin_to_write(12, nth as u64 % 48);
             steps::cut(array, nth);
             array.start().rest().verify();
             if array.serves(swap.old) {
@@ -165,6 +170,7 @@ fn a_take_over_by_a_spare_that_is_cut_off_at_any_step_goes_on() {
     for (level, members, stride) in [("1", 2, 29), ("5", 4, 47), ("6", 5, 79), ("50", 6, 83)] {
         let make = || full(Scenario::new(level, members).spares(1));
         let strike = |array: &mut Scenario, lost: &usize, nth| {
+            array.begin_to_write(12, nth as u64 % 48);
             steps::cut(array, nth);
             array.start().write(10).rest().verify();
             assert_eq!(array.state(), ArrayState::Optimal, "{level}, blow {nth}");
@@ -229,6 +235,7 @@ fn a_return_that_is_cut_off_at_any_step_goes_on() {
         ("50", 6, 29),
     ] {
         let strike = |array: &mut Scenario, away: &usize, nth| {
+            array.begin_to_write(12, nth as u64 % 48);
             steps::cut(array, nth);
             array.start().write(10).rest().verify();
             assert!(array.serves(*away), "{level}, blow {nth}");
