@@ -416,6 +416,8 @@ fn who_waits_for_data_that_moves_comes_back_when_it_has_moved() {
         return;
     }
     let before = size(&rig.show("data"));
+    // Slowly enough that there is some progress to tell of.
+    rig.run(&["set", "data", "restripe_priority=5"]).ok();
     let mut command = rig.command();
     command.args(["restripe", "data", "--wait", "--add", &devices[3]]);
     let run = rig.run_command(&mut command).ok();
