@@ -160,68 +160,10 @@ impl Service {
         let _admin = self.change()?;
         let running = self.running(name)?;
         let now = running.status()?.superblock;
-        let (count, strip) = (
-            request.devices.len(),
-            make::parse_strip(request.strip_bytes)?,
-        );
-        let moves = !matches!(request.action.as_deref(), Some("stop" | "continue"));
-        let level = request.level.as_deref().map(make::parse_level);
-        let group_size = match moves {
-            true => regrouped(&now, count, level.transpose()?, request.group_size)?,
-            false => None,
-        };
-        let shape = DataShape {
-            strip_bytes: strip,
-            group_size,
-            rotate: request.rotate,
-        };
-        let data = || -> Result<Change, Failure> {
-            let size = limits::size_with(&now, count, shape)?;
-            Ok(Change::Data { size, shape })
-        };
-        let change = match (request.level.as_deref(), request.action.as_deref()) {
-            (_, None | Some("add")) if group_size.is_some() => data()?,
-            (Some(_), None) if request.rotate => {
-                let found = "parities are added first, and rotate when they are built";
-                let cure = "ask for --rotate when that is done";
-                return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
-            }
-            (Some(level), None) if strip.is_some() => match mirror_with(&now, count) {
-                Some(becomes) if becomes == make::parse_level(level)? => data()?,
-                _ => {
-                    let found = "parities come and go without any data that moves";
-                    let cure = "ask for the other strip when that is done";
-                    return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
-                }
-            },
-            (Some(level), None) if request.devices.is_empty() => {
-                let fewer = parities_fewer(&now, make::parse_level(level)?)?;
-                return lower(&running, name, fewer, request.dry_run);
-            }
-            (Some(level), None) => {
-                let wanted = make::parse_level(level)?;
-                match mirror_with(&now, count) {
-                    Some(level) if level == wanted => data()?,
-                    _ => Change::Level(level_with(&now, count, wanted)?),
-                }
-            }
-            (None, Some("add")) if now.level == Level::Raid1 => {
-                let found = "a mirror has no data columns to which others could be added";
-                let cure =
-                    format!("strake restripe {name} --level LEVEL DEV… makes it one with parity");
-                return Err(Failure::new(Code::ShapeUnreachable, found).cure(cure));
-            }
-            (None, Some("add")) => data()?,
-            (None, None) if strip.is_some() || request.rotate => data()?,
-            (None, Some("stop")) => return self.halt_move(&running, name, true, request.dry_run),
-            (None, Some("continue")) => {
-                return self.halt_move(&running, name, false, request.dry_run);
-            }
-            _ => {
-                let found =
-                    "neither a level, nor a strip, nor one of add, rotate, stop and continue";
-                return Err(Failure::new(Code::LevelUnreachable, found));
-            }
+        let change = match asked(name, &now, request)? {
+            Asked::Change(change) => change,
+            Asked::Lower(fewer) => return lower(&running, name, fewer, request.dry_run),
+            Asked::Halt(stop) => return self.halt_move(&running, name, stop, request.dry_run),
         };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         if let Some(path) = paths.iter().find(|path| running.serves(path)) {
@@ -265,22 +207,7 @@ impl Service {
                 strangers.iter().for_each(stray);
             }
         })?;
-        let what = match change {
-            Change::Level(wanted) => format!(
-                "level {wanted} from {}: its new parity is being built, data stays where it is",
-                now.level
-            ),
-            Change::Data { size, .. } if count > 0 => {
-                format!("data moves to the new devices; {size} bytes when all of it has moved")
-            }
-            Change::Data { shape, .. } if shape.group_size.is_some() => {
-                "data moves to the other groups".to_owned()
-            }
-            Change::Data { shape, .. } if shape.rotate && shape.strip_bytes.is_none() => {
-                "data moves to where it lies when all parities rotate".to_owned()
-            }
-            Change::Data { .. } => "data moves to the other strips".to_owned(),
-        };
+        let what = change.told(&now, request.devices.len());
         Ok(outcome(name, changed, &what).noted(&notes))
     }
 
@@ -369,6 +296,74 @@ fn lower(
     Ok(outcome(name, changed == Changed::Yes, &what))
 }
 
+/// What a request wants.
+enum Asked {
+    /// Another shape.
+    Change(Change),
+    /// So many parities fewer.
+    Lower(usize),
+    /// Data moves no further (true), or goes on.
+    Halt(bool),
+}
+
+/// What is wanted of an array that is like this now.
+fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Asked, Failure> {
+    let (count, strip) = (
+        request.devices.len(),
+        make::parse_strip(request.strip_bytes)?,
+    );
+    let level = request.level.as_deref().map(make::parse_level);
+    let (level, action) = (level.transpose()?, request.action.as_deref());
+    let group_size = match action {
+        Some("stop" | "continue") => None,
+        _ => regrouped(now, count, level, request.group_size)?,
+    };
+    let shape = DataShape {
+        strip_bytes: strip,
+        group_size,
+        rotate: request.rotate,
+    };
+    let data = || -> Result<Asked, Failure> {
+        let size = limits::size_with(now, count, shape)?;
+        Ok(Asked::Change(Change::Data { size, shape }))
+    };
+    let unreachable = |found: &str, cure: &str| {
+        let failure = Failure::new(Code::ShapeUnreachable, found);
+        Err(failure.cure(cure))
+    };
+    match (level, action) {
+        (_, None | Some("add")) if group_size.is_some() => data(),
+        (Some(_), None) if request.rotate => unreachable(
+            "parities are added first, and rotate when they are built",
+            "ask for --rotate when that is done",
+        ),
+        (Some(level), None) if mirror_with(now, count) == Some(level) => data(),
+        (Some(_), None) if strip.is_some() => unreachable(
+            "parities come and go without any data that moves",
+            "ask for the other strip when that is done",
+        ),
+        (Some(level), None) if request.devices.is_empty() => {
+            Ok(Asked::Lower(parities_fewer(now, level)?))
+        }
+        (Some(level), None) => {
+            let wanted = level_with(now, count, level)?;
+            Ok(Asked::Change(Change::Level(wanted)))
+        }
+        (None, Some("add")) if now.level == Level::Raid1 => unreachable(
+            "a mirror has no data columns to which others could be added",
+            &format!("strake restripe {name} --level LEVEL DEV… makes it one with parity"),
+        ),
+        (None, Some("add")) => data(),
+        (None, None) if strip.is_some() || request.rotate => data(),
+        (None, Some("stop")) => Ok(Asked::Halt(true)),
+        (None, Some("continue")) => Ok(Asked::Halt(false)),
+        _ => {
+            let found = "neither a level, nor a strip, nor one of add, rotate, stop and continue";
+            Err(Failure::new(Code::LevelUnreachable, found))
+        }
+    }
+}
+
 /// What is to be.
 enum Change {
     /// This level.
@@ -378,6 +373,26 @@ enum Change {
 }
 
 impl Change {
+    /// What has begun, of an array that was like this, with so many devices more.
+    fn told(&self, was: &Superblock, devices: usize) -> String {
+        match self {
+            Change::Level(wanted) => format!(
+                "level {wanted} from {}: its new parity is being built, data stays where it is",
+                was.level
+            ),
+            Change::Data { size, .. } if devices > 0 => {
+                format!("data moves to the new devices; {size} bytes when all of it has moved")
+            }
+            Change::Data { shape, .. } if shape.group_size.is_some() => {
+                "data moves to the other groups".to_owned()
+            }
+            Change::Data { shape, .. } if shape.rotate && shape.strip_bytes.is_none() => {
+                "data moves to where it lies when all parities rotate".to_owned()
+            }
+            Change::Data { .. } => "data moves to the other strips".to_owned(),
+        }
+    }
+
     fn joining(&self) -> Joining {
         match self {
             Change::Level(_) => Joining::Parities,
