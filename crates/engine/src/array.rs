@@ -21,7 +21,6 @@ use slab::Slab;
 use strake_format::*;
 
 use crate::behind::RegionSet;
-use crate::canary::{self, Canary};
 use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
@@ -598,16 +597,13 @@ impl Array {
     /// Slots of the group of `slot` that have no member in sync: of the worse one while data moves
     /// to other groups.
     pub(crate) fn lost_in_group(&self, slot: Slot) -> usize {
-        let mut groups = self.geometry.neighbours().collect::<Vec<_>>();
-        groups.retain(|group| group.contains(&slot.index()));
-        if canary::hit(Canary::LossOfOneShape) {
-            groups.truncate(1);
-        }
+        let groups = self.geometry.neighbours();
+        let groups = groups.filter(|group| group.contains(&slot.index()));
         let lost = |group: std::ops::Range<usize>| {
             let slots = &self.slots[group];
             slots.iter().filter(|s| s.current.is_none()).count()
         };
-        groups.into_iter().map(lost).max().unwrap_or(0)
+        groups.map(lost).max().unwrap_or(0)
     }
 
     pub(crate) fn state(&self) -> ArrayState {

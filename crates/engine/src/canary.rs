@@ -22,8 +22,6 @@ pub enum Canary {
     MovedWithoutCopy,
     /// One member alone has the copy.
     CopyOnOneMember,
-    /// While data moves to other groups, members that are lost count in the new ones alone.
-    LossOfOneShape,
     /// Stripes of rows that have fewer groups than numbers are counted as if they had all.
     RowsOfOneShape,
     /// A device that joins gets the table when everybody else does.
@@ -135,7 +133,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 53] = [
+    pub const ALL: [Canary; 52] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -187,14 +185,12 @@ impl Canary {
         Canary::CopyOnOneMember,
         Canary::NewcomerHearsEarly,
         Canary::NotSplitAnew,
-        Canary::LossOfOneShape,
         Canary::RowsOfOneShape,
     ];
 
     /// Its name on the simulator's command line.
     pub fn name(self) -> &'static str {
         match self {
-            Canary::LossOfOneShape => "loss-of-one-shape",
             Canary::RowsOfOneShape => "rows-of-one-shape",
             Canary::FrontierBeforeRows => "frontier-before-rows",
             Canary::MovedWithoutCopy => "moved-without-copy",
