@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use strake_engine::event::{Command, MemberState, MemberStatus};
+use strake_engine::event::{ArrayState, Command, MemberState, MemberStatus};
 use strake_format::{ArrayUuid, PoolUuid, Slot, Superblock};
 
 use crate::api::types::{PoolDeviceJson, PoolDone, PoolJson, PoolRequest, PoolUserJson};
@@ -325,7 +325,9 @@ impl Service {
         let has_pool = self.dir.placement(running.uuid).pool.is_some();
         let status = running.status()?;
         let may = has_pool && !waits;
-        if may != status.spares_elsewhere {
+        // One that has failed takes no commands, and would be told again and again.
+        let serves = matches!(status.state, ArrayState::Optimal | ArrayState::Degraded);
+        if serves && may != status.spares_elsewhere {
             let _admin = self.change()?;
             running.command(Command::SparesElsewhere(may))?;
         }
