@@ -24,6 +24,7 @@ use crate::behind::RegionSet;
 use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
+use crate::init::Init;
 use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::meters::HedgeRules;
@@ -163,6 +164,10 @@ pub(crate) enum Purpose {
         region: RegionNo,
         device: DeviceId,
     },
+    /// Zeroing a piece of a region in the background.
+    Init {
+        device: DeviceId,
+    },
     /// Zeroing of what a growth adds to a region that was written, or the flush after it.
     Extend {
         device: DeviceId,
@@ -246,6 +251,7 @@ pub struct Array {
     pub(crate) replay: Option<Replay>,
     pub(crate) reshape: Option<Reshape>,
     pub(crate) moving: Move,
+    pub(crate) init: Init,
     pub(crate) resumed: Option<Resumed>,
     /// Devices that have no slot yet and get the map and the list.
     pub(crate) entering: Vec<DeviceId>,
@@ -316,6 +322,7 @@ impl Array {
             | Purpose::MapPage { device, .. }
             | Purpose::Unreadable { device }
             | Purpose::Zero { device, .. }
+            | Purpose::Init { device }
             | Purpose::Extend { device }
             | Purpose::Settle { device, .. }
             | Purpose::LastFlush { device }
@@ -343,6 +350,7 @@ impl Array {
             Purpose::MapPage { page, .. } => self.page_written(page),
             Purpose::Unreadable { .. } => self.list_written(),
             Purpose::Zero { region, .. } => self.region_zeroed(region),
+            Purpose::Init { .. } => self.init_io_done(),
             Purpose::Extend { device } => self.extended(device),
             Purpose::Settle { region, .. } => self.region_settled(region),
             Purpose::LastFlush { .. } => self.last_flush_done(),

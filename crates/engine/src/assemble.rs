@@ -16,6 +16,7 @@ use crate::canary::{self, Canary};
 use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
+use crate::init::Init;
 use crate::jobs::Jobs;
 use crate::map::Map;
 use crate::meters::HedgeRules;
@@ -614,6 +615,7 @@ impl Array {
             replay,
             reshape: None,
             moving: Move::default(),
+            init: Init::default(),
             resumed,
             entering: Vec::new(),
             elsewhere: false,

@@ -50,6 +50,10 @@ pub enum Canary {
     GatherDropsOrder,
     /// A member that joins during a step is credited with it.
     RebuiltTooFar,
+    /// Background zeroing takes a region for zero after its first piece.
+    InitCutShort,
+    /// A region that background zeroing makes Clean while a member is out is not marked behind.
+    InitForgetsAbsent,
     /// A region that is opened while a member is out is not marked behind.
     BehindNotSet,
     /// A member that leaves marks no region behind.
@@ -133,7 +137,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 52] = [
+    pub const ALL: [Canary; 54] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -145,6 +149,8 @@ impl Canary {
         Canary::DiscardForgetsParity,
         Canary::GatherDropsOrder,
         Canary::RebuiltTooFar,
+        Canary::InitCutShort,
+        Canary::InitForgetsAbsent,
         Canary::BehindNotSet,
         Canary::AbsenceNotNoted,
         Canary::StaleMapTrusted,
@@ -208,6 +214,8 @@ impl Canary {
             Canary::DiscardForgetsParity => "discard-forgets-parity",
             Canary::GatherDropsOrder => "gather-drops-order",
             Canary::RebuiltTooFar => "rebuilt-too-far",
+            Canary::InitCutShort => "init-cut-short",
+            Canary::InitForgetsAbsent => "init-forgets-absent",
             Canary::BehindNotSet => "behind-not-set",
             Canary::AbsenceNotNoted => "absence-not-noted",
             Canary::StaleMapTrusted => "stale-map-trusted",

@@ -90,6 +90,7 @@ impl Shard {
             StepKind::Rebuild => self.compute_rebuild(key),
             StepKind::Resync => self.compute_resync(key),
             StepKind::Scrub(mode) => self.compute_scrub(key, mode),
+            StepKind::Init => unreachable!("its steps cover no stripe"),
         }
     }
 

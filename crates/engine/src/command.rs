@@ -34,6 +34,10 @@ pub enum Command {
     StartRebuild,
     /// Pause the rebuild until it is started again.
     StopRebuild,
+    /// Zero what was never written, in the background, so that first writes wait for nothing.
+    StartInit,
+    /// Leave what was not zeroed so far to its first write.
+    StopInit,
     /// Check parity, and perhaps repair what is wrong; or go on where a scrub was paused. One of the
     /// other mode ends.
     StartScrub(ScrubMode),
@@ -89,6 +93,8 @@ pub enum Setting {
     ScrubPriority(u8),
     /// The same for data that moves.
     RestripePriority(u8),
+    /// The same for the zeroing of what was never written.
+    InitPriority(u8),
     /// Background work gives way where more than one request in a hundred takes longer than this,
     /// microseconds; 0: it is not looked at.
     LatencyTargetUs(u32),

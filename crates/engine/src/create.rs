@@ -67,8 +67,8 @@ pub struct Tiny {
 pub enum Init {
     /// Unwritten; each region is zeroed on every member before its first write.
     Lazy,
-    /// The caller has zeroed (or deallocated to zeros) every member's data area: Clean.
-    Zeroed,
+    /// The same, and the array zeroes them in the background from its start on.
+    Zero,
     /// Parity unknown: a resync makes it true while the array serves.
     Sync,
     /// The administrator swears that parity is true.
@@ -261,10 +261,13 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         layout: layouts[0],
     };
     let ids: Vec<MemberUuid> = all.iter().map(|(_, member)| *member).collect();
-    let superblocks = superblocks(spec.array, spec.created_unix_s, &definition, &ids, &layouts);
+    let mut superblocks = superblocks(spec.array, spec.created_unix_s, &definition, &ids, &layouts);
+    for sb in &mut superblocks {
+        sb.zeroing = spec.init == Init::Zero;
+    }
     let state = match spec.init {
-        Init::Lazy => RegionState::Unwritten,
-        Init::Zeroed | Init::AssumeClean => RegionState::Clean,
+        Init::Lazy | Init::Zero => RegionState::Unwritten,
+        Init::AssumeClean => RegionState::Clean,
         Init::Sync => RegionState::NeedSync,
     };
     let states = |layout: &Layout, page| vec![state; layout.regions_in_page(page)];
@@ -431,6 +434,7 @@ pub(crate) fn superblocks(
         spares: spares.to_vec(),
         replacements: Vec::new(),
         settings: definition.settings,
+        zeroing: false,
         scrub: None,
         scrub_begun_unix_s: 0,
         last_scrub: None,

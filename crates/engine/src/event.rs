@@ -409,6 +409,8 @@ pub enum StepKind {
     Resync,
     /// Compare parity (or mirrors) with the data.
     Scrub(ScrubMode),
+    /// Nothing: it covers no stripe, and what was served is told.
+    Init,
 }
 
 /// From a shard to the array.
@@ -909,4 +911,6 @@ pub enum JobKind {
     Scrub,
     /// Move data to another shape.
     Restripe,
+    /// Zero what was never written.
+    Init,
 }

@@ -1,4 +1,4 @@
-//! Background jobs: resync, rebuild, scrub; one step at a time, in that order of precedence.
+//! Background jobs: resync, rebuild, init, scrub; one step at a time, in that order of precedence.
 //!
 //! Invariants:
 //! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
@@ -113,6 +113,11 @@ impl Jobs {
         self.next_at = None;
     }
 
+    /// Bytes of each member that a piece of work is to cover now.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.pace.step_bytes()
+    }
+
     pub(crate) fn busy(&self) -> bool {
         self.running.is_some() || self.checkpoint.is_some()
     }
@@ -123,13 +128,14 @@ impl Array {
         // A pause that is over must not stay as a deadline while something else is waited for:
         // whatever ends that comes by here again.
         self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
+        self.hurry_init();
         let paused = self.jobs.next_at.is_some();
         let waits = self.persist.view_due || self.jobs.busy() || self.reshape.is_some();
         if self.stage != Stage::Serving || waits || paused {
             return;
         }
         self.jobs.pace.refresh(self.now);
-        if !(self.drive_resync() || self.drive_rebuild()) {
+        if !(self.drive_resync() || self.drive_rebuild() || self.drive_init()) {
             self.drive_scrub();
         }
     }
@@ -165,7 +171,25 @@ impl Array {
             StepKind::Rebuild => settings.rebuild_priority,
             StepKind::Resync => settings.resync_priority,
             StepKind::Scrub(_) => settings.scrub_priority,
+            StepKind::Init => settings.init_priority,
         })
+    }
+
+    /// After a piece of background zeroing: shards tell what they served beside it.
+    pub(crate) fn ask_beside_init(&mut self, region: RegionNo) {
+        let row = Row(self.geometry.region_rows(region).start);
+        self.step(StepKind::Init, row, row);
+    }
+
+    /// What holds a job back, and the p99 of requests beside it.
+    pub(crate) fn pace_of(&self, kind: StepKind) -> (HeldBack, Option<u64>) {
+        let held_back = self.jobs.pace.held_back(self.now, self.rules(kind));
+        (held_back, self.jobs.pace.p99_ns(self.now))
+    }
+
+    /// A rebuild is at work.
+    pub(crate) fn rebuilds(&self) -> bool {
+        self.jobs.rebuild.is_some()
     }
 
     fn rules_of_move(&self) -> Rules {
@@ -245,8 +269,13 @@ impl Array {
             return;
         }
         let done = self.jobs.running.take().expect("it is the one that ended");
-        let bytes = (done.end.0 - done.first.0) * self.geometry.strip;
-        let took_ns = self.now.since(done.started);
+        let (took_ns, bytes) = match done.kind {
+            StepKind::Init => self.init_paced(),
+            _ => (
+                self.now.since(done.started),
+                (done.end.0 - done.first.0) * self.geometry.strip,
+            ),
+        };
         let pause_ns = self.jobs.pace.stepped(self.now, took_ns, bytes, rules);
         if pause_ns > 0 {
             self.jobs.next_at = Some(Time(self.now.0 + pause_ns));
@@ -254,6 +283,7 @@ impl Array {
         match done.kind {
             StepKind::Resync => self.resync_stepped(&done, bytes),
             StepKind::Rebuild => self.rebuild_stepped(&done, bytes),
+            StepKind::Init => {}
             StepKind::Scrub(_) => {
                 let scrub = self.jobs.scrub.as_mut();
                 if let Some(scrub) = scrub.filter(|scrub| scrub.after < done.step) {
@@ -891,6 +921,7 @@ impl Array {
                 repaired: job.found.repaired(job.mode),
             });
         }
+        jobs.extend(self.init_status());
         jobs.extend(self.move_status());
         jobs
     }

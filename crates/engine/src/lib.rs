@@ -33,6 +33,7 @@ pub mod gather;
 pub mod geometry;
 mod hedge;
 mod hold;
+mod init;
 mod intent;
 mod jobs;
 pub mod latency;

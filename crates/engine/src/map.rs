@@ -30,11 +30,10 @@ use crate::units::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Unwritten,
-    /// Being zeroed on every member before its first write (then opened), or given back to them
-    /// after a discard.
+    /// Being zeroed on every member, or given back to them after a discard.
     Zeroing {
         pending: u32,
-        open: bool,
+        then: Then,
     },
     /// Dirty is on its way to the members.
     Opening,
@@ -68,7 +67,24 @@ pub(crate) enum Phase {
     },
 }
 
+/// What becomes of a region that is zeroed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// It is opened for its first write.
+    Open,
+    /// Clean: it is zeroed in the background (`init`).
+    Clean,
+    /// It was given back: no zeroes were written.
+    Unwritten,
+}
+
 impl Phase {
+    /// It is on its way to be Clean.
+    pub(crate) fn becomes_clean(self) -> bool {
+        let zeroing = matches!(self, Phase::Zeroing { then, .. } if then == Then::Clean);
+        zeroing || matches!(self, Phase::Settling { open: false, .. } | Phase::Cleaning)
+    }
+
     /// Parity is not to be trusted.
     pub(crate) fn untrusted(self) -> bool {
         matches!(
@@ -206,6 +222,11 @@ impl Map {
 
     pub(crate) fn phase(&self, region: RegionNo) -> Phase {
         self.regions[region.0 as usize].phase
+    }
+
+    /// A shard waits for the region.
+    pub(crate) fn wanted(&self, region: RegionNo) -> bool {
+        self.regions[region.0 as usize].wanted
     }
 
     fn not_empty(&mut self, region: RegionNo, shard: ShardNo) {
@@ -388,7 +409,7 @@ impl Array {
             return;
         }
         match self.map.phase(region) {
-            Phase::Unwritten => self.zero_region(region, true),
+            Phase::Unwritten => self.zero_region(region, Then::Open),
             Phase::Clean => self.open_region(region),
             Phase::Open => self.enter(region, Phase::Open),
             Phase::NeedSync => self.enter(region, Phase::NeedSync),
@@ -399,53 +420,61 @@ impl Array {
     /// Zeroes the region's rows on every live member, to open it; or gives them back: nobody reads
     /// there any more, and before the next write all of it is zeroed. So it does not matter what a
     /// member makes of the advice, and one that cannot deallocate writes nothing for it.
-    fn zero_region(&mut self, region: RegionNo, open: bool) {
+    fn zero_region(&mut self, region: RegionNo, then: Then) {
         let rows = self.geometry.region_rows(region);
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
         let len = len * self.geometry.strip;
         let devices = self.live();
-        // What is lost there is lost no more: it must not be listed when the region is written
-        // again.
-        let listed = u32::from(self.unlist_region(region));
-        self.set_phase(
-            region,
-            Phase::Zeroing {
-                pending: devices.len() as u32 + listed,
-                open,
-            },
-        );
+        self.enter_zeroing(region, devices.len() as u32, then);
         for device in devices {
             let offset = self.members[&device].layout.data_offset + start;
-            let kind = match open {
-                true => IoKind::WriteZeroes { offset, len },
-                false => IoKind::Discard { offset, len },
+            let kind = match then {
+                Then::Unwritten => IoKind::Discard { offset, len },
+                _ => IoKind::WriteZeroes { offset, len },
             };
             self.io(device, Purpose::Zero { region, device }, kind);
         }
     }
 
+    fn enter_zeroing(&mut self, region: RegionNo, waits: u32, then: Then) {
+        // What is lost there is lost no more: it must not be listed when the region is written
+        // again.
+        let listed = u32::from(self.unlist_region(region));
+        let pending = waits + listed;
+        self.set_phase(region, Phase::Zeroing { pending, then });
+    }
+
+    /// The region is zeroed in the background: `region_zeroed` follows once.
+    pub(crate) fn begin_zeroing(&mut self, region: RegionNo) {
+        self.enter_zeroing(region, 1, Then::Clean);
+    }
+
     pub(crate) fn region_zeroed(&mut self, region: RegionNo) {
-        let Phase::Zeroing { pending, open } = self.map.phase(region) else {
+        let Phase::Zeroing { pending, then } = self.map.phase(region) else {
             unreachable!("zeroing ends before the region's phase changes")
         };
-        self.set_phase(
-            region,
-            Phase::Zeroing {
-                pending: pending - 1,
-                open,
-            },
-        );
-        if pending > 1 || self.stage == Stage::Failed {
+        let pending = pending - 1;
+        self.set_phase(region, Phase::Zeroing { pending, then });
+        if pending > 0 || self.stage == Stage::Failed {
             return;
         }
-        if open {
-            self.map.region(region).wanted = false;
-            self.settle_region(region, true);
-        } else {
-            // A shard that asked meanwhile asks again.
-            self.unmapped(region);
-            self.map.empty.remove(&region);
-            self.enter(region, Phase::Unwritten);
+        match then {
+            Then::Clean if !self.map.wanted(region) => {
+                if !self.whole() && !canary::hit(Canary::InitForgetsAbsent) {
+                    self.map.mark_behind(region);
+                }
+                self.settle_region(region, false);
+            }
+            Then::Open | Then::Clean => {
+                self.map.region(region).wanted = false;
+                self.settle_region(region, true);
+            }
+            Then::Unwritten => {
+                // A shard that asked meanwhile asks again.
+                self.unmapped(region);
+                self.map.empty.remove(&region);
+                self.enter(region, Phase::Unwritten);
+            }
         }
     }
 
@@ -624,7 +653,7 @@ impl Array {
         if let Phase::Draining { waits } = self.map.phase(region) {
             self.set_phase(region, Phase::Draining { waits: waits - 1 });
             if waits == 1 && self.stage != Stage::Failed {
-                self.zero_region(region, false);
+                self.zero_region(region, Then::Unwritten);
             }
             return;
         }

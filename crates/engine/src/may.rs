@@ -117,7 +117,8 @@ impl Array {
             Setting::RebuildPriority(p)
             | Setting::ResyncPriority(p)
             | Setting::ScrubPriority(p)
-            | Setting::RestripePriority(p) => (1..=100).contains(&p),
+            | Setting::RestripePriority(p)
+            | Setting::InitPriority(p) => (1..=100).contains(&p),
             Setting::LatencyTargetUs(us) => us <= Settings::LATENCY_TARGET_US_MAX,
             Setting::SpareDelayMs(ms) => ms <= Settings::SPARE_DELAY_MS_MAX,
             Setting::ScrubMinute(minute) => minute <= Settings::SCRUB_MINUTE_MAX,

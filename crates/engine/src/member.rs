@@ -479,6 +479,8 @@ impl Array {
             Command::ReplaceBySpare(slot, spare) => self.replace_by_spare(slot, spare),
             Command::SparesElsewhere(can) => Ok(self.spares_elsewhere(can)),
             Command::StartRebuild => Ok(self.start_rebuild()),
+            Command::StartInit => Ok(self.start_init()),
+            Command::StopInit => Ok(self.stop_init()),
             Command::StopRebuild => Ok(self.stop_rebuild()),
             Command::StartScrub(mode) => Ok(self.start_scrub(mode)),
             Command::PauseScrub => Ok(self.pause_scrub()),
@@ -647,6 +649,7 @@ impl Array {
             Setting::ResyncPriority(p)
             | Setting::ScrubPriority(p)
             | Setting::RestripePriority(p)
+            | Setting::InitPriority(p)
                 if !(1..=100).contains(&p) =>
             {
                 return Err(CommandError::OutOfRange);
@@ -665,6 +668,7 @@ impl Array {
             Setting::ResyncPriority(p) => self.sb.settings.resync_priority = p,
             Setting::ScrubPriority(p) => self.sb.settings.scrub_priority = p,
             Setting::RestripePriority(p) => self.sb.settings.restripe_priority = p,
+            Setting::InitPriority(p) => self.sb.settings.init_priority = p,
             Setting::LatencyTargetUs(us) => self.sb.settings.latency_target_us = us,
             Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
             Setting::ScrubPeriod(period) => self.sb.settings.scrub_period = period,

@@ -255,6 +255,9 @@ pub enum Invalid {
     /// A setting that is neither on nor off.
     #[error("hedged reads {0}")]
     HedgedReadsCode(u8),
+    /// Zeroing that is neither on nor off.
+    #[error("zeroing {0}")]
+    ZeroingCode(u8),
     /// Longer than a week.
     #[error("spare delay {0} ms")]
     SpareDelay(u32),

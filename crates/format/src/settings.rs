@@ -17,6 +17,8 @@ pub struct Settings {
     pub scrub_priority: u8,
     /// The same for data that moves.
     pub restripe_priority: u8,
+    /// The same for the zeroing of what was never written.
+    pub init_priority: u8,
     /// Background work gives way where more than one request in a hundred takes longer than this,
     /// microseconds; 0: it is not looked at.
     pub latency_target_us: u32,
@@ -62,6 +64,7 @@ impl Settings {
             self.resync_priority,
             self.scrub_priority,
             self.restripe_priority,
+            self.init_priority,
         ];
         if let Some(&priority) = others.iter().find(|p| bad(p)) {
             return Err(Invalid::JobPriority(priority));
@@ -89,6 +92,7 @@ impl Default for Settings {
             resync_priority: PRIORITY,
             scrub_priority: PRIORITY,
             restripe_priority: PRIORITY,
+            init_priority: PRIORITY,
             latency_target_us: 0,
             read_error_threshold: 3,
             hedged_reads: true,

@@ -166,6 +166,8 @@ pub struct Superblock {
     pub replacements: Vec<Replacement>,
     /// Settings.
     pub settings: Settings,
+    /// Regions that were never written are to be zeroed in the background, as before their first write.
+    pub zeroing: bool,
     /// The scrub that is not over.
     pub scrub: Option<ScrubRecord>,
     /// When the newest one began, whatever became of it, seconds since 1970; 0 if there was none.

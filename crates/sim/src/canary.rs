@@ -71,7 +71,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 77] = [
+    pub const ALL: [(Canary, u64); 79] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -102,6 +102,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::DiscardForgetsParity), 30),
         (Canary::Inside(engine::Canary::GatherDropsOrder), 150),
         (Canary::Inside(engine::Canary::RebuiltTooFar), 400),
+        (Canary::Inside(engine::Canary::InitCutShort), 60),
+        (Canary::Inside(engine::Canary::InitForgetsAbsent), 100),
         (Canary::Inside(engine::Canary::BehindNotSet), 150),
         (Canary::Inside(engine::Canary::AbsenceNotNoted), 1000),
         (Canary::Inside(engine::Canary::StaleMapTrusted), 3000),

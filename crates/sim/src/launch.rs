@@ -118,7 +118,7 @@ pub fn make_on(
     let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
     let superblock = made.superblocks[0].clone();
     let layout = &superblock.layout;
-    if matches!(plan.init, Init::Zeroed | Init::AssumeClean) {
+    if plan.init == Init::AssumeClean {
         let zeros = vec![0; layout.data_bytes as usize];
         for drive in &mut drives[..members] {
             drive.ssd.poke(layout.data_offset, &zeros);

@@ -785,6 +785,8 @@ impl World {
             }
             Action::StopRebuild => drop(self.command(Command::StopRebuild)),
             Action::StartRebuild => drop(self.command(Command::StartRebuild)),
+            Action::StartInit => drop(self.command(Command::StartInit)),
+            Action::StopInit => drop(self.command(Command::StopInit)),
             Action::Grow => drop(self.command(Command::Grow(Vec::new()))),
             Action::AddParity => {
                 if let Some(new) = self.fresh() {

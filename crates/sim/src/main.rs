@@ -229,7 +229,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     let s = &report.stats;
     println!(
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
-         {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} scrubs, \
+         {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
          {} slow members, {} rotten strips, {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost, {} resets ({} tried again); {:.1} seeds/s; trace {}",
@@ -245,6 +245,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.partial_rebuilds,
         s.rebuilds,
         s.resyncs,
+        s.inits,
         s.scrubs,
         s.latent_errors,
         s.repairs,

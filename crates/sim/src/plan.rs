@@ -189,6 +189,10 @@ pub enum Action {
     StopRebuild,
     /// Command: go on with the rebuild.
     StartRebuild,
+    /// Command: zero what was never written.
+    StartInit,
+    /// Command: no further.
+    StopInit,
     /// Command: scrub, to check or to repair.
     Scrub,
     /// Command: pause the scrub.
@@ -427,7 +431,7 @@ impl Plan {
                 spare_delay_ms: draw_spare_delay_ms(&mut Prng::new(seed ^ 4, Purpose::Focus)),
                 ..draw_settings(seed)
             },
-            init: [Init::Lazy, Init::Zeroed, Init::Sync, Init::AssumeClean]
+            init: [Init::Lazy, Init::Zero, Init::Sync, Init::AssumeClean]
                 [rng.weighted(&[14, 2, 3, 1])],
             devices,
             spares,
@@ -466,6 +470,7 @@ impl Plan {
         plan.draw_trims();
         plan.draw_strips();
         plan.draw_groups();
+        plan.draw_inits();
         plan
     }
 
@@ -528,6 +533,30 @@ fn map_bytes(tiny: &Tiny, bytes: u64) -> u64 {
         .map_or(0, |regions| 2 * 4096 * pages(regions) * 5 / 4)
 }
 
+impl Plan {
+    /// In one of six arrays the zeroing of what was never written is begun, or stopped, by command. Draws of
+    /// its own.
+    fn draw_inits(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 15, Purpose::Focus);
+        if !rng.one_in(6) {
+            return;
+        }
+        for life in &mut self.lives {
+            for action in [Action::StartInit, Action::StopInit] {
+                if rng.one_in(2) {
+                    let asks = life.asks.min(rng.pick(&[2, 10, 120]));
+                    let at = Moment {
+                        asks: rng.below(asks + 1),
+                        events: rng.below(200),
+                    };
+                    life.actions.push((at, action));
+                }
+            }
+            life.actions.sort_by_key(|&(at, _)| at);
+        }
+    }
+}
+
 /// A third of the arrays have region maps of several pages.
 fn draw_page_regions(seed: u64) -> Option<u16> {
     let mut rng = Prng::new(seed ^ 2, Purpose::Focus);
@@ -548,6 +577,7 @@ fn draw_settings(seed: u64) -> Settings {
                 resync_priority: priority(&mut rng),
                 scrub_priority: priority(&mut rng),
                 restripe_priority: rebuild_priority,
+                init_priority: rebuild_priority,
                 latency_target_us: draw_target_us(&mut rng),
                 ..Settings::default()
             }

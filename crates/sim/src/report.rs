@@ -71,6 +71,8 @@ pub struct Stats {
     pub rebuilds: u64,
     /// Resyncs finished.
     pub resyncs: u64,
+    /// Arrays zeroed throughout.
+    pub inits: u64,
     /// Starts that replayed records of the stripe log.
     pub log_replays: u64,
     /// Records that they replayed: one for each write, or part of one, of a stripe.
@@ -196,6 +198,7 @@ impl Stats {
             (&mut self.refused_starts, other.refused_starts),
             (&mut self.rebuilds, other.rebuilds),
             (&mut self.resyncs, other.resyncs),
+            (&mut self.inits, other.inits),
             (&mut self.log_replays, other.log_replays),
             (&mut self.records_replayed, other.records_replayed),
             (&mut self.stripes_replayed, other.stripes_replayed),

@@ -754,6 +754,10 @@ impl World {
                 kind: JobKind::Resync,
                 ..
             } => self.stats.resyncs += 1,
+            EventKind::JobFinished {
+                kind: JobKind::Init,
+                ..
+            } => self.stats.inits += 1,
             EventKind::LogReplayed {
                 records, stripes, ..
             } => {

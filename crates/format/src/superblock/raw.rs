@@ -20,7 +20,7 @@ const VERSION_MAJOR: u16 = 1;
 /// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
 /// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other groups, or
 /// to parities that rotate. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
-const VERSION_MINOR: u16 = 8;
+const VERSION_MINOR: u16 = 9;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
 const FEATURE_CARVED: u64 = 1;
@@ -185,8 +185,12 @@ struct RawSuperblock {
     /// The same as if parities had always rotated: those of the shape that data moves from which do
     /// not; 0 where as many do not in the new one.
     moving_fixed: u8,
+    /// Zeroing that crowds out requests after a restart; 0 for the default of 50.
+    init_priority: u8,
+    /// An array that was to be zeroed throughout and, after a restart, is not: 0 no, 1 zeroing.
+    zeroing: u8,
     /// Room to grow; zero.
-    reserved: [u8; 389],
+    reserved: [u8; 387],
     /// An array never scrubbed after a restart, or that repairs what it was told only to report.
     scrub_period: u8,
     scrub_policy: u8,
@@ -229,7 +233,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, restripe_priority) == 3603);
     assert!(std::mem::offset_of!(RawSuperblock, moving_group) == 3604);
     assert!(std::mem::offset_of!(RawSuperblock, moving_fixed) == 3605);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3606);
+    assert!(std::mem::offset_of!(RawSuperblock, init_priority) == 3606);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3608);
     assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
     assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
@@ -339,6 +344,7 @@ impl Superblock {
         };
         raw.spare_count = self.spares.len() as u8;
         raw.scrubs.put(self);
+        raw.zeroing = u8::from(self.zeroing);
         raw.put_settings(&self.settings);
         let name = self.name.as_str().as_bytes();
         raw.name_bytes = name.len() as u8;
@@ -548,6 +554,7 @@ impl RawSuperblock {
         self.resync_priority = sparing(settings.resync_priority);
         self.scrub_priority = sparing(settings.scrub_priority);
         self.restripe_priority = sparing(settings.restripe_priority);
+        self.init_priority = sparing(settings.init_priority);
         self.unhedged = u8::from(!settings.hedged_reads);
         self.spare_delay = match settings.spare_delay_ms {
             SPARE_DELAY_MS => 0,
@@ -575,6 +582,7 @@ impl RawSuperblock {
             || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
         let moves = u64::from(self.moving | self.moving_members) | self.moved_rows.get();
         let uses = [
+            (9, self.init_priority | self.zeroing != 0),
             (8, self.moving_group | self.moving_fixed != 0),
             (
                 7,
@@ -603,6 +611,7 @@ impl RawSuperblock {
             resync_priority: known(self.resync_priority),
             scrub_priority: known(self.scrub_priority),
             restripe_priority: known(self.restripe_priority),
+            init_priority: known(self.init_priority),
             latency_target_us: self.latency_target_us.get(),
             read_error_threshold: self.read_error_threshold.get(),
             hedged_reads: match self.unhedged {
@@ -770,6 +779,11 @@ impl RawSuperblock {
             replacements: self.replacement_list(&spares)?,
             spares,
             settings: self.settings()?,
+            zeroing: match self.zeroing {
+                0 => false,
+                1 => true,
+                code => return Err(Invalid::ZeroingCode(code)),
+            },
             scrub: self.scrubs.scrub()?,
             scrub_begun_unix_s: self.scrubs.begun_unix_s(),
             last_scrub: self.scrubs.last()?,

@@ -132,7 +132,7 @@ prop_compose! {
         me in any::<proptest::sample::Index>(),
         (priority, threshold) in (1..=100u8, 1..=u32::MAX),
         (resync_priority, scrub_priority) in (1..=100u8, 1..=100u8),
-        restripe_priority in 1..=100u8,
+        (restripe_priority, init_priority) in (1..=100u8, 1..=100u8),
         latency_target_us in 0..=Settings::LATENCY_TARGET_US_MAX,
         spare_delay_ms in 0..=Settings::SPARE_DELAY_MS_MAX,
     ) -> Superblock {
@@ -207,6 +207,7 @@ prop_compose! {
                 resync_priority,
                 scrub_priority,
                 restripe_priority,
+                init_priority,
                 latency_target_us,
                 read_error_threshold: threshold,
                 hedged_reads: clean,

@@ -65,7 +65,7 @@ fn serves_as_new(mut array: Scenario) {
 fn an_array_that_was_half_made_is_too_little_or_answers_right_and_is_made_again() {
     for (level, members) in LEVELS {
         let (mut started, mut degraded, mut refused) = (0, 0, 0);
-        for init in [Init::Lazy, Init::Zeroed] {
+        for init in [Init::Zero, Init::AssumeClean] {
             let draft = || {
                 let draft = Scenario::new(level, members).shards(1);
                 draft.small_blocks().init(init)

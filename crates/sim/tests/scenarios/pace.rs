@@ -3,6 +3,7 @@
 //! The members here have one arm: each I/O in flight makes the next one wait, so that a rebuild in
 //! full swing makes every request late.
 
+use strake_engine::create::Init;
 use strake_engine::event::{ArrayState, Command, HeldBack, IoKind, JobKind, ScrubMode, Setting};
 use strake_engine::units::{RequestId, Time};
 use strake_format::Settings;
@@ -18,6 +19,8 @@ struct Load {
     depth: usize,
     under_way: Vec<(RequestId, Time)>,
     next: u64,
+    /// Of the first so many blocks.
+    among: u64,
     latencies_ns: Vec<u64>,
 }
 
@@ -27,6 +30,7 @@ impl Load {
             depth,
             under_way: Vec::new(),
             next: 0,
+            among: u64::MAX,
             latencies_ns: Vec::new(),
         }
     }
@@ -45,7 +49,7 @@ impl Load {
         });
         while self.under_way.len() < self.depth {
             // A stride that meets every block in the end.
-            self.next = (self.next + 7919) % array.world.oracle.blocks();
+            self.next = (self.next + 7919) % array.world.oracle.blocks().min(self.among);
             let ask = Ask {
                 kind: AskKind::Read,
                 first: self.next,
@@ -264,4 +268,44 @@ fn a_rebuild_writes_its_target_from_the_first_strip_to_the_last() {
     order.retain(|offset| seen.insert(*offset));
     assert!(order.len() > 1000, "{} strips were seen", order.len());
     assert!(order.is_sorted());
+}
+
+/// Bytes of each member that are zeroed beside a load in so many milliseconds, after as many in which it finds
+/// its pace.
+fn zeroed(init_priority: u8, latency_target_us: u32, ms: u64) -> u64 {
+    let settings = Settings {
+        init_priority,
+        latency_target_us,
+        ..Settings::default()
+    };
+    let draft = large()
+        .init(Init::Zero)
+        .window_bytes(1)
+        .shards(1)
+        .no_caches();
+    let mut array = draft.settings(settings).message_ns(100).start();
+    array.crowd(CROWDING_NS);
+    // What was never written is answered without a member.
+    let mut load = Load::new(2);
+    load.among = 64;
+    array.write_at(0, load.among);
+    let done = |array: &mut Scenario| {
+        let status = array.world.machines().array.status();
+        let job = status.jobs.iter().find(|job| job.kind == JobKind::Init);
+        job.expect("it takes longer").done_bytes
+    };
+    load.work(&mut array, ms);
+    let before = done(&mut array);
+    load.work(&mut array, ms);
+    done(&mut array) - before
+}
+
+#[test]
+fn background_zeroing_keeps_to_its_priority_and_to_the_latency_target() {
+    let (all, half) = (zeroed(100, 0, 200), zeroed(50, 0, 200));
+    let (few, late) = (zeroed(1, 0, 4000) / 20, zeroed(100, 1, 4000) / 20);
+    assert!(few > 0 && late > 0, "not nothing: {few}, {late}");
+    assert!(few * 20 < all, "{few} of {all}");
+    assert!(late * 20 < all, "{late} of {all}");
+    assert!(half < all && half * 3 > all, "{half} of {all}");
 }

@@ -135,6 +135,7 @@ pub(crate) fn job_kind(kind: JobKind) -> &'static str {
         JobKind::Resync => "resync",
         JobKind::Scrub => "scrub",
         JobKind::Restripe => "restripe",
+        JobKind::Init => "init",
     }
 }
 
