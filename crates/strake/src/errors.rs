@@ -121,7 +121,7 @@ catalogue! {
         "strake set NAME memory_limit=SIZE with at least that, or shards=N with fewer threads";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
-        "rebuild_priority, resync_priority, scrub_priority, restripe_priority: 1 to 100; \
+        "rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: 1 to 100; \
          latency_target: off, 2ms (to 60s); spare_delay: off, 45s (to 7d); read_error_threshold: 1 and more; \
          write_hole: closed, degraded, resync; hedged_reads: on, off; \
          scrub_schedule: off, continuous, daily, weekly, monthly; scrub_at: 03:00; scrub_policy: report, repair, halt; \

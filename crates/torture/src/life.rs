@@ -409,9 +409,11 @@ impl<'a> Life<'a> {
 
     fn steer(&mut self, child: &mut Child) -> Result<()> {
         let priority = self.rng.range(1, 100).to_string();
-        let words: &[&str] = match self.rng.below(3) {
+        let words: &[&str] = match self.rng.below(5) {
             0 => &["rebuild", "stop"],
             1 => &["rebuild", "start"],
+            2 => &["init", "start"],
+            3 => &["init", "stop"],
             _ => &["priority", &priority],
         };
         let said = child.ask(words)?;

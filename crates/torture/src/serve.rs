@@ -148,6 +148,8 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
         }
         ["rebuild", "start"] => Command::StartRebuild,
         ["rebuild", "stop"] => Command::StopRebuild,
+        ["init", "start"] => Command::StartInit,
+        ["init", "stop"] => Command::StopInit,
         ["scrub"] => {
             scrubbed.store(0, Ordering::SeqCst);
             Command::StartScrub(ScrubMode::Check)

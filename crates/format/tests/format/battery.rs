@@ -264,7 +264,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 9), (32, 8), (3800, 1), (187, 5)] {
+    for (at, byte) in [(10, 10), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
@@ -290,6 +290,22 @@ fn what_steers_background_work_is_kept_and_costs_nothing_where_it_is_not_used() 
     reseal(&mut bytes[..]);
     let refused = Superblock::decode(&bytes[..], 4096);
     assert_eq!(refused, Err(SuperblockError::Invalid(Invalid::Reserved)));
+}
+
+#[test]
+fn zeroing_is_kept_and_an_older_program_that_ignores_it_leaves_it_undone() {
+    let superblock = Superblock {
+        zeroing: true,
+        ..superblock(Level::Raid5, 3, 3, 0)
+    };
+    let mut bytes = superblock.encode(4096);
+    assert_eq!((bytes[10], &bytes[3606..3608]), (9, &[0, 1][..]));
+    assert_eq!(bytes[24..32], [0; 8], "it may be ignored");
+    bytes[3607] = 2;
+    reseal(&mut bytes[..]);
+    let refused = Superblock::decode(&bytes[..], 4096);
+    let wrong = Invalid::ZeroingCode(2);
+    assert_eq!(refused, Err(SuperblockError::Invalid(wrong)));
 }
 
 #[test]

@@ -100,6 +100,8 @@ fn superblocks_are_what_they_were() {
         moved_rows: 99,
         stopped: false,
     });
+    let mut zeroing = superblock(Level::Raid6, 5, 5, 3);
+    (zeroing.zeroing, zeroing.settings.init_priority) = (true, 31);
     for (name, superblock) in [
         ("superblock-slot", rich),
         ("superblock-spare", spare),
@@ -108,6 +110,7 @@ fn superblocks_are_what_they_were() {
         ("superblock-moving", moving),
         ("superblock-bands", banded),
         ("superblock-groups", regrouped),
+        ("superblock-zeroing", zeroing),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {

@@ -83,6 +83,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         spares: vec![],
         replacements: vec![],
         settings: Settings::default(),
+        zeroing: false,
         scrub: None,
         scrub_begun_unix_s: 0,
         last_scrub: None,
@@ -216,6 +217,7 @@ prop_compose! {
                 scrub_minute: u16::from(priority) * 7,
                 scrub_policy: modes[hole],
             },
+            zeroing: !clean && covered,
             scrub: block.then_some(ScrubRecord {
                 mode: modes[usize::from(scrub_priority) % 3],
                 paused: clean,

@@ -132,7 +132,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Settings",
-        "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? restripe_priority:integer? \
+        "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? restripe_priority:integer? init_priority:integer? \
          latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
          hedged_reads:string? replace_at_wear:integer? pool:string? dry_run:boolean?",
@@ -216,7 +216,6 @@ const SHAPES: &[(&str, &str)] = &[
     ("CleanRequest", "devices:string[] dry_run:boolean?"),
     ("Cleaned", "dry_run:boolean devices:CleanedDevice[]"),
     ("CleanedDevice", "device:string was:string"),
-    ("Preparing", "done_bytes:integer total_bytes:integer"),
     (
         "Event",
         "sequence:integer time:string array:string? event:string slot:integer? device:string? \

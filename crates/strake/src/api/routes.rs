@@ -214,6 +214,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "post",
+        "/v1/arrays/{name}/init",
+        "Start or stop the zeroing of what was never written",
+        Some("JobRequest"),
+        "Outcome",
+    ),
+    (
+        "post",
         "/v1/arrays/{name}/scrub",
         "Start or stop",
         Some("JobRequest"),
@@ -281,13 +288,6 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
         "Delete a volume",
         Some("VolumeDeletion"),
         "Outcome",
-    ),
-    (
-        "get",
-        "/v1/arrays/{name}/preparing",
-        "Progress of create's zeroing",
-        None,
-        "Preparing",
     ),
     (
         "post",
@@ -371,11 +371,11 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/grow", post(grow))
         .route("/v1/arrays/{name}/restripe", post(restripe))
         .route("/v1/arrays/{name}/rebuild", post(rebuild))
+        .route("/v1/arrays/{name}/init", post(init))
         .route("/v1/arrays/{name}/scrub", get(scrubs).post(scrub))
         .route("/v1/arrays/{name}/settings", get(settings).patch(set))
         .route("/v1/arrays/{name}/explain", get(explain))
         .route("/v1/arrays/{name}/wear", get(wear))
-        .route("/v1/arrays/{name}/preparing", get(preparing))
         .merge(volumes::router())
         .merge(pools::router())
         .merge(config::router())
@@ -575,6 +575,14 @@ async fn rebuild(
     blocking(move || service.job(&name, Job::Rebuild, &request)).await
 }
 
+async fn init(
+    State(service): Shared,
+    Path(name): Path<String>,
+    In(request): In<JobRequest>,
+) -> Answer {
+    blocking(move || service.job(&name, Job::Init, &request)).await
+}
+
 async fn scrub(
     State(service): Shared,
     Path(name): Path<String>,
@@ -626,22 +634,6 @@ async fn wear(
 ) -> Answer {
     let since = over.since_s.map(Duration::from_secs);
     blocking(move || service.wear(&name, since)).await
-}
-
-/// Progress of zeroing.
-#[derive(Serialize)]
-struct Preparing {
-    done_bytes: u64,
-    total_bytes: u64,
-}
-
-async fn preparing(State(service): Shared, Path(name): Path<String>) -> Answer {
-    let (done_bytes, total_bytes) = service.prepared(&name).unwrap_or_default();
-    Ok(axum::Json(Preparing {
-        done_bytes,
-        total_bytes,
-    })
-    .into_response())
 }
 
 /// Query of `events`.

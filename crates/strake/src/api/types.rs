@@ -596,7 +596,7 @@ pub(crate) struct RestripeRequest {
     pub(crate) dry_run: bool,
 }
 
-/// What `rebuild` and `scrub` ask.
+/// What `rebuild`, `init` and `scrub` ask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobRequest {
@@ -624,6 +624,8 @@ pub(crate) struct SettingsJson {
     pub(crate) scrub_priority: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) restripe_priority: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) init_priority: Option<u8>,
     /// 0: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency_target_us: Option<u32>,

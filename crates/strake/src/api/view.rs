@@ -29,6 +29,7 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
         resync_priority: Some(sb.settings.resync_priority),
         scrub_priority: Some(sb.settings.scrub_priority),
         restripe_priority: Some(sb.settings.restripe_priority),
+        init_priority: Some(sb.settings.init_priority),
         latency_target_us: Some(sb.settings.latency_target_us),
         spare_delay_ms: Some(sb.settings.spare_delay_ms),
         scrub_schedule: Some(sb.settings.scrub_period.word().to_owned()),

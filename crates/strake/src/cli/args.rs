@@ -101,12 +101,14 @@ pub(crate) enum Command {
     Restripe(RestripeArgs),
     /// Start (or go on with) the rebuild of missing members, or pause it
     Rebuild(JobArgs),
+    /// Zero what was never written, in the background, so that no first write waits for it; or leave it
+    Init(JobArgs),
     /// Start or stop the check of parity, which changes nothing unless it is to repair
     Scrub(ScrubArgs),
     /// Change settings: rebuild_priority=1..100, latency_target=2ms, write_hole=closed...
     ///
-    /// rebuild_priority, resync_priority, scrub_priority, restripe_priority: 1 (almost nothing beside
-    /// requests) to 100;
+    /// rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: 1 (almost
+    /// nothing beside requests) to 100;
     /// latency_target: background work gives way where more than one request in a hundred takes
     /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
     /// or resync; hedged_reads: on or off; spare_delay: how long a spare waits for a member that
@@ -190,7 +192,7 @@ pub(crate) struct CreateArgs {
     /// Where it has no spare and needs one, it takes one from this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,
-    /// auto, trim, lazy, zero, sync or assume-clean
+    /// auto, trim, lazy, zero (in the background), sync or assume-clean
     #[arg(long)]
     pub(crate) init: Option<String>,
     /// Logical block: 512 or 4096
@@ -205,6 +207,9 @@ pub(crate) struct CreateArgs {
     /// Overwrite foreign signatures and members of arrays that do not run
     #[arg(long)]
     pub(crate) force: bool,
+    /// Wait until what --init began is done, with a progress bar
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Only check, and say what would be made
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -471,7 +476,7 @@ pub(crate) struct JobArgs {
     pub(crate) how: JobHow,
 }
 
-/// What `rebuild` and `scrub` have in common.
+/// What `rebuild`, `init` and `scrub` have in common.
 #[derive(Debug, Args)]
 pub(crate) struct JobHow {
     /// Wait until it is done, with a progress bar

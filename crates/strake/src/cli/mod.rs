@@ -168,7 +168,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Rename { name, new, dry_run } => upkeep::rename(&context, &name, new, dry_run),
         Command::Grow(args) => reshape::grow(&context, &args),
         Command::Restripe(args) => reshape::restripe(&context, &args),
-        Command::Rebuild(args) => rebuild(&context, &args),
+        Command::Rebuild(args) => start_or_stop(&context, "rebuild", &args),
+        Command::Init(args) => start_or_stop(&context, "init", &args),
         Command::Scrub(args) => scrub(&context, &args),
         Command::Set {
             name,
@@ -246,15 +247,26 @@ fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
 }
 
 fn create(context: &Context, args: CreateArgs) -> Ended {
-    let yes = args.yes;
+    let (yes, wait) = (args.yes, args.wait && !args.dry_run);
     let request = create_request(args)?;
     if request.force && !request.dry_run {
         confirm(yes, true, "--force overwrites what lies on the devices")?;
     }
-    let created = match Client::find(&context.dir)? {
-        Some(client) => with_progress(context, &client, &request)?,
+    let client = match wait {
+        // Who waits waits for an array that serves.
+        true => Some(Client::need(&context.dir)?),
+        false => Client::find(&context.dir)?,
+    };
+    let mut created: CreatedJson = match &client {
+        Some(client) => client.post("/v1/arrays", &request)?,
         None => offline::create(context, &request)?,
     };
+    if let Some(client) = client.filter(|_| wait) {
+        for kind in ["init", "resync"] {
+            wait_for(context, &client, &request.name, kind)?;
+        }
+        created.array = client.get(&url(&request.name, "")?)?;
+    }
     context.notes(&created.notes);
     context.say(&created, |c| {
         let mut text = output::array(&c.array);
@@ -269,37 +281,6 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         text
     });
     Ok(state_exit(&created.array))
-}
-
-/// Asks the daemon, and shows how far the zeroing is.
-fn with_progress(
-    context: &Context,
-    client: &Client,
-    request: &CreateRequest,
-) -> Result<CreatedJson, Failure> {
-    if request.init.as_deref() != Some("zero") || request.dry_run {
-        return client.post("/v1/arrays", request);
-    }
-    let path = url(&request.name, "preparing")?;
-    let watch = Client::need(&context.dir)?;
-    let mut bar = Bar::new("zeroing", 0, context.json);
-    let created = thread::scope(|scope| {
-        let asked = scope.spawn(|| client.post("/v1/arrays", request));
-        while !asked.is_finished() {
-            thread::sleep(Duration::from_millis(200));
-            if let Ok(progress) = watch.get::<serde_json::Value>(&path) {
-                let at = |key: &str| progress[key].as_u64().unwrap_or(0);
-                if at("total_bytes") > 0 {
-                    bar.at(at("done_bytes"), at("total_bytes"));
-                }
-            }
-        }
-        asked
-            .join()
-            .unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the request panicked")))
-    });
-    bar.end();
-    created
 }
 
 /// Asks on a terminal; without one `--yes` must say it (unless the command line says enough by
@@ -510,14 +491,14 @@ fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
     context.outcome(&outcome)
 }
 
-fn rebuild(context: &Context, args: &JobArgs) -> Ended {
+fn start_or_stop(context: &Context, verb: &str, args: &JobArgs) -> Ended {
     let request = JobRequest {
         action: args.action.clone(),
         repair: false,
         halt: false,
         dry_run: args.how.dry_run,
     };
-    job(context, "rebuild", &args.name, &request, &args.how)
+    job(context, verb, &args.name, &request, &args.how)
 }
 
 fn scrub(context: &Context, args: &ScrubArgs) -> Ended {
@@ -580,12 +561,14 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
     let wrong = || Failure::new(Code::SettingInvalid, format!("'{text}' is no setting"));
     let (key, value) = text.split_once('=').ok_or_else(wrong)?;
     match key {
-        "rebuild_priority" | "resync_priority" | "scrub_priority" | "restripe_priority" => {
+        "rebuild_priority" | "resync_priority" | "scrub_priority" | "restripe_priority"
+        | "init_priority" => {
             let priority = value.parse().ok().filter(|p| (1..=100).contains(p));
             let place = match key {
                 "rebuild_priority" => &mut into.rebuild_priority,
                 "resync_priority" => &mut into.resync_priority,
                 "restripe_priority" => &mut into.restripe_priority,
+                "init_priority" => &mut into.init_priority,
                 _ => &mut into.scrub_priority,
             };
             *place = Some(priority.ok_or_else(wrong)?);
@@ -811,6 +794,8 @@ mod tests {
         parse_setting("rebuild_priority=100", &mut into).expect("a setting");
         parse_setting("read_error_threshold=7", &mut into).expect("a setting");
         parse_setting("scrub_priority=1", &mut into).expect("a setting");
+        parse_setting("init_priority=3", &mut into).expect("a setting");
+        assert_eq!(into.init_priority, Some(3));
         assert_eq!((into.scrub_priority, into.resync_priority), (Some(1), None));
         for (text, us) in [
             ("off", 0),
@@ -854,6 +839,7 @@ mod tests {
             "rebuild_priority=0",
             "rebuild_priority=101",
             "resync_priority=0",
+            "init_priority=101",
             "latency_target=",
             "latency_target=61s",
             "latency_target=-1ms",

@@ -11,7 +11,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::types::*;
 use crate::api::view;
 use crate::cli::args::StartArgs;
-use crate::cli::output::{self, Bar};
+use crate::cli::output;
 use crate::cli::{Context, Ended, absolutes, done};
 use crate::daemon::events::EventLog;
 use crate::daemon::pools::{Pools, check_named};
@@ -71,10 +71,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
     let mut placement = service::placement_of(request, Limits::default().shards)?;
     placement.export.clone_from(&request.export);
     check_named(&pools(context), request.pool.as_deref())?;
-    let bar = std::cell::RefCell::new(Bar::new("zeroing", 0, context.json));
-    let made = make::make(request, &names, &|at, total| bar.borrow_mut().at(at, total));
-    bar.into_inner().end();
-    let made = made?;
+    let made = make::make(request, &names)?;
     if !request.dry_run {
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
         // Without a folder of its own a user names the files again; block devices are found anyway.

@@ -86,8 +86,6 @@ pub(crate) struct Service {
     admin: Mutex<bool>,
     running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
     stopped: Mutex<BTreeSet<ArrayUuid>>,
-    /// Arrays whose members are being zeroed: name, done, total.
-    preparing: Mutex<BTreeMap<String, (u64, u64)>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,31 +95,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// An array is being made, until this is dropped.
-struct Prepared<'s> {
-    service: &'s Service,
-    name: String,
-}
-
-impl<'s> Prepared<'s> {
-    fn begin(service: &'s Service, name: &str) -> Result<Prepared<'s>, Failure> {
-        let before = locked(&service.preparing).insert(name.to_owned(), (0, 0));
-        if let Some(progress) = before {
-            locked(&service.preparing).insert(name.to_owned(), progress);
-            let found = format!("an array called {name} is being made");
-            return Err(Failure::new(Code::NameExists, found));
-        }
-        let name = name.to_owned();
-        Ok(Prepared { service, name })
-    }
-}
-
-impl Drop for Prepared<'_> {
-    fn drop(&mut self) {
-        locked(&self.service.preparing).remove(&self.name);
-    }
 }
 
 impl Service {
@@ -150,7 +123,6 @@ impl Service {
             admin: Mutex::default(),
             running: Mutex::default(),
             stopped: Mutex::default(),
-            preparing: Mutex::default(),
         }
     }
 
@@ -227,12 +199,6 @@ impl Service {
             Ok(found) => Ok(found.stopped_json()),
             Err(failure) => Err(failure),
         }
-    }
-
-    /// How far the zeroing for a `create` under way is: (done, total) bytes.
-    pub(crate) fn prepared(&self, name: &str) -> Option<(u64, u64)> {
-        let progress = locked(&self.preparing).get(name).copied();
-        progress.filter(|(_, total)| *total > 0)
     }
 
     /// Where a block lies.
@@ -322,7 +288,7 @@ impl Service {
 
     /// Makes an array and starts it.
     pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
-        let admin = self.change()?;
+        let _admin = self.change()?;
         running::check_export(request.export.as_deref())?;
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
@@ -332,21 +298,10 @@ impl Service {
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         let name = request.name.clone();
         let names = self.names();
-        // Whoever is being prepared has its name, and starts by nobody else's hand.
-        let _prepared = Prepared::begin(self, &name)?;
-        // Zeroing takes hours, in which other arrays need their spares; the devices are held.
-        let waits = request.init.as_deref() == Some("zero");
-        let admin = Some(admin).filter(|_| !waits);
-        let made = make::make(&request, &names, &|done, total| {
-            locked(&self.preparing).insert(name.clone(), (done, total));
-        })?;
+        let made = make::make(&request, &names)?;
         if request.dry_run {
             return Ok(created_json(&made, true));
         }
-        let _admin = match admin {
-            Some(admin) => admin,
-            None => self.change()?,
-        };
         self.remember(made.paths.iter().map(|(_, path)| path.clone()));
         self.events.note(Happened {
             array: Some(name.clone()),
@@ -408,9 +363,6 @@ impl Service {
     pub(crate) fn start_by_itself(&self, found: &FoundArray, whole: bool) -> Result<(), Failure> {
         let _admin = self.change()?;
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
-            return Ok(());
-        }
-        if locked(&self.preparing).contains_key(found.name().as_str()) {
             return Ok(());
         }
         self.check_alone(found)?;
@@ -671,6 +623,8 @@ impl Service {
         let (command, word) = match (kind, action) {
             (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
             (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
+            (Job::Init, "start") => (Command::StartInit, "zeroing"),
+            (Job::Init, "stop") => (Command::StopInit, "zeroing"),
             (Job::Scrub, "start") => {
                 let mode = match (request.repair, request.halt) {
                     (true, _) => ScrubMode::Repair,
@@ -743,7 +697,7 @@ pub(crate) fn placement_of(
             dry_run: true,
             ..request.clone()
         };
-        let made = make::make(&rehearsal, &[], &|_, _| {})?;
+        let made = make::make(&rehearsal, &[])?;
         let export = running::parse_export(request.export.as_deref().unwrap_or("auto"))?;
         placement.check_memory(&made.superblock, export, usual_shards)?;
     }
@@ -780,6 +734,8 @@ pub(crate) fn keep_export(dir: &Dir, array: ArrayUuid, export: Option<&str>) {
 pub(crate) enum Job {
     /// Of missing members.
     Rebuild,
+    /// Zeroing of what was never written.
+    Init,
     /// Check of parity, which may repair.
     Scrub,
 }

@@ -106,6 +106,7 @@ fn engine_settings(wanted: &SettingsJson) -> Result<Vec<Setting>, Failure> {
         wanted.resync_priority.map(Setting::ResyncPriority),
         wanted.scrub_priority.map(Setting::ScrubPriority),
         wanted.restripe_priority.map(Setting::RestripePriority),
+        wanted.init_priority.map(Setting::InitPriority),
         wanted.latency_target_us.map(Setting::LatencyTargetUs),
         wanted.spare_delay_ms.map(Setting::SpareDelayMs),
         wanted.read_error_threshold.map(Setting::ReadErrorThreshold),

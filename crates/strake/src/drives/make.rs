@@ -1,7 +1,7 @@
 //! Making an array: checks, the plan, the writes; and unmaking it.
 //!
 //! Order: names and numbers → devices ([`safety`]) → engine's plan → open every device as a member
-//! → (trim or zero the data areas) → every write but the last superblock copy, flush → the last
+//! → (trim the data areas) → every write but the last superblock copy, flush → the last
 //! copy, flush. Invariant: after an error nothing half-made is left: the superblocks of every
 //! device touched are zeroed.
 //!
@@ -32,7 +32,6 @@ enum Prepare {
     /// tell which member was which.
     Keep,
     Trim,
-    Zero,
 }
 
 /// What was made, or would be.
@@ -48,10 +47,6 @@ pub(crate) struct Made {
     pub(crate) notes: Vec<String>,
 }
 
-/// Told now and then how much of the data areas has been prepared: (done, total), bytes.
-pub(crate) type Progress<'a> = &'a dyn Fn(u64, u64);
-
-const ZERO_STEP_BYTES: u64 = 64 << 20;
 /// How long an array may take to let go of a device that it refused.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -75,7 +70,7 @@ fn parse_init(text: Option<&str>) -> Result<(Init, Prepare), Failure> {
     Ok(match text.unwrap_or("auto") {
         "auto" | "lazy" => (Init::Lazy, Prepare::Nothing),
         "trim" => (Init::Lazy, Prepare::Trim),
-        "zero" => (Init::Zeroed, Prepare::Zero),
+        "zero" => (Init::Zero, Prepare::Nothing),
         "sync" => (Init::Sync, Prepare::Nothing),
         "assume-clean" => (Init::AssumeClean, Prepare::Nothing),
         other => {
@@ -107,11 +102,7 @@ pub(crate) fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
 }
 
 /// Makes the array (or, with `dry_run`, only checks that it could be made).
-pub(crate) fn make(
-    request: &CreateRequest,
-    taken: &[String],
-    progress: Progress<'_>,
-) -> Result<Made, Failure> {
+pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Failure> {
     let (mut spec, prepare) = words(request)?;
     if taken.iter().any(|t| t == spec.name.as_str()) {
         let found = format!("an array {} exists already", spec.name);
@@ -129,22 +120,16 @@ pub(crate) fn make(
         data: None,
     };
     let mut granularity = 0;
-    let plan = lay(
-        &paths,
-        permit,
-        request.dry_run,
-        (prepare, progress),
-        |devices| {
-            let granularities = devices.iter().map(|d| d.info().granularity_bytes);
-            granularity = granularities.max().unwrap_or(0);
-            let draw = |d: &Device| (d.info(), MemberUuid(random_uuid()));
-            let (members, spares) = devices.split_at(request.devices.len());
-            spec.members = members.iter().map(draw).collect();
-            spec.spares = spares.iter().map(draw).collect();
-            Ok(create::plan(&spec)?)
-        },
-    )?;
-    let made = Made::of(plan, paths, spec.init == Init::Lazy);
+    let plan = lay(&paths, permit, request.dry_run, prepare, |devices| {
+        let granularities = devices.iter().map(|d| d.info().granularity_bytes);
+        granularity = granularities.max().unwrap_or(0);
+        let draw = |d: &Device| (d.info(), MemberUuid(random_uuid()));
+        let (members, spares) = devices.split_at(request.devices.len());
+        spec.members = members.iter().map(draw).collect();
+        spec.spares = spares.iter().map(draw).collect();
+        Ok(create::plan(&spec)?)
+    })?;
+    let made = Made::of(plan, paths, matches!(spec.init, Init::Lazy | Init::Zero));
     let strip = u64::from(made.superblock.strip_bytes);
     let notes = notes::of_shape(&Geometry::of(&made.superblock), strip, granularity);
     Ok(Made { notes, ..made })
@@ -158,8 +143,7 @@ pub(crate) fn again(
     dry_run: bool,
     plan: impl FnOnce(&[Device]) -> Result<CreatePlan, Failure>,
 ) -> Result<Made, Failure> {
-    let progress: Progress<'_> = &|_, _| {};
-    let plan = lay(paths, permit, dry_run, (Prepare::Keep, progress), plan)?;
+    let plan = lay(paths, permit, dry_run, Prepare::Keep, plan)?;
     Ok(Made::of(plan, paths.to_vec(), false))
 }
 
@@ -168,7 +152,7 @@ fn lay(
     paths: &[PathBuf],
     permit: Permit,
     dry_run: bool,
-    (prepare, progress): (Prepare, Progress<'_>),
+    prepare: Prepare,
     plan: impl FnOnce(&[Device]) -> Result<CreatePlan, Failure>,
 ) -> Result<CreatePlan, Failure> {
     let foreign = safety::check(paths, permit)?;
@@ -179,7 +163,7 @@ fn lay(
         return Ok(plan);
     }
     let devices = safety::hold(paths, &foreign, permit)?;
-    write_or_wipe(&devices, &plan, prepare, progress)?;
+    write_or_wipe(&devices, &plan, prepare)?;
     Ok(plan)
 }
 
@@ -238,14 +222,9 @@ fn latency_target(us: Option<u32>) -> Result<u32, Failure> {
     }
 }
 
-fn write_or_wipe(
-    devices: &[Device],
-    plan: &CreatePlan,
-    prepare: Prepare,
-    progress: Progress<'_>,
-) -> Result<(), Failure> {
+fn write_or_wipe(devices: &[Device], plan: &CreatePlan, prepare: Prepare) -> Result<(), Failure> {
     let mut reached = 0;
-    let result = write(devices, plan, (prepare, progress), &mut reached);
+    let result = write(devices, plan, prepare, &mut reached);
     if result.is_err() {
         let touched = match prepare {
             Prepare::Keep => reached,
@@ -264,34 +243,17 @@ fn write_or_wipe(
 fn write(
     devices: &[Device],
     plan: &CreatePlan,
-    (prepare, progress): (Prepare, Progress<'_>),
+    prepare: Prepare,
     reached: &mut usize,
 ) -> Result<(), Failure> {
-    let members: Vec<(&Device, &Superblock)> = devices.iter().zip(&plan.superblocks).collect();
-    let total = members.iter().map(|(_, sb)| sb.layout.data_bytes).sum();
-    let mut done = 0;
     if prepare != Prepare::Keep {
         do_steps(devices, &plan.clearing(), reached)?;
     }
-    for (device, sb) in &members {
-        let (start, bytes) = (sb.layout.data_offset, sb.layout.data_bytes);
-        match prepare {
-            Prepare::Nothing | Prepare::Keep => {}
+    if prepare == Prepare::Trim {
+        for (device, sb) in devices.iter().zip(&plan.superblocks) {
             // Advice only: the regions are Unwritten whatever the device makes of it.
-            Prepare::Trim => {
-                if let Err(error) = device.discard(start, bytes) {
-                    tracing::info!(%error, "trim not done");
-                }
-            }
-            Prepare::Zero => {
-                let mut at = 0;
-                while at < bytes {
-                    let step = ZERO_STEP_BYTES.min(bytes - at);
-                    device.write_zeroes(start + at, step)?;
-                    at += step;
-                    done += step;
-                    progress(done, total);
-                }
+            if let Err(error) = device.discard(sb.layout.data_offset, sb.layout.data_bytes) {
+                tracing::info!(%error, "trim not done");
             }
         }
     }
@@ -375,7 +337,7 @@ mod tests {
         assert_eq!(parse_init(None).ok(), Some((Init::Lazy, Prepare::Nothing)));
         assert_eq!(
             parse_init(Some("zero")).ok(),
-            Some((Init::Zeroed, Prepare::Zero))
+            Some((Init::Zero, Prepare::Nothing))
         );
         assert_eq!(parse_init(Some("no")).map_err(|f| f.code), Err(Code::Usage));
         assert_eq!(parse_write_hole(None).ok(), Some(WriteHole::Closed));

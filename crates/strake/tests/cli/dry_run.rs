@@ -46,6 +46,7 @@ fn a_dry_run_refuses_what_the_command_refuses() {
     }
     would(&rig, &["remove", "a", "0"], "forget 0");
     would(&rig, &["rebuild", "a", "start"], "start the rebuild");
+    would(&rig, &["init", "a", "start"], "start the zeroing");
     would(&rig, &["scrub", "a", "pause"], "pause the scrub");
     would(&rig, &["reset", "a"], "forget 0 read errors");
     let replaced = rig

@@ -10,6 +10,7 @@ mod devices;
 mod dry_run;
 mod foreign;
 mod groups;
+mod init;
 mod life;
 mod names;
 mod notes;
