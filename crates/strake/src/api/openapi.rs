@@ -72,6 +72,16 @@ const SHAPES: &[(&str, &str)] = &[
          write_latency:Latency? hedged_reads:HedgedReads spare_in_s:integer?",
     ),
     ("Latency", "p50_us:integer p99_us:integer p999_us:integer"),
+    ("Latencies", "name:string members:MemberLatencies[]"),
+    (
+        "MemberLatencies",
+        "slot:integer device:string? reads:Distribution writes:Distribution",
+    ),
+    (
+        "Distribution",
+        "count:integer sum_ns:integer max_ns:integer recent:Latency? buckets:Bucket[]",
+    ),
+    ("Bucket", "below_ns:integer count:integer"),
     (
         "HedgedReads",
         "issued:integer won:integer lost:integer refused:integer",

@@ -10,6 +10,7 @@ mod devices;
 mod dry_run;
 mod foreign;
 mod groups;
+mod latency;
 mod life;
 mod names;
 mod notes;
