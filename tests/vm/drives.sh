@@ -169,7 +169,7 @@ out_once() { [ "$(out_events)" -ge 1 ]; }
 # while its old I/Os are in the kernel, and then comes back by itself.
 scenario_silence() {
     local dev mute
-    daemon_start --io-timeout 4
+    daemon_start --io-timeout 8
     mute=$(drive 2)
     # At an offset: on the drive itself no superblock is found.
     dmsetup create mute --table "0 $(($(blockdev --getsz "$mute") - 4096)) linear $mute 2048"
@@ -182,7 +182,7 @@ scenario_silence() {
     sleep 2
     dmsetup resume mute
     sleep 1
-    nobody_out "silence for half of the deadline" 0
+    nobody_out "silence for a quarter of the deadline" 0
 
     dmsetup suspend --nolockfs --noflush mute
     wait_state data degraded 40
@@ -250,8 +250,7 @@ scenario_granularity() {
         same "$(jq ".data_offset_bytes % $unit" <<<"$json")" 0 "rest of the data offset of member $n"
     done
     dev=$(device data)
-    say "$(basename "$dev"): physical $(cat "/sys/block/${dev##*/}/queue/physical_block_size"), strip $(show data .strip_bytes)"
-    same "$(cat "/sys/block/${dev##*/}/queue/physical_block_size")" $unit "physical block of the array's device"
+    same "$(($(cat "/sys/block/${dev##*/}/queue/minimum_io_size") % unit))" 0 "rest of what the array's device asks for at least"
     verified "$dev" 16m 1
 
     # A coarse device joins finer ones.

@@ -218,7 +218,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 5,
         size_mib: 192,
         block_bytes: 512,
-        usual_s: 180,
+        usual_s: 200,
         limit_s: 1800,
         late: true,
         scenarios: &[

@@ -24,7 +24,7 @@ pub(crate) struct LatenciesJson {
 }
 
 /// How long a member took.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct MemberLatenciesJson {
     pub(crate) slot: u8,
     pub(crate) device: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct MemberLatenciesJson {
 }
 
 /// How long all reads took, or all writes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct DistributionJson {
     /// How many there were.
     pub(crate) count: u64,

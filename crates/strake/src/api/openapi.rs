@@ -442,7 +442,15 @@ mod tests {
         let document = document();
         let job = serde_json::to_value(array).expect("json");
         let export = serde_json::to_value(export).expect("json");
-        for (name, sent) in [("Job", job), ("Export", export)] {
+        let took = crate::api::latency::MemberLatenciesJson::default();
+        let took = serde_json::to_value(took).expect("json");
+        let distribution = took["reads"].clone();
+        for (name, sent) in [
+            ("Job", job),
+            ("Export", export),
+            ("MemberLatencies", took),
+            ("Distribution", distribution),
+        ] {
             let mut keys: Vec<&String> = sent.as_object().expect("object").keys().collect();
             let schema = &document["components"]["schemas"][name]["properties"];
             let mut shape: Vec<&String> = schema.as_object().expect("object").keys().collect();
