@@ -3,7 +3,8 @@
 # Each scenario is a function `scenario_NAME` (dashes of the name as underscores) that fails by its first
 # failing command or by `fail WHY`. It runs in a subshell; what must outlive it lies in $RUN. Before each, the
 # machine is laid anew: no daemon, no array, all drives plugged; and wiped, unless the boot's own function
-# `keeps_drives NAME` says that they hold what an earlier boot left on purpose.
+# `keeps_drives NAME` says that they hold what an earlier boot left on purpose. What else a boot's scenarios may
+# leave behind, its function `lay_anew_more` takes away.
 #
 # The daemon must not share a mount namespace with a user of its device, so file systems are mounted in a
 # namespace of their own: `user CMD` runs there.
@@ -27,7 +28,7 @@ fail() {
 
 # ---- the host's hands ---------------------------------------------------------------------------------
 
-# host unplug N | plug N | renew N (an empty drive in its place) | powercut
+# host unplug N | plug N | renew N (an empty drive in its place) | warn N (its SMART log does, from now on) | powercut
 host() {
     local n answer
     n=$(($(cat "$RUN/asked" 2>/dev/null || echo 0) + 1))
@@ -100,8 +101,9 @@ strake() {
 }
 
 # The daemon gets a session of its own, so that no signal meant for a scenario reaches it.
+# daemon_start [OPTION…]
 daemon_start() {
-    setsid "$RUN/strake" daemon >>"$RUN/daemon.log" 2>&1 </dev/null &
+    setsid "$RUN/strake" daemon "$@" >>"$RUN/daemon.log" 2>&1 </dev/null &
     echo $! >"$RUN/daemon.pid"
     # Not `strake show`, which looks at the drives itself as long as there is no daemon.
     wait_for 60 "the daemon's answer" daemon_answers
@@ -328,6 +330,7 @@ lay_anew() {
         kill -KILL "$(daemon_pid)" 2>/dev/null
         sleep 0.5
     fi
+    declare -F lay_anew_more >/dev/null && (lay_anew_more)
     rm -rf "$STRAKE_DIR" "$RUN/daemon.pid" "$RUN/why"
     mkdir -p "$STRAKE_DIR"
     : >"$RUN/daemon.log"

@@ -52,6 +52,7 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("mkfs.ext4", "e2fsprogs"),
     need("mdadm", "mdadm"),
     need("dmsetup", "dmsetup"),
+    need("nvme", "nvme-cli"),
     need("unshare", "util-linux"),
     need("nsenter", "util-linux"),
     need("ip", "iproute2"),

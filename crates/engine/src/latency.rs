@@ -6,6 +6,9 @@
 //! * What is read from it errs to the slow side, by an eighth at most (below 8 µs by one): a target
 //!   that is met here is met.
 //!
+//! A [`Distribution`] is of all that were, by doublings: it costs the addition of what each took and
+//! a comparison, for what a histogram forgets it hands over at once, thousands at a time.
+//!
 //! Deliberately absent: time. Who keeps one decides which moment it is about, and when what it
 //! holds loses weight (`halve`).
 
@@ -13,6 +16,88 @@
 const BUCKETS: usize = 192;
 /// A unit is 1024 ns.
 const UNIT_BITS: u32 = 10;
+
+/// Doublings of [`Distribution`]: 8 buckets of a histogram each.
+const DOUBLINGS: usize = BUCKETS / 8;
+/// The last of them that ends: 17 s.
+const DOUBLINGS_TOLD: usize = DOUBLINGS - 2;
+
+/// All latencies since something began, by doublings; what goes in and comes out are nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    counts: [u64; DOUBLINGS],
+    /// Of all together, nanoseconds.
+    pub sum_ns: u64,
+    /// The longest one, nanoseconds.
+    pub max_ns: u64,
+}
+
+impl Distribution {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Bounds from 8.192 µs on, each twice the one before, to 17.2 s, and how many took less. What
+    /// took longer than the last is in `count` alone.
+    pub fn below(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let counts = self.counts.iter().take(DOUBLINGS_TOLD).enumerate();
+        counts.scan(0, |below, (doubling, count)| {
+            *below += count;
+            Some((beyond(doubling * 8 + 7), *below))
+        })
+    }
+
+    /// Takes in those of another.
+    pub fn add(&mut self, other: &Distribution) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// Recent latencies, and what is left of those before them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The recent ones, of which old ones lose weight.
+    pub recent: Histogram,
+    /// What `recent` does not count any more, and what all of them took.
+    forgotten: Distribution,
+}
+
+impl Kept {
+    /// One more, which took so long. Past `window` recent ones these lose half of their weight.
+    #[inline]
+    pub fn note(&mut self, ns: u64, window: u64) {
+        self.recent.note(ns);
+        self.forgotten.sum_ns = self.forgotten.sum_ns.saturating_add(ns);
+        self.forgotten.max_ns = self.forgotten.max_ns.max(ns);
+        if self.recent.count() >= window {
+            self.halve();
+        }
+    }
+
+    #[cold]
+    fn halve(&mut self) {
+        let before = self.all();
+        self.recent.halve();
+        let counts = self.forgotten.counts.iter_mut().zip(before.counts);
+        for ((forgotten, all), recent) in counts.zip(self.recent.doublings()) {
+            *forgotten = all - recent;
+        }
+    }
+
+    /// All of them, recent or not.
+    pub fn all(&self) -> Distribution {
+        let mut all = self.forgotten;
+        for (count, recent) in all.counts.iter_mut().zip(self.recent.doublings()) {
+            *count += recent;
+        }
+        all
+    }
+}
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,6 +167,12 @@ impl Histogram {
     pub fn halve(&mut self) {
         self.counts.iter_mut().for_each(|count| *count /= 2);
         self.total = self.counts.iter().map(|&count| u64::from(count)).sum();
+    }
+
+    /// How many lie in each doubling.
+    fn doublings(&self) -> impl Iterator<Item = u64> + '_ {
+        let counts = self.counts.chunks_exact(8);
+        counts.map(|counts| counts.iter().map(|&count| u64::from(count)).sum())
     }
 
     /// Those that may have taken so long or longer.
@@ -166,6 +257,44 @@ mod tests {
         seen.note(80_000);
         seen.halve();
         assert_eq!((seen.count(), seen.quantile_ns(500)), (0, None));
+    }
+
+    #[test]
+    fn nothing_is_lost_of_all_that_were_though_recent_ones_lose_weight() {
+        let mut kept = Kept::default();
+        let mut sum_ns = 0;
+        for n in 0..100_000u64 {
+            // From 1 µs to more than a minute.
+            let ns = 1000 << (n % 27);
+            kept.note(ns, 1000);
+            sum_ns += ns;
+        }
+        assert!(kept.recent.count() < 1000);
+        let all = kept.all();
+        assert_eq!((all.count(), all.sum_ns), (100_000, sum_ns));
+        assert_eq!(all.max_ns, 1000 << 26);
+        let mut last = (0, 0);
+        for (bound_ns, below) in all.below() {
+            assert!(bound_ns == last.0 * 2 || last.0 == 0, "{bound_ns}");
+            assert!(below >= last.1, "cumulative at {bound_ns}");
+            let truly = (0..100_000u64).filter(|n| 1000 << (n % 27) < bound_ns);
+            assert_eq!(below, truly.count() as u64, "below {bound_ns}");
+            last = (bound_ns, below);
+        }
+        assert_eq!(last.0, 1 << 34, "17 s");
+        assert!(last.1 < all.count(), "some took longer");
+        assert_eq!(all.below().next().map(|(ns, _)| ns), Some(8192));
+    }
+
+    #[test]
+    fn of_two_shards_all_are_counted_and_the_longest_is_kept() {
+        let (mut one, mut other) = (Kept::default(), Kept::default());
+        one.note(5_000, 100);
+        other.note(70_000, 100);
+        let mut all = one.all();
+        all.add(&other.all());
+        assert_eq!((all.count(), all.sum_ns, all.max_ns), (2, 75_000, 70_000));
+        assert_eq!(all.below().next(), Some((8192, 1)));
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub use array::{Array, ShardSetup, StartError, StartOptions};
 pub use behind::RegionSet;
 pub use buffers::{Buf, Pool, Slice};
 pub use geometry::Geometry;
-pub use latency::Histogram;
+pub use latency::{Distribution, Histogram};
 pub use meters::HedgeRules;
 pub use patience::{Patience, Repeats, Trouble};
 pub use router::{Router, Target};

@@ -19,7 +19,7 @@
 //! changes from small to large ones is late for a while, and the budget bounds what that costs.
 
 use crate::event::View;
-use crate::latency::Histogram;
+use crate::latency::Kept;
 use crate::units::*;
 
 /// A histogram that counts so many is halved.
@@ -98,20 +98,11 @@ impl HedgeCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
     /// Of its reads.
-    pub read: Histogram,
+    pub read: Kept,
     /// Of its writes.
-    pub write: Histogram,
+    pub write: Kept,
     /// Of hedges of its reads.
     pub hedges: HedgeCounts,
-}
-
-/// Notes a latency among recent ones.
-#[inline]
-fn note(recent: &mut Histogram, ns: u64) {
-    recent.note(ns);
-    if recent.count() >= WINDOW {
-        recent.halve();
-    }
 }
 
 /// What is measured of a member I/O.
@@ -204,9 +195,9 @@ impl Meters {
         let ns = now.since(begun);
         match what {
             Measured::Nothing => return,
-            Measured::Write => note(&mut meter.latencies.write, ns),
+            Measured::Write => meter.latencies.write.note(ns, WINDOW),
             Measured::Read => {
-                note(&mut meter.latencies.read, ns);
+                meter.latencies.read.note(ns, WINDOW);
                 meter.until_learned -= 1;
                 if meter.until_learned == 0 {
                     self.learn(slot);
@@ -222,7 +213,7 @@ impl Meters {
     fn learn(&mut self, slot: usize) {
         let meter = &mut self.meters[slot];
         meter.until_learned = LEARN_EVERY.min(self.rules.samples_min);
-        meter.usual_ns = meter.latencies.read.quantile_ns(USUAL).unwrap_or(0);
+        meter.usual_ns = meter.latencies.read.recent.quantile_ns(USUAL).unwrap_or(0);
         let mut known = [0; strake_format::MEMBERS_MAX];
         let usual = self.meters.iter().map(|meter| meter.usual_ns);
         let mut count = 0;
@@ -286,9 +277,10 @@ mod tests {
 
     #[test]
     fn a_histogram_forgets_what_was_when_the_drive_changes() {
-        let mut recent = Histogram::default();
-        let quantile = |recent: &Histogram, per_mille| {
-            let ns = recent.quantile_ns(per_mille);
+        let mut recent = Kept::default();
+        let note = |kept: &mut Kept, ns| kept.note(ns, WINDOW);
+        let quantile = |kept: &Kept, per_mille| {
+            let ns = kept.recent.quantile_ns(per_mille);
             ns.expect("there are latencies")
         };
         (0..100_000).for_each(|_| note(&mut recent, 80_000));
@@ -297,16 +289,18 @@ mod tests {
         assert!((8_000_000..=9_000_000).contains(&quantile(&recent, 500)));
         (0..14 * WINDOW).for_each(|_| note(&mut recent, 80_000));
         assert!((80_000..=90_000).contains(&quantile(&recent, 999)));
-        assert!(recent.count() < WINDOW);
+        assert!(recent.recent.count() < WINDOW);
+        assert_eq!(recent.all().count(), 100_000 + 15 * WINDOW);
     }
 
     #[test]
     fn one_slow_read_of_a_hundred_does_not_move_what_is_usual() {
-        let mut recent = Histogram::default();
+        let mut kept = Kept::default();
         (0..10_000).for_each(|n| {
             let ns = if n % 100 == 0 { 8_000_000 } else { 80_000 };
-            note(&mut recent, ns);
+            kept.note(ns, WINDOW);
         });
+        let recent = &kept.recent;
         assert!(recent.quantile_ns(USUAL) < Some(100_000));
         assert!(recent.quantile_ns(995) > Some(8_000_000));
     }

@@ -13,7 +13,7 @@
 
 use crate::array::Array;
 use crate::event::*;
-use crate::latency::Histogram;
+use crate::latency::{Distribution, Histogram};
 use crate::meters::{HedgeCounts, HedgeRules, Latencies, USUAL, median};
 use crate::status::{LatencyStatus, Quantiles};
 use crate::units::*;
@@ -47,8 +47,20 @@ impl Watch {
         let mut all = Histogram::default();
         for latencies in self.shards.iter().flatten() {
             all.add(match write {
-                true => &latencies.write,
-                false => &latencies.read,
+                true => &latencies.write.recent,
+                false => &latencies.read.recent,
+            });
+        }
+        all
+    }
+
+    /// All since it came, of all shards together.
+    fn distribution(&self, write: bool) -> Distribution {
+        let mut all = Distribution::default();
+        for latencies in self.shards.iter().flatten() {
+            all.add(&match write {
+                true => latencies.write.all(),
+                false => latencies.read.all(),
             });
         }
         all
@@ -70,6 +82,8 @@ impl Watch {
         LatencyStatus {
             read: quantiles(false),
             write: quantiles(true),
+            all_reads: self.distribution(false),
+            all_writes: self.distribution(true),
             hedges,
             slow: self.slow,
         }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use strake_format::{MemberUuid, RegionState, Superblock};
 
 use crate::event::*;
+use crate::latency::Distribution;
 use crate::meters::HedgeCounts;
 use crate::units::*;
 
@@ -96,6 +97,10 @@ pub struct LatencyStatus {
     pub read: Option<Quantiles>,
     /// Of its recent writes.
     pub write: Option<Quantiles>,
+    /// All of its reads since it took its slot here.
+    pub all_reads: Distribution,
+    /// All of its writes.
+    pub all_writes: Distribution,
     /// What became of hedges of its reads since the start.
     pub hedges: HedgeCounts,
     /// It has been far slower than the others for a while.

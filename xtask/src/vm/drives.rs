@@ -188,6 +188,17 @@ impl Drives {
         self.empty(index)?;
         self.plug(qmp, index)
     }
+
+    /// From now on a drive's SMART log warns of its spare, and says that its media are read only; it
+    /// goes on as before.
+    pub(crate) fn warn(&self, qmp: &mut Qmp, index: usize) -> Result<()> {
+        let set = json!({
+            "path": format!("/machine/peripheral/nv{index}"),
+            "property": "smart_critical_warning",
+            "value": 0b1001,
+        });
+        qmp.call("qom-set", set).map(drop)
+    }
 }
 
 /// The properties of a device as the emulator's command line wants them, its driver first.

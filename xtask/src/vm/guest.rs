@@ -288,6 +288,7 @@ impl<'a> Guest<'a> {
             "unplug" => self.drives.unplug(qmp, index),
             "plug" => self.drives.plug(qmp, index),
             "renew" => self.drives.renew(qmp, index),
+            "warn" => self.drives.warn(qmp, index),
             _ => bail!("unknown request {request}"),
         }
     }

@@ -17,11 +17,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source.
-pub(crate) const SCRIPTS: [(&str, &str); 8] = [
+pub(crate) const SCRIPTS: [(&str, &str); 9] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("care.sh", include_str!("../../../tests/vm/care.sh")),
     ("cuts.sh", include_str!("../../../tests/vm/cuts.sh")),
+    ("drives.sh", include_str!("../../../tests/vm/drives.sh")),
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
     ("moving.sh", include_str!("../../../tests/vm/moving.sh")),
@@ -64,7 +65,7 @@ const fn scenario(name: &'static str, about: &'static str) -> Scenario {
     }
 }
 
-pub(crate) const BOOTS: [Boot; 9] = [
+pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -206,6 +207,40 @@ pub(crate) const BOOTS: [Boot; 9] = [
             scenario(
                 "read-errors",
                 "a drive with unreadable sectors is replaced under fio",
+            ),
+        ],
+    },
+    Boot {
+        name: "drives",
+        script: "drives.sh",
+        kernel: Series::Stable,
+        set: "drives",
+        drives: 5,
+        size_mib: 192,
+        block_bytes: 512,
+        usual_s: 200,
+        limit_s: 1800,
+        late: true,
+        scenarios: &[
+            scenario(
+                "reset",
+                "controllers are reset under fio, one by one and two at once",
+            ),
+            scenario(
+                "path-errors",
+                "the way to drives fails under fio, commands are lost; with a volatile cache and without",
+            ),
+            scenario(
+                "silence",
+                "a device does not answer: for less than the deadline, and for longer",
+            ),
+            scenario(
+                "drive-logs",
+                "what drives say of themselves, beside what nvme-cli reads",
+            ),
+            scenario(
+                "granularity",
+                "drives that write in units of 16 KiB: strip, offset and notes go by it",
             ),
         ],
     },

@@ -5,16 +5,19 @@
 
 use std::fmt::Write as _;
 
+use crate::api::latency;
 use crate::api::types::{JobJson, MemberJson};
 use crate::daemon::service::{DriveTold, Service};
 
 /// All of them.
 pub(super) fn text(service: &Service) -> String {
     let mut text = format!("strake_event_followers {}\n", service.events.followers());
+    let mut all_latencies = Vec::new();
     for running in service.all_running() {
-        let (Ok(counters), Ok(array)) = (running.counters(), running.json()) else {
+        let (Ok(counters), Ok((array, latencies))) = (running.counters(), running.told()) else {
             continue;
         };
+        all_latencies.push(latencies);
         let name = &array.name;
         let missing = array
             .members
@@ -53,6 +56,7 @@ pub(super) fn text(service: &Service) -> String {
             .iter()
             .for_each(|job| job_metrics(&mut text, name, job));
     }
+    latency::metrics(&mut text, &all_latencies);
     text
 }
 

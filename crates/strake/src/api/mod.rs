@@ -4,6 +4,7 @@
 //! document (a test walks both). Deliberately absent: decisions about arrays (daemon).
 
 pub(crate) mod config;
+pub(crate) mod latency;
 mod metrics;
 pub(crate) mod openapi;
 mod pools;

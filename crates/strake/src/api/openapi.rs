@@ -72,6 +72,16 @@ const SHAPES: &[(&str, &str)] = &[
          write_latency:Latency? hedged_reads:HedgedReads spare_in_s:integer?",
     ),
     ("Latency", "p50_us:integer p99_us:integer p999_us:integer"),
+    ("Latencies", "name:string members:MemberLatencies[]"),
+    (
+        "MemberLatencies",
+        "slot:integer device:string? reads:Distribution writes:Distribution",
+    ),
+    (
+        "Distribution",
+        "count:integer sum_ns:integer max_ns:integer recent:Latency? buckets:Bucket[]",
+    ),
+    ("Bucket", "below_ns:integer count:integer"),
     (
         "HedgedReads",
         "issued:integer won:integer lost:integer refused:integer",
@@ -431,7 +441,15 @@ mod tests {
         let document = document();
         let job = serde_json::to_value(array).expect("json");
         let export = serde_json::to_value(export).expect("json");
-        for (name, sent) in [("Job", job), ("Export", export)] {
+        let took = crate::api::latency::MemberLatenciesJson::default();
+        let took = serde_json::to_value(took).expect("json");
+        let distribution = took["reads"].clone();
+        for (name, sent) in [
+            ("Job", job),
+            ("Export", export),
+            ("MemberLatencies", took),
+            ("Distribution", distribution),
+        ] {
             let mut keys: Vec<&String> = sent.as_object().expect("object").keys().collect();
             let schema = &document["components"]["schemas"][name]["properties"];
             let mut shape: Vec<&String> = schema.as_object().expect("object").keys().collect();

@@ -263,6 +263,13 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     ),
     (
         "get",
+        "/v1/arrays/{name}/latency",
+        "How long the members took",
+        None,
+        "Latencies",
+    ),
+    (
+        "get",
         "/v1/arrays/{name}/volumes",
         "Its volumes",
         None,
@@ -376,6 +383,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/settings", get(settings).patch(set))
         .route("/v1/arrays/{name}/explain", get(explain))
         .route("/v1/arrays/{name}/wear", get(wear))
+        .route("/v1/arrays/{name}/latency", get(latency))
         .merge(volumes::router())
         .merge(pools::router())
         .merge(config::router())
@@ -634,6 +642,10 @@ async fn wear(
 ) -> Answer {
     let since = over.since_s.map(Duration::from_secs);
     blocking(move || service.wear(&name, since)).await
+}
+
+async fn latency(State(service): Shared, Path(name): Path<String>) -> Answer {
+    blocking(move || Ok(service.running(&name)?.told()?.1)).await
 }
 
 /// Query of `events`.

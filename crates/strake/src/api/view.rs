@@ -80,7 +80,7 @@ pub(crate) fn parse_on_off(text: &str) -> Option<bool> {
     }
 }
 
-fn latency(quantiles: Quantiles) -> LatencyJson {
+pub(crate) fn latency(quantiles: Quantiles) -> LatencyJson {
     LatencyJson {
         p50_us: quantiles.p50_ns.div_ceil(1000),
         p99_us: quantiles.p99_ns.div_ceil(1000),

@@ -31,6 +31,9 @@ pub(crate) enum Command {
     Show {
         /// Only this one
         name: Option<String>,
+        /// How long its members took: all reads and writes since they came
+        #[arg(long, requires = "name", conflicts_with = "wear")]
+        latency: bool,
         /// How its drives wear: health, bytes written, write amplification
         #[arg(long, requires = "name")]
         wear: bool,

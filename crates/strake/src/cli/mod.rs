@@ -24,6 +24,7 @@ use clap::CommandFactory;
 use serde::Serialize;
 use strake_format::{ArrayName, ArrayUuid, WriteHole};
 
+use crate::api::latency::LatenciesJson;
 use crate::api::types::*;
 use crate::api::view;
 use crate::cli::args::*;
@@ -149,7 +150,13 @@ pub(crate) fn run(cli: Cli) -> Ended {
             name: Some(name),
             wear: true,
             since,
+            ..
         } => wear(&context, &name, since),
+        Command::Show {
+            name: Some(name),
+            latency: true,
+            ..
+        } => latency(&context, &name),
         Command::Show { name, .. } => show(&context, name.as_deref()),
         Command::Start(args) => start(&context, &args),
         Command::Import(args) => upkeep::import(&context, args),
@@ -331,6 +338,13 @@ fn wear(context: &Context, name: &str, since: Option<Duration>) -> Ended {
     let over = since.map_or_else(String::new, |since| format!("?since_s={}", since.as_secs()));
     let wear: WearJson = client.get(&(url(name, "wear")? + &over))?;
     context.say(&wear, output::wear);
+    Ok(DONE)
+}
+
+fn latency(context: &Context, name: &str) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let latencies: LatenciesJson = client.get(&url(name, "latency")?)?;
+    context.say(&latencies, output::all_latencies);
     Ok(DONE)
 }
 

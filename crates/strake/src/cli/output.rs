@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::api::latency::LatenciesJson;
 use crate::api::types::*;
 use crate::cli::{size, volume};
 
@@ -376,12 +377,6 @@ fn latencies(a: &ArrayJson) -> String {
         "",
     ]);
     let known = |m: &&MemberJson| m.read_latency.is_some() || m.write_latency.is_some();
-    let quantiles = |latency: Option<LatencyJson>| {
-        latency.map_or_else(
-            || "-".to_owned(),
-            |l| format!("{}/{}/{} µs", l.p50_us, l.p99_us, l.p999_us),
-        )
-    };
     let mut any = false;
     for member in a.members.iter().filter(known) {
         any = true;
@@ -398,6 +393,41 @@ fn latencies(a: &ArrayJson) -> String {
         ]);
     }
     if any { table.text(2) } else { String::new() }
+}
+
+/// How long members took, all in all.
+pub(crate) fn all_latencies(all: &LatenciesJson) -> String {
+    let mut table = Table::new(&[
+        "SLOT",
+        "DEVICE",
+        "",
+        "COUNT",
+        "MEAN",
+        "RECENT p50/p99/p99.9",
+        "LONGEST",
+    ]);
+    for member in &all.members {
+        for (what, took) in [("reads", &member.reads), ("writes", &member.writes)] {
+            let mean = took.sum_ns.checked_div(took.count);
+            table.row(vec![
+                slot_text(Some(member.slot)),
+                member.device.clone().unwrap_or_else(|| "-".to_owned()),
+                what.to_owned(),
+                took.count.to_string(),
+                mean.map_or_else(|| "-".to_owned(), |ns| format!("{} µs", ns.div_ceil(1000))),
+                quantiles(took.recent),
+                format!("{} µs", took.max_ns.div_ceil(1000)),
+            ]);
+        }
+    }
+    format!("{}\n{}", all.name, table.text(2))
+}
+
+fn quantiles(latency: Option<LatencyJson>) -> String {
+    latency.map_or_else(
+        || "-".to_owned(),
+        |l| format!("{}/{}/{} µs", l.p50_us, l.p99_us, l.p999_us),
+    )
 }
 
 /// Arrays found on drives.

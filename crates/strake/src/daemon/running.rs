@@ -20,6 +20,7 @@ use strake_runtime::{
     Counters, Device, DeviceError, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
 };
 
+use crate::api::latency::{self, LatenciesJson};
 use crate::api::types::{ArrayJson, ExplainJson};
 use crate::api::view;
 use crate::daemon::events::{self, EventLog};
@@ -447,12 +448,18 @@ impl Running {
     }
     /// As `show` tells it.
     pub(crate) fn json(&self) -> Result<ArrayJson, Failure> {
+        Ok(self.told()?.0)
+    }
+    /// The same, with how long its members took.
+    pub(crate) fn told(&self) -> Result<(ArrayJson, LatenciesJson), Failure> {
         self.with(|s| {
             let placed = view::placed(s.placed(), self.requests);
             let path = |id| s.path(id);
-            let told = view::running(&s.status(), &s.export(), placed, path);
+            let status = s.status();
+            let told = view::running(&status, &s.export(), placed, path);
             let volumes = self.volumes_json(s);
-            Ok(ArrayJson { volumes, ..told })
+            let latencies = latency::of(&status, path);
+            Ok((ArrayJson { volumes, ..told }, latencies))
         })
     }
     /// As asked for.

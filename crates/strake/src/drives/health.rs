@@ -170,6 +170,9 @@ fn media(pages: &Pages) -> Option<(u128, &'static str)> {
 }
 
 #[cfg(test)]
+mod recorded;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -542,6 +542,7 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("show nope", 3, "array-not-found"),
     ("show a/b", 2, "name-invalid"),
     ("show --wear", 2, "usage"),
+    ("show --latency", 2, "usage"),
     ("start nope", 3, "array-not-found"),
     ("start", 2, "usage"),
     ("start s --export iscsi", 2, "usage"),

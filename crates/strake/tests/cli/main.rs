@@ -11,6 +11,7 @@ mod dry_run;
 mod foreign;
 mod groups;
 mod init;
+mod latency;
 mod life;
 mod names;
 mod notes;
