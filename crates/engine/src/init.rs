@@ -141,7 +141,10 @@ impl Array {
             Some(region) => self.begin_init(region),
             // The last ones become Clean.
             None if !self.map.all(|phase| !phase.becomes_clean()) => {}
-            None => self.end_init(),
+            None => {
+                self.end_init();
+                return false;
+            }
         }
         true
     }

@@ -482,6 +482,7 @@ impl Array {
                 | Phase::Unmapping
                 | Phase::Draining { .. }
                 | Phase::Settling { .. }
+                | Phase::Cleaning
                 | Phase::Retiring { .. }
                 | Phase::Opening => {
                     return true;
