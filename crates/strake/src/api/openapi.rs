@@ -16,7 +16,7 @@ const SHAPES: &[(&str, &str)] = &[
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
          group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
-         placement:Placed? moving:Moving? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
+         placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
          spares:Member[] jobs:Job[] last_scrub:Scrub? carved:boolean \
          volume_table_damaged:boolean volume_unit_bytes:integer? volume_free_bytes:integer? \
@@ -87,13 +87,13 @@ const SHAPES: &[(&str, &str)] = &[
         "name:string level:string strip_bytes:integer? group_size:integer? write_hole:string? \
          latency_target_us:integer? cpus:string? shards:integer? memory_limit_bytes:integer? \
          requests:integer? init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
-         pool:string? force:boolean? dry_run:boolean?",
+         pool:string? degraded:string? force:boolean? dry_run:boolean?",
     ),
     (
         "Created",
         "dry_run:boolean serving:boolean notes:string[] name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
-         block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer \
+         block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string \
          epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
          jobs:Job[] last_scrub:Scrub? carved:boolean volume_table_damaged:boolean \
@@ -101,7 +101,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "StartRequest",
-        "export:string? force:boolean? devices:string[]? dry_run:boolean?",
+        "export:string? force:boolean? devices:string[]? dry_run:boolean? by_rule:boolean?",
     ),
     ("DryRequest", "dry_run:boolean?"),
     (
@@ -135,7 +135,7 @@ const SHAPES: &[(&str, &str)] = &[
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? restripe_priority:integer? \
          latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
-         hedged_reads:string? replace_at_wear:integer? pool:string? dry_run:boolean?",
+         hedged_reads:string? replace_at_wear:integer? pool:string? degraded:string? dry_run:boolean?",
     ),
     (
         "Outcome",

@@ -35,6 +35,9 @@ pub(crate) struct ArrayJson {
     /// What background work gives way to; 0 for none.
     #[serde(default)]
     pub(crate) latency_target_us: u32,
+    /// Whether it is started by itself without missing members: its setting `degraded`.
+    #[serde(default)]
+    pub(crate) degraded_start: String,
     pub(crate) epoch: u64,
     pub(crate) unwritten_bytes: u64,
     /// Bytes whose content is lost: they answer an error until they are written.
@@ -404,6 +407,9 @@ pub(crate) struct CreateRequest {
     /// Where spares are taken from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
+    /// `allow`, `never`, `wait`, a time like `30s`, or `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) degraded: Option<String>,
     #[serde(default)]
     pub(crate) init: Option<String>,
     #[serde(default)]
@@ -428,6 +434,9 @@ pub(crate) struct StartRequest {
     /// Only these devices; empty: all that are found.
     pub(crate) devices: Vec<PathBuf>,
     pub(crate) dry_run: bool,
+    /// Not without missing members, if its setting `degraded` is `never`: it is not asked for by name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_rule: bool,
 }
 
 /// What `stop` and the request that destroys an array may ask; nothing at all says the same as the default.
@@ -664,6 +673,10 @@ pub(crate) struct SettingsJson {
     /// The pool that spares are taken from; `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
+    /// Whether it is started by itself without missing members: `allow`, `never`, `wait`, a time like
+    /// `30s`, or `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) degraded: Option<String>,
     /// Of a change: only check.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) dry_run: bool,
@@ -679,6 +692,7 @@ impl SettingsJson {
             requests: None,
             replace_at_wear: None,
             pool: None,
+            degraded: None,
             ..self.clone()
         }
     }

@@ -16,6 +16,7 @@ use strake_format::*;
 use strake_runtime::{Export, MemberImage, Placed, cpus_text};
 
 use crate::api::types::*;
+use crate::daemon::degraded::OwnRule;
 use crate::daemon::events::rfc3339;
 use crate::daemon::placement::PlacementRecord;
 use crate::daemon::pools;
@@ -48,7 +49,16 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
                 .unwrap_or_else(|| pools::NONE.to_owned()),
         ),
         hedged_reads: Some(on_off(sb.settings.hedged_reads).to_owned()),
+        degraded: Some(OwnRule::text(placement.degraded)),
         dry_run: false,
+    }
+}
+
+/// An array with what was said of it on this machine.
+pub(crate) fn with_placement(array: ArrayJson, placement: &PlacementRecord) -> ArrayJson {
+    ArrayJson {
+        degraded_start: OwnRule::text(placement.degraded),
+        ..array
     }
 }
 
@@ -283,6 +293,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         moving: moving(sb),
         write_hole: sb.write_hole.to_string(),
         latency_target_us: sb.settings.latency_target_us,
+        degraded_start: OwnRule::text(None),
         epoch: sb.epoch.0,
         unwritten_bytes: 0,
         unreadable_bytes: 0,

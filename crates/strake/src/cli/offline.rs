@@ -56,6 +56,11 @@ pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure
     find::pick(scan(context, &[]), name)
 }
 
+/// An array that does not run, as `show` tells it.
+pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
+    view::with_placement(found.stopped_json(), &context.dir.placement(found.uuid))
+}
+
 /// Makes an array.
 pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<CreatedJson, Failure> {
     running::check_export(request.export.as_deref())?;
@@ -86,7 +91,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
             .dir
             .own(&made.superblock.name, made.superblock.array);
     }
-    Ok(service::created_json(&made, request.dry_run))
+    Ok(service::created_json(&made, &placement, request.dry_run))
 }
 
 /// Wipes the superblocks of an array, or says that it would.

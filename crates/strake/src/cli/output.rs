@@ -260,7 +260,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n{}{}  \
-         write hole  {}\n  latency     target {}\n  uuid        {}, epoch {}\n",
+         write hole  {}\n  latency     target {}\n  degraded    start {}\n  uuid        {}, epoch {}\n",
         a.name,
         a.state,
         a.level,
@@ -274,6 +274,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         a.placement.as_ref().map_or_else(String::new, placement),
         a.write_hole,
         size::latency_target(u64::from(a.latency_target_us)),
+        a.degraded_start,
         a.uuid,
         a.epoch,
     );

@@ -20,6 +20,7 @@ use strake_runtime::{Device, OpenMode};
 
 use crate::api::types::*;
 use crate::api::view;
+use crate::daemon::degraded::{self, OwnRule};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::placement::{PlacementRecord, Wanted};
 use crate::daemon::pools::{self, Tries};
@@ -27,7 +28,7 @@ use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::schedule;
 use crate::daemon::state::Dir;
 use crate::daemon::wear::WearLog;
-use crate::drives::find::{self, FoundArray};
+use crate::drives::find::{self, FoundArray, Readiness};
 use crate::drives::health;
 use crate::drives::make;
 use crate::drives::notes;
@@ -205,6 +206,7 @@ impl Service {
             .all_running()
             .iter()
             .filter_map(|r| r.json().ok())
+            .map(|array| self.placed(array))
             .collect();
         let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
         let others = self.scan(&[]);
@@ -212,7 +214,7 @@ impl Service {
             others
                 .iter()
                 .filter(|a| !known.contains(&a.uuid.to_string()))
-                .map(FoundArray::stopped_json),
+                .map(|found| self.placed(found.stopped_json())),
         );
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
@@ -221,11 +223,17 @@ impl Service {
     /// One array, running or not.
     pub(crate) fn show_one(&self, name: &str) -> Result<ArrayJson, Failure> {
         if let Some(running) = self.find_running(name) {
-            return running.json();
+            return running.json().map(|array| self.placed(array));
         }
-        match find::pick(self.scan(&[]), name) {
-            Ok(found) => Ok(found.stopped_json()),
-            Err(failure) => Err(failure),
+        let found = find::pick(self.scan(&[]), name)?;
+        Ok(self.placed(found.stopped_json()))
+    }
+
+    /// An array with what was said of it here.
+    pub(super) fn placed(&self, array: ArrayJson) -> ArrayJson {
+        match array.uuid.parse() {
+            Ok(uuid) => view::with_placement(array, &self.dir.placement(uuid)),
+            Err(_) => array,
         }
     }
 
@@ -341,7 +349,7 @@ impl Service {
             locked(&self.preparing).insert(name.clone(), (done, total));
         })?;
         if request.dry_run {
-            return Ok(created_json(&made, true));
+            return Ok(created_json(&made, &placement, true));
         }
         let _admin = match admin {
             Some(admin) => admin,
@@ -368,7 +376,7 @@ impl Service {
             dry_run: false,
             serving: true,
             notes: made.notes,
-            array: running.json()?,
+            array: self.placed(running.json()?),
         })
     }
 
@@ -426,16 +434,25 @@ impl Service {
         let _admin = self.change()?;
         running::check_export(request.export.as_deref())?;
         if let Some(running) = self.find_running(name) {
-            return running.json();
+            return running.json().map(|array| self.placed(array));
         }
         let found = find::pick(self.scan(&request.devices), name)?;
+        let own = self.dir.placement(found.uuid).degraded;
+        let whole = request.by_rule && own == Some(OwnRule::Never);
+        if whole && found.readiness() == Readiness::Degraded {
+            return Err(degraded::refused(found.name().as_str()));
+        }
+        let how = Start {
+            whole,
+            ..self.how(request.export.clone(), request.force)
+        };
         if request.dry_run {
-            self.may_start(&found, &self.how(request.export, request.force))?;
-            return Ok(found.stopped_json());
+            self.may_start(&found, &how)?;
+            return Ok(self.placed(found.stopped_json()));
         }
         keep_export(&self.dir, found.uuid, request.export.as_deref());
-        let how = self.how(request.export, request.force);
-        self.start_found(&found, &how)?.json()
+        let started = self.start_found(&found, &how)?.json()?;
+        Ok(self.placed(started))
     }
 
     /// Whether an array found would be started so.
@@ -880,7 +897,11 @@ pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
 }
 
 /// What was made, as JSON.
-pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
+pub(crate) fn created_json(
+    made: &make::Made,
+    placement: &PlacementRecord,
+    dry_run: bool,
+) -> CreatedJson {
     let path = |member: MemberUuid| {
         made.paths
             .iter()
@@ -895,7 +916,7 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
         dry_run,
         serving: false,
         notes: made.notes.clone(),
-        array,
+        array: view::with_placement(array, placement),
     }
 }
 

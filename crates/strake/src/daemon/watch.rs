@@ -5,14 +5,14 @@
 //! names, numbers and sizes of the candidates are compared with the
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
 //! for members, are superblocks read, and running arrays hear how large their devices are now. A complete array is started at once; one that could be
-//! started degraded by the rule for that: at once, after `wait`, or not by itself; a start that was refused is tried again when other members are
+//! started degraded by the rule for that (`degraded`), which may be the array's own: at once, after some time, or not by itself; a start that was refused is tried again when other members are
 //! there. A member that was away from an array that runs, and holds what it should but for what was
 //! written meanwhile, is taken back by itself; so is one that came back between two looks, for
 //! which a loss of a member is cause enough to look again. Of any other an event says that it is
 //! there.
 //!
 //! A member that did not answer in time has not gone anywhere, so nothing tells when it answers again: it is
-//! looked for every 15 seconds for a while. It cannot be opened as long as an old I/O is under way on it,
+//! looked for from time to time (`late`). It cannot be opened as long as an old I/O is under way on it,
 //! and so is not taken back before the last of them is over.
 //!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
@@ -24,35 +24,25 @@ use std::time::{Duration, Instant};
 
 use strake_format::{ArrayUuid, MemberUuid};
 
+use crate::daemon::degraded::{self, DegradedStart, Rule};
 use crate::daemon::events::Happened;
+use crate::daemon::late::Late;
 use crate::daemon::service::Service;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::sysfs::{self, Identity};
-use crate::errors::{Code, Failure};
+use crate::errors::Code;
 
 /// How often to compare, where nobody tells of changes.
 const PERIOD: Duration = Duration::from_secs(2);
 /// And where the kernel does: in case that a message was lost.
 const PERIOD_TOLD: Duration = Duration::from_secs(30);
 
-/// What becomes of an array that is found without members that it expects, if it can be started
-/// without them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum DegradedStart {
-    /// It is started at once.
-    Allow,
-    /// It is started when it has been waited for them.
-    Wait,
-    /// It is started when they are there, or when an administrator says so.
-    Never,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     service: Arc<Service>,
-    wait: Duration,
-    degraded: DegradedStart,
+    /// For arrays that have no rule of their own.
+    degraded: Rule,
     seen: Vec<(PathBuf, Identity, u64)>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
     /// Arrays whose devices may have grown, and were not told yet.
@@ -63,14 +53,7 @@ pub(crate) struct Watcher {
     again: bool,
     tries: u32,
     /// A member did not answer in time.
-    late: Option<Late>,
-}
-
-/// Looking for a member that did not answer in time.
-#[derive(Debug)]
-struct Late {
-    look_at: Instant,
-    until: Instant,
+    late: Late,
 }
 
 /// What calls for another look.
@@ -81,11 +64,15 @@ struct News {
     late: bool,
     /// Names were given or became free.
     names: bool,
+    /// Something else was said of an array.
+    settings: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     since: Instant,
+    /// How long it is waited for members.
+    wait: Duration,
     /// Members with which a start was refused, and why.
     refused_with: Option<(Vec<MemberUuid>, Code)>,
     /// A refusal that may pass is tried again, less and less often.
@@ -96,10 +83,6 @@ struct Waiting {
 /// Between two tries of a start that was refused.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A member that did not answer in time is looked for at this distance, ...
-const LATE_PERIOD: Duration = Duration::from_secs(15);
-/// ... for so long: a controller that is reset several times over takes minutes.
-const LATE_PATIENCE: Duration = Duration::from_secs(600);
 /// A member that came back is tried so often, if it is busy.
 const TRIES_MAX: u32 = 15;
 
@@ -112,6 +95,12 @@ fn stays(code: Code) -> bool {
     )
 }
 
+/// The name is another's.
+fn for_name(code: Code) -> bool {
+    use Code::{NameAmbiguous, NameExists, NameOfAnother};
+    matches!(code, NameAmbiguous | NameExists | NameOfAnother)
+}
+
 /// It is somebody else's by now.
 fn is_used(code: Code) -> bool {
     use Code::{DeviceBusy, DeviceMounted, DevicePartitioned, ForeignSignature};
@@ -119,13 +108,6 @@ fn is_used(code: Code) -> bool {
         code,
         DeviceBusy | DeviceMounted | DevicePartitioned | ForeignSignature
     )
-}
-
-fn not_degraded(array: &FoundArray) -> Failure {
-    let name = array.name();
-    let found = format!("{name} misses members, and is not to start degraded by itself");
-    let cure = format!("bring them back, or strake start {name} starts it without them");
-    Failure::new(Code::DegradedStart, found).cure(cure)
 }
 
 fn size_of(path: &Path, id: Identity) -> u64 {
@@ -141,10 +123,9 @@ fn size_of(path: &Path, id: Identity) -> u64 {
 
 impl Watcher {
     /// A watcher that has seen nothing yet.
-    pub(crate) fn new(service: Arc<Service>, wait: Duration, degraded: DegradedStart) -> Watcher {
+    pub(crate) fn new(service: Arc<Service>, degraded: Rule) -> Watcher {
         Watcher {
             service,
-            wait,
             degraded,
             seen: Vec::new(),
             waiting: BTreeMap::new(),
@@ -152,14 +133,14 @@ impl Watcher {
             next_event: 0,
             again: false,
             tries: 0,
-            late: None,
+            late: Late::default(),
         }
     }
 
     /// How long until the next look, unless the kernel tells of a device, which it does if `told`.
     pub(crate) fn pause(&self, told: bool) -> Duration {
         let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
-        let waits = self.again || self.resized || self.late.is_some() || !self.waiting.is_empty();
+        let waits = self.again || self.resized || self.late.looks() || !self.waiting.is_empty();
         match !told || waits || self.seen.iter().any(file) {
             true => PERIOD,
             false => PERIOD_TOLD,
@@ -167,7 +148,7 @@ impl Watcher {
     }
 
     /// Looks once.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn look(&mut self, now: Instant) {
         let fingerprint: Vec<(PathBuf, Identity, u64)> = self
             .service
             .paths()
@@ -178,9 +159,13 @@ impl Watcher {
                 Some((path, id, size))
             })
             .collect();
-        let News { lost, late, names } = self.news();
-        if names {
-            self.try_names_again();
+        let news = self.news();
+        let lost = news.lost;
+        if news.names {
+            self.try_again_after(for_name);
+        }
+        if news.settings {
+            self.try_again_after(|code| code == Code::DegradedStart);
         }
         let again = std::mem::take(&mut self.again);
         self.resized |= fingerprint != self.seen;
@@ -188,12 +173,13 @@ impl Watcher {
             self.resized = !self.service.follow_sizes();
         }
         let changed = fingerprint != self.seen || lost || again;
-        let late = self.late_is_due(late);
+        let late = self.late.is_due(news.late, now);
         let due = self
             .waiting
             .values()
-            .any(|w| w.refused_with.is_none() && w.since.elapsed() >= self.wait);
-        if !changed && !due && !late {
+            .any(|w| w.refused_with.is_none() && now >= w.since + w.wait);
+        let asked = news.settings && !self.waiting.is_empty();
+        if !changed && !due && !late && !asked {
             return;
         }
         let first = self.seen.is_empty();
@@ -210,39 +196,44 @@ impl Watcher {
                     self.take_late_back(array);
                 }
             } else if !self.service.is_stopped(array.uuid) {
-                self.consider(array);
+                self.consider(array, now);
             }
         }
     }
 
-    fn consider(&mut self, array: &FoundArray) {
+    fn consider(&mut self, array: &FoundArray, now: Instant) {
+        let rule = self
+            .degraded
+            .with(self.service.dir.placement(array.uuid).degraded);
         let members: Vec<MemberUuid> = array
             .members
             .iter()
             .map(|m| m.image.superblock.member)
             .collect();
         let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
-            since: Instant::now(),
+            since: now,
+            wait: rule.wait,
             refused_with: None,
-            again_at: Instant::now(),
+            again_at: now,
             pause: PAUSE_MIN,
         });
+        waiting.wait = rule.wait;
         let same = waiting
             .refused_with
             .as_ref()
             .filter(|(with, _)| *with == members);
-        let waits = |code| code == Code::DegradedStart && self.degraded == DegradedStart::Wait;
+        let waits = |code| code == Code::DegradedStart && rule.start == DegradedStart::Wait;
         let stays = |code| stays(code) && !waits(code);
-        if same.is_some_and(|(_, code)| stays(*code) || Instant::now() < waiting.again_at) {
+        if same.is_some_and(|(_, code)| stays(*code) || now < waiting.again_at) {
             return;
         }
-        let waited = waiting.since.elapsed() >= self.wait;
-        let whole = match self.degraded {
+        let waited = now >= waiting.since + waiting.wait;
+        let whole = match rule.start {
             DegradedStart::Allow => false,
             DegradedStart::Wait => !waited,
             DegradedStart::Never => true,
         };
-        let (ready, allowed) = match (array.readiness(), self.degraded) {
+        let (ready, allowed) = match (array.readiness(), rule.start) {
             (Readiness::Complete, _) | (Readiness::Degraded, DegradedStart::Allow) => (true, true),
             (Readiness::Degraded, DegradedStart::Wait) => (waited, true),
             (Readiness::Degraded, DegradedStart::Never) => (waited, false),
@@ -254,14 +245,14 @@ impl Watcher {
         }
         let started = match allowed {
             true => self.service.start_by_itself(array, whole),
-            false => Err(not_degraded(array)),
+            false => Err(degraded::refused(array.name().as_str())),
         };
         let Err(failure) = started else {
             self.waiting.remove(&array.uuid);
             return;
         };
         let said = waiting.refused_with.replace((members, failure.code));
-        waiting.again_at = Instant::now() + waiting.pause;
+        waiting.again_at = now + waiting.pause;
         waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
         if said == waiting.refused_with {
             return;
@@ -288,39 +279,15 @@ impl Watcher {
                 .iter()
                 .any(|e| e.event == "member_out" && e.cause.as_deref() == Some("timed_out")),
             names: any(&["renamed", "imported", "destroyed"]),
+            settings: any(&["settings_changed"]),
         }
     }
 
-    /// What was refused for its name may be started now.
-    fn try_names_again(&mut self) {
-        use Code::{NameAmbiguous, NameExists, NameOfAnother};
-        let for_name = |refused: &(Vec<MemberUuid>, Code)| {
-            matches!(refused.1, NameAmbiguous | NameExists | NameOfAnother)
-        };
+    /// What was refused for a reason like this may be started now.
+    fn try_again_after(&mut self, reason: impl Fn(Code) -> bool) {
         for waiting in self.waiting.values_mut() {
-            if waiting.refused_with.as_ref().is_some_and(for_name) {
-                waiting.refused_with = None;
-            }
+            waiting.refused_with.take_if(|(_, code)| reason(*code));
         }
-    }
-
-    /// Is it time to look for members that did not answer in time? `more`: there is another.
-    fn late_is_due(&mut self, more: bool) -> bool {
-        let now = Instant::now();
-        if more {
-            self.late = Some(Late {
-                look_at: now + LATE_PERIOD,
-                until: now + LATE_PATIENCE,
-            });
-        }
-        let Some(late) = self.late.as_mut().filter(|late| now >= late.look_at) else {
-            return false;
-        };
-        late.look_at = now + LATE_PERIOD;
-        if now > late.until {
-            self.late = None;
-        }
-        true
     }
 
     /// Takes back what is there again; of what is not, all was said when it was lost.
