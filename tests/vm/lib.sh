@@ -101,7 +101,7 @@ strake() {
 
 # The daemon gets a session of its own, so that no signal meant for a scenario reaches it.
 daemon_start() {
-    setsid "$RUN/strake" daemon >>"$RUN/daemon.log" 2>&1 </dev/null &
+    setsid "$RUN/strake" daemon "$@" >>"$RUN/daemon.log" 2>&1 </dev/null &
     echo $! >"$RUN/daemon.pid"
     # Not `strake show`, which looks at the drives itself as long as there is no daemon.
     wait_for 60 "the daemon's answer" daemon_answers

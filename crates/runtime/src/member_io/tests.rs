@@ -323,10 +323,16 @@ fn what_did_not_get_through_is_tried_again_as_it_was_and_answered_once() {
             .ios
             .expire(&mut bench.ring, now.plus_ms(500), &mut finished);
         assert_eq!((finished.len(), bench.ios.in_flight()), (0, 1));
+        assert_eq!(bench.ios.retried(), None, "it is not over");
         assert_eq!(bench.wait().result, Ok(()));
         let content = std::fs::read(file.path()).expect("reads");
         let written = content.iter().filter(|&&b| b == errno as u8);
         assert_eq!(written.count(), 8192);
+        let told = bench.ios.retried().expect("the array counts it");
+        assert_eq!((told.device, told.trouble.tries), (ID, 1));
+        assert!(told.got_through && told.ended > told.trouble.since);
+        assert_eq!(told.trouble.on_its_way, errno != libc::ENOMEM);
+        assert_eq!(bench.ios.retried(), None);
     }
     assert_eq!(bench.ios.pausing, 0);
 }
@@ -346,6 +352,7 @@ fn what_cannot_be_mended_or_trusted_is_told_at_once() {
     ] {
         let told = fail_once(&mut bench, write_of(1), repeats, errno);
         assert_eq!(told.expect("its owner hears of it").result, Err(error));
+        assert_eq!(bench.ios.retried(), None, "it was not tried again");
     }
     assert!(bench.start(2, IoKind::Flush).is_none());
     let volatile = bench
@@ -355,6 +362,35 @@ fn what_cannot_be_mended_or_trusted_is_told_at_once() {
         .all(|(_, f)| f.repeats == Repeats::Unsent);
     assert!(volatile, "a file has the page cache");
     assert_eq!(bench.wait().result, Ok(()));
+}
+
+#[test]
+fn what_is_not_answered_when_it_is_tried_again_counts_as_failed() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    assert!(fail_once(&mut bench, write_of(7), Repeats::All, libc::ENOLINK).is_none());
+    let (mut finished, now) = (Vec::new(), bench.clock.now());
+    let later = now.plus_ms(500);
+    bench.ios.expire(&mut bench.ring, later, &mut finished);
+    assert_eq!((finished.len(), bench.ios.in_flight()), (0, 1));
+    bench
+        .ios
+        .expire(&mut bench.ring, now.plus_ms(60_000), &mut finished);
+    assert_eq!(finished[0].1.result, Err(IoError::TimedOut));
+    let told = bench.ios.retried().expect("the array counts it");
+    assert_eq!((told.got_through, told.trouble.tries), (false, 1));
+    // That the kernel answers after all makes no second one of it.
+    let mut reaped = Vec::new();
+    while reaped.is_empty() {
+        bench.ring.wait(None).expect("wait");
+        bench.ring.reap(&mut reaped);
+    }
+    let Token::Member(place) = reaped[0].token else {
+        panic!("{reaped:?}")
+    };
+    let (ring, now) = (&mut bench.ring, bench.clock.now());
+    let late = bench.ios.finish(ring, place, reaped[0].result, now);
+    assert!(late.is_none() && bench.ios.retried().is_none());
 }
 
 #[test]
@@ -371,6 +407,8 @@ fn nothing_is_tried_again_on_a_device_that_was_let_go() {
     let result = finished[0].1.result;
     assert_eq!(result, Err(IoError::Transport(libc::ENOLINK)));
     assert_eq!((bench.ios.flights.len(), bench.ios.pausing), (0, 0));
+    let told = bench.ios.retried().expect("the array counts it");
+    assert_eq!((told.got_through, told.trouble.tries), (false, 0));
     let content = std::fs::read(file.path()).expect("reads");
     assert!(content.iter().all(|&b| b == 9));
     // Nothing holds it any more.

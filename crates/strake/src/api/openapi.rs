@@ -68,8 +68,12 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Member",
         "slot:integer? device:string? uuid:string? state:string read_errors:integer \
-         write_errors:integer mismatches:integer slow:boolean read_latency:Latency? \
+         write_errors:integer mismatches:integer retries:Retries slow:boolean read_latency:Latency? \
          write_latency:Latency? hedged_reads:HedgedReads spare_in_s:integer?",
+    ),
+    (
+        "Retries",
+        "tries:integer got_through:integer failed:integer resets:integer",
     ),
     ("Latency", "p50_us:integer p99_us:integer p999_us:integer"),
     (
@@ -187,7 +191,15 @@ const SHAPES: &[(&str, &str)] = &[
     ("PoolDone", "pool:string changed:boolean what:string"),
     (
         "Backup",
-        "strake_backup:integer taken:string arrays:BackupArray[]",
+        "strake_backup:integer taken:string arrays:BackupArray[] pools:BackupPool[]?",
+    ),
+    (
+        "BackupPool",
+        "name:string uuid:string devices:BackupPoolDevice[]",
+    ),
+    (
+        "BackupPoolDevice",
+        "uuid:string device:string size_bytes:integer wwid:string?",
     ),
     (
         "BackupArray",
@@ -207,7 +219,14 @@ const SHAPES: &[(&str, &str)] = &[
          accept_stale:boolean? dry_run:boolean?",
     ),
     ("SlotDevice", "slot:integer device:string"),
-    ("Restored", "dry_run:boolean arrays:RestoredArray[]"),
+    (
+        "Restored",
+        "dry_run:boolean arrays:RestoredArray[] pools:RestoredPool[]",
+    ),
+    (
+        "RestoredPool",
+        "name:string restored:boolean what:string devices:string[]",
+    ),
     (
         "RestoredArray",
         "name:string restored:boolean what:string doubt:string? devices:string[]",

@@ -279,6 +279,8 @@ pub(crate) struct MemberJson {
     pub(crate) write_errors: u64,
     /// Pieces of its strips that scrubs found wrong.
     pub(crate) mismatches: u64,
+    #[serde(default)]
+    pub(crate) retries: RetriesJson,
     /// It has been far slower than the others for a while.
     #[serde(default)]
     pub(crate) slow: bool,
@@ -292,6 +294,19 @@ pub(crate) struct MemberJson {
     /// It is missing, and a spare takes its place after so many seconds.
     #[serde(default)]
     pub(crate) spare_in_s: Option<u64>,
+}
+
+/// What became of a member's I/Os that did not get through at once, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RetriesJson {
+    /// Tries after the first.
+    pub(crate) tries: u64,
+    /// I/Os that succeeded in the end.
+    pub(crate) got_through: u64,
+    /// I/Os that did not.
+    pub(crate) failed: u64,
+    /// Resets of the drive, or of what it hangs on, that cost nothing.
+    pub(crate) resets: u64,
 }
 
 /// Quantiles of a member's recent latencies, microseconds.

@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// What concerns drives, whichever array they are in
     #[command(subcommand)]
     Drive(DriveCommand),
-    /// Count read errors, write errors and mismatches from zero again
+    /// Count read errors, write errors, mismatches and retries from zero again
     Reset(ResetArgs),
     /// Give an array another name, also while it serves
     Rename {

@@ -43,7 +43,13 @@ fn paths(context: &Context, devices: &[PathBuf]) -> Vec<PathBuf> {
 
 /// As `scan` tells it.
 pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson> {
-    find::scan_json(&paths(context, devices))
+    let paths = paths(context, devices);
+    find::scan_json(&find::group(find::members(&paths)), &pool::find(&paths))
+}
+
+/// The pools that are found.
+pub(crate) fn found_pools(context: &Context) -> Vec<pool::Pool> {
+    pool::find(&paths(context, &[]))
 }
 
 /// Pools of spares on this machine.

@@ -13,6 +13,7 @@ pub(crate) mod events;
 pub(crate) mod late;
 pub(crate) mod names;
 pub(crate) mod placement;
+pub(crate) mod pool_backup;
 pub(crate) mod pools;
 pub(crate) mod relief;
 pub(crate) mod rename;

@@ -30,8 +30,10 @@ use crate::daemon::state::Dir;
 use crate::daemon::wear::WearLog;
 use crate::drives::find::{self, FoundArray, Readiness};
 use crate::drives::health;
+use crate::drives::looks::Looks;
 use crate::drives::make;
 use crate::drives::notes;
+use crate::drives::pool::{self, Pool};
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::drives::sysfs;
@@ -82,6 +84,7 @@ pub(crate) struct Service {
     told: Mutex<BTreeMap<String, DriveTold>>,
     pub(super) pool_tries: Tries,
     sources: Sources,
+    pub(super) looks: Looks,
     pub(super) limits: Limits,
     /// One change at a time; true once the daemon is stopping.
     admin: Mutex<bool>,
@@ -147,6 +150,7 @@ impl Service {
             told: Mutex::default(),
             pool_tries: Tries::default(),
             sources,
+            looks: Looks::default(),
             limits,
             admin: Mutex::default(),
             running: Mutex::default(),
@@ -180,7 +184,15 @@ impl Service {
         } else {
             find::expand(extra)
         };
-        find::group(find::members(&paths))
+        find::group(find::members_within(&self.looks, &paths))
+    }
+    /// Pools of spares on drives.
+    pub(super) fn scan_pools(&self) -> Vec<Pool> {
+        pool::find_within(&self.looks, &self.paths())
+    }
+    /// Arrays and pools, as `scan` tells them.
+    pub(crate) fn scan_json(&self) -> Vec<ScanJson> {
+        find::scan_json(&self.scan(&[]), &self.scan_pools())
     }
 
     /// The array in service of that name or uuid, if there is one.

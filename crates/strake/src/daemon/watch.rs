@@ -140,7 +140,11 @@ impl Watcher {
     /// How long until the next look, unless the kernel tells of a device, which it does if `told`.
     pub(crate) fn pause(&self, told: bool) -> Duration {
         let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
-        let waits = self.again || self.resized || self.late.looks() || !self.waiting.is_empty();
+        let waits = self.again
+            || self.resized
+            || self.late.looks()
+            || self.service.looks.waits()
+            || !self.waiting.is_empty();
         match !told || waits || self.seen.iter().any(file) {
             true => PERIOD,
             false => PERIOD_TOLD,
@@ -172,7 +176,8 @@ impl Watcher {
         if std::mem::take(&mut self.resized) {
             self.resized = !self.service.follow_sizes();
         }
-        let changed = fingerprint != self.seen || lost || again;
+        let answers = self.service.looks.came_back();
+        let changed = fingerprint != self.seen || lost || again || answers;
         let late = self.late.is_due(news.late, now);
         let due = self
             .waiting
@@ -340,5 +345,103 @@ impl Watcher {
                 ..Happened::default()
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::FlockOperation;
+    use strake_engine::event::MemberState;
+
+    use super::*;
+    use crate::api::types::{CreateRequest, StartRequest};
+    use crate::daemon::running::Limits;
+    use crate::daemon::service::Sources;
+    use crate::daemon::state::Dir;
+
+    /// A mirror that serves without its second member, which the watcher knows.
+    struct Rig {
+        watcher: Watcher,
+        service: Arc<Service>,
+        second: PathBuf,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let folder = tempfile::tempdir().expect("temporary folder");
+            let paths = ["a", "b"].map(|name| folder.path().join(name));
+            for path in &paths {
+                let file = File::create(path).expect("made");
+                file.set_len(32 << 20).expect("sparse");
+            }
+            let dir = Dir::at(&folder.path().join("run"));
+            dir.make().expect("folders");
+            let service = Service::new(dir, Sources::default(), Limits::default());
+            let service = Arc::new(service);
+            let request = serde_json::json!({
+                "name": "data", "level": "1", "devices": paths, "export": "none",
+            });
+            let request: CreateRequest = serde_json::from_value(request).expect("a request");
+            service.create(request).expect("made");
+            service.stop("data", false).expect("stopped");
+            let [_, second] = paths;
+            let away = folder.path().join("away");
+            std::fs::rename(&second, &away).expect("unplugged");
+            service
+                .start("data", StartRequest::default())
+                .expect("started without it");
+            let rule = Rule {
+                start: DegradedStart::Allow,
+                wait: Duration::ZERO,
+            };
+            let mut watcher = Watcher::new(Arc::clone(&service), rule);
+            watcher.look(Instant::now());
+            std::fs::rename(&away, &second).expect("plugged");
+            Rig {
+                watcher,
+                service,
+                second,
+                _folder: folder,
+            }
+        }
+        fn is_missing(&self) -> bool {
+            let running = self.service.running("data").expect("it serves");
+            let status = running.status().expect("it serves");
+            status.members[1].state == MemberState::Missing
+        }
+    }
+
+    /// While an old I/O is under way its device cannot be opened; when that is over, nothing tells of it.
+    #[test]
+    fn a_late_member_is_taken_back_by_the_look_that_is_due_and_by_none_before() {
+        let mut rig = Rig::new();
+        let held = File::open(&rig.second).expect("it is there");
+        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).expect("held");
+        // That it appeared is cause enough to try for a while.
+        let begun = Instant::now();
+        (0..=TRIES_MAX).for_each(|_| rig.watcher.look(begun));
+        assert!(!rig.watcher.again, "it has tried enough");
+        rig.service.events.note(Happened {
+            array: Some("data".to_owned()),
+            slot: Some(1),
+            event: "member_out",
+            cause: Some("timed_out".to_owned()),
+            ..Happened::default()
+        });
+        rig.watcher.look(begun);
+        assert!(rig.is_missing() && !rig.watcher.again);
+        let at = |s| begun + Duration::from_secs(s);
+        rig.watcher.look(at(15));
+        assert!(rig.is_missing(), "it is still held");
+        drop(held);
+        rig.watcher.look(at(20));
+        assert!(rig.is_missing(), "no look was due");
+        assert_eq!(rig.watcher.pause(true), PERIOD);
+        rig.watcher.look(at(30));
+        assert!(!rig.is_missing(), "it is taken back");
+        rig.service.stop_all();
     }
 }
