@@ -419,6 +419,8 @@ impl MemberIos {
             .flights
             .get_mut(place)
             .expect("a completion belongs to a flight");
+        #[cfg(test)]
+        let result = tests::or_fault(flight.device.path(), result);
         let step = flight.advance(result);
         let verdict = match step {
             Step::Again if !flight.abandoned => {

@@ -3,13 +3,88 @@
 //! Invariant: each test has a ring and a device of its own.
 //! Deliberately absent: devices other than files, which a machine that builds this may lack.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
+
 use super::*;
 use crate::clock::Clock;
 use crate::device::{DeviceError, OpenMode};
 use crate::ring::Reaped;
 use strake_engine::buffers::Pool;
 
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
 const ID: DeviceId = DeviceId(7);
+
+/// A member of which the first answers of the kernel to each thread are replaced by an error.
+struct Faulty {
+    member: PathBuf,
+    given: HashMap<ThreadId, u64>,
+}
+
+static FAULTY: Mutex<Option<Faulty>> = Mutex::new(None);
+const FAULTS_OF_EACH: u64 = 3;
+
+/// The kernel's answer, or what takes its place.
+pub(super) fn or_fault(path: &Path, result: i32) -> i32 {
+    let mut faulty = FAULTY.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(faulty) = faulty.as_mut().filter(|faulty| faulty.member == path) else {
+        return result;
+    };
+    let thread = std::thread::current().id();
+    let given = faulty.given.entry(thread).or_default();
+    if *given == FAULTS_OF_EACH {
+        return result;
+    }
+    *given += 1;
+    -libc::ENOMEM
+}
+
+#[test]
+fn what_shards_tried_again_is_counted_for_its_member_in_the_array() {
+    let mut spec = common::Spec::new(strake_format::Level::Raid5, 3);
+    (spec.shards, spec.export) = (2, crate::ExportKind::None);
+    let rig = common::Rig::create(spec);
+    let mut config = rig.config();
+    config.client_stock = vec![(65536, 4)];
+    let (serving, _events) = crate::serve(config).expect("serves");
+    *FAULTY.lock().expect("no test panics with it") = Some(Faulty {
+        member: rig.paths[1].clone(),
+        given: HashMap::new(),
+    });
+    let client = serving.client();
+    for block in 0..16 {
+        let mut buf = client.memory(0).take(65536).expect("free");
+        buf.bytes_mut().fill(7);
+        let op = Op::Write {
+            offset: block * 65536,
+            data: Slice::new(buf, 0, 65536),
+            fua: false,
+        };
+        let (told, answer) = channel();
+        let done = move |result: Result<Slices, _>| {
+            told.send(result.is_ok()).expect("the test waits");
+        };
+        assert!(client.submit(0, op, Box::new(done)));
+        assert_eq!(answer.recv(), Ok(true));
+    }
+    let faulty = FAULTY.lock().expect("no test panics with it").take();
+    let given = faulty.expect("it was put there").given;
+    assert_eq!(given.len(), 2, "both shards were hit");
+    let all: u64 = given.values().sum();
+    let counted = |status: &Status| status.members[1].retries.tries == all;
+    let status = common::wait_for(&serving, "retries counted", counted);
+    let counts = status.members[1].retries;
+    assert!(counts.got_through > 0 && counts.got_through <= all);
+    assert_eq!((counts.failed, counts.resets), (0, 0), "it was never sent");
+    let others = [0, 2].map(|slot| status.members[slot].retries);
+    assert_eq!(others, [RetryCounts::default(); 2]);
+    serving.stop().expect("stops");
+}
 
 struct Bench {
     ring: Ring,
