@@ -65,6 +65,44 @@ quiet() {
         jq -e --argjson mib "$1" '.data_bytes as $all | .regions | .dirty * $all / (.unwritten + .clean + .dirty + .need_sync) <= $mib * 1048576'
 }
 
+# A drive that does not answer goes out, keeps the other array from nothing, and is taken back by itself.
+scenario_hung_drive() {
+    local under sectors
+    modprobe dm_mod
+    under=$(drive 2)
+    sectors=$(blockdev --getsz "$under")
+    # Not all of it: what lies on the drive is not to be a second copy of the member.
+    dmsetup --noudevsync create hangs --table "0 $((sectors - 8192)) linear $under 2048"
+    daemon_start --io-timeout 5
+    create other 1 -- 3 4
+    strake create data --level 5 --export ublk --yes "$(drive 0)" "$(drive 1)" /dev/mapper/hangs
+    wait_for 60 "the device of data" device data
+    strake set data spare_delay=1h
+    known_on "$(device data)"
+    dmsetup --noudevsync suspend --noflush --nolockfs hangs
+    verified "$MNT/meanwhile" 4m 4 --fsync_on_close=1
+    wait_state data degraded 60
+    strake events | grep -q timed_out || fail "no word of a timeout"
+    # Its superblock cannot be read: what happens to others is seen all the same, and done.
+    host unplug 3
+    wait_for 30 "a word of the lost drive" state_is other degraded
+    host plug 3
+    drive 3 >/dev/null
+    wait_settled other 60
+    timeout 60 "$RUN/strake" stop other || fail "other is not stopped"
+    timeout 60 "$RUN/strake" start other || fail "other is not started"
+    same "$(show data '.members[2].state')" missing "the drive that hangs"
+    # Nothing but the look for late members tells that it answers.
+    dmsetup --noudevsync resume hangs
+    wait_settled data 60
+    strake events | grep -q partial_rebuild || fail "no word of a partial rebuild"
+    known_is_there
+    verified_again "$MNT/meanwhile" 4m 4
+    umount_fs
+    strake stop data
+    dmsetup --noudevsync remove hangs
+}
+
 # Bits are flipped behind the array's back; a scrub names the drive and makes it true again.
 scenario_rot() {
     local json at mib=12

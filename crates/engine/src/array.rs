@@ -76,6 +76,8 @@ pub(crate) struct Member {
     /// Which place of the list of unreadable blocks holds its newest version.
     pub(crate) list_place: usize,
     pub(crate) counts: ErrorCounts,
+    /// I/Os that failed before this moment belong to a reset that was counted.
+    pub(crate) reset_until: Time,
     pub(crate) watch: Watch,
 }
 
@@ -92,6 +94,7 @@ impl Member {
             // The first version goes to the first place.
             list_place: 1,
             counts: ErrorCounts::default(),
+            reset_until: Time(0),
             watch: Watch::default(),
         }
     }
@@ -116,6 +119,8 @@ pub(crate) struct SlotUse {
     pub(crate) failing: bool,
     /// What was counted against the member that was here last, for `show`.
     pub(crate) counts: ErrorCounts,
+    /// On which device that was.
+    pub(crate) left: Option<DeviceId>,
     /// How often the member did not answer in time.
     pub(crate) stalls: Stalls,
 }
@@ -756,6 +761,7 @@ impl Array {
             read_errors: counts.reads,
             write_errors: counts.writes,
             mismatches: counts.mismatches,
+            retries: counts.retries,
             latency: found.map(|m| m.watch.status()).unwrap_or_default(),
             spare_in_ns: None,
             wants_spare: false,

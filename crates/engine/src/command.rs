@@ -67,7 +67,7 @@ pub enum Command {
     Set(Setting),
     /// Call the array by another name.
     Rename(ArrayName),
-    /// Count the errors and mismatches of this member, or of all, from zero again.
+    /// Count the errors, mismatches and retries of this member, or of all, from zero again.
     ResetCounters(Option<MemberRef>),
     /// Make everything durable and stop.
     Stop,
@@ -301,4 +301,19 @@ pub struct ErrorCounts {
     pub writes: u64,
     /// Pieces that a scrub found wrong.
     pub mismatches: u64,
+    /// I/Os that did not get through at once.
+    pub retries: RetryCounts,
+}
+
+/// What became of a member's I/Os that were tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetryCounts {
+    /// Tries after the first of each.
+    pub tries: u64,
+    /// I/Os that succeeded in the end.
+    pub got_through: u64,
+    /// I/Os that did not.
+    pub failed: u64,
+    /// Times in which I/Os failed on their way and succeeded later: what overlaps is one.
+    pub resets: u64,
 }

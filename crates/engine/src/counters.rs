@@ -1,16 +1,45 @@
-//! Counting what stands against members from zero again.
+//! Counting I/Os that were tried again, and what stands against members from zero again.
 //!
 //! Invariant: a count only grows, unless an administrator takes it back; whoever was failed for it
-//! stays failed. Deliberately absent: counting (where errors are seen), and keeping counts over
+//! stays failed. Deliberately absent: counting errors (where they are seen), and keeping counts over
 //! restarts.
 
 use strake_format::Slot;
 
 use crate::array::{Array, Stalls};
 use crate::event::*;
+use crate::patience::Retried;
 use crate::units::*;
 
+impl RetryCounts {
+    fn count(&mut self, told: &Retried) {
+        self.tries += u64::from(told.trouble.tries);
+        match told.got_through {
+            true => self.got_through += 1,
+            false => self.failed += 1,
+        }
+    }
+}
+
 impl Array {
+    /// An I/O that was tried again is over, whichever machine it was of: told before its completion.
+    pub fn retried(&mut self, told: Retried) {
+        let Some(member) = self.members.get_mut(&told.device) else {
+            // It is out, perhaps for the like of this.
+            let mut places = self.slots.iter_mut();
+            if let Some(place) = places.find(|place| place.left == Some(told.device)) {
+                place.counts.retries.count(&told);
+            }
+            return;
+        };
+        member.counts.retries.count(&told);
+        if told.got_through && told.trouble.on_its_way {
+            // Shards tell of the same reset, each of its own I/Os.
+            member.counts.retries.resets += u64::from(told.trouble.since >= member.reset_until);
+            member.reset_until = member.reset_until.max(told.ended);
+        }
+    }
+
     /// Counts from zero again: of the member that is meant, or of all. The threshold of read errors
     /// is reached by as many new ones as it says.
     pub(crate) fn reset_counters(

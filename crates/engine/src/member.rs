@@ -136,6 +136,7 @@ impl Array {
         let place = &mut self.slots[at];
         if let Some(member) = self.members.get(&device) {
             place.counts = member.counts;
+            place.left = Some(device);
         }
         let since = self.sb.epoch.next();
         if self.keeps_slot(at, device) {

@@ -38,7 +38,26 @@ pub struct Trouble {
     pub until: Time,
     /// When it is tried again.
     pub again_at: Time,
+    /// When it failed first.
+    pub since: Time,
+    /// Tries after the first, so far: whoever carries one out counts it.
+    pub tries: u32,
+    /// One of them failed on its way; otherwise it was never sent.
+    pub on_its_way: bool,
     pause_ns: u64,
+}
+
+/// What became of an I/O that was tried again: the array counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retried {
+    /// On which device.
+    pub device: DeviceId,
+    /// What it had been through.
+    pub trouble: Trouble,
+    /// It succeeded in the end.
+    pub got_through: bool,
+    /// When it was over.
+    pub ended: Time,
 }
 
 impl Patience {
@@ -61,16 +80,21 @@ impl Patience {
             _ => return None,
         }
         let parts = |parts: u64| (self.deadline_ns / parts).max(1);
+        let on_its_way = matches!(error, IoError::Transport(_));
         let trouble = match before {
             None => Trouble {
                 until: Time(now.0.saturating_add(self.deadline_ns)),
                 again_at: Time(now.0.saturating_add(parts(PAUSE_MIN_PARTS))),
+                since: now,
+                tries: 0,
+                on_its_way,
                 pause_ns: parts(PAUSE_MIN_PARTS),
             },
             Some(trouble) => {
                 let pause_ns = (2 * trouble.pause_ns).min(parts(PAUSE_MAX_PARTS));
                 Trouble {
                     again_at: Time(now.0.saturating_add(pause_ns)),
+                    on_its_way: trouble.on_its_way || on_its_way,
                     pause_ns,
                     ..trouble
                 }

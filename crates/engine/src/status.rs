@@ -81,6 +81,8 @@ pub struct MemberStatus {
     pub write_errors: u64,
     /// Pieces of strips that scrubs found wrong since start.
     pub mismatches: u64,
+    /// I/Os that were tried again since start.
+    pub retries: RetryCounts,
     /// How long it takes.
     pub latency: LatencyStatus,
     /// The member is missing, and a spare takes its place after so long, nanoseconds.

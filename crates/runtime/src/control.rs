@@ -79,6 +79,7 @@ impl Control {
             Mail::Start => self.array.start(now),
             Mail::FromShard(shard, message) => self.array.message(now, shard, message),
             Mail::ArrayPiece(request) => self.array.submit(now, request),
+            Mail::Retried(told) => self.array.retried(told),
             Mail::Watch(id) => {
                 if let Some(device) = devices.get(id) {
                     self.watch.add(id, device);

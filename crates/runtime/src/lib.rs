@@ -14,6 +14,10 @@
 //! **Architecture invariant:** an array that serves nothing sleeps: no thread polls, and no timer
 //! is armed while nothing is in flight.
 
+// What tests of this crate share with those beside it names it so.
+#[cfg(test)]
+extern crate self as strake_runtime;
+
 mod buffers;
 mod clock;
 mod control;

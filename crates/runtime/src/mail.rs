@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::EventfdFlags;
-use strake_engine::VolumeMap;
 use strake_engine::event::*;
 use strake_engine::units::*;
+use strake_engine::{Retried, VolumeMap};
 use strake_format::RegionState;
 
 use crate::export::ublk::QueueStart;
@@ -37,6 +37,8 @@ pub(crate) enum Mail {
     Passed(Request, Option<DeviceId>),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),
+    /// An I/O that was tried again is over (shard 0's thread only).
+    Retried(Retried),
     /// A piece is to be split anew; its router lives here.
     PieceAgain(Request),
     /// A piece was answered; its router lives here.

@@ -32,7 +32,7 @@ use io_uring::{opcode, squeue, types};
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Patience, Repeats, Trouble};
+use strake_engine::{Patience, Repeats, Retried, Trouble};
 
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
@@ -203,6 +203,8 @@ pub(crate) struct MemberIos {
     pausing: usize,
     /// Pages that the kernel has let go of.
     given_back: Vec<Lent>,
+    /// What became of I/Os that were tried again.
+    retried: Vec<Retried>,
 }
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -221,6 +223,7 @@ impl MemberIos {
             patience: Patience::new(timeout.as_nanos() as u64),
             pausing: 0,
             given_back: Vec::new(),
+            retried: Vec::new(),
         }
     }
 
@@ -261,6 +264,11 @@ impl MemberIos {
     /// Pages that were lent and that the kernel has let go of since the last call.
     pub(crate) fn given_back(&mut self) -> Option<Lent> {
         self.given_back.pop()
+    }
+
+    /// What became of I/Os that were tried again, since the last call; to be told before their completions.
+    pub(crate) fn retried(&mut self) -> Option<Retried> {
+        self.retried.pop()
     }
 
     /// Starts an I/O. One on a device that is not (or no longer) attached is finished at once.
@@ -375,6 +383,9 @@ impl MemberIos {
             let error = flight.pauses.take().expect("it was just seen to pause");
             self.pausing -= 1;
             if !lost {
+                if let Some(trouble) = &mut flight.trouble {
+                    trouble.tries += 1;
+                }
                 self.begin(ring, place, file, now);
                 continue;
             }
@@ -408,6 +419,8 @@ impl MemberIos {
             .flights
             .get_mut(place)
             .expect("a completion belongs to a flight");
+        #[cfg(test)]
+        let result = tests::or_fault(flight.device.path(), result);
         let step = flight.advance(result);
         let verdict = match step {
             Step::Again if !flight.abandoned => {
@@ -452,6 +465,7 @@ impl MemberIos {
             tracing::debug!(device = %flight.device.path().display(), "an abandoned I/O came back");
             return None;
         }
+        self.retried.extend(flight.retried(verdict.is_ok(), now));
         let buf = match flight.work {
             Work::Read { buf, .. } => Some(buf),
             // A write's data is dropped here, before the engine hears of its end.
@@ -487,6 +501,7 @@ impl MemberIos {
             let device = flight.device.path().display();
             let error = flight.silence();
             tracing::warn!(%device, ?error, "an I/O outlasted its deadline");
+            self.retried.extend(flight.retried(false, now));
             finished.push((flight.owner, flight.unanswered()));
         }
         // What waits behind calls that never come back would wait as long.
@@ -494,6 +509,7 @@ impl MemberIos {
         let stuck = |place| flights.get_mut(place).is_none_or(|flight| flight.abandoned);
         for place in self.turns.give_up(stuck) {
             let flight = self.flights.remove(place).expect("it waits in the table");
+            self.retried.extend(flight.retried(false, now));
             finished.push((flight.owner, flight.unanswered()));
         }
     }
@@ -540,6 +556,16 @@ impl Flight {
             true => IoError::Gone,
             false => IoError::TimedOut,
         }
+    }
+
+    /// What became of it, if it was tried again.
+    fn retried(&self, got_through: bool, ended: Time) -> Option<Retried> {
+        self.trouble.map(|trouble| Retried {
+            device: self.id,
+            trouble,
+            got_through,
+            ended,
+        })
     }
 
     /// What its owner is told when it is not waited for any longer.

@@ -250,7 +250,18 @@ impl Worker {
         }
     }
 
+    /// Tells the array of I/Os that were tried again.
+    fn tell_retried(&mut self) {
+        while let Some(told) = self.ios.retried() {
+            match &mut self.control {
+                Some(control) => control.array.retried(told),
+                None => self.post(ShardNo(0), Mail::Retried(told)),
+            }
+        }
+    }
+
     fn complete(&mut self, now: Time, (owner, completion): Finished) {
+        self.tell_retried();
         if self.work.ending.is_some() {
             return;
         }

@@ -158,6 +158,8 @@ pub struct Stats {
     pub resets: u64,
     /// I/Os that were tried again.
     pub retries: u64,
+    /// I/Os that got through in the end.
+    pub retried_through: u64,
     /// Virtual time, milliseconds.
     pub virtual_ms: u64,
 }
@@ -194,6 +196,7 @@ impl Stats {
             (&mut self.returns, other.returns),
             (&mut self.resets, other.resets),
             (&mut self.retries, other.retries),
+            (&mut self.retried_through, other.retried_through),
             (&mut self.partial_rebuilds, other.partial_rebuilds),
             (&mut self.refused_starts, other.refused_starts),
             (&mut self.rebuilds, other.rebuilds),

@@ -382,10 +382,18 @@ impl Ssd {
 
     /// An I/O that failed on its way is tried again; `None` if nobody waits for it any more.
     pub fn retry(&mut self, op: OpNo, latencies: &Latencies, rng: &mut Prng) -> Option<Timing> {
-        self.flights.contains_key(&op).then(|| {
-            let crowd = self.flights.len() as u64 - 1;
-            self.dispatch(op, crowd, latencies, rng)
-        })
+        let flight = self.flights.get_mut(&op)?;
+        if let Some(trouble) = &mut flight.trouble {
+            trouble.tries += 1;
+        }
+        let crowd = self.flights.len() as u64 - 1;
+        Some(self.dispatch(op, crowd, latencies, rng))
+    }
+
+    /// What an I/O has been through that is still to be answered.
+    pub fn trouble_of(&self, op: OpNo) -> Option<Trouble> {
+        let flight = self.flights.get(&op).filter(|flight| !flight.abandoned)?;
+        flight.trouble
     }
 
     /// Whose device an I/O in flight goes to.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, Geometry, Pool, Router, Shard};
+use strake_engine::{Array, Geometry, Pool, Retried, Router, Shard};
 use strake_format::{ArrayUuid, Superblock};
 
 use crate::canary::{Canary, Planted};
@@ -452,6 +452,7 @@ impl World {
 
     pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> Going {
         let again = self.interrupted(drive, op);
+        let trouble = self.drives[drive].ssd.trouble_of(op).filter(|_| !again);
         let finished = if again {
             self.untrue(drive, op)
         } else {
@@ -482,6 +483,17 @@ impl World {
             self.stats.io_errors += 1;
             // Perhaps the error that was one too many.
             self.drives[drive].doomed |= self.atlas().rules.errors_fail_members;
+        }
+        if let Some(trouble) = trouble {
+            let got_through = completion.result.is_ok();
+            let told = Retried {
+                device,
+                trouble,
+                got_through,
+                ended: now,
+            };
+            self.stats.retried_through += u64::from(got_through);
+            self.machines().array.retried(told);
         }
         match owner {
             Owner::Array => {

@@ -184,7 +184,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 260,
+        usual_s: 310,
         limit_s: 1800,
         late: true,
         scenarios: &[
@@ -195,6 +195,10 @@ pub(crate) const BOOTS: [Boot; 10] = [
             scenario(
                 "drop-and-return",
                 "a drive is away for a moment: it gets what was written meanwhile",
+            ),
+            scenario(
+                "hung-drive",
+                "a drive does not answer: others are cared for, and it is taken back when it does",
             ),
             scenario(
                 "rot",

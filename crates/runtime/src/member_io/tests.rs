@@ -3,13 +3,88 @@
 //! Invariant: each test has a ring and a device of its own.
 //! Deliberately absent: devices other than files, which a machine that builds this may lack.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
+
 use super::*;
 use crate::clock::Clock;
 use crate::device::{DeviceError, OpenMode};
 use crate::ring::Reaped;
 use strake_engine::buffers::Pool;
 
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
 const ID: DeviceId = DeviceId(7);
+
+/// A member of which the first answers of the kernel to each thread are replaced by an error.
+struct Faulty {
+    member: PathBuf,
+    given: HashMap<ThreadId, u64>,
+}
+
+static FAULTY: Mutex<Option<Faulty>> = Mutex::new(None);
+const FAULTS_OF_EACH: u64 = 3;
+
+/// The kernel's answer, or what takes its place.
+pub(super) fn or_fault(path: &Path, result: i32) -> i32 {
+    let mut faulty = FAULTY.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(faulty) = faulty.as_mut().filter(|faulty| faulty.member == path) else {
+        return result;
+    };
+    let thread = std::thread::current().id();
+    let given = faulty.given.entry(thread).or_default();
+    if *given == FAULTS_OF_EACH {
+        return result;
+    }
+    *given += 1;
+    -libc::ENOMEM
+}
+
+#[test]
+fn what_shards_tried_again_is_counted_for_its_member_in_the_array() {
+    let mut spec = common::Spec::new(strake_format::Level::Raid5, 3);
+    (spec.shards, spec.export) = (2, crate::ExportKind::None);
+    let rig = common::Rig::create(spec);
+    let mut config = rig.config();
+    config.client_stock = vec![(65536, 4)];
+    let (serving, _events) = crate::serve(config).expect("serves");
+    *FAULTY.lock().expect("no test panics with it") = Some(Faulty {
+        member: rig.paths[1].clone(),
+        given: HashMap::new(),
+    });
+    let client = serving.client();
+    for block in 0..16 {
+        let mut buf = client.memory(0).take(65536).expect("free");
+        buf.bytes_mut().fill(7);
+        let op = Op::Write {
+            offset: block * 65536,
+            data: Slice::new(buf, 0, 65536),
+            fua: false,
+        };
+        let (told, answer) = channel();
+        let done = move |result: Result<Slices, _>| {
+            told.send(result.is_ok()).expect("the test waits");
+        };
+        assert!(client.submit(0, op, Box::new(done)));
+        assert_eq!(answer.recv(), Ok(true));
+    }
+    let faulty = FAULTY.lock().expect("no test panics with it").take();
+    let given = faulty.expect("it was put there").given;
+    assert_eq!(given.len(), 2, "both shards were hit");
+    let all: u64 = given.values().sum();
+    let counted = |status: &Status| status.members[1].retries.tries == all;
+    let status = common::wait_for(&serving, "retries counted", counted);
+    let counts = status.members[1].retries;
+    assert!(counts.got_through > 0 && counts.got_through <= all);
+    assert_eq!((counts.failed, counts.resets), (0, 0), "it was never sent");
+    let others = [0, 2].map(|slot| status.members[slot].retries);
+    assert_eq!(others, [RetryCounts::default(); 2]);
+    serving.stop().expect("stops");
+}
 
 struct Bench {
     ring: Ring,
@@ -323,10 +398,16 @@ fn what_did_not_get_through_is_tried_again_as_it_was_and_answered_once() {
             .ios
             .expire(&mut bench.ring, now.plus_ms(500), &mut finished);
         assert_eq!((finished.len(), bench.ios.in_flight()), (0, 1));
+        assert_eq!(bench.ios.retried(), None, "it is not over");
         assert_eq!(bench.wait().result, Ok(()));
         let content = std::fs::read(file.path()).expect("reads");
         let written = content.iter().filter(|&&b| b == errno as u8);
         assert_eq!(written.count(), 8192);
+        let told = bench.ios.retried().expect("the array counts it");
+        assert_eq!((told.device, told.trouble.tries), (ID, 1));
+        assert!(told.got_through && told.ended > told.trouble.since);
+        assert_eq!(told.trouble.on_its_way, errno != libc::ENOMEM);
+        assert_eq!(bench.ios.retried(), None);
     }
     assert_eq!(bench.ios.pausing, 0);
 }
@@ -346,6 +427,7 @@ fn what_cannot_be_mended_or_trusted_is_told_at_once() {
     ] {
         let told = fail_once(&mut bench, write_of(1), repeats, errno);
         assert_eq!(told.expect("its owner hears of it").result, Err(error));
+        assert_eq!(bench.ios.retried(), None, "it was not tried again");
     }
     assert!(bench.start(2, IoKind::Flush).is_none());
     let volatile = bench
@@ -355,6 +437,35 @@ fn what_cannot_be_mended_or_trusted_is_told_at_once() {
         .all(|(_, f)| f.repeats == Repeats::Unsent);
     assert!(volatile, "a file has the page cache");
     assert_eq!(bench.wait().result, Ok(()));
+}
+
+#[test]
+fn what_is_not_answered_when_it_is_tried_again_counts_as_failed() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(5));
+    assert!(fail_once(&mut bench, write_of(7), Repeats::All, libc::ENOLINK).is_none());
+    let (mut finished, now) = (Vec::new(), bench.clock.now());
+    let later = now.plus_ms(500);
+    bench.ios.expire(&mut bench.ring, later, &mut finished);
+    assert_eq!((finished.len(), bench.ios.in_flight()), (0, 1));
+    bench
+        .ios
+        .expire(&mut bench.ring, now.plus_ms(60_000), &mut finished);
+    assert_eq!(finished[0].1.result, Err(IoError::TimedOut));
+    let told = bench.ios.retried().expect("the array counts it");
+    assert_eq!((told.got_through, told.trouble.tries), (false, 1));
+    // That the kernel answers after all makes no second one of it.
+    let mut reaped = Vec::new();
+    while reaped.is_empty() {
+        bench.ring.wait(None).expect("wait");
+        bench.ring.reap(&mut reaped);
+    }
+    let Token::Member(place) = reaped[0].token else {
+        panic!("{reaped:?}")
+    };
+    let (ring, now) = (&mut bench.ring, bench.clock.now());
+    let late = bench.ios.finish(ring, place, reaped[0].result, now);
+    assert!(late.is_none() && bench.ios.retried().is_none());
 }
 
 #[test]
@@ -371,6 +482,8 @@ fn nothing_is_tried_again_on_a_device_that_was_let_go() {
     let result = finished[0].1.result;
     assert_eq!(result, Err(IoError::Transport(libc::ENOLINK)));
     assert_eq!((bench.ios.flights.len(), bench.ios.pausing), (0, 0));
+    let told = bench.ios.retried().expect("the array counts it");
+    assert_eq!((told.got_through, told.trouble.tries), (false, 0));
     let content = std::fs::read(file.path()).expect("reads");
     assert!(content.iter().all(|&b| b == 9));
     // Nothing holds it any more.

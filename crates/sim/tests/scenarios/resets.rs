@@ -21,6 +21,44 @@ fn patient() -> Draft {
         .settings(settings)
 }
 
+/// What was counted of the member in this slot.
+fn retries(array: &mut Scenario, slot: usize) -> RetryCounts {
+    array.world.machines().array.status().members[slot].retries
+}
+
+#[test]
+fn what_did_not_get_through_is_counted_for_its_member_and_a_reset_is_one_however_many_ios_it_met() {
+    let mut array = Scenario::new("6", 6).no_caches().start();
+    array.fill().begin_to_write(60, 30);
+    array.reset(1, 25_000, false);
+    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.write(20).rest();
+    let stats = array.world.stats;
+    let counts = retries(&mut array, 1);
+    assert!(counts.got_through > 1 && counts.tries >= counts.got_through);
+    assert_eq!(counts.tries, stats.retries);
+    assert_eq!(counts.got_through, stats.retried_through);
+    assert_eq!((counts.failed, counts.resets), (0, 1));
+    assert_eq!(retries(&mut array, 0), RetryCounts::default());
+    array.begin_to_write(60, 30).reset(1, 25_000, false);
+    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.write(20).rest();
+    assert_eq!(retries(&mut array, 1).resets, 2);
+    let reset = Command::ResetCounters(None);
+    array.command(reset).expect("it can be");
+    assert_eq!(retries(&mut array, 1), RetryCounts::default());
+}
+
+#[test]
+fn what_never_got_through_is_counted_in_the_slot_that_its_member_left() {
+    let mut array = patient().start();
+    array.fill();
+    stall(&mut array, 1);
+    let counts = retries(&mut array, 1);
+    assert!(counts.failed > 0 && counts.tries > 0, "{counts:?}");
+    assert_eq!(counts.resets, 0, "none was ridden out");
+}
+
 fn state(array: &mut Scenario, slot: usize) -> MemberState {
     array.world.machines().array.status().members[slot].state
 }

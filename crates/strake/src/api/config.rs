@@ -26,7 +26,7 @@ const TAIL_BYTES: u64 = 256 << 10;
 /// The format of a backup.
 pub(crate) const FORMAT: u32 = 1;
 
-/// The configuration of all arrays.
+/// The configuration of all arrays and pools.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupJson {
@@ -35,6 +35,32 @@ pub(crate) struct BackupJson {
     /// When, RFC 3339.
     pub(crate) taken: String,
     pub(crate) arrays: Vec<BackupArrayJson>,
+    /// Pools of spares; an older Strake takes only backups without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pools: Vec<BackupPoolJson>,
+}
+
+/// One pool of spares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BackupPoolJson {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) devices: Vec<BackupPoolDeviceJson>,
+}
+
+/// One device of a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BackupPoolDeviceJson {
+    /// As the pool knows it.
+    pub(crate) uuid: String,
+    /// Where it was.
+    pub(crate) device: PathBuf,
+    pub(crate) size_bytes: u64,
+    /// What the drive calls itself everywhere, where the kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) wwid: Option<String>,
 }
 
 fn one_row() -> u16 {
@@ -105,7 +131,7 @@ pub(crate) struct BackupMemberJson {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestoreRequest {
     pub(crate) backup: BackupJson,
-    /// Names or uuids; none: all of the backup.
+    /// Names or uuids of arrays and pools; none: all of the backup.
     #[serde(default)]
     pub(crate) names: Vec<String>,
     /// Where to look, too.
@@ -136,6 +162,18 @@ pub(crate) struct SlotDevice {
 pub(crate) struct RestoredJson {
     pub(crate) dry_run: bool,
     pub(crate) arrays: Vec<RestoredArrayJson>,
+    #[serde(default)]
+    pub(crate) pools: Vec<RestoredPoolJson>,
+}
+
+/// What became of one pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RestoredPoolJson {
+    pub(crate) name: String,
+    /// Its labels were made again (or would be).
+    pub(crate) restored: bool,
+    pub(crate) what: String,
+    pub(crate) devices: Vec<String>,
 }
 
 /// What became of one.

@@ -94,6 +94,16 @@ fn member_metrics(text: &mut String, array: &str, member: &MemberJson, told: Opt
         ("strake_member_read_errors_total", member.read_errors),
         ("strake_member_write_errors_total", member.write_errors),
         ("strake_member_mismatches_total", member.mismatches),
+        ("strake_member_retries_total", member.retries.tries),
+        (
+            "strake_member_retried_ios_total",
+            member.retries.got_through,
+        ),
+        (
+            "strake_member_retried_ios_failed_total",
+            member.retries.failed,
+        ),
+        ("strake_member_resets_total", member.retries.resets),
         ("strake_member_slow", u64::from(member.slow)),
         ("strake_member_hedged_reads_total", hedged.issued),
         ("strake_member_hedged_reads_won_total", hedged.won),
@@ -127,6 +137,8 @@ fn member_metrics(text: &mut String, array: &str, member: &MemberJson, told: Opt
 
 #[cfg(test)]
 mod tests {
+    use crate::api::types::RetriesJson;
+
     use super::*;
 
     #[test]
@@ -136,6 +148,12 @@ mod tests {
             device: Some("/d".to_owned()),
             state: "in_sync".to_owned(),
             read_errors: 3,
+            retries: RetriesJson {
+                tries: 9,
+                got_through: 5,
+                failed: 2,
+                resets: 1,
+            },
             ..MemberJson::default()
         };
         let told = DriveTold {
@@ -151,6 +169,10 @@ mod tests {
         let text = of(Some(told));
         for line in [
             format!("strake_member_read_errors_total{labels} 3\n"),
+            format!("strake_member_retries_total{labels} 9\n"),
+            format!("strake_member_retried_ios_total{labels} 5\n"),
+            format!("strake_member_retried_ios_failed_total{labels} 2\n"),
+            format!("strake_member_resets_total{labels} 1\n"),
             format!("strake_member_in_sync{labels} 1\n"),
             format!("strake_member_temperature_celsius{labels} -4\n"),
             format!("strake_member_percentage_used{labels} 107\n"),

@@ -16,7 +16,7 @@ const SHAPES: &[(&str, &str)] = &[
         "Array",
         "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
          group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
-         placement:Placed? moving:Moving? write_hole:string latency_target_us:integer epoch:integer unwritten_bytes:integer \
+         placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
          spares:Member[] jobs:Job[] last_scrub:Scrub? carved:boolean \
          volume_table_damaged:boolean volume_unit_bytes:integer? volume_free_bytes:integer? \
@@ -68,8 +68,12 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Member",
         "slot:integer? device:string? uuid:string? state:string read_errors:integer \
-         write_errors:integer mismatches:integer slow:boolean read_latency:Latency? \
+         write_errors:integer mismatches:integer retries:Retries slow:boolean read_latency:Latency? \
          write_latency:Latency? hedged_reads:HedgedReads spare_in_s:integer?",
+    ),
+    (
+        "Retries",
+        "tries:integer got_through:integer failed:integer resets:integer",
     ),
     ("Latency", "p50_us:integer p99_us:integer p999_us:integer"),
     ("Latencies", "name:string members:MemberLatencies[]"),
@@ -97,13 +101,13 @@ const SHAPES: &[(&str, &str)] = &[
         "name:string level:string strip_bytes:integer? group_size:integer? write_hole:string? \
          latency_target_us:integer? cpus:string? shards:integer? memory_limit_bytes:integer? \
          requests:integer? init:string? block_bytes:integer? devices:string[] spares:string[]? export:string? \
-         pool:string? force:boolean? dry_run:boolean?",
+         pool:string? degraded:string? force:boolean? dry_run:boolean?",
     ),
     (
         "Created",
         "dry_run:boolean serving:boolean notes:string[] name:string uuid:string level:string state:string \
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
-         block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer \
+         block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string \
          epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
          jobs:Job[] last_scrub:Scrub? carved:boolean volume_table_damaged:boolean \
@@ -111,7 +115,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "StartRequest",
-        "export:string? force:boolean? devices:string[]? dry_run:boolean?",
+        "export:string? force:boolean? devices:string[]? dry_run:boolean? by_rule:boolean?",
     ),
     ("DryRequest", "dry_run:boolean?"),
     (
@@ -145,7 +149,7 @@ const SHAPES: &[(&str, &str)] = &[
         "rebuild_priority:integer? resync_priority:integer? scrub_priority:integer? restripe_priority:integer? init_priority:integer? \
          latency_target_us:integer? spare_delay_ms:integer? scrub_schedule:string? scrub_at:string? scrub_policy:string? read_error_threshold:integer? write_hole:string? \
          cpus:string? shards:integer? memory_limit_bytes:integer? requests:integer? \
-         hedged_reads:string? replace_at_wear:integer? pool:string? dry_run:boolean?",
+         hedged_reads:string? replace_at_wear:integer? pool:string? degraded:string? dry_run:boolean?",
     ),
     (
         "Outcome",
@@ -197,7 +201,15 @@ const SHAPES: &[(&str, &str)] = &[
     ("PoolDone", "pool:string changed:boolean what:string"),
     (
         "Backup",
-        "strake_backup:integer taken:string arrays:BackupArray[]",
+        "strake_backup:integer taken:string arrays:BackupArray[] pools:BackupPool[]?",
+    ),
+    (
+        "BackupPool",
+        "name:string uuid:string devices:BackupPoolDevice[]",
+    ),
+    (
+        "BackupPoolDevice",
+        "uuid:string device:string size_bytes:integer wwid:string?",
     ),
     (
         "BackupArray",
@@ -217,7 +229,14 @@ const SHAPES: &[(&str, &str)] = &[
          accept_stale:boolean? dry_run:boolean?",
     ),
     ("SlotDevice", "slot:integer device:string"),
-    ("Restored", "dry_run:boolean arrays:RestoredArray[]"),
+    (
+        "Restored",
+        "dry_run:boolean arrays:RestoredArray[] pools:RestoredPool[]",
+    ),
+    (
+        "RestoredPool",
+        "name:string restored:boolean what:string devices:string[]",
+    ),
     (
         "RestoredArray",
         "name:string restored:boolean what:string doubt:string? devices:string[]",

@@ -31,7 +31,6 @@ use crate::api::volumes;
 use crate::daemon::running::Limits;
 use crate::daemon::service::{Job, Service, Sources};
 use crate::daemon::state::Dir;
-use crate::drives::find;
 use crate::errors::{Code, Failure};
 
 pub(super) type Shared = State<Arc<Service>>;
@@ -180,7 +179,7 @@ pub(crate) const ROUTES: &[(&str, &str, &str, Option<&str>, &str)] = &[
     (
         "post",
         "/v1/arrays/{name}/reset",
-        "Count errors and mismatches from zero again",
+        "Count errors, mismatches and retries from zero again",
         Some("ResetRequest"),
         "Outcome",
     ),
@@ -729,7 +728,7 @@ impl hyper::body::Body for Followed {
 }
 
 async fn scan(State(service): Shared) -> Answer {
-    blocking(move || Ok(find::scan_json(&service.paths()))).await
+    blocking(move || Ok(service.scan_json())).await
 }
 
 async fn metrics(State(service): Shared) -> Answer {

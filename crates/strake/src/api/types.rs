@@ -35,6 +35,9 @@ pub(crate) struct ArrayJson {
     /// What background work gives way to; 0 for none.
     #[serde(default)]
     pub(crate) latency_target_us: u32,
+    /// Whether it is started by itself without missing members: its setting `degraded`.
+    #[serde(default)]
+    pub(crate) degraded_start: String,
     pub(crate) epoch: u64,
     pub(crate) unwritten_bytes: u64,
     /// Bytes whose content is lost: they answer an error until they are written.
@@ -276,6 +279,8 @@ pub(crate) struct MemberJson {
     pub(crate) write_errors: u64,
     /// Pieces of its strips that scrubs found wrong.
     pub(crate) mismatches: u64,
+    #[serde(default)]
+    pub(crate) retries: RetriesJson,
     /// It has been far slower than the others for a while.
     #[serde(default)]
     pub(crate) slow: bool,
@@ -289,6 +294,19 @@ pub(crate) struct MemberJson {
     /// It is missing, and a spare takes its place after so many seconds.
     #[serde(default)]
     pub(crate) spare_in_s: Option<u64>,
+}
+
+/// What became of a member's I/Os that did not get through at once, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RetriesJson {
+    /// Tries after the first.
+    pub(crate) tries: u64,
+    /// I/Os that succeeded in the end.
+    pub(crate) got_through: u64,
+    /// I/Os that did not.
+    pub(crate) failed: u64,
+    /// Resets of the drive, or of what it hangs on, that cost nothing.
+    pub(crate) resets: u64,
 }
 
 /// Quantiles of a member's recent latencies, microseconds.
@@ -404,6 +422,9 @@ pub(crate) struct CreateRequest {
     /// Where spares are taken from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
+    /// `allow`, `never`, `wait`, a time like `30s`, or `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) degraded: Option<String>,
     #[serde(default)]
     pub(crate) init: Option<String>,
     #[serde(default)]
@@ -428,6 +449,9 @@ pub(crate) struct StartRequest {
     /// Only these devices; empty: all that are found.
     pub(crate) devices: Vec<PathBuf>,
     pub(crate) dry_run: bool,
+    /// Not without missing members, if its setting `degraded` is `never`: it is not asked for by name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_rule: bool,
 }
 
 /// What `stop` and the request that destroys an array may ask; nothing at all says the same as the default.
@@ -666,6 +690,10 @@ pub(crate) struct SettingsJson {
     /// The pool that spares are taken from; `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
+    /// Whether it is started by itself without missing members: `allow`, `never`, `wait`, a time like
+    /// `30s`, or `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) degraded: Option<String>,
     /// Of a change: only check.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) dry_run: bool,
@@ -681,6 +709,7 @@ impl SettingsJson {
             requests: None,
             replace_at_wear: None,
             pool: None,
+            degraded: None,
             ..self.clone()
         }
     }

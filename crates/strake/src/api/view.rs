@@ -16,6 +16,7 @@ use strake_format::*;
 use strake_runtime::{Export, MemberImage, Placed, cpus_text};
 
 use crate::api::types::*;
+use crate::daemon::degraded::OwnRule;
 use crate::daemon::events::rfc3339;
 use crate::daemon::placement::PlacementRecord;
 use crate::daemon::pools;
@@ -49,7 +50,16 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
                 .unwrap_or_else(|| pools::NONE.to_owned()),
         ),
         hedged_reads: Some(on_off(sb.settings.hedged_reads).to_owned()),
+        degraded: Some(OwnRule::text(placement.degraded)),
         dry_run: false,
+    }
+}
+
+/// An array with what was said of it on this machine.
+pub(crate) fn with_placement(array: ArrayJson, placement: &PlacementRecord) -> ArrayJson {
+    ArrayJson {
+        degraded_start: OwnRule::text(placement.degraded),
+        ..array
     }
 }
 
@@ -85,6 +95,15 @@ pub(crate) fn latency(quantiles: Quantiles) -> LatencyJson {
         p50_us: quantiles.p50_ns.div_ceil(1000),
         p99_us: quantiles.p99_ns.div_ceil(1000),
         p999_us: quantiles.p999_ns.div_ceil(1000),
+    }
+}
+
+fn retries(counts: &RetryCounts) -> RetriesJson {
+    RetriesJson {
+        tries: counts.tries,
+        got_through: counts.got_through,
+        failed: counts.failed,
+        resets: counts.resets,
     }
 }
 
@@ -183,6 +202,7 @@ pub(crate) fn running(
         read_errors: m.read_errors,
         write_errors: m.write_errors,
         mismatches: m.mismatches,
+        retries: retries(&m.retries),
         slow: m.latency.slow,
         read_latency: m.latency.read.map(latency),
         write_latency: m.latency.write.map(latency),
@@ -285,6 +305,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         moving: moving(sb),
         write_hole: sb.write_hole.to_string(),
         latency_target_us: sb.settings.latency_target_us,
+        degraded_start: OwnRule::text(None),
         epoch: sb.epoch.0,
         unwritten_bytes: 0,
         unreadable_bytes: 0,
@@ -344,6 +365,7 @@ pub(crate) fn stopped(
             read_errors: 0,
             write_errors: 0,
             mismatches: 0,
+            retries: RetriesJson::default(),
             slow: false,
             read_latency: None,
             write_latency: None,
@@ -359,6 +381,7 @@ pub(crate) fn stopped(
         read_errors: 0,
         write_errors: 0,
         mismatches: 0,
+        retries: RetriesJson::default(),
         slow: false,
         read_latency: None,
         write_latency: None,
@@ -523,6 +546,53 @@ mod tests {
     use super::*;
 
     const STRIP: u64 = 64 << 10;
+
+    #[test]
+    fn what_was_counted_of_a_member_is_told() {
+        let retries = RetryCounts {
+            tries: 9,
+            got_through: 5,
+            failed: 2,
+            resets: 1,
+        };
+        let member = MemberStatus {
+            slot: Some(Slot(0)),
+            device: None,
+            member: MemberUuid([1; 16]),
+            state: MemberState::InSync,
+            read_errors: 3,
+            write_errors: 4,
+            mismatches: 6,
+            retries,
+            latency: LatencyStatus::default(),
+            spare_in_ns: None,
+            wants_spare: false,
+        };
+        let status = Status {
+            superblock: half_way(),
+            state: ArrayState::Optimal,
+            size_bytes: 0,
+            unwritten_bytes: 0,
+            unreadable: Vec::new(),
+            members: vec![member],
+            jobs: Vec::new(),
+            spares_elsewhere: false,
+        };
+        let placed = PlacedJson {
+            shards: 1,
+            cpus: None,
+            numa_nodes: Vec::new(),
+            memory_bytes: 0,
+            requests: None,
+        };
+        let told = running(&status, &Export::None, placed, |_| None);
+        let member = &told.members[0];
+        let errors = (member.read_errors, member.write_errors, member.mismatches);
+        assert_eq!(errors, (3, 4, 6));
+        let told = &member.retries;
+        let counts = (told.tries, told.got_through, told.failed, told.resets);
+        assert_eq!(counts, (9, 5, 2, 1));
+    }
 
     /// RAID 5 of three whose data moves to a fourth: two rows lie in the new shape, and the third
     /// row of the elder shape is the first that counts. Both are in the first region.

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::cli::config::ConfigCommand;
 use crate::cli::pool::PoolCommand;
 use crate::cli::volume::VolumeCommand;
-use crate::daemon::watch::DegradedStart;
+use crate::daemon::degraded::DegradedStart;
 
 /// Software RAID for NVMe drives.
 #[derive(Debug, Parser)]
@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make an array and start it
-    Create(CreateArgs),
+    Create(Box<CreateArgs>),
     /// Show arrays, members, jobs
     Show {
         /// Only this one
@@ -79,7 +79,7 @@ pub(crate) enum Command {
     /// What concerns drives, whichever array they are in
     #[command(subcommand)]
     Drive(DriveCommand),
-    /// Count read errors, write errors and mismatches from zero again
+    /// Count read errors, write errors, mismatches and retries from zero again
     Reset(ResetArgs),
     /// Give an array another name, also while it serves
     Rename {
@@ -120,7 +120,9 @@ pub(crate) enum Command {
     /// on such a day (03:00), scrub_policy: report, repair or halt.
     ///
     /// On this machine: replace_at_wear: a spare takes the place of a drive that has used so much of
-    /// its endurance, per cent (off, 90); pool: where spares come from, if it has none (none).
+    /// its endurance, per cent (off, 90); pool: where spares come from, if it has none (none); degraded:
+    /// whether it is started by itself without missing members: allow, never, 30s (when it has waited so
+    /// long; wait: as long as the daemon's --wait), default (the daemon's --degraded).
     ///
     /// From the next start on, and on this machine: cpus (0-3,8), shards (threads), memory_limit
     /// (buffers of all threads: 256M), requests (under way at most); auto takes each back.
@@ -195,6 +197,10 @@ pub(crate) struct CreateArgs {
     /// Where it has no spare and needs one, it takes one from this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,
+    /// Whether it is started by itself without missing members: allow, never, wait, a time to wait for
+    /// them like 30s, default (as the daemon does)
+    #[arg(long, value_name = "RULE")]
+    pub(crate) degraded: Option<String>,
     /// auto, trim, lazy, zero (in the background), sync or assume-clean
     #[arg(long)]
     pub(crate) init: Option<String>,
@@ -502,8 +508,8 @@ pub(crate) struct DaemonArgs {
     /// How long an array may wait for missing members, seconds
     #[arg(long, default_value_t = 10.0)]
     pub(crate) wait: f64,
-    /// What becomes of an array that could start without its missing members (strake start always
-    /// starts it)
+    /// What becomes of an array that could start without its missing members, unless it has a setting of
+    /// its own (strake start NAME always starts it)
     #[arg(long, value_enum, default_value_t = DegradedStart::Wait)]
     pub(crate) degraded: DegradedStart,
     /// Threads for each array

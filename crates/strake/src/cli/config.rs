@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::api::config::{BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, SlotDevice};
+use crate::api::config::{
+    BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, RestoredPoolJson, SlotDevice,
+};
 use crate::cli::client::Client;
 use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, offline};
 use crate::daemon::backup;
@@ -19,12 +21,13 @@ use crate::errors::{Code, Failure};
 /// What to do with the configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Write down what all arrays are: levels, places, members, settings
+    /// Write down what all arrays are (levels, places, members, settings), and pools of spares
     Backup {
         /// Where to; standard output unless given
         file: Option<PathBuf>,
     },
-    /// Make arrays again whose superblocks are lost, over the data that their members still hold
+    /// Make arrays again whose superblocks are lost, over the data that their members still hold; and
+    /// pools of which no device is left
     Restore(RestoreArgs),
 }
 
@@ -33,7 +36,7 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct RestoreArgs {
     /// What strake config backup wrote
     file: PathBuf,
-    /// Only these arrays
+    /// Only these arrays and pools
     names: Vec<String>,
     /// Look for members here, too; may be given more than once
     #[arg(long = "device", value_name = "DEV")]
@@ -66,7 +69,11 @@ pub(crate) fn run(context: &Context, command: &ConfigCommand) -> Ended {
 fn write(context: &Context, file: Option<&Path>) -> Ended {
     let backup: BackupJson = match Client::find(&context.dir)? {
         Some(client) => client.get("/v1/config/backup")?,
-        None => backup::of_found(&context.dir, &offline::scan(context, &[])),
+        None => backup::of_found(
+            &context.dir,
+            &offline::scan(context, &[]),
+            &offline::found_pools(context),
+        ),
     };
     let mut text = serde_json::to_string_pretty(&backup).expect("the shapes are all JSON");
     text.push('\n');
@@ -76,7 +83,15 @@ fn write(context: &Context, file: Option<&Path>) -> Ended {
     };
     replace_bytes(&absolute(file), text.as_bytes()).map_err(|e| Failure::io(file.display(), &e))?;
     context.say(&backup, |backup| {
-        format!("{} arrays in {}\n", backup.arrays.len(), file.display())
+        let pools = match backup.pools.len() {
+            0 => String::new(),
+            n => format!(" and {n} pools"),
+        };
+        format!(
+            "{} arrays{pools} in {}\n",
+            backup.arrays.len(),
+            file.display()
+        )
     });
     Ok(DONE)
 }
@@ -112,7 +127,9 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
         .iter()
         .filter(|array| array.restored)
         .collect();
-    if !args.dry_run && !planned.is_empty() {
+    let pools: Vec<&RestoredPoolJson> = restored.pools.iter().filter(|p| p.restored).collect();
+    let nothing = planned.is_empty() && pools.is_empty();
+    if !args.dry_run && !nothing {
         let names: Vec<String> = planned
             .iter()
             .map(|array| {
@@ -121,18 +138,30 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
                 format!("{name} on {devices}{}", doubt.unwrap_or_default())
             })
             .collect();
-        let what = format!(
-            "new superblocks for {}; the order of slots must be right and no member stale, or data is lost",
-            names.join("; ")
-        );
-        confirm(args.yes, false, &what)?;
+        let mut what = Vec::new();
+        if !names.is_empty() {
+            what.push(format!(
+                "new superblocks for {}; the order of slots must be right and no member stale, or data is lost",
+                names.join("; ")
+            ));
+        }
+        what.extend(pools.iter().map(|pool| {
+            let devices = pool.devices.join(", ");
+            format!(
+                "{devices} for the pool {}: what lies there is lost",
+                pool.name
+            )
+        }));
+        confirm(args.yes, false, &what.join("; "))?;
         request.dry_run = false;
         restored = client.post("/v1/config/restore", &request)?;
     }
     restored.dry_run = args.dry_run;
     context.say(&restored, |restored| {
         let line = |array: &RestoredArrayJson| format!("{}: {}\n", array.name, array.what);
-        restored.arrays.iter().map(line).collect()
+        let pool = |pool: &RestoredPoolJson| format!("pool {}: {}\n", pool.name, pool.what);
+        let arrays = restored.arrays.iter().map(line);
+        arrays.chain(restored.pools.iter().map(pool)).collect()
     });
     Ok(DONE)
 }

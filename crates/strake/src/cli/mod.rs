@@ -30,6 +30,7 @@ use crate::api::view;
 use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::output::Bar;
+use crate::daemon::degraded::{OwnRule, Rule};
 use crate::daemon::running::Limits;
 use crate::daemon::schedule;
 use crate::daemon::service::{Sources, outcome};
@@ -145,7 +146,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         json: cli.json,
     };
     match cli.command {
-        Command::Create(args) => create(&context, args),
+        Command::Create(args) => create(&context, *args),
         Command::Show {
             name: Some(name),
             wear: true,
@@ -243,6 +244,7 @@ fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
         memory_limit_bytes: memory_limit,
         requests: args.requests,
         pool: args.pool,
+        degraded: args.degraded,
         init: args.init,
         block_bytes,
         devices: absolutes(&args.devices),
@@ -318,7 +320,7 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
         let path = url(name, "")?;
         let array: ArrayJson = match client {
             Some(client) => client.get(&path)?,
-            None => offline::found(context, name)?.stopped_json(),
+            None => offline::shown(context, &offline::found(context, name)?),
         };
         return context.array(&array);
     }
@@ -326,7 +328,7 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
         Some(client) => client.get("/v1/arrays")?,
         None => offline::scan(context, &[])
             .iter()
-            .map(|a| a.stopped_json())
+            .map(|a| offline::shown(context, a))
             .collect(),
     };
     context.say(&all, |all| output::arrays(all));
@@ -370,17 +372,29 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         force: args.force,
         devices: absolutes(&args.devices),
         dry_run: args.dry_run,
+        by_rule: args.all,
     };
     let mut worst = DONE;
+    let mut refused: Option<Failure> = None;
     for name in names {
-        let array: ArrayJson = client.post(&url(&name, "start")?, &request)?;
+        let array: ArrayJson = match client.post(&url(&name, "start")?, &request) {
+            Ok(array) => array,
+            // It keeps none of the others from it.
+            Err(failure) if args.all && failure.code == Code::DegradedStart => {
+                if let Some(one_more) = refused.replace(failure) {
+                    context.notes(&[one_more.found]);
+                }
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         if args.dry_run {
             context.would(&array.name, &format!("start ({} now)", array.state))?;
             continue;
         }
         worst = worst.max(context.array(&array)?);
     }
-    Ok(worst)
+    refused.map_or(Ok(worst), Err)
 }
 
 fn stop(context: &Context, args: &OneOrAll) -> Ended {
@@ -642,6 +656,7 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
                     .map_err(|_| wrong())?,
             );
         }
+        "degraded" => into.degraded = Some(OwnRule::text(OwnRule::parse(value)?)),
         _ => return Err(wrong()),
     }
     Ok(())
@@ -671,6 +686,7 @@ fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> End
     let at_once = SettingsJson {
         replace_at_wear: None,
         pool: None,
+        degraded: None,
         ..wanted.clone()
     };
     let later = match at_once.places() {
@@ -782,8 +798,10 @@ fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
         dir,
         sources,
         limits,
-        wait: seconds(args.wait)?,
-        degraded: args.degraded,
+        degraded: Rule {
+            start: args.degraded,
+            wait: seconds(args.wait)?,
+        },
     })?;
     Ok(DONE)
 }
@@ -868,6 +886,9 @@ mod tests {
             "spare_delay=8d",
             "write_hole=open",
             "hedged_reads=perhaps",
+            "degraded=perhaps",
+            "degraded=0",
+            "degraded=",
         ] {
             let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);
             assert_eq!(parsed, Err(Code::SettingInvalid), "{wrong}");

@@ -43,7 +43,13 @@ fn paths(context: &Context, devices: &[PathBuf]) -> Vec<PathBuf> {
 
 /// As `scan` tells it.
 pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson> {
-    find::scan_json(&paths(context, devices))
+    let paths = paths(context, devices);
+    find::scan_json(&find::group(find::members(&paths)), &pool::find(&paths))
+}
+
+/// The pools that are found.
+pub(crate) fn found_pools(context: &Context) -> Vec<pool::Pool> {
+    pool::find(&paths(context, &[]))
 }
 
 /// Pools of spares on this machine.
@@ -54,6 +60,11 @@ pub(crate) fn pools(context: &Context) -> Pools<'_> {
 /// The array of that name or uuid.
 pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure> {
     find::pick(scan(context, &[]), name)
+}
+
+/// An array that does not run, as `show` tells it.
+pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
+    view::with_placement(found.stopped_json(), &context.dir.placement(found.uuid))
 }
 
 /// Makes an array.
@@ -83,7 +94,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
             .dir
             .own(&made.superblock.name, made.superblock.array);
     }
-    Ok(service::created_json(&made, request.dry_run))
+    Ok(service::created_json(&made, &placement, request.dry_run))
 }
 
 /// Wipes the superblocks of an array, or says that it would.

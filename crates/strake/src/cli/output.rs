@@ -261,7 +261,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n{}{}  \
-         write hole  {}\n  latency     target {}\n  uuid        {}, epoch {}\n",
+         write hole  {}\n  latency     target {}\n  degraded    start {}\n  uuid        {}, epoch {}\n",
         a.name,
         a.state,
         a.level,
@@ -275,6 +275,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         a.placement.as_ref().map_or_else(String::new, placement),
         a.write_hole,
         size::latency_target(u64::from(a.latency_target_us)),
+        a.degraded_start,
         a.uuid,
         a.epoch,
     );
@@ -302,6 +303,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         ]);
     }
     text.push_str(&table.text(2));
+    text.push_str(&retries(a));
     for member in &a.members {
         if let (Some(slot), Some(s)) = (member.slot, member.spare_in_s) {
             text.push_str(&format!(
@@ -362,6 +364,25 @@ pub(crate) fn scrubs(scrubs: &ScrubsJson) -> String {
     }
     text.push_str(&table.text(2));
     text
+}
+
+/// What did not get through to members at once, where anything did not.
+fn retries(a: &ArrayJson) -> String {
+    let mut table = Table::new(&["SLOT", "TRIED AGAIN", "GOT THROUGH", "FAILED", "RESETS"]);
+    let mut any = false;
+    let retried = |m: &&MemberJson| m.retries != RetriesJson::default();
+    for member in a.members.iter().chain(&a.spares).filter(retried) {
+        any = true;
+        let RetriesJson {
+            tries,
+            got_through,
+            failed,
+            resets,
+        } = member.retries;
+        let counts = [tries, got_through, failed, resets].map(|n| n.to_string());
+        table.row([vec![slot_text(member.slot)], counts.to_vec()].concat());
+    }
+    if any { table.text(2) } else { String::new() }
 }
 
 /// How long members take, where anything was read or written.

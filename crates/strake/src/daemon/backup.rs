@@ -8,8 +8,8 @@
 //! recognised by what it still carries → none of them missed what the others got → nobody uses them → metadata, as with
 //! `create`. Invariant: nothing is written before all of that is known.
 //!
-//! Deliberately absent: arrays with members missing (parity that may be untrue brings back nothing), spares and pools
-//! (they are added again by a command).
+//! Deliberately absent: arrays with members missing (parity that may be untrue brings back nothing), spares
+//! (they are added again by a command), and pools (`pool_backup`).
 
 use std::path::{Path, PathBuf};
 
@@ -21,21 +21,23 @@ use strake_format::{ArrayUuid, MapPage, MemberUuid, SlotState, Superblock};
 use strake_runtime::Device;
 
 use crate::api::config::{
-    BackupArrayJson, BackupJson, FORMAT, RestoreRequest, RestoredArrayJson, RestoredJson,
-    SlotDevice,
+    BackupArrayJson, BackupJson, BackupPoolJson, FORMAT, RestoreRequest, RestoredArrayJson,
+    RestoredJson, SlotDevice,
 };
 use crate::api::view;
 use crate::daemon::events::Happened;
+use crate::daemon::pool_backup;
 use crate::daemon::service::{Service, absolute};
 use crate::daemon::state::Dir;
 use crate::drives::find::{self, FoundArray, Readiness};
 use crate::drives::lost::{self, Remains};
 use crate::drives::make;
+use crate::drives::pool::Pool;
 use crate::drives::safety::{self, Permit};
 use crate::errors::{Code, Failure};
 
-/// A backup of these arrays, none of which changes meanwhile.
-pub(crate) fn of_found(dir: &Dir, arrays: &[FoundArray]) -> BackupJson {
+/// A backup of these arrays and pools, none of which changes meanwhile.
+pub(crate) fn of_found(dir: &Dir, arrays: &[FoundArray], pools: &[Pool]) -> BackupJson {
     let array = |found: &FoundArray| {
         let sb = &found.authority().image.superblock;
         let device = |slot: usize| {
@@ -44,14 +46,15 @@ pub(crate) fn of_found(dir: &Dir, arrays: &[FoundArray]) -> BackupJson {
         };
         entry(dir, sb, device)
     };
-    document(arrays.iter().map(array).collect())
+    document(arrays.iter().map(array).collect(), pools)
 }
 
-fn document(arrays: Vec<BackupArrayJson>) -> BackupJson {
+fn document(arrays: Vec<BackupArrayJson>, pools: &[Pool]) -> BackupJson {
     BackupJson {
         strake_backup: FORMAT,
         taken: jiff::Timestamp::now().to_string(),
         arrays,
+        pools: pool_backup::of_pools(pools),
     }
 }
 
@@ -74,7 +77,7 @@ struct Wanted {
 }
 
 impl Service {
-    /// A backup of all arrays, running or not.
+    /// A backup of all arrays, running or not, and of pools.
     pub(crate) fn backup(&self) -> BackupJson {
         let mut arrays = Vec::new();
         for running in self.all_running() {
@@ -91,14 +94,19 @@ impl Service {
         }
         let mut stopped = self.scan(&[]);
         stopped.retain(|found| !self.is_running(found.uuid));
-        arrays.extend(of_found(&self.dir, &stopped).arrays);
+        arrays.extend(of_found(&self.dir, &stopped, &[]).arrays);
         arrays.sort_by(|a, b| a.name.cmp(&b.name));
-        document(arrays)
+        document(arrays, &self.scan_pools())
     }
 
-    /// Makes the arrays of a backup again that are not there any more.
+    /// Makes the arrays and pools of a backup again that are not there any more.
     pub(crate) fn restore(&self, request: &RestoreRequest) -> Result<RestoredJson, Failure> {
-        let chosen = chosen(request)?;
+        let (chosen, pools) = chosen(request)?;
+        // Arrays are told from which of them they take.
+        let pools = pools
+            .into_iter()
+            .map(|entry| self.restore_pool(entry, request));
+        let pools = pools.collect::<Result<Vec<_>, _>>()?;
         let mut arrays = Vec::new();
         for entry in chosen {
             arrays.push(self.restore_one(entry, request)?);
@@ -106,6 +114,7 @@ impl Service {
         Ok(RestoredJson {
             dry_run: request.dry_run,
             arrays,
+            pools,
         })
     }
 
@@ -133,7 +142,7 @@ impl Service {
             let mut paths = self.paths();
             paths.extend(find::expand(&request.devices));
             paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
-            let found = find::group(find::members(&paths));
+            let found = find::group(find::members_within(&self.looks, &paths));
             if let Some(what) = self.is_there(&found, array)? {
                 return Ok(answer(false, None, what, &[]));
             }
@@ -377,32 +386,40 @@ fn slots_text(devices: &[PathBuf]) -> String {
     slots.join(", ")
 }
 
-/// The arrays that are asked for.
-fn chosen(request: &RestoreRequest) -> Result<Vec<&BackupArrayJson>, Failure> {
+/// Entries of a backup: arrays, and pools.
+type Chosen<'a> = (Vec<&'a BackupArrayJson>, Vec<&'a BackupPoolJson>);
+
+/// The arrays and pools that are asked for.
+fn chosen(request: &RestoreRequest) -> Result<Chosen<'_>, Failure> {
     request.backup.check()?;
-    let arrays = &request.backup.arrays;
-    let mut chosen = Vec::new();
+    let (arrays, all_pools) = (&request.backup.arrays, &request.backup.pools);
+    let (mut chosen, mut pools) = (Vec::new(), Vec::new());
     for name in &request.names {
-        let is = |entry: &&BackupArrayJson| entry.name == *name || entry.uuid == *name;
-        let entry = arrays.iter().find(is).ok_or_else(|| {
-            Failure::new(
-                Code::ArrayNotFound,
-                format!("the backup has no array {name}"),
-            )
-        })?;
-        chosen.push(entry);
+        let array = arrays
+            .iter()
+            .find(|entry| entry.name == *name || entry.uuid == *name);
+        let pool = all_pools
+            .iter()
+            .find(|entry| entry.name == *name || entry.uuid == *name);
+        if array.is_none() && pool.is_none() {
+            let found = format!("the backup has no array or pool {name}");
+            return Err(Failure::new(Code::ArrayNotFound, found));
+        }
+        chosen.extend(array);
+        pools.extend(pool);
     }
-    if chosen.is_empty() {
+    if request.names.is_empty() {
         chosen = arrays.iter().collect();
+        pools = all_pools.iter().collect();
     }
     if !request.slots.is_empty() && chosen.len() != 1 {
         let found = "slots are those of one array".to_owned();
         return Err(Failure::new(Code::Usage, found).cure("name that array"));
     }
-    Ok(chosen)
+    Ok((chosen, pools))
 }
 
-fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
+pub(super) fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
     let wrong = |_| Failure::new(Code::BackupInvalid, format!("'{text}' is no uuid"));
     text.parse().map_err(wrong)
 }

@@ -438,9 +438,12 @@ fn member_words(kind: &EventKind) -> Words {
                 reads,
                 writes,
                 mismatches,
+                retries,
             } = before;
-            let cause =
-                format!("had {reads} read errors, {writes} write errors, {mismatches} mismatches");
+            let cause = format!(
+                "had {reads} read errors, {writes} write errors, {mismatches} mismatches, {} retries",
+                retries.tries
+            );
             let effect = text("counted from zero again");
             ("counters_reset", slot, Some(cause), effect)
         }

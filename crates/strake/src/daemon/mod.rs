@@ -8,9 +8,12 @@
 //! absent: going into the background; the service manager does that.
 
 pub(crate) mod backup;
+pub(crate) mod degraded;
 pub(crate) mod events;
+pub(crate) mod late;
 pub(crate) mod names;
 pub(crate) mod placement;
+pub(crate) mod pool_backup;
 pub(crate) mod pools;
 pub(crate) mod relief;
 pub(crate) mod rename;
@@ -29,18 +32,19 @@ pub(crate) mod wear;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::api::routes;
+use crate::daemon::degraded::Rule;
 use crate::daemon::running::Limits;
 use crate::daemon::service::{Service, Sources};
 use crate::daemon::state::Dir;
 use crate::daemon::uevents::Uevents;
-use crate::daemon::watch::{DegradedStart, Watcher};
+use crate::daemon::watch::Watcher;
 use crate::errors::Failure;
 
 /// How to run the daemon.
@@ -49,10 +53,8 @@ pub(crate) struct Config {
     pub(crate) dir: Dir,
     pub(crate) sources: Sources,
     pub(crate) limits: Limits,
-    /// How long an array may wait for missing members.
-    pub(crate) wait: Duration,
-    /// What becomes of it then.
-    pub(crate) degraded: DegradedStart,
+    /// What becomes of arrays that miss members, unless they have a rule of their own.
+    pub(crate) degraded: Rule,
 }
 
 /// Logs to standard error; `RUST_LOG` says how much (info).
@@ -109,7 +111,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.limits,
     ));
     let runtime = runtime()?;
-    let watcher = Watcher::new(Arc::clone(&service), config.wait, config.degraded);
+    let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     let socket = config.dir.socket();
     let result = runtime.block_on(serve(Arc::clone(&service), socket, watcher));
     service.stop_all();
@@ -189,7 +191,7 @@ async fn watch(mut watcher: Watcher) {
     let uevents = Uevents::listen();
     loop {
         let looked = tokio::task::spawn_blocking(move || {
-            watcher.look();
+            watcher.look(Instant::now());
             watcher
         });
         match looked.await {

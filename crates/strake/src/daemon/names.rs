@@ -155,7 +155,7 @@ impl Service {
             self.may_start(&found, &how)?;
             return Ok(ArrayJson {
                 name: name.to_string(),
-                ..found.stopped_json()
+                ..self.placed(found.stopped_json())
             });
         }
         let running = self.start_found(&found, &how)?;
@@ -166,7 +166,7 @@ impl Service {
             effect: Some(format!("array {}, was called {}", found.uuid, found.name())),
             ..Happened::default()
         });
-        running.json()
+        running.json().map(|array| self.placed(array))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an array may take of this machine: CPUs, threads, memory, requests under way; and what its
-//! administrator wants done with worn drives, and where spares come from, here.
+//! administrator wants done with worn drives, where spares come from, and whether it starts without
+//! some members, here.
 //!
 //! It is the machine's, not the array's: kept beside the daemon (`state`), not on the members, and
 //! it holds from the next start on, because threads and their memory are made then.
@@ -19,6 +20,7 @@ use strake_runtime::{
 
 use crate::api::types::{CreateRequest, SettingsJson};
 use crate::cli::size;
+use crate::daemon::degraded::OwnRule;
 use crate::daemon::pools;
 use crate::errors::{Code, Failure};
 
@@ -48,6 +50,8 @@ pub(crate) struct PlacementRecord {
     pub(crate) export: Option<String>,
     /// The pool that a spare is taken from where the array has none; holds at once.
     pub(crate) pool: Option<String>,
+    /// Whether it is started by itself without missing members; `None`: by the daemon's rule.
+    pub(crate) degraded: Option<OwnRule>,
 }
 
 /// What `create` or `set` says; zero and `auto` take back what was said.
@@ -59,6 +63,7 @@ pub(crate) struct Wanted<'a> {
     requests: Option<u32>,
     replace_at_wear: Option<u8>,
     pool: Option<&'a str>,
+    degraded: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
@@ -71,6 +76,7 @@ impl<'a> Wanted<'a> {
             requests: request.requests,
             replace_at_wear: None,
             pool: request.pool.as_deref(),
+            degraded: request.degraded.as_deref(),
         }
     }
 
@@ -83,6 +89,7 @@ impl<'a> Wanted<'a> {
             requests: settings.requests,
             replace_at_wear: settings.replace_at_wear,
             pool: settings.pool.as_deref(),
+            degraded: settings.degraded.as_deref(),
         }
     }
 }
@@ -117,6 +124,9 @@ impl PlacementRecord {
             record.pool = Some(pool)
                 .filter(|&pool| pool != pools::NONE)
                 .map(str::to_owned);
+        }
+        if let Some(text) = wanted.degraded {
+            record.degraded = OwnRule::parse(text)?;
         }
         Ok(record)
     }

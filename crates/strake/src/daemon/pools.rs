@@ -22,6 +22,7 @@ use crate::daemon::service::{Service, absolute, take_in};
 use crate::daemon::state::Dir;
 use crate::drives::find::{self, FoundArray};
 use crate::drives::health;
+use crate::drives::looks::Looks;
 use crate::drives::make::{parse_name, random_uuid};
 use crate::drives::pool::{self, Pool, PoolDevice};
 use crate::drives::safety::{self, Permit};
@@ -40,22 +41,36 @@ pub(crate) struct Pools<'a> {
     dir: &'a Dir,
     /// Every device and file to look at.
     paths: Vec<PathBuf>,
+    /// Of a daemon: one that hangs must not keep it.
+    looks: Option<&'a Looks>,
 }
 
 impl<'a> Pools<'a> {
     /// Those on these devices.
     pub(crate) fn new(dir: &'a Dir, paths: Vec<PathBuf>) -> Pools<'a> {
-        Pools { dir, paths }
+        let looks = None;
+        Pools { dir, paths, looks }
+    }
+
+    fn found(&self) -> Vec<Pool> {
+        match self.looks {
+            Some(looks) => pool::find_within(looks, &self.paths),
+            None => pool::find(&self.paths),
+        }
     }
 
     /// The one of that name or uuid.
     pub(crate) fn pick(&self, name: &str) -> Result<Pool, Failure> {
-        pool::pick(pool::find(&self.paths), name)
+        pool::pick(self.found(), name)
     }
 
     /// Arrays found, with the name of the pool that each may take from.
     fn users(&self) -> Vec<(String, FoundArray)> {
-        let all = find::group(find::members(&self.paths)).into_iter();
+        let members = match self.looks {
+            Some(looks) => find::members_within(looks, &self.paths),
+            None => find::members(&self.paths),
+        };
+        let all = find::group(members).into_iter();
         let with = |array: FoundArray| Some((self.dir.placement(array.uuid).pool?, array));
         all.filter_map(with).collect()
     }
@@ -63,7 +78,7 @@ impl<'a> Pools<'a> {
     /// All, as `pool show` tells them; also such that arrays are to take from, and have no device.
     pub(crate) fn show(&self) -> Vec<PoolJson> {
         let users = self.users();
-        let found = pool::find(&self.paths);
+        let found = self.found();
         let mut all: Vec<PoolJson> = found.iter().map(|pool| json(pool, &users)).collect();
         for (name, _) in &users {
             if !all.iter().any(|pool| pool.name == *name) {
@@ -98,10 +113,7 @@ impl<'a> Pools<'a> {
             let found = format!("'{NONE}' says that an array takes from no pool");
             return Err(Failure::new(Code::NameInvalid, found));
         }
-        if pool::find(&self.paths)
-            .iter()
-            .any(|pool| *pool.name() == parsed)
-        {
+        if self.found().iter().any(|pool| *pool.name() == parsed) {
             let found = format!("a pool {name} exists already");
             return Err(Failure::new(Code::PoolExists, found));
         }
@@ -286,7 +298,15 @@ impl Tries {
 impl Service {
     /// The pools on this machine.
     pub(crate) fn pools(&self) -> Pools<'_> {
-        Pools::new(&self.dir, self.paths())
+        Pools {
+            looks: Some(&self.looks),
+            ..Pools::new(&self.dir, self.paths())
+        }
+    }
+
+    /// Arrays for which pools had nothing look again.
+    pub(super) fn pools_changed(&self) {
+        self.pool_tries.with(BTreeMap::clear);
     }
 
     /// Changes a pool as an administrator asks.
@@ -296,7 +316,7 @@ impl Service {
     ) -> Result<PoolDone, Failure> {
         let _admin = self.change()?;
         let done = change(&self.pools())?;
-        self.pool_tries.with(BTreeMap::clear);
+        self.pools_changed();
         if done.changed {
             self.events.note(Happened {
                 event: "pool_changed",

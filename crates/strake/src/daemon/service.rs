@@ -20,6 +20,7 @@ use strake_runtime::{Device, OpenMode};
 
 use crate::api::types::*;
 use crate::api::view;
+use crate::daemon::degraded::{self, OwnRule};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::placement::{PlacementRecord, Wanted};
 use crate::daemon::pools::{self, Tries};
@@ -27,10 +28,12 @@ use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::schedule;
 use crate::daemon::state::Dir;
 use crate::daemon::wear::WearLog;
-use crate::drives::find::{self, FoundArray};
+use crate::drives::find::{self, FoundArray, Readiness};
 use crate::drives::health;
+use crate::drives::looks::Looks;
 use crate::drives::make;
 use crate::drives::notes;
+use crate::drives::pool::{self, Pool};
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::drives::sysfs;
@@ -81,6 +84,7 @@ pub(crate) struct Service {
     told: Mutex<BTreeMap<String, DriveTold>>,
     pub(super) pool_tries: Tries,
     sources: Sources,
+    pub(super) looks: Looks,
     pub(super) limits: Limits,
     /// One change at a time; true once the daemon is stopping.
     admin: Mutex<bool>,
@@ -119,6 +123,7 @@ impl Service {
             told: Mutex::default(),
             pool_tries: Tries::default(),
             sources,
+            looks: Looks::default(),
             limits,
             admin: Mutex::default(),
             running: Mutex::default(),
@@ -151,7 +156,15 @@ impl Service {
         } else {
             find::expand(extra)
         };
-        find::group(find::members(&paths))
+        find::group(find::members_within(&self.looks, &paths))
+    }
+    /// Pools of spares on drives.
+    pub(super) fn scan_pools(&self) -> Vec<Pool> {
+        pool::find_within(&self.looks, &self.paths())
+    }
+    /// Arrays and pools, as `scan` tells them.
+    pub(crate) fn scan_json(&self) -> Vec<ScanJson> {
+        find::scan_json(&self.scan(&[]), &self.scan_pools())
     }
 
     /// The array in service of that name or uuid, if there is one.
@@ -177,6 +190,7 @@ impl Service {
             .all_running()
             .iter()
             .filter_map(|r| r.json().ok())
+            .map(|array| self.placed(array))
             .collect();
         let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
         let others = self.scan(&[]);
@@ -184,7 +198,7 @@ impl Service {
             others
                 .iter()
                 .filter(|a| !known.contains(&a.uuid.to_string()))
-                .map(FoundArray::stopped_json),
+                .map(|found| self.placed(found.stopped_json())),
         );
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
@@ -193,11 +207,17 @@ impl Service {
     /// One array, running or not.
     pub(crate) fn show_one(&self, name: &str) -> Result<ArrayJson, Failure> {
         if let Some(running) = self.find_running(name) {
-            return running.json();
+            return running.json().map(|array| self.placed(array));
         }
-        match find::pick(self.scan(&[]), name) {
-            Ok(found) => Ok(found.stopped_json()),
-            Err(failure) => Err(failure),
+        let found = find::pick(self.scan(&[]), name)?;
+        Ok(self.placed(found.stopped_json()))
+    }
+
+    /// An array with what was said of it here.
+    pub(super) fn placed(&self, array: ArrayJson) -> ArrayJson {
+        match array.uuid.parse() {
+            Ok(uuid) => view::with_placement(array, &self.dir.placement(uuid)),
+            Err(_) => array,
         }
     }
 
@@ -300,7 +320,7 @@ impl Service {
         let names = self.names();
         let made = make::make(&request, &names)?;
         if request.dry_run {
-            return Ok(created_json(&made, true));
+            return Ok(created_json(&made, &placement, true));
         }
         self.remember(made.paths.iter().map(|(_, path)| path.clone()));
         self.events.note(Happened {
@@ -323,7 +343,7 @@ impl Service {
             dry_run: false,
             serving: true,
             notes: made.notes,
-            array: running.json()?,
+            array: self.placed(running.json()?),
         })
     }
 
@@ -378,16 +398,25 @@ impl Service {
         let _admin = self.change()?;
         running::check_export(request.export.as_deref())?;
         if let Some(running) = self.find_running(name) {
-            return running.json();
+            return running.json().map(|array| self.placed(array));
         }
         let found = find::pick(self.scan(&request.devices), name)?;
+        let own = self.dir.placement(found.uuid).degraded;
+        let whole = request.by_rule && own == Some(OwnRule::Never);
+        if whole && found.readiness() == Readiness::Degraded {
+            return Err(degraded::refused(found.name().as_str()));
+        }
+        let how = Start {
+            whole,
+            ..self.how(request.export.clone(), request.force)
+        };
         if request.dry_run {
-            self.may_start(&found, &self.how(request.export, request.force))?;
-            return Ok(found.stopped_json());
+            self.may_start(&found, &how)?;
+            return Ok(self.placed(found.stopped_json()));
         }
         keep_export(&self.dir, found.uuid, request.export.as_deref());
-        let how = self.how(request.export, request.force);
-        self.start_found(&found, &how)?.json()
+        let started = self.start_found(&found, &how)?.json()?;
+        Ok(self.placed(started))
     }
 
     /// Whether an array found would be started so.
@@ -836,7 +865,11 @@ pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
 }
 
 /// What was made, as JSON.
-pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
+pub(crate) fn created_json(
+    made: &make::Made,
+    placement: &PlacementRecord,
+    dry_run: bool,
+) -> CreatedJson {
     let path = |member: MemberUuid| {
         made.paths
             .iter()
@@ -851,7 +884,7 @@ pub(crate) fn created_json(made: &make::Made, dry_run: bool) -> CreatedJson {
         dry_run,
         serving: false,
         notes: made.notes.clone(),
-        array,
+        array: view::with_placement(array, placement),
     }
 }
 

@@ -98,7 +98,7 @@ impl Service {
         Ok(done)
     }
 
-    /// Counts errors and mismatches from zero again, of one member or of all.
+    /// Counts errors, mismatches and retries from zero again, of one member or of all.
     pub(crate) fn reset(&self, name: &str, request: &ResetRequest) -> Result<OutcomeJson, Failure> {
         let _admin = self.change()?;
         let running = self.running(name)?;
@@ -119,15 +119,16 @@ impl Service {
             };
             let sum = |of: fn(&MemberJson) -> u64| members.iter().map(of).sum::<u64>();
             let what = format!(
-                "would forget {} read errors, {} write errors and {} mismatches",
+                "would forget {} read errors, {} write errors, {} mismatches and {} retries",
                 sum(|m| m.read_errors),
                 sum(|m| m.write_errors),
-                sum(|m| m.mismatches)
+                sum(|m| m.mismatches),
+                sum(|m| m.retries.tries)
             );
             return Ok(outcome(name, false, &what));
         }
         let changed = running.command(command)?;
-        let what = format!("errors and mismatches of {whose} are counted from zero again");
+        let what = format!("errors, mismatches and retries of {whose} are counted from zero again");
         Ok(outcome(name, changed, &what))
     }
 }

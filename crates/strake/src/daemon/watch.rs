@@ -5,14 +5,14 @@
 //! names, numbers and sizes of the candidates are compared with the
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
 //! for members, are superblocks read, and running arrays hear how large their devices are now. A complete array is started at once; one that could be
-//! started degraded by the rule for that: at once, after `wait`, or not by itself; a start that was refused is tried again when other members are
+//! started degraded by the rule for that (`degraded`), which may be the array's own: at once, after some time, or not by itself; a start that was refused is tried again when other members are
 //! there. A member that was away from an array that runs, and holds what it should but for what was
 //! written meanwhile, is taken back by itself; so is one that came back between two looks, for
 //! which a loss of a member is cause enough to look again. Of any other an event says that it is
 //! there.
 //!
 //! A member that did not answer in time has not gone anywhere, so nothing tells when it answers again: it is
-//! looked for every 15 seconds for a while. It cannot be opened as long as an old I/O is under way on it,
+//! looked for from time to time (`late`). It cannot be opened as long as an old I/O is under way on it,
 //! and so is not taken back before the last of them is over.
 //!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
@@ -24,35 +24,25 @@ use std::time::{Duration, Instant};
 
 use strake_format::{ArrayUuid, MemberUuid};
 
+use crate::daemon::degraded::{self, DegradedStart, Rule};
 use crate::daemon::events::Happened;
+use crate::daemon::late::Late;
 use crate::daemon::service::Service;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::sysfs::{self, Identity};
-use crate::errors::{Code, Failure};
+use crate::errors::Code;
 
 /// How often to compare, where nobody tells of changes.
 const PERIOD: Duration = Duration::from_secs(2);
 /// And where the kernel does: in case that a message was lost.
 const PERIOD_TOLD: Duration = Duration::from_secs(30);
 
-/// What becomes of an array that is found without members that it expects, if it can be started
-/// without them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum DegradedStart {
-    /// It is started at once.
-    Allow,
-    /// It is started when it has been waited for them.
-    Wait,
-    /// It is started when they are there, or when an administrator says so.
-    Never,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     service: Arc<Service>,
-    wait: Duration,
-    degraded: DegradedStart,
+    /// For arrays that have no rule of their own.
+    degraded: Rule,
     seen: Vec<(PathBuf, Identity, u64)>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
     /// Arrays whose devices may have grown, and were not told yet.
@@ -63,14 +53,7 @@ pub(crate) struct Watcher {
     again: bool,
     tries: u32,
     /// A member did not answer in time.
-    late: Option<Late>,
-}
-
-/// Looking for a member that did not answer in time.
-#[derive(Debug)]
-struct Late {
-    look_at: Instant,
-    until: Instant,
+    late: Late,
 }
 
 /// What calls for another look.
@@ -81,11 +64,15 @@ struct News {
     late: bool,
     /// Names were given or became free.
     names: bool,
+    /// Something else was said of an array.
+    settings: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     since: Instant,
+    /// How long it is waited for members.
+    wait: Duration,
     /// Members with which a start was refused, and why.
     refused_with: Option<(Vec<MemberUuid>, Code)>,
     /// A refusal that may pass is tried again, less and less often.
@@ -96,10 +83,6 @@ struct Waiting {
 /// Between two tries of a start that was refused.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A member that did not answer in time is looked for at this distance, ...
-const LATE_PERIOD: Duration = Duration::from_secs(15);
-/// ... for so long: a controller that is reset several times over takes minutes.
-const LATE_PATIENCE: Duration = Duration::from_secs(600);
 /// A member that came back is tried so often, if it is busy.
 const TRIES_MAX: u32 = 15;
 
@@ -112,6 +95,12 @@ fn stays(code: Code) -> bool {
     )
 }
 
+/// The name is another's.
+fn for_name(code: Code) -> bool {
+    use Code::{NameAmbiguous, NameExists, NameOfAnother};
+    matches!(code, NameAmbiguous | NameExists | NameOfAnother)
+}
+
 /// It is somebody else's by now.
 fn is_used(code: Code) -> bool {
     use Code::{DeviceBusy, DeviceMounted, DevicePartitioned, ForeignSignature};
@@ -119,13 +108,6 @@ fn is_used(code: Code) -> bool {
         code,
         DeviceBusy | DeviceMounted | DevicePartitioned | ForeignSignature
     )
-}
-
-fn not_degraded(array: &FoundArray) -> Failure {
-    let name = array.name();
-    let found = format!("{name} misses members, and is not to start degraded by itself");
-    let cure = format!("bring them back, or strake start {name} starts it without them");
-    Failure::new(Code::DegradedStart, found).cure(cure)
 }
 
 fn size_of(path: &Path, id: Identity) -> u64 {
@@ -141,10 +123,9 @@ fn size_of(path: &Path, id: Identity) -> u64 {
 
 impl Watcher {
     /// A watcher that has seen nothing yet.
-    pub(crate) fn new(service: Arc<Service>, wait: Duration, degraded: DegradedStart) -> Watcher {
+    pub(crate) fn new(service: Arc<Service>, degraded: Rule) -> Watcher {
         Watcher {
             service,
-            wait,
             degraded,
             seen: Vec::new(),
             waiting: BTreeMap::new(),
@@ -152,14 +133,18 @@ impl Watcher {
             next_event: 0,
             again: false,
             tries: 0,
-            late: None,
+            late: Late::default(),
         }
     }
 
     /// How long until the next look, unless the kernel tells of a device, which it does if `told`.
     pub(crate) fn pause(&self, told: bool) -> Duration {
         let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
-        let waits = self.again || self.resized || self.late.is_some() || !self.waiting.is_empty();
+        let waits = self.again
+            || self.resized
+            || self.late.looks()
+            || self.service.looks.waits()
+            || !self.waiting.is_empty();
         match !told || waits || self.seen.iter().any(file) {
             true => PERIOD,
             false => PERIOD_TOLD,
@@ -167,7 +152,7 @@ impl Watcher {
     }
 
     /// Looks once.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn look(&mut self, now: Instant) {
         let fingerprint: Vec<(PathBuf, Identity, u64)> = self
             .service
             .paths()
@@ -178,22 +163,28 @@ impl Watcher {
                 Some((path, id, size))
             })
             .collect();
-        let News { lost, late, names } = self.news();
-        if names {
-            self.try_names_again();
+        let news = self.news();
+        let lost = news.lost;
+        if news.names {
+            self.try_again_after(for_name);
+        }
+        if news.settings {
+            self.try_again_after(|code| code == Code::DegradedStart);
         }
         let again = std::mem::take(&mut self.again);
         self.resized |= fingerprint != self.seen;
         if std::mem::take(&mut self.resized) {
             self.resized = !self.service.follow_sizes();
         }
-        let changed = fingerprint != self.seen || lost || again;
-        let late = self.late_is_due(late);
+        let answers = self.service.looks.came_back();
+        let changed = fingerprint != self.seen || lost || again || answers;
+        let late = self.late.is_due(news.late, now);
         let due = self
             .waiting
             .values()
-            .any(|w| w.refused_with.is_none() && w.since.elapsed() >= self.wait);
-        if !changed && !due && !late {
+            .any(|w| w.refused_with.is_none() && now >= w.since + w.wait);
+        let asked = news.settings && !self.waiting.is_empty();
+        if !changed && !due && !late && !asked {
             return;
         }
         let first = self.seen.is_empty();
@@ -210,39 +201,44 @@ impl Watcher {
                     self.take_late_back(array);
                 }
             } else if !self.service.is_stopped(array.uuid) {
-                self.consider(array);
+                self.consider(array, now);
             }
         }
     }
 
-    fn consider(&mut self, array: &FoundArray) {
+    fn consider(&mut self, array: &FoundArray, now: Instant) {
+        let rule = self
+            .degraded
+            .with(self.service.dir.placement(array.uuid).degraded);
         let members: Vec<MemberUuid> = array
             .members
             .iter()
             .map(|m| m.image.superblock.member)
             .collect();
         let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
-            since: Instant::now(),
+            since: now,
+            wait: rule.wait,
             refused_with: None,
-            again_at: Instant::now(),
+            again_at: now,
             pause: PAUSE_MIN,
         });
+        waiting.wait = rule.wait;
         let same = waiting
             .refused_with
             .as_ref()
             .filter(|(with, _)| *with == members);
-        let waits = |code| code == Code::DegradedStart && self.degraded == DegradedStart::Wait;
+        let waits = |code| code == Code::DegradedStart && rule.start == DegradedStart::Wait;
         let stays = |code| stays(code) && !waits(code);
-        if same.is_some_and(|(_, code)| stays(*code) || Instant::now() < waiting.again_at) {
+        if same.is_some_and(|(_, code)| stays(*code) || now < waiting.again_at) {
             return;
         }
-        let waited = waiting.since.elapsed() >= self.wait;
-        let whole = match self.degraded {
+        let waited = now >= waiting.since + waiting.wait;
+        let whole = match rule.start {
             DegradedStart::Allow => false,
             DegradedStart::Wait => !waited,
             DegradedStart::Never => true,
         };
-        let (ready, allowed) = match (array.readiness(), self.degraded) {
+        let (ready, allowed) = match (array.readiness(), rule.start) {
             (Readiness::Complete, _) | (Readiness::Degraded, DegradedStart::Allow) => (true, true),
             (Readiness::Degraded, DegradedStart::Wait) => (waited, true),
             (Readiness::Degraded, DegradedStart::Never) => (waited, false),
@@ -254,14 +250,14 @@ impl Watcher {
         }
         let started = match allowed {
             true => self.service.start_by_itself(array, whole),
-            false => Err(not_degraded(array)),
+            false => Err(degraded::refused(array.name().as_str())),
         };
         let Err(failure) = started else {
             self.waiting.remove(&array.uuid);
             return;
         };
         let said = waiting.refused_with.replace((members, failure.code));
-        waiting.again_at = Instant::now() + waiting.pause;
+        waiting.again_at = now + waiting.pause;
         waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
         if said == waiting.refused_with {
             return;
@@ -288,39 +284,15 @@ impl Watcher {
                 .iter()
                 .any(|e| e.event == "member_out" && e.cause.as_deref() == Some("timed_out")),
             names: any(&["renamed", "imported", "destroyed"]),
+            settings: any(&["settings_changed"]),
         }
     }
 
-    /// What was refused for its name may be started now.
-    fn try_names_again(&mut self) {
-        use Code::{NameAmbiguous, NameExists, NameOfAnother};
-        let for_name = |refused: &(Vec<MemberUuid>, Code)| {
-            matches!(refused.1, NameAmbiguous | NameExists | NameOfAnother)
-        };
+    /// What was refused for a reason like this may be started now.
+    fn try_again_after(&mut self, reason: impl Fn(Code) -> bool) {
         for waiting in self.waiting.values_mut() {
-            if waiting.refused_with.as_ref().is_some_and(for_name) {
-                waiting.refused_with = None;
-            }
+            waiting.refused_with.take_if(|(_, code)| reason(*code));
         }
-    }
-
-    /// Is it time to look for members that did not answer in time? `more`: there is another.
-    fn late_is_due(&mut self, more: bool) -> bool {
-        let now = Instant::now();
-        if more {
-            self.late = Some(Late {
-                look_at: now + LATE_PERIOD,
-                until: now + LATE_PATIENCE,
-            });
-        }
-        let Some(late) = self.late.as_mut().filter(|late| now >= late.look_at) else {
-            return false;
-        };
-        late.look_at = now + LATE_PERIOD;
-        if now > late.until {
-            self.late = None;
-        }
-        true
     }
 
     /// Takes back what is there again; of what is not, all was said when it was lost.
@@ -373,5 +345,103 @@ impl Watcher {
                 ..Happened::default()
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::FlockOperation;
+    use strake_engine::event::MemberState;
+
+    use super::*;
+    use crate::api::types::{CreateRequest, StartRequest};
+    use crate::daemon::running::Limits;
+    use crate::daemon::service::Sources;
+    use crate::daemon::state::Dir;
+
+    /// A mirror that serves without its second member, which the watcher knows.
+    struct Rig {
+        watcher: Watcher,
+        service: Arc<Service>,
+        second: PathBuf,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let folder = tempfile::tempdir().expect("temporary folder");
+            let paths = ["a", "b"].map(|name| folder.path().join(name));
+            for path in &paths {
+                let file = File::create(path).expect("made");
+                file.set_len(32 << 20).expect("sparse");
+            }
+            let dir = Dir::at(&folder.path().join("run"));
+            dir.make().expect("folders");
+            let service = Service::new(dir, Sources::default(), Limits::default());
+            let service = Arc::new(service);
+            let request = serde_json::json!({
+                "name": "data", "level": "1", "devices": paths, "export": "none",
+            });
+            let request: CreateRequest = serde_json::from_value(request).expect("a request");
+            service.create(request).expect("made");
+            service.stop("data", false).expect("stopped");
+            let [_, second] = paths;
+            let away = folder.path().join("away");
+            std::fs::rename(&second, &away).expect("unplugged");
+            service
+                .start("data", StartRequest::default())
+                .expect("started without it");
+            let rule = Rule {
+                start: DegradedStart::Allow,
+                wait: Duration::ZERO,
+            };
+            let mut watcher = Watcher::new(Arc::clone(&service), rule);
+            watcher.look(Instant::now());
+            std::fs::rename(&away, &second).expect("plugged");
+            Rig {
+                watcher,
+                service,
+                second,
+                _folder: folder,
+            }
+        }
+        fn is_missing(&self) -> bool {
+            let running = self.service.running("data").expect("it serves");
+            let status = running.status().expect("it serves");
+            status.members[1].state == MemberState::Missing
+        }
+    }
+
+    /// While an old I/O is under way its device cannot be opened; when that is over, nothing tells of it.
+    #[test]
+    fn a_late_member_is_taken_back_by_the_look_that_is_due_and_by_none_before() {
+        let mut rig = Rig::new();
+        let held = File::open(&rig.second).expect("it is there");
+        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).expect("held");
+        // That it appeared is cause enough to try for a while.
+        let begun = Instant::now();
+        (0..=TRIES_MAX).for_each(|_| rig.watcher.look(begun));
+        assert!(!rig.watcher.again, "it has tried enough");
+        rig.service.events.note(Happened {
+            array: Some("data".to_owned()),
+            slot: Some(1),
+            event: "member_out",
+            cause: Some("timed_out".to_owned()),
+            ..Happened::default()
+        });
+        rig.watcher.look(begun);
+        assert!(rig.is_missing() && !rig.watcher.again);
+        let at = |s| begun + Duration::from_secs(s);
+        rig.watcher.look(at(15));
+        assert!(rig.is_missing(), "it is still held");
+        drop(held);
+        rig.watcher.look(at(20));
+        assert!(rig.is_missing(), "no look was due");
+        assert_eq!(rig.watcher.pause(true), PERIOD);
+        rig.watcher.look(at(30));
+        assert!(!rig.is_missing(), "it is taken back");
+        rig.service.stop_all();
     }
 }

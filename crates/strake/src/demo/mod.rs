@@ -218,6 +218,7 @@ impl Play {
             shards: None,
             memory_limit_bytes: None,
             pool: None,
+            degraded: None,
             requests: None,
             init: None,
             block_bytes: Some(BLOCK as u32),

@@ -15,7 +15,8 @@ use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
 use crate::api::types::{ScanDeviceJson, ScanJson};
 use crate::api::view;
-use crate::drives::pool;
+use crate::drives::looks::Looks;
+use crate::drives::pool::Pool;
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
@@ -224,18 +225,28 @@ pub(crate) fn look(path: &Path) -> Result<Option<MemberImage>, Failure> {
 /// Members among these devices; what cannot be read is left out. The same device under two names
 /// counts once.
 pub(crate) fn members(paths: &[PathBuf]) -> Vec<FoundMember> {
-    let mut found = Vec::new();
-    for path in sysfs::each_once(paths) {
-        match look(path) {
-            Ok(Some(image)) => found.push(FoundMember {
-                path: path.clone(),
-                image,
-            }),
-            Ok(None) => {}
-            Err(failure) => tracing::debug!(device = %path.display(), %failure, "not read"),
+    let each = sysfs::each_once(paths);
+    each.filter_map(|path| member_at(path)).collect()
+}
+
+/// The same; a device that does not answer is not waited for.
+pub(crate) fn members_within(looks: &Looks, paths: &[PathBuf]) -> Vec<FoundMember> {
+    let found = looks.each(paths, member_at);
+    found.into_iter().flatten().collect()
+}
+
+fn member_at(path: &Path) -> Option<FoundMember> {
+    match look(path) {
+        Ok(Some(image)) => Some(FoundMember {
+            path: path.to_owned(),
+            image,
+        }),
+        Ok(None) => None,
+        Err(failure) => {
+            tracing::debug!(device = %path.display(), %failure, "not read");
+            None
         }
     }
-    found
 }
 
 /// Members grouped into arrays, in order of name.
@@ -265,10 +276,9 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
 }
 
 /// Arrays, and pools of spares, as `scan` tells them.
-pub(crate) fn scan_json(paths: &[PathBuf]) -> Vec<ScanJson> {
-    let arrays = group(members(paths));
+pub(crate) fn scan_json(arrays: &[FoundArray], pools: &[Pool]) -> Vec<ScanJson> {
     let mut all: Vec<ScanJson> = arrays.iter().map(FoundArray::json).collect();
-    all.extend(pool::find(paths).iter().map(pool::Pool::scan_json));
+    all.extend(pools.iter().map(Pool::scan_json));
     all
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod clean;
 pub(crate) mod find;
 pub(crate) mod health;
 pub(crate) mod locate;
+pub(crate) mod looks;
 pub(crate) mod lost;
 pub(crate) mod make;
 pub(crate) mod notes;

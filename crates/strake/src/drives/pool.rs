@@ -12,6 +12,7 @@ use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::types::{ScanDeviceJson, ScanJson};
+use crate::drives::looks::Looks;
 use crate::drives::make::random_uuid;
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
@@ -93,20 +94,30 @@ fn labels_of(device: &Device) -> [Option<PoolLabel>; 2] {
 /// Pools among these devices, in order of name. What cannot be read is left out; the same device under two names counts
 /// once.
 pub(crate) fn find(paths: &[PathBuf]) -> Vec<Pool> {
+    let each = sysfs::each_once(paths);
+    group(each.filter_map(|path| device_at(path)))
+}
+
+/// The same; a device that does not answer is not waited for.
+pub(crate) fn find_within(looks: &Looks, paths: &[PathBuf]) -> Vec<Pool> {
+    group(looks.each(paths, device_at).into_iter().flatten())
+}
+
+fn device_at(path: &Path) -> Option<PoolDevice> {
+    let device = Device::open(path, OpenMode::ReadOnly).ok()?;
+    let label = label_of(&device).ok()??;
+    Some(PoolDevice {
+        path: path.to_owned(),
+        info: device.info(),
+        label,
+    })
+}
+
+fn group(devices: impl Iterator<Item = PoolDevice>) -> Vec<Pool> {
     let mut pools: BTreeMap<(ArrayName, PoolUuid), Vec<PoolDevice>> = BTreeMap::new();
-    for path in sysfs::each_once(paths) {
-        let Ok(device) = Device::open(path, OpenMode::ReadOnly) else {
-            continue;
-        };
-        if let Ok(Some(label)) = label_of(&device) {
-            let found = PoolDevice {
-                path: path.clone(),
-                info: device.info(),
-                label,
-            };
-            let key = (found.label.name.clone(), found.label.pool);
-            pools.entry(key).or_default().push(found);
-        }
+    for found in devices {
+        let key = (found.label.name.clone(), found.label.pool);
+        pools.entry(key).or_default().push(found);
     }
     let mut pools: Vec<Pool> = pools
         .into_iter()

@@ -2,7 +2,7 @@
 //! members.
 //!
 //! Order: existence and kind → the same device twice → mounted → held → partitioned → foreign
-//! signature → member of an array of ours → in a pool of spares. The first thing found is named. `force` overrides what
+//! signature → member of an array of ours that is served, or of any → in a pool of spares. The first thing found is named. `force` overrides what
 //! only means "there is content" (partitions that nobody uses, signatures, members of arrays that
 //! do not run), never what means "somebody uses it".
 //!
@@ -11,9 +11,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use strake_engine::event::DeviceInfo;
-use strake_format::{ArrayUuid, Layout};
+use strake_format::{ArrayUuid, Layout, Role};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::drives::pool;
@@ -64,6 +65,7 @@ pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, F
             wipe.push(path.to_owned());
         }
         let device = Device::open(path, OpenMode::ReadOnly)?;
+        not_serving(&device, permit)?;
         not_a_member(&device, permit)?;
         pool::not_in_a_pool(&device, permit)?;
     }
@@ -299,6 +301,36 @@ fn probe_with_blkid(path: &Path) -> Result<Vec<Signature>, Failure> {
         }]),
         _ => Err(none()),
     }
+}
+
+/// Refuses a member of an array that somebody serves, here or in another process: nothing forces that.
+pub(crate) fn not_serving(device: &Device, permit: Permit) -> Result<(), Failure> {
+    let sb = match device.read_member() {
+        Ok(image) if permit.own != Some(image.superblock.array) => image.superblock,
+        _ => return Ok(()),
+    };
+    // Who forces it waits for a holder that is just letting go; without force it is refused for one thing or the other.
+    let opened = match permit.force {
+        true => Device::open(device.path(), OpenMode::Member),
+        false => Device::open_within(device.path(), OpenMode::Member, Duration::ZERO),
+    };
+    if !matches!(opened, Err(DeviceError::Busy(_))) {
+        return Ok(());
+    }
+    let (shown, name) = (device.path().display(), &sb.name);
+    let (what, out) = match sb.role {
+        Role::Spare => ("spare", format!("strake remove {name} {shown}")),
+        Role::Slot(_) => (
+            "member",
+            format!("strake replace {name} {shown} DEV puts another in its place"),
+        ),
+    };
+    let found = format!(
+        "{shown} is in use: it is a {what} of array {name} ({})",
+        sb.array
+    );
+    let cure = format!("{out}, or give the array up: strake stop {name}, strake destroy {name}");
+    Err(Failure::new(Code::DeviceBusy, found).cure(cure))
 }
 
 /// Refuses a member of another array.

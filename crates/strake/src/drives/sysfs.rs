@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::errors::{Code, Failure};
 
 /// What a path stands for, whatever its spelling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Identity {
     /// A block device, by its number.
     Block(u64),
@@ -26,6 +26,17 @@ pub(crate) fn each_once(paths: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
         seen.extend(id);
         id.is_some()
     })
+}
+
+/// What a drive calls itself wherever it is plugged in; `None` for files, partitions, and drives that do not say.
+pub(crate) fn wwid(path: &Path) -> Option<String> {
+    let Identity::Block(rdev) = identity(path).ok()? else {
+        return None;
+    };
+    let folder = Path::new("/sys/dev/block").join(dev_text(rdev));
+    let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
+    let text = read("wwid").or_else(|| read("device/wwid"))?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// Looks at what a path stands for, through links.

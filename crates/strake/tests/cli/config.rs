@@ -320,3 +320,146 @@ fn a_backup_that_makes_no_sense_is_refused_whole() {
     rig.run(&["config", "restore", &rig.path("nothing.json")])
         .refused(3, "file-not-found");
 }
+
+fn in_pool(rig: &Rig, pool: &str) -> Vec<String> {
+    let shown = rig.run(&["pool", "show", pool]).ok().json();
+    let devices = shown["devices"].as_array().expect("devices");
+    let path = |d: &Value| d["device"].as_str().expect("a path").to_owned();
+    devices.iter().map(path).collect()
+}
+
+#[test]
+fn a_pool_whose_labels_are_gone_is_made_again_and_arrays_take_from_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    let spares = rig.files_called("s", 2);
+    rig.run(&["pool", "create", "spares", &spares[0], &spares[1]])
+        .ok();
+    rig.create(
+        "data",
+        "5",
+        &["--export", "nbd", "--pool", "spares"],
+        &devices,
+    )
+    .ok();
+    rig.run(&["set", "data", "degraded=never"]).ok();
+    let uuid = rig.run(&["pool", "show", "spares"]).ok().json()["uuid"].clone();
+    let file = rig.path("backup.json");
+    let backup = rig.run(&["config", "backup", &file]).ok().json();
+    let told = &backup["pools"][0];
+    assert_eq!((&told["name"], &told["uuid"]), (&json!("spares"), &uuid));
+    assert_eq!(told["devices"][1]["device"], json!(spares[1]));
+    rig.run(&["stop", "data"]).ok();
+    let all: Vec<&String> = devices.iter().chain(&spares).collect();
+    all.iter().for_each(|device| destroy(device, HEAD));
+    rig.run(&["pool", "show", "spares"])
+        .refused(3, "pool-not-found");
+
+    let raw = bytes_of(&spares);
+    let restore = ["config", "restore", &file];
+    let would = rig
+        .run(&[&restore[..], &["--dry-run"]].concat())
+        .ok()
+        .json();
+    assert_eq!(would["pools"][0]["restored"], true, "{would}");
+    assert_eq!(would["pools"][0]["devices"], json!(spares));
+    let unsaid = rig.run(&restore);
+    assert!(unsaid.err.contains(&spares[1]), "{unsaid:?}");
+    unsaid.refused(4, "not-confirmed");
+    assert!(bytes_of(&spares) == raw, "a rehearsal wrote something");
+    let done = rig.run(&[&restore[..], &["--yes"]].concat()).ok().json();
+    assert_eq!(done["pools"][0]["restored"], true, "{done}");
+    assert_eq!(in_pool(&rig, "spares"), spares);
+    assert_eq!(
+        rig.run(&["pool", "show", "spares"]).ok().json()["uuid"],
+        uuid
+    );
+    // What is this machine's of the array is made again with it.
+    assert_eq!(rig.run(&["get", "data"]).ok().json()["pool"], "spares");
+    assert_eq!(rig.show("data")["degraded_start"], "never");
+    rig.until("the resync", || rig.show("data")["jobs"] == json!([]));
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.until_state("data", "optimal");
+    assert_eq!(in_pool(&rig, "spares"), spares[1..]);
+    // What is left of it is left as it is, and the device that the array has is told.
+    let again = rig
+        .run(&["config", "restore", &file, "spares", "--yes"])
+        .ok();
+    let what = again.json()["pools"][0]["what"].to_string();
+    assert!(
+        what.contains("is there") && what.contains(&spares[0]),
+        "{what}"
+    );
+    assert_eq!(in_pool(&rig, "spares"), spares[1..]);
+}
+
+#[test]
+fn a_device_of_a_pool_that_is_somebody_s_by_now_is_not_taken_for_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(6);
+    rig.run(&["pool", "create", "spares", &d[0], &d[1]]).ok();
+    rig.create("data", "5", NBD, &d[2..5]).ok();
+    rig.stop_daemon();
+    let file = rig.path("backup.json");
+    // Without a daemon, too.
+    rig.run(&["config", "backup", &file]).ok();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    let restore = ["config", "restore", &file, "spares", "--yes"];
+    let forced = [&restore[..], &["--force"]].concat();
+    let there = rig.run(&restore).ok().json();
+    assert_eq!(there["pools"][0]["what"], "is there");
+    rig.run(&["pool", "delete", "spares", "--yes"]).ok();
+    let refuses = |rig: &Rig, args: &[&str], code: i32, error: &str| {
+        let before = bytes_of(&d);
+        rig.run(&[args, &["--dry-run"]].concat())
+            .refused(code, error);
+        rig.run(args).refused(code, error);
+        assert!(bytes_of(&d) == before, "{error}: something was written");
+    };
+    // In another pool.
+    rig.run(&["pool", "create", "other", &d[1]]).ok();
+    refuses(&rig, &restore, 4, "device-in-pool");
+    refuses(&rig, &forced, 4, "device-in-pool");
+    rig.run(&["pool", "delete", "other", "--yes"]).ok();
+    // A spare of an array that serves, and of one that does not.
+    rig.run(&["add", "data", &d[1]]).ok();
+    refuses(&rig, &restore, 4, "device-busy");
+    rig.run(&["stop", "data"]).ok();
+    refuses(&rig, &restore, 4, "member-of-another-array");
+    refuses(&rig, &forced, 4, "member-of-another-array");
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["remove", "data", &d[1]]).ok();
+    // A foreign signature.
+    destroy(&d[1], HEAD);
+    let swap = std::process::Command::new("mkswap").arg(&d[1]).output();
+    assert!(swap.expect("util-linux").status.success());
+    refuses(&rig, &restore, 4, "foreign-signature");
+    destroy(&d[1], HEAD);
+    // Another pool has the name.
+    rig.run(&["pool", "create", "spares", &d[5]]).ok();
+    refuses(&rig, &restore, 4, "pool-exists");
+    rig.run(&["pool", "delete", "spares", "--yes"]).ok();
+    // What an array has lost lies on it: it is the array's, whoever forces what.
+    rig.run(&["replace", "data", "0", &d[1]]).ok();
+    rig.until("the rebuild", || {
+        let shown = rig.show("data");
+        shown["jobs"] == json!([]) && shown["members"][0]["device"] == d[1].as_str()
+    });
+    rig.run(&["stop", "data"]).ok();
+    d[1..5].iter().for_each(|device| destroy(device, HEAD));
+    refuses(&rig, &forced, 4, "member-of-another-array");
+    // None of them is to be had.
+    std::fs::rename(&d[0], rig.path("away")).expect("renamed");
+    std::fs::rename(&d[1], rig.path("away-too")).expect("renamed");
+    rig.run(&restore).refused(3, "pool-not-found");
+    std::fs::rename(rig.path("away"), &d[0]).expect("renamed");
+    let done = rig.run(&restore).ok().json();
+    assert_eq!(
+        done["pools"][0]["what"],
+        "made again; 1 more were not found"
+    );
+    assert_eq!(in_pool(&rig, "spares"), d[..1]);
+}

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
-use crate::rig::{self, Rig};
+use crate::rig::{self, Rig, bytes};
 
 const BYTES: u64 = 64 << 20;
 
@@ -333,4 +333,56 @@ fn a_member_that_comes_back_keeps_what_looks_foreign_in_its_data() {
     rig.run(&["scrub", "data", "--wait"]).ok();
     let scrub = rig.run(&["scrub", "data", "status"]).ok().json();
     assert_eq!(scrub["past"][0]["inconsistent_stripes"], 0, "{scrub}");
+}
+
+#[test]
+fn a_member_of_an_array_that_serves_is_named_as_in_use_and_nothing_advises_to_force_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(9);
+    let options = ["--export", "none", "--spare", &d[3]];
+    rig.create("data", "5", &options, &d[..3]).ok();
+    rig.create("other", "1", &["--export", "none"], &d[4..6])
+        .ok();
+    rig.run(&["pool", "create", "spares", &d[6]]).ok();
+    let (member, spare, free) = (d[1].as_str(), d[3].as_str(), d[7].as_str());
+    let before = [bytes(member), bytes(spare)];
+    for (device, cure) in [
+        (member, "strake replace data"),
+        (spare, "strake remove data"),
+    ] {
+        for command in [
+            vec!["pool", "create", "more", device],
+            vec!["pool", "add", "spares", device],
+            vec!["create", "new", "--level", "1", free, device],
+            vec!["add", "other", device],
+            vec!["replace", "other", "0", device],
+            vec!["restripe", "other", "--level", "5", device],
+        ] {
+            // Who forces it waits for who may just be letting go.
+            let rounds: &[&[&str]] = match device == member {
+                true => &[&[], &["--force"]],
+                false => &[&[]],
+            };
+            for force in rounds {
+                let run = rig.run(&[&command[..], *force].concat());
+                let said = run.json_error();
+                let (found, to_do) = (said["found"].as_str(), said["cure"].as_str());
+                assert!(
+                    found.is_some_and(|f| f.contains("of array data")),
+                    "{run:?}"
+                );
+                assert!(to_do.is_some_and(|c| c.contains(cure)), "{run:?}");
+                assert!(!run.err.contains("--force"), "{run:?}");
+                run.refused(4, "device-busy");
+            }
+        }
+    }
+    assert!([bytes(member), bytes(spare)] == before);
+    // Once nobody serves it, force does what is said.
+    rig.run(&["stop", "data"]).ok();
+    let refused = rig.run(&["pool", "add", "spares", member]);
+    assert!(refused.err.contains("--force"), "{refused:?}");
+    refused.refused(4, "member-of-another-array");
+    rig.run(&["pool", "add", "spares", member, "--force"]).ok();
 }

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod config;
+mod degraded;
 mod demo;
 mod devices;
 mod dry_run;

@@ -49,7 +49,7 @@ fn counts_against_members_begin_anew_when_asked_and_an_event_tells_what_they_wer
     let none = rig.run(&["reset", "data", &other]).ok().json();
     assert_eq!(none["changed"], false);
     let would = rig.run(&["reset", "data", "--dry-run"]).ok().json();
-    let says = "forget 0 read errors, 0 write errors and 1 mismatches";
+    let says = "forget 0 read errors, 0 write errors, 1 mismatches and 0 retries";
     assert_eq!(would["would"], says);
     assert_eq!(mismatches(&rig)[slot], 1);
     let done = rig.run(&["reset", "data", &devices[slot]]).ok().json();
@@ -65,7 +65,7 @@ fn counts_against_members_begin_anew_when_asked_and_an_event_tells_what_they_wer
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0]["slot"], slot);
     assert_eq!(told[0]["device"], devices[slot]);
-    let had = "had 0 read errors, 0 write errors, 1 mismatches";
+    let had = "had 0 read errors, 0 write errors, 1 mismatches, 0 retries";
     assert_eq!(told[0]["cause"], had);
     // They count on from there.
     assert_eq!(lie(&rig), slot);
