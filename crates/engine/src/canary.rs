@@ -22,6 +22,10 @@ pub enum Canary {
     MovedWithoutCopy,
     /// One member alone has the copy.
     CopyOnOneMember,
+    /// A move from parities that go is over before they are gone.
+    LoweringForgotten,
+    /// Slots that data has left go before it is durable that they are empty.
+    SlotGoesAtOnce,
     /// Stripes of rows that have fewer groups than numbers are counted as if they had all.
     RowsOfOneShape,
     /// A device that joins gets the table when everybody else does.
@@ -133,7 +137,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 52] = [
+    pub const ALL: [Canary; 54] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -186,11 +190,15 @@ impl Canary {
         Canary::NewcomerHearsEarly,
         Canary::NotSplitAnew,
         Canary::RowsOfOneShape,
+        Canary::LoweringForgotten,
+        Canary::SlotGoesAtOnce,
     ];
 
     /// Its name on the simulator's command line.
     pub fn name(self) -> &'static str {
         match self {
+            Canary::SlotGoesAtOnce => "slot-goes-at-once",
+            Canary::LoweringForgotten => "lowering-forgotten",
             Canary::RowsOfOneShape => "rows-of-one-shape",
             Canary::FrontierBeforeRows => "frontier-before-rows",
             Canary::MovedWithoutCopy => "moved-without-copy",

@@ -362,6 +362,7 @@ impl World {
             Command::Grow(_)
                 | Command::AddParity(_)
                 | Command::DropParity(_)
+                | Command::Mirror
                 | Command::Restripe(_)
         );
         self.note(format!("command {}: {text}", id.0));
@@ -704,6 +705,9 @@ impl World {
                 if geometry.elder.is_some_and(|elder| elder.moved == 0) {
                     self.reshaped_at = Some(self.stats.events);
                 }
+                if let Err(why) = self.parities_went(&geometry) {
+                    return self.failure(why);
+                }
                 let ended = self.geometry.elder.is_some() && geometry.elder.is_none();
                 self.stats.moves += u64::from(ended);
                 self.stats.regrouped += u64::from(ended && self.geometry.regroups());
@@ -777,7 +781,7 @@ impl World {
             EventKind::Rebuilt { partial, .. } => {
                 self.stats.partial_rebuilds += u64::from(partial);
                 if self.plan.lowers {
-                    self.command(Command::DropParity(1));
+                    self.command(Command::DropParity(Fewer::of(1)));
                 }
             }
             EventKind::MemberFailing { slot, .. } if self.plan.elsewhere => {

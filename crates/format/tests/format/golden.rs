@@ -100,7 +100,19 @@ fn superblocks_are_what_they_were() {
         moved_rows: 99,
         stopped: false,
     });
+    let lowered = Superblock {
+        moving: Some(Moving {
+            members: 6,
+            group_size: 6,
+            fixed_parities: 0,
+            band_rows: 1,
+            moved_rows: 13,
+            stopped: false,
+        }),
+        ..raised.clone()
+    };
     for (name, superblock) in [
+        ("superblock-lowered", lowered),
         ("superblock-slot", rich),
         ("superblock-spare", spare),
         ("superblock-raised", raised),
