@@ -222,6 +222,32 @@ fn a_cut_while_the_slot_goes_does_not_forget_it_whoever_is_missing_then() {
     assert!(found.iter().all(|&times| times > 2), "{found:?}");
 }
 
+/// A slot that data has left takes nothing away: nobody has to vouch for what was being written.
+#[test]
+fn without_a_log_a_cut_while_the_slot_goes_needs_no_force() {
+    let mut empty = 0;
+    for events in 0.. {
+        let draft = Scenario::new("6", 5).policy(WriteHole::Resync);
+        let mut array = full(draft, 1 << 20);
+        let it = lower(&mut array);
+        array.begin_to_write(10, 0);
+        array.answer(it.id).expect("it begins to move");
+        all_has_moved(&mut array);
+        array.begin_to_write(10, events);
+        let over = !moves(&mut array);
+        array.power_cut();
+        array.start();
+        let sb = array.world.machines().array.status().superblock;
+        empty += u64::from(sb.moving.is_some() && sb.slots[4].member.is_nil());
+        array.rest().verify();
+        assert_eq!(level(&mut array), Level::Raid5, "{events}");
+        if over {
+            break;
+        }
+    }
+    assert!(empty > 0);
+}
+
 #[test]
 fn a_member_that_is_lost_with_the_power_while_a_parity_goes_is_computed() {
     for slot in [1, 4] {
