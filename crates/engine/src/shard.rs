@@ -950,7 +950,9 @@ impl Shard {
     pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
         (self.code, self.elder_code) = (code_of(&geometry), elder_code_of(&geometry));
         self.decoders.forget();
-        self.moves |= self.count > 1 && geometry.elder.is_some();
+        // Where bands become rows, too.
+        let others = geometry.elder.is_some() || geometry.band != self.geometry.band;
+        self.moves |= self.count > 1 && others;
         self.geometry = geometry;
         // What was written there since may lie elsewhere.
         self.rebuilt.clear();

@@ -451,6 +451,33 @@ fn an_array_whose_parities_are_copies_is_a_mirror_as_soon_as_it_is_called_one() 
     }
 }
 
+/// Its strips of several rows become rows, which belong to other shards: requests that waited were
+/// worked at by the wrong ones.
+#[test]
+fn requests_that_waited_for_a_mirror_go_to_the_shards_that_its_rows_have() {
+    let mut again = 0;
+    for events in (0..400).step_by(10) {
+        let draft = Scenario::new("6", 6).code(1, 2).shards(3);
+        let mut array = draft.strips(4096, 16384, 48 * 4096).start();
+        let id = array.begin_to_restrip(16384, 0);
+        array.answer(id).expect("it begins to move");
+        array.rest();
+        // Nothing moves since this start.
+        array.kill();
+        array.start().fill().rest();
+        assert!(array.world.geometry.band > 1);
+        array.begin_to_overwrite();
+        let id = array.world.command(Command::Mirror);
+        array.begin_to_write(30, events);
+        array.begin_to_discard();
+        array.answer(id).expect("its parities are copies");
+        assert_eq!(array.world.geometry.band, 1);
+        array.write(30).rest().verify();
+        again += array.world.stats.split_anew;
+    }
+    assert!(again > 0);
+}
+
 #[test]
 fn a_power_cut_anywhere_while_an_array_becomes_a_mirror_leaves_one_or_the_other() {
     for policy in [WriteHole::Closed, WriteHole::Resync] {
