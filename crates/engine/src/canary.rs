@@ -24,8 +24,8 @@ pub enum Canary {
     CopyOnOneMember,
     /// A move from parities that go is over before they are gone.
     LoweringForgotten,
-    /// Slots that data has left go before it is durable that they are empty.
-    SlotGoesAtOnce,
+    /// An array that becomes a mirror goes on to say that the log covers its writes.
+    MirrorStaysCovered,
     /// Stripes of rows that have fewer groups than numbers are counted as if they had all.
     RowsOfOneShape,
     /// A device that joins gets the table when everybody else does.
@@ -191,13 +191,13 @@ impl Canary {
         Canary::NotSplitAnew,
         Canary::RowsOfOneShape,
         Canary::LoweringForgotten,
-        Canary::SlotGoesAtOnce,
+        Canary::MirrorStaysCovered,
     ];
 
     /// Its name on the simulator's command line.
     pub fn name(self) -> &'static str {
         match self {
-            Canary::SlotGoesAtOnce => "slot-goes-at-once",
+            Canary::MirrorStaysCovered => "mirror-stays-covered",
             Canary::LoweringForgotten => "lowering-forgotten",
             Canary::RowsOfOneShape => "rows-of-one-shape",
             Canary::FrontierBeforeRows => "frontier-before-rows",

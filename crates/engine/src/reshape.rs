@@ -612,7 +612,7 @@ impl Array {
     }
 
     /// The shape becomes what it is to be, in memory and then in superblocks.
-    pub(crate) fn take_shape(&mut self) -> Step {
+    fn take_shape(&mut self) -> Step {
         let since = self.sb.epoch.next();
         let reshape = self.reshape.as_mut().expect("it is under way");
         match std::mem::replace(&mut reshape.change, Change::AddParity(Vec::new())) {
