@@ -22,6 +22,10 @@ pub enum Canary {
     MovedWithoutCopy,
     /// One member alone has the copy.
     CopyOnOneMember,
+    /// A move from parities that go is over before they are gone.
+    LoweringForgotten,
+    /// An array that becomes a mirror goes on to say that the log covers its writes.
+    MirrorStaysCovered,
     /// Stripes of rows that have fewer groups than numbers are counted as if they had all.
     RowsOfOneShape,
     /// A device that joins gets the table when everybody else does.
@@ -137,7 +141,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 54] = [
+    pub const ALL: [Canary; 56] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -192,11 +196,15 @@ impl Canary {
         Canary::NewcomerHearsEarly,
         Canary::NotSplitAnew,
         Canary::RowsOfOneShape,
+        Canary::LoweringForgotten,
+        Canary::MirrorStaysCovered,
     ];
 
     /// Its name on the simulator's command line.
     pub fn name(self) -> &'static str {
         match self {
+            Canary::MirrorStaysCovered => "mirror-stays-covered",
+            Canary::LoweringForgotten => "lowering-forgotten",
             Canary::RowsOfOneShape => "rows-of-one-shape",
             Canary::FrontierBeforeRows => "frontier-before-rows",
             Canary::MovedWithoutCopy => "moved-without-copy",

@@ -5,7 +5,7 @@
 
 use strake_format::{ArrayName, Level, ScrubMode, ScrubPeriod, WriteHole};
 
-use crate::offered::{NewDevice, NewShape, Returning};
+use crate::offered::{Fewer, NewDevice, NewShape, Returning};
 use crate::units::*;
 
 /// What an administrator asks of a running array.
@@ -54,9 +54,12 @@ pub enum Command {
     /// Add parities, one for each of these devices, on which they are built while the array serves:
     /// the level becomes the one that has as many.
     AddParity(Vec<NewDevice>),
-    /// Let so many go of the parities that were added: their members become spares, the level the one
-    /// that has as many fewer.
-    DropParity(usize),
+    /// Let parities go: their members become spares, the level the one that has as many fewer. Those
+    /// that were added go at once; where they are fewer, data moves to where it lies without those
+    /// that go, before, and this is answered when that has begun.
+    DropParity(Fewer),
+    /// Parities of one data column are copies of it: become a mirror.
+    Mirror,
     /// Data moves to another shape while the array serves. Answered when that has begun.
     Restripe(NewShape),
     /// Data moves no further: the array stays in two shapes until it is told to go on.
@@ -263,18 +266,38 @@ pub enum CommandError {
         /// Parities asked for.
         more: usize,
     },
-    /// Only what was added can go: other parities share their members with data.
-    #[error(
-        "level {level} cannot do with {fewer} parities fewer: {added} were added to the array since \
-         it was made, only those can go, and one parity stays"
-    )]
+    /// No level has as few parities, over the data that are there.
+    #[error("level {level} cannot do with {fewer} parities fewer")]
     ParitiesStay {
         /// The level now.
         level: Level,
         /// Parities that were to go.
         fewer: usize,
-        /// Parities that were added.
-        added: u8,
+    },
+    /// The last parity goes only if that is said.
+    #[error("the last parity of level {level} would go: no member could be lost any more")]
+    LastParity {
+        /// The level now.
+        level: Level,
+    },
+    /// A move from parities that go is to nothing else.
+    #[error("parities that go do so alone: not with other members, strips, groups or --rotate")]
+    NotTogether,
+    /// A mirror has one data column.
+    #[error(
+        "a mirror has one column of data, level {level} has {has}: the array would become smaller"
+    )]
+    MirrorTooSmall {
+        /// The level now.
+        level: Level,
+        /// Data columns of a row.
+        has: u16,
+    },
+    /// The level is none whose parities are copies.
+    #[error("level {level} does not become a mirror")]
+    NoMirror {
+        /// The level now.
+        level: Level,
     },
     /// The shards' buffers are too few for an operation of the new shape.
     #[error("an operation would need {needs} buffers of a strip, a thread has {has}")]

@@ -85,7 +85,8 @@ impl Array {
     /// Before superblocks are written: they must not promise what the next view does not keep.
     pub(crate) fn note_cover(&mut self) {
         let crashed = matches!(self.stage, Stage::Recovering | Stage::Resuming);
-        if !crashed && !self.logging() {
+        let stays = self.geometry.mirrored() && canary::hit(Canary::MirrorStaysCovered);
+        if !crashed && !self.logging() && !stays {
             self.sb.covered = false;
         }
     }

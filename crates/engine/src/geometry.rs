@@ -62,14 +62,15 @@ pub struct Geometry {
 }
 
 /// The shape from which data moves to one with more data columns in a row, with other groups, with
-/// parities that rotate or with other bands. Parities are as many, strips of ours and rows the same.
+/// parities that rotate, or that do not, or with other bands. Parities are as many, strips of ours and rows the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elder {
     /// Groups.
     pub groups: u64,
     /// Members of a group.
     pub width: usize,
-    /// Parities that lie in slots of their own: as many as in the new shape, or more of them.
+    /// Parities that lie in slots of their own: as many as in the new shape; more of them, where those
+    /// of the new one rotate; or fewer, where those of the new one go when all has moved.
     pub fixed: usize,
     /// Rows of a band.
     pub band: u64,
@@ -317,6 +318,19 @@ impl Geometry {
             ..*self
         }
     }
+    /// Data moves away from slots that go when it has: how many, the last ones.
+    pub fn to_go(&self) -> Option<usize> {
+        let elder = self.elder.as_ref()?;
+        (self.fixed > elder.fixed).then_some(self.fixed)
+    }
+    /// Of these, those that nothing but parity is left in.
+    pub fn gone(&self) -> Range<usize> {
+        let all = self.slots();
+        match self.to_go() {
+            Some(fewer) if self.new_rows() >= self.rows_to_move() => all - fewer..all,
+            _ => all..all,
+        }
+    }
     /// Rows that the new shape needs for all that is in the array.
     pub fn rows_to_move(&self) -> u64 {
         let rows = self.size().div_ceil(self.row_bytes(self.new_columns()));
@@ -377,7 +391,8 @@ impl Geometry {
         }
         // Only arrays of one group have any.
         let at = usize::from(slot.0);
-        let elder = |elder: &Elder| at >= elder.width - elder.fixed;
+        let left = self.frontier() < self.size();
+        let elder = |elder: &Elder| !left || at >= elder.width - elder.fixed;
         at >= self.width - self.fixed && self.elder.as_ref().is_none_or(elder)
     }
     /// Group and row of a stripe.

@@ -3,7 +3,7 @@
 use strake_format::layout::{STRIP_BYTES_MAX, STRIP_BYTES_MIN};
 use strake_format::{Layout, Level, Moving, SPARES_MAX, Superblock, WriteHole};
 
-use crate::event::{CommandError, DataShape, DeviceInfo};
+use crate::event::{CommandError, DataShape, DeviceInfo, Fewer};
 use crate::geometry::Geometry;
 
 /// The longest read that a shard takes as one request, bytes.
@@ -206,6 +206,9 @@ fn grouped(sb: &Superblock, members: u8, wanted: Option<u8>) -> Result<(Level, u
 /// The superblock of the shape to which data is to move: with so many members more, which it does
 /// not name yet.
 fn restriped(sb: &Superblock, more: usize, shape: DataShape) -> Result<Superblock, CommandError> {
+    if shape.fewer.parities > 0 {
+        return leaving(sb, more, shape);
+    }
     let level = sb.level;
     let before = sb.user_strip_bytes();
     let strip = shape.strip_bytes.unwrap_or(before);
@@ -274,30 +277,79 @@ pub(crate) fn wider(
     Ok(wide)
 }
 
-/// Whether an array of this superblock can do without so many of its parities, as far as its shape
-/// says.
-///
-/// # Errors
-/// Why it cannot.
-pub fn may_drop(sb: &Superblock, fewer: usize) -> Result<(), CommandError> {
-    narrower(sb, fewer)?;
-    match sb.spares.len() + fewer > SPARES_MAX {
+/// The superblock of the shape from which so many parities can go: they lie on members of their own.
+fn leaving(sb: &Superblock, more: usize, shape: DataShape) -> Result<Superblock, CommandError> {
+    let fewer = shape.fewer;
+    let alone = DataShape {
+        fewer,
+        ..DataShape::default()
+    };
+    if more > 0 || shape != alone {
+        return Err(CommandError::NotTogether);
+    }
+    level_without(sb, fewer)?;
+    may_have_spares(sb, fewer)?;
+    let gone = u8::try_from(fewer.parities).expect("the level has as many");
+    if gone <= sb.fixed_parities {
+        return Err(CommandError::SameShape);
+    }
+    let mut wide = sb.clone();
+    wide.fixed_parities = gone;
+    wide.moving = Some(Moving {
+        members: sb.members,
+        group_size: sb.group_size,
+        fixed_parities: sb.fixed_parities,
+        band_rows: sb.band_rows,
+        moved_rows: 0,
+        stopped: false,
+    });
+    Ok(wide)
+}
+
+/// The level without so many parities.
+fn level_without(sb: &Superblock, fewer: Fewer) -> Result<Level, CommandError> {
+    let (level, gone) = (sb.level, fewer.parities);
+    let left = |level: &Level| {
+        let members = usize::from(sb.members) - gone;
+        level.check_shape(members as u8, members as u8).is_ok()
+    };
+    let to_be = level.without_parities(gone).filter(|_| gone > 0);
+    match to_be.filter(left) {
+        None => Err(CommandError::ParitiesStay { level, fewer: gone }),
+        Some(to_be) if to_be.parity_count() == 0 && !fewer.last => {
+            Err(CommandError::LastParity { level })
+        }
+        Some(to_be) => Ok(to_be),
+    }
+}
+
+/// The members of parities that go become spares.
+fn may_have_spares(sb: &Superblock, fewer: Fewer) -> Result<(), CommandError> {
+    match sb.spares.len() + fewer.parities > SPARES_MAX {
         true => Err(CommandError::TooManySpares),
         false => Ok(()),
     }
 }
 
-/// The superblock of the shape without so many of the parities that were added to it, which it names
-/// still.
-pub(crate) fn narrower(sb: &Superblock, fewer: usize) -> Result<Superblock, CommandError> {
-    let (level, added) = (sb.level, sb.fixed_parities);
-    let gone = u8::try_from(fewer).ok().filter(|&gone| gone > 0);
-    let gone = gone.filter(|&gone| gone <= added);
-    let (Some(gone), Some(to_be)) = (gone, level.without_parities(fewer)) else {
+/// Whether an array of this superblock can do without so many of its parities at once, as far as its
+/// shape says: they were added to it.
+///
+/// # Errors
+/// Why it cannot.
+pub fn may_drop(sb: &Superblock, fewer: Fewer) -> Result<(), CommandError> {
+    narrower(sb, fewer)?;
+    may_have_spares(sb, fewer)
+}
+
+/// The superblock of the shape without so many of the parities that lie on members of their own, which
+/// it names still.
+pub(crate) fn narrower(sb: &Superblock, fewer: Fewer) -> Result<Superblock, CommandError> {
+    let to_be = level_without(sb, fewer)?;
+    let gone = u8::try_from(fewer.parities).ok();
+    let Some(gone) = gone.filter(|gone| *gone <= sb.fixed_parities) else {
         return Err(CommandError::ParitiesStay {
-            level,
-            fewer,
-            added,
+            level: sb.level,
+            fewer: fewer.parities,
         });
     };
     let mut narrow = sb.clone();
@@ -307,6 +359,25 @@ pub(crate) fn narrower(sb: &Superblock, fewer: usize) -> Result<Superblock, Comm
     narrow.fixed_parities -= gone;
     narrow.slots.truncate(usize::from(narrow.members));
     Ok(narrow)
+}
+
+/// The superblock of the mirror that this array is, if it has one data column: its parities are copies.
+///
+/// # Errors
+/// Why it is none.
+pub fn mirror(sb: &Superblock) -> Result<Superblock, CommandError> {
+    let level = sb.level;
+    let groups = sb.members / sb.group_size;
+    match u16::from(level.data_count(sb.group_size)) * u16::from(groups) {
+        _ if !level.has_parity() => Err(CommandError::NoMirror { level }),
+        1 => {
+            let mut copies = sb.clone();
+            (copies.level, copies.fixed_parities) = (Level::Raid1, 0);
+            copies.band_rows = 1;
+            Ok(copies)
+        }
+        has => Err(CommandError::MirrorTooSmall { level, has }),
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ impl Array {
             Command::Grow(sizes) => return self.may_grow(sizes),
             Command::AddParity(devices) => return self.may_add_parity(devices),
             Command::DropParity(fewer) => return self.may_drop_parity(*fewer),
+            Command::Mirror => return self.may_become_mirror(),
             Command::Restripe(shape) => return self.may_restripe(shape),
             Command::StopRestripe | Command::ContinueRestripe => {
                 let moves = self.sb.moving.is_some();
@@ -106,7 +107,7 @@ impl Array {
     }
 
     fn may_take(&self, new: &NewDevice) -> Result<(), CommandError> {
-        if self.sb.spares.len() >= SPARES_MAX {
+        if self.spares_to_be() >= SPARES_MAX {
             return Err(CommandError::TooManySpares);
         }
         self.layout_for(&new.info).map(|_| ())

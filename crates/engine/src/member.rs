@@ -318,7 +318,8 @@ impl Array {
         if !quiet || self.reshape.is_some() || self.jobs.paused {
             return;
         }
-        for at in 0..self.slots.len() {
+        let going = self.going();
+        for at in (0..self.slots.len()).filter(|at| !going.contains(at)) {
             let slot = self.slots[at];
             if slot.current.is_some() || slot.incoming.is_some() || self.spares.is_empty() {
                 continue;
@@ -455,6 +456,7 @@ impl Array {
             Command::DropParity(fewer) => {
                 return self.begun(id, |array| array.drop_parity(id, fewer));
             }
+            Command::Mirror => return self.begun(id, |array| array.become_mirror(id)),
             Command::Restripe(shape) => {
                 return self.begun(id, |array| array.restripe(id, shape));
             }
@@ -590,7 +592,7 @@ impl Array {
         if self.members.contains_key(&new.device) {
             return Ok(Changed::No);
         }
-        if self.sb.spares.len() >= SPARES_MAX {
+        if self.spares_to_be() >= SPARES_MAX {
             return Err(CommandError::TooManySpares);
         }
         self.admit(&new)?;
@@ -608,7 +610,7 @@ impl Array {
         if place.incoming.is_some() {
             return Err(CommandError::Rebuilding);
         }
-        if self.sb.spares.len() >= SPARES_MAX {
+        if self.spares_to_be() >= SPARES_MAX {
             return Err(CommandError::TooManySpares);
         }
         self.admit(&new)?;

@@ -37,6 +37,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use strake_format::SPARES_MAX;
 use strake_parity::Code;
 
 use crate::array::{Array, Purpose, Stage};
@@ -215,6 +216,9 @@ impl Array {
         // One window may follow the other at once.
         self.map_tick();
         let mut window = self.next_window();
+        if window.ends() && self.spares_to_be() > SPARES_MAX {
+            return;
+        }
         window.begun = self.now;
         self.begin_window(window);
     }
@@ -616,6 +620,9 @@ impl Array {
     fn take_frontier(&mut self) -> Step {
         let window = self.window().expect("a window is at work");
         let (to, ends) = (window.to, window.ends());
+        if ends && let Some(step) = self.all_has_left() {
+            return step;
+        }
         if ends {
             self.sb.moving = None;
         } else if let Some(moving) = &mut self.sb.moving {

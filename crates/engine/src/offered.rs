@@ -51,6 +51,23 @@ pub struct NewDevice {
     pub member: MemberUuid,
 }
 
+/// Parities that are to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fewer {
+    /// So many.
+    pub parities: usize,
+    /// The last one of all may be among them: no member may be lost any more then.
+    pub last: bool,
+}
+
+impl Fewer {
+    /// So many, and never the last one.
+    pub fn of(parities: usize) -> Fewer {
+        let last = false;
+        Fewer { parities, last }
+    }
+}
+
 /// What is to be another in the shape to which data moves, besides columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataShape {
@@ -61,6 +78,9 @@ pub struct DataShape {
     pub group_size: Option<u8>,
     /// Parities that were added rotate like others. They do in groups, asked for or not.
     pub rotate: bool,
+    /// Parities are to go, of which fewer were added: so many do not rotate any more, until all has
+    /// moved and they go. Not together with anything else.
+    pub fewer: Fewer,
 }
 
 /// The shape to which data is to move.

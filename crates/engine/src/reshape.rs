@@ -71,7 +71,9 @@ pub(crate) enum Change {
     /// Parities on these devices.
     AddParity(Vec<NewDevice>),
     /// So many of the parities that were added go.
-    DropParity(usize),
+    DropParity(Fewer),
+    /// Parities are copies, and called so.
+    Mirror,
     /// Data begins to move to this shape.
     Restripe(NewShape),
     /// A window of data that moves.
@@ -162,11 +164,14 @@ impl Array {
         }
     }
 
-    /// Every slot has a member in sync and nothing else, and parity is trusted everywhere.
+    /// Every slot that data is in has a member in sync and nothing else, and parity is trusted everywhere.
     pub(crate) fn in_order(&self) -> bool {
         let alone = |s: &SlotUse| s.incoming.is_none() && s.outgoing.is_none();
-        let whole = |s: &SlotUse| s.current.is_some() && alone(s);
-        self.slots.iter().all(whole) && !self.map.syncing()
+        // Data has left some, perhaps: whoever serves these is not waited for.
+        let going = self.going();
+        let whole =
+            |(at, s): (usize, &SlotUse)| (s.current.is_some() || going.contains(&at)) && alone(s);
+        self.slots.iter().enumerate().all(whole) && !self.map.syncing()
     }
 
     /// Superblocks of devices that grew go to their new ends.
@@ -466,7 +471,8 @@ impl Array {
         match &self.reshape.as_ref().expect("it is under way").change {
             Change::Grow { .. } => Step::Gathering,
             Change::AddParity(_) => self.take_shape(),
-            &Change::DropParity(fewer) => self.leave_slots(fewer),
+            &Change::DropParity(fewer) => self.leave_slots(fewer.parities),
+            Change::Mirror => self.take_shape(),
             Change::Restripe(NewShape { devices, .. }) => {
                 self.entering = devices.iter().map(|new| new.device).collect();
                 self.rewrite_map();
@@ -639,6 +645,11 @@ impl Array {
                 }
             }
             Change::DropParity(fewer) => self.lose_slots(fewer),
+            Change::Mirror => {
+                let copies = limits::mirror(&self.sb);
+                self.sb = copies.expect("looked at when it was asked for");
+                self.geometry = Arc::new(Geometry::of(&self.sb));
+            }
             Change::Restripe(shape) => {
                 let restriped = self.restriped(&shape);
                 let strip_before = self.geometry.strip;
@@ -656,7 +667,14 @@ impl Array {
                     });
                 }
             }
-            Change::Window(_) => unreachable!("it takes a frontier"),
+            Change::Window(window) => {
+                // Its data has left the slots that go.
+                let parities = usize::from(self.sb.fixed_parities);
+                let last = true;
+                self.lose_slots(Fewer { parities, last });
+                let reshape = self.reshape.as_mut().expect("it is under way");
+                reshape.change = Change::Window(window);
+            }
         }
         self.sb.shape_since = since;
         self.membership_changed();

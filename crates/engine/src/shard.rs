@@ -56,7 +56,7 @@ pub struct Shard {
     /// That of the shape from which data moves.
     elder_code: Option<Code>,
     pub(crate) decoders: Decoders,
-    /// Data moves, or has moved, between stripes of several shards: what was split by the geometry
+    /// Data moves, or has moved, or bands became rows, of several shards: what was split by the geometry
     /// of another moment may come at any time.
     moves: bool,
     pub(crate) pool: Pool,
@@ -950,7 +950,8 @@ impl Shard {
     pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
         (self.code, self.elder_code) = (code_of(&geometry), elder_code_of(&geometry));
         self.decoders.forget();
-        self.moves |= self.count > 1 && geometry.elder.is_some();
+        let others = geometry.elder.is_some() || geometry.band != self.geometry.band;
+        self.moves |= self.count > 1 && others;
         self.geometry = geometry;
         // What was written there since may lie elsewhere.
         self.rebuilt.clear();

@@ -10,6 +10,7 @@ use strake_engine::units::*;
 use strake_engine::{Buf, Geometry, Router, Slice, Target};
 use strake_format::unreadable::UNREADABLE_BYTES;
 use strake_format::{ArrayUuid, Level, MemberUuid, Settings, Superblock, WriteHole};
+use strake_parity::Code;
 
 fn info(bytes: u64) -> DeviceInfo {
     DeviceInfo {
@@ -564,6 +565,13 @@ const MOVES: &[Move] = &[
         .groups_of(4)
         .out_of_groups(4)
         .out_of_fixed(1),
+    // To where parities can go.
+    to(Level::Raid6, 5, 5).fixed(1).out_of_fixed(0),
+    to(Level::Raid6, 5, 5).fixed(2).out_of_fixed(0),
+    to(Level::Raid7_3, 6, 6).fixed(2).out_of_fixed(1),
+    to(Level::Raid5, 3, 3).fixed(1).out_of_fixed(0),
+    to(Level::Raid5, 4, 4).bands(2, 2).fixed(1).out_of_fixed(0),
+    to(Level::Nm { n: 3, m: 4 }, 7, 7).fixed(2).out_of_fixed(0),
     // To groups, from them, and to others.
     to(Level::Raid50, 4, 8).groups_of(4).out_of_groups(4),
     to(Level::Raid50, 5, 6).groups_of(3).out_of_groups(5),
@@ -661,6 +669,83 @@ fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
         }
         assert!(start.moved_to(start.rows_to_move()).first_elder().0 == start.rows);
     }
+}
+
+#[test]
+fn slots_that_are_to_go_hold_nothing_but_parity_when_all_has_moved_and_not_before() {
+    let mut seen = 0;
+    for of in MOVES.iter().filter(|of| of.fixed > of.from_fixed) {
+        let start = moving(of);
+        let first = Slot((start.slots() - of.fixed) as u8);
+        for (moved, g) in moments(&start) {
+            let all = moved == start.rows_to_move();
+            assert_eq!(g.only_parity(first), all, "{of:?}: {moved}");
+            let gone = if all { of.fixed } else { 0 };
+            assert_eq!(g.gone(), g.slots() - gone..g.slots(), "{of:?}: {moved}");
+            seen += usize::from(all);
+        }
+        let stripes = (0..start.stripes()).map(StripeNo);
+        let settled = start.settled();
+        for (stripe, column) in stripes.flat_map(|s| (0..start.k).map(move |c| (s, c))) {
+            let slot = settled.slot(stripe, column).index();
+            assert!(slot < start.slots() - of.fixed, "{of:?}");
+        }
+    }
+    assert_eq!(seen, 6);
+    let others = MOVES.iter().filter(|of| of.fixed <= of.from_fixed);
+    assert!(others.map(moving).all(|g| g.to_go().is_none()));
+}
+
+/// What is left when parities go has to be what the level with fewer of them computes; and parities of
+/// one data column have to be copies, or an array would be no mirror.
+#[test]
+fn parities_that_stay_are_those_of_the_level_without_the_others() {
+    let levels = [Level::Raid5, Level::Raid6, Level::Raid7_3];
+    let codes = (1..=12).flat_map(|m| [1, 2, 5].map(|n| Level::Nm { n, m }));
+    let parities = |k: usize, m: usize, data: &[Vec<u8>]| {
+        let code = Code::new(k, m).expect("a code");
+        let mut parities = vec![vec![0; 64]; m];
+        let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let mut outputs: Vec<&mut [u8]> = parities.iter_mut().map(Vec::as_mut_slice).collect();
+        code.generate(&data, &mut outputs);
+        parities
+    };
+    let mut compared = 0;
+    for level in levels.into_iter().chain(codes) {
+        let m = usize::from(level.parity_count());
+        let k = match level {
+            Level::Nm { n, .. } => usize::from(n),
+            _ => 4,
+        };
+        let byte = |column: usize, at: usize| (column * 89 + at * 7 + 3) as u8;
+        let column = |column| (0..64).map(|at| byte(column, at)).collect();
+        let data: Vec<Vec<u8>> = (0..k).map(column).collect();
+        let all = parities(k, m, &data);
+        for fewer in 1..=m {
+            let Some(left) = level.without_parities(fewer) else {
+                // The third of three is another than the third of more.
+                assert!(m > 3 && m - fewer == 3, "{level} {fewer}");
+                continue;
+            };
+            let stay = usize::from(left.parity_count());
+            assert_eq!(stay, m - fewer);
+            assert_eq!(
+                left.data_count((k + stay) as u8),
+                k as u8,
+                "{level} {fewer}"
+            );
+            if stay > 0 {
+                assert_eq!(parities(k, stay, &data), all[..stay], "{level} {fewer}");
+                compared += 1;
+            }
+        }
+        assert_eq!(
+            k == 1,
+            all.iter().all(|parity| *parity == data[0]),
+            "{level}"
+        );
+    }
+    assert!(compared > 100, "{compared}");
 }
 
 #[test]

@@ -74,9 +74,19 @@ impl Level {
         self.of_parities(|now| now.checked_add(more))
     }
 
-    /// The level with so many parities fewer over the same data, in the same way. The last one stays.
+    /// The level with so many parities fewer over the same data, in the same way: the first two of any
+    /// code are the same, and so are all of those from four on. RAID 0 where none is left.
     pub fn without_parities(self, fewer: usize) -> Option<Level> {
-        self.of_parities(|now| now.checked_sub(fewer).filter(|&left| left > 0))
+        let left = usize::from(self.parity_count()).checked_sub(fewer)?;
+        match self {
+            Level::Nm { n, m } if left > 0 => {
+                let same = left <= 2 || (left <= 3) == (m <= 3);
+                let m = left as u8;
+                same.then_some(Level::Nm { n, m })
+            }
+            Level::Nm { .. } => Some(Level::Raid0),
+            level => level.of_parities(|_| Some(left)),
+        }
     }
 
     fn of_parities(self, to: impl FnOnce(usize) -> Option<usize>) -> Option<Level> {

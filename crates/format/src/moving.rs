@@ -23,8 +23,8 @@ pub struct Moving {
     pub members: u8,
     /// Members of a group of the elder shape: all of them where it has none.
     pub group_size: u8,
-    /// Parities of the elder shape that lie on members of their own: as many as in the new one, or
-    /// more, where those of the new one all rotate.
+    /// Parities of the elder shape that lie on members of their own: as many as in the new one; more,
+    /// where those of the new one all rotate; or fewer, where those of the new one go when all has moved.
     pub fixed_parities: u8,
     /// Rows of a band of the elder shape: so many strips of a column are one of users.
     pub band_rows: u16,
@@ -65,6 +65,12 @@ impl Moving {
         fixed_parities == 0 && self.fixed_parities > 0
     }
 
+    /// More parities lie on members of their own in the new shape, which has so many: they go when all
+    /// data has moved.
+    pub fn lowers(&self, fixed_parities: u8) -> bool {
+        fixed_parities > self.fixed_parities
+    }
+
     /// Whether it makes sense in this superblock.
     pub(crate) fn check(&self, superblock: &Superblock) -> Result<(), Invalid> {
         let (level, elder) = (superblock.level, self.elder_level(superblock.level));
@@ -76,7 +82,8 @@ impl Moving {
         let wider = one && self.members < superblock.members && fixed < self.members && shaped;
         let same = self.members == superblock.members && self.group_size == group_size;
         let rotated = self.rotates(superblock.fixed_parities);
-        let restriped = same && (rotated || self.band_rows != superblock.band_rows);
+        let lowers = self.lowers(superblock.fixed_parities);
+        let restriped = same && (rotated || lowers || self.band_rows != superblock.band_rows);
         let columns = |members: u8, group_size: u8| {
             let groups = u16::from(members / group_size.max(1));
             groups * u16::from(level.data_count(group_size))
@@ -87,9 +94,10 @@ impl Moving {
             && self.members <= superblock.members
             && columns(self.members, self.group_size) <= columns(superblock.members, group_size);
         let at_once = u64::from(self.band_rows.max(superblock.band_rows));
-        let own = match rotated {
-            true => fixed <= level.parity_count() && self.group_size == self.members,
-            false => fixed == superblock.fixed_parities,
+        let own = match (rotated, lowers) {
+            (true, _) => fixed <= level.parity_count() && self.group_size == self.members,
+            (_, true) => same && self.band_rows == superblock.band_rows,
+            _ => fixed == superblock.fixed_parities,
         };
         let sound = !mirrored
             && own

@@ -515,30 +515,12 @@ impl Serving {
         memory_for_strips(strip, strips, self.export_kind, self.placed.shards)
     }
 
-    /// Whether it would let so many parities go.
-    ///
-    /// # Errors
-    /// Why it would refuse.
-    pub fn may_drop(&self, fewer: usize) -> Result<(), CommandError> {
-        let status = self.status();
-        in_order(&status)?;
-        limits::may_drop(&status.superblock, fewer)
-    }
-
     /// Adds parities on devices that were attached; they are detached again if it is refused.
     ///
     /// # Errors
     /// Why it is refused.
     pub fn add_parity(&self, devices: Vec<NewDevice>) -> Result<Changed, CommandError> {
         self.widen(devices, Command::AddParity)
-    }
-
-    /// Lets parities go that were added; their devices are spares from then on.
-    ///
-    /// # Errors
-    /// Why it is refused.
-    pub fn drop_parity(&self, fewer: usize) -> Result<Changed, CommandError> {
-        self.command(Command::DropParity(fewer))
     }
 
     /// Begins to move data to a shape with members on these devices, too, with other groups, or with

@@ -119,6 +119,7 @@ pub(crate) fn quiet_life() -> Life {
         enlarge_bytes: 0,
         end_after_reshape: None,
         end_after_copy: None,
+        end_after_left: None,
     }
 }
 

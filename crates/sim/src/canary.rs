@@ -71,7 +71,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 79] = [
+    pub const ALL: [(Canary, u64); 81] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -153,6 +153,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::FoldedUnclean), 12000),
         (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
         (Canary::Inside(engine::Canary::RowsOfOneShape), 600),
+        (Canary::Inside(engine::Canary::LoweringForgotten), 400),
+        (Canary::Inside(engine::Canary::MirrorStaysCovered), 12000),
         (Canary::Inside(engine::Canary::MovedWithoutCopy), 6000),
         (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),
         (Canary::Inside(engine::Canary::NewcomerHearsEarly), 1000),

@@ -256,8 +256,12 @@ impl World {
             let first = self.chance.faults.below(per_strip);
             let count = self.chance.faults.range(1, per_strip - first);
             let from = (layout.data_offset + row * self.geometry.strip) / self.geometry.block;
-            let drives: Vec<usize> = self.looks()[group * width..(group + 1) * width]
-                .iter()
+            // Parities may have gone since.
+            let looks = self.looks();
+            let ours = looks.chunks(width).nth(group);
+            let drives: Vec<usize> = ours
+                .into_iter()
+                .flatten()
                 .filter_map(|look| look.in_sync)
                 .collect();
             let least = (self.geometry.m + 1).min(drives.len()) as u64;

@@ -23,6 +23,7 @@ pub mod comeback;
 pub mod dawdle;
 pub mod faults;
 pub mod finale;
+pub mod hear;
 pub mod launch;
 pub mod life;
 pub mod look;

@@ -239,7 +239,7 @@ impl World {
         let mut events_since = born;
         self.reshaped_at = None;
         let (lost_before, mut lost_at) = (self.stats.losses, None);
-        let mut copied_at = None;
+        let (mut copied_at, mut left_at) = (None, None);
         loop {
             if self.stats.losses > lost_before {
                 lost_at.get_or_insert(self.stats.events);
@@ -281,6 +281,11 @@ impl World {
             }
             let copied = copied_at.zip(life.end_after_copy);
             let copied = copied.is_some_and(|(at, after)| self.stats.events >= at + after);
+            if left_at.is_none() && !self.geometry.gone().is_empty() {
+                left_at = Some(self.stats.events);
+            }
+            let left = left_at.zip(life.end_after_left);
+            let copied = copied || left.is_some_and(|(at, after)| self.stats.events >= at + after);
             let true_now = self.silent.lies.is_empty();
             let due = true_now && (fallen || reshaped || copied || passed(life.end_at));
             if let Some(kind) = crash.filter(|_| self.strikes(due)) {
@@ -795,9 +800,10 @@ impl World {
                     self.offered.insert(id, vec![device]);
                 }
             }
-            Action::DropParity => drop(self.command(Command::DropParity(1))),
+            Action::DropParity => drop(self.command(Command::DropParity(Fewer::of(1)))),
             Action::Restripe => drop(self.restripe(1 + looks.len() % 2, DataShape::default())),
             Action::Regroup => self.regroup(),
+            Action::Lower => self.lower_some(),
             Action::Strip => self.restrip(),
             Action::StopRestripe => drop(self.command(Command::StopRestripe)),
             Action::ContinueRestripe => drop(self.command(Command::ContinueRestripe)),

@@ -215,6 +215,8 @@ pub enum Action {
     Strip,
     /// Data moves to other groups.
     Regroup,
+    /// Parities go, whether they rotate or not; or the array becomes the mirror that it is.
+    Lower,
     /// Command: stop that where it is.
     StopRestripe,
     /// Command: go on with it.
@@ -284,6 +286,8 @@ pub struct Life {
     pub end_after_reshape: Option<u64>,
     /// Or so many events after it has begun to write data that moves over rows that count.
     pub end_after_copy: Option<u64>,
+    /// Or so many events after all data has left members that are to go.
+    pub end_after_left: Option<u64>,
 }
 
 /// A device.
@@ -471,6 +475,7 @@ impl Plan {
         plan.draw_strips();
         plan.draw_groups();
         plan.draw_inits();
+        plan.draw_back();
         plan
     }
 
@@ -681,6 +686,7 @@ fn draw_life(ends: &[u32; 3], troubled: bool, flapping: u64, rng: &mut Prng) -> 
         enlarge_bytes: 0,
         end_after_reshape: None,
         end_after_copy: None,
+        end_after_left: None,
     }
 }
 
@@ -703,6 +709,7 @@ fn aimed_life(most: u64, rng: &mut Prng) -> Life {
         enlarge_bytes: 0,
         end_after_reshape: None,
         end_after_copy: None,
+        end_after_left: None,
     }
 }
 

@@ -106,6 +106,45 @@ impl World {
         Some(id)
     }
 
+    /// Asks for so many parities fewer, if nobody lies where data has to move for that.
+    pub fn lower(&mut self, fewer: Fewer) -> Option<CommandId> {
+        let lies = !self.silent.lies.is_empty() || self.silent.armed.is_some();
+        if lies && fewer.parities > self.geometry.fixed {
+            return None;
+        }
+        Some(self.command(Command::DropParity(fewer)))
+    }
+
+    /// Asks for fewer parities, or for the mirror that the array is. Seldom for none. Draws of its own.
+    pub(crate) fn lower_some(&mut self) {
+        let seed = self.plan.seed ^ self.stats.events << 20;
+        let mut rng = Prng::new(seed, Purpose::Groups);
+        let (k, m) = (self.geometry.k, self.geometry.m);
+        if k == 1 && m > 0 && rng.one_in(2) {
+            self.command(Command::Mirror);
+            return;
+        }
+        let last = rng.one_in(6);
+        let most = if last { m } else { m.saturating_sub(1) };
+        if most > 0 {
+            let parities = rng.range(1, most as u64) as usize;
+            self.lower(Fewer { parities, last });
+        }
+    }
+
+    /// A move from parities that were to go has ended: so they are gone. Nobody would ask again.
+    pub(crate) fn parities_went(&self, geometry: &Geometry) -> Result<(), String> {
+        match (self.geometry.to_go(), geometry.elder) {
+            (Some(fewer), None) if geometry.m + fewer != self.geometry.m => {
+                let (was, is) = (self.geometry.m, geometry.m);
+                Err(format!(
+                    "of {was} parities {fewer} were to go, and {is} are left"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Asks for other strips, and perhaps for a data column besides. Draws of its own.
     pub(crate) fn restrip(&mut self) {
         let seed = self.plan.seed ^ self.stats.events << 20;
@@ -145,7 +184,7 @@ impl World {
                 .one_in(6)
                 .then(|| 2 * self.superblock.user_strip_bytes()),
             group_size: Some(group as u8),
-            rotate: false,
+            ..DataShape::default()
         };
         if self.geometry.fixed > 0 && rng.one_in(2) {
             let rotate = DataShape {

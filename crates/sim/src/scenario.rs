@@ -13,11 +13,13 @@
 //! Deliberately absent: the atlas. A scenario's author knows what is fair.
 
 use strake_engine::create::Init;
-use strake_engine::event::{ArrayState, Command, CommandError, DataShape, MemberRef, ScrubMode};
+use strake_engine::event::{
+    ArrayState, Command, CommandError, DataShape, Fewer, MemberRef, ScrubMode,
+};
 use strake_engine::meters::HedgeCounts;
 use strake_engine::units::{CommandId, Slot, StripeNo};
 use strake_engine::{HedgeRules, StartError};
-use strake_format::{Settings, Superblock, WriteHole};
+use strake_format::{Level, Settings, Superblock, WriteHole};
 
 use crate::launch::{self, Half};
 use crate::misled::Armed;
@@ -228,6 +230,11 @@ impl Scenario {
             ..DataShape::default()
         };
         self.world.restripe(0, shape).expect("nobody lies")
+    }
+    /// Asks for so many parities fewer, and does not wait.
+    pub fn begin_to_lower(&mut self, parities: usize, last: bool) -> CommandId {
+        let fewer = Fewer { parities, last };
+        self.world.lower(fewer).expect("nobody lies")
     }
     /// Goes on until `until` says so.
     pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> &mut Self {
@@ -669,6 +676,12 @@ impl Draft {
         self.0.tiny.log_bytes += MORE;
         let devices = self.0.devices.iter_mut();
         devices.for_each(|device| device.bytes += MORE);
+        self
+    }
+    /// Of `n` data columns and `m` parities.
+    pub fn code(mut self, n: u8, m: u8) -> Draft {
+        let shape = &mut self.0.shape;
+        (shape.level, shape.members) = (Level::Nm { n, m }, n + m);
         self
     }
     /// With memory for so many strips at least.

@@ -362,6 +362,7 @@ impl World {
             Command::Grow(_)
                 | Command::AddParity(_)
                 | Command::DropParity(_)
+                | Command::Mirror
                 | Command::Restripe(_)
         );
         self.note(format!("command {}: {text}", id.0));
@@ -687,7 +688,7 @@ impl World {
                 self.send(Place::Array, to, Happening::ToShard(shard, message));
             }
             ArrayOutput::Done { id, result } => self.command_done(id, result)?,
-            ArrayOutput::Event(event) => self.event(event)?,
+            ArrayOutput::Event(event) => self.hear(event)?,
             ArrayOutput::Release(device) => {
                 self.leaving.remove(&device);
                 self.last_loss = self.oracle.moment();
@@ -715,6 +716,9 @@ impl World {
                 }
                 if geometry.elder.is_some_and(|elder| elder.moved == 0) {
                     self.reshaped_at = Some(self.stats.events);
+                }
+                if let Err(why) = self.parities_went(&geometry) {
+                    return self.failure(why);
                 }
                 let ended = self.geometry.elder.is_some() && geometry.elder.is_none();
                 self.stats.moves += u64::from(ended);
@@ -752,99 +756,6 @@ impl World {
         if self.refusals.contains(&id) && result != Err(CommandError::WouldFail) {
             return self.failure(format!("command {} had to be refused: it loses data", id.0));
         }
-        Ok(())
-    }
-
-    fn event(&mut self, event: Event) -> Going {
-        self.hear_scrub(&event.kind);
-        match event.kind {
-            EventKind::JobFinished {
-                kind: JobKind::Rebuild,
-                ..
-            } => self.stats.rebuilds += 1,
-            EventKind::JobFinished {
-                kind: JobKind::Resync,
-                ..
-            } => self.stats.resyncs += 1,
-            EventKind::JobFinished {
-                kind: JobKind::Init,
-                ..
-            } => self.stats.inits += 1,
-            EventKind::LogReplayed {
-                records, stripes, ..
-            } => {
-                self.stats.log_replays += u64::from(records > 0);
-                self.stats.records_replayed += records;
-                self.stats.stripes_replayed += stripes;
-            }
-            EventKind::JobFinished {
-                kind: JobKind::Scrub,
-                inconsistent,
-                ..
-            } => {
-                self.stats.scrubs += 1;
-                if inconsistent > 0 && self.scrub_must_agree {
-                    self.note(format!("{:?}", event.kind));
-                    return self
-                        .failure(format!("a scrub found {inconsistent} stripes inconsistent"));
-                }
-            }
-            EventKind::Returned { .. } => self.stats.returns += 1,
-            EventKind::Rebuilt { partial, .. } => {
-                self.stats.partial_rebuilds += u64::from(partial);
-                if self.plan.lowers {
-                    self.command(Command::DropParity(1));
-                }
-            }
-            EventKind::MemberFailing { slot, .. } if self.plan.elsewhere => {
-                self.answer_failing(slot);
-            }
-            EventKind::MemberOut { device, cause, .. } => {
-                self.judge_loss(device, cause)?;
-                self.leaving.extend(device);
-                self.stats.losses += 1;
-                self.last_loss = self.oracle.moment();
-                self.doubt_torn_blocks();
-                self.note_lost_blocks();
-            }
-            EventKind::Unreadable { offset, len } => self.given_up(offset, len)?,
-            EventKind::Rewritten { offset, len } => {
-                let size = self.geometry.block;
-                self.stats.rewritten_blocks += len / size;
-                (offset / size..(offset + len) / size)
-                    .for_each(|block| self.oracle.rewritten(block));
-            }
-            // Only by force, and only what was never acknowledged.
-            EventKind::GivenUp { offset, len } => {
-                let size = self.geometry.block;
-                for block in offset / size..(offset + len) / size {
-                    if !self.torn_blocks.contains(&block) {
-                        return self.failure(format!("block {block} was given up"));
-                    }
-                    self.oracle.undefine(block, 1);
-                }
-            }
-            EventKind::Repaired { .. } => self.stats.repairs += 1,
-            EventKind::LevelLowered { .. } => {
-                self.stats.lowered += 1;
-                self.reshaped_at = Some(self.stats.events);
-            }
-            EventKind::Grown { .. } | EventKind::LevelRaised { .. } => {
-                self.reshaped_at = Some(self.stats.events);
-            }
-            EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
-            EventKind::JobStopped {
-                kind: JobKind::Restripe,
-                cause: StopCause::Inconsistent,
-            } if self.silent.lies.is_empty() => {
-                return self.failure("rows that nobody lied about stopped a move");
-            }
-            EventKind::Started { unclean: true } if self.clean => {
-                return self.failure("the array was stopped cleanly and does not know it");
-            }
-            _ => {}
-        }
-        self.note(format!("event {:?}", event.kind));
         Ok(())
     }
 

@@ -115,7 +115,10 @@ catalogue! {
     MapTooSmall, "map-too-small", Failed, "make a new array on these devices and copy";
     /// No such change of level.
     LevelUnreachable, "level-unreachable", Usage,
-        "0 becomes 5, 5 becomes 6 and 6 becomes 7.3, with one device for each parity more";
+        "0 becomes 5, 5 becomes 6 and 6 becomes 7.3, with one device for each parity more, and back without";
+    /// The last parity.
+    LastParity, "last-parity", Refused,
+        "use --force if no member needs to be lost: any that fails takes the array's data with it then";
     /// The memory limit.
     MemoryLimit, "memory-limit-too-small", Usage,
         "strake set NAME memory_limit=SIZE with at least that, or shards=N with fewer threads";
@@ -443,16 +446,20 @@ impl From<CommandError> for Failure {
             CommandError::NothingMoves => Code::NothingMoves,
             CommandError::NoSuchShape { .. }
             | CommandError::SameShape
+            | CommandError::NotTogether
             | CommandError::StripUnfit { .. } => Code::ShapeUnreachable,
             CommandError::NoSuchGroups { .. } => Code::GroupSize,
-            CommandError::WouldShrink { .. } => Code::WouldShrink,
+            CommandError::WouldShrink { .. } | CommandError::MirrorTooSmall { .. } => {
+                Code::WouldShrink
+            }
+            CommandError::LastParity { .. } => Code::LastParity,
             CommandError::NoSuchStrip { .. } => Code::StripInvalid,
             CommandError::StripGranularity { .. } => Code::StripGranularity,
             CommandError::NothingToGrow { .. } => Code::NothingToGrow,
             CommandError::MapTooSmall { .. } => Code::MapTooSmall,
-            CommandError::NoSuchLevel { .. } | CommandError::ParitiesStay { .. } => {
-                Code::LevelUnreachable
-            }
+            CommandError::NoSuchLevel { .. }
+            | CommandError::ParitiesStay { .. }
+            | CommandError::NoMirror { .. } => Code::LevelUnreachable,
             CommandError::BuffersTooFew { .. } => Code::MemoryLimit,
         };
         let failure = Failure::new(code, error.to_string());
@@ -465,6 +472,13 @@ impl From<CommandError> for Failure {
             }
             CommandError::WouldShrink { .. } => {
                 failure.cure("give more devices, or larger groups")
+            }
+            CommandError::MirrorTooSmall { has, .. } => failure.cure(format!(
+                "level 10 of {} devices holds as much, as a new array; fewer data columns are none of this one",
+                2 * has
+            )),
+            CommandError::NotTogether => {
+                failure.cure("lower the level alone, and ask for the rest when that is done")
             }
             CommandError::NoSuchGroups { .. } => failure.cure(
                 "choose a --group-size that divides the number of members, or give whole groups of devices",

@@ -142,7 +142,7 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
                 data: DataShape {
                     strip_bytes: (strip > 0).then_some(strip),
                     group_size: (group > 0).then_some(group),
-                    rotate: false,
+                    ..DataShape::default()
                 },
             })
         }

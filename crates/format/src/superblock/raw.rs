@@ -35,13 +35,16 @@ const FEATURE_BANDS: u64 = 8;
 const FEATURE_GROUPS: u64 = 16;
 /// Data is moving to parities that rotate: in the elder shape they lie elsewhere.
 const FEATURE_ROTATING: u64 = 32;
+/// Data is moving away from parities that go: in the elder shape they rotate.
+const FEATURE_LOWERING: u64 = 64;
 /// Features without which a superblock cannot be read rightly.
 const FEATURES_KNOWN: u64 = FEATURE_CARVED
     | FEATURE_FIXED_PARITIES
     | FEATURE_MOVING
     | FEATURE_BANDS
     | FEATURE_GROUPS
-    | FEATURE_ROTATING;
+    | FEATURE_ROTATING
+    | FEATURE_LOWERING;
 const SLOT_NONE: u8 = 0xff;
 
 /// A row of the table as it lies on the member.
@@ -183,7 +186,7 @@ struct RawSuperblock {
     /// of a group of the shape that data moves from; 0 where groups stay what they are.
     moving_group: u8,
     /// The same as if parities had always rotated: those of the shape that data moves from which do
-    /// not; 0 where as many do not in the new one.
+    /// not; 0 where as many do not in the new one. One more than these where more do not in the new one.
     moving_fixed: u8,
     /// Zeroing that crowds out requests after a restart; 0 for the default of 50.
     init_priority: u8,
@@ -323,13 +326,16 @@ impl Superblock {
             WriteHole::Degraded => 2,
             WriteHole::Resync => 3,
         };
+        let moving = self.moving.as_ref();
+        let lowers = moving.is_some_and(|moving| moving.lowers(self.fixed_parities));
         let features = [
             (self.carved, FEATURE_CARVED),
             (self.fixed_parities > 0, FEATURE_FIXED_PARITIES),
             (self.moving.is_some(), FEATURE_MOVING),
             (raw.band | raw.moving_band > 0, FEATURE_BANDS),
             (raw.moving_group > 0, FEATURE_GROUPS),
-            (raw.moving_fixed > 0, FEATURE_ROTATING),
+            (raw.moving_fixed > 0 && !lowers, FEATURE_ROTATING),
+            (lowers, FEATURE_LOWERING),
         ];
         let used = features.iter().filter(|(used, _)| *used);
         raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
@@ -493,6 +499,8 @@ impl RawSuperblock {
         }
         if moving.rotates(superblock.fixed_parities) {
             self.moving_fixed = moving.fixed_parities;
+        } else if moving.lowers(superblock.fixed_parities) {
+            self.moving_fixed = moving.fixed_parities + 1;
         }
         self.moving = if moving.stopped { 2 } else { 1 };
         self.moving_members = moving.members;
@@ -511,6 +519,7 @@ impl RawSuperblock {
                 group_size: members,
                 fixed_parities: match self.moving_fixed {
                     0 => self.fixed_parities,
+                    fixed if told(FEATURE_LOWERING) => fixed - 1,
                     fixed => fixed,
                 },
                 band_rows,
@@ -525,8 +534,13 @@ impl RawSuperblock {
                 (_, false) => return Err(Invalid::Moving(members)),
             }
             let groups = moving.regroups(self.members, self.group_size) == told(FEATURE_GROUPS);
-            let rotating = (self.moving_fixed > 0) == told(FEATURE_ROTATING);
-            match groups && rotating {
+            let lowers = moving.lowers(self.fixed_parities) == told(FEATURE_LOWERING);
+            let one = told(FEATURE_ROTATING) != told(FEATURE_LOWERING);
+            let rotating = match self.moving_fixed {
+                0 => !told(FEATURE_ROTATING | FEATURE_LOWERING),
+                _ => one,
+            };
+            match groups && rotating && lowers {
                 true => Ok(Some(moving)),
                 false => Err(Invalid::Moving(members)),
             }
@@ -534,7 +548,7 @@ impl RawSuperblock {
         match (self.moving, told(FEATURE_MOVING)) {
             (0, false)
                 if members | self.moving_group | self.moving_fixed == 0
-                    && !told(FEATURE_GROUPS | FEATURE_ROTATING)
+                    && !told(FEATURE_GROUPS | FEATURE_ROTATING | FEATURE_LOWERING)
                     && (moved_rows, band_rows) == (0, 1) =>
             {
                 Ok(None)

@@ -200,6 +200,64 @@ fn every_torn_write_of_a_superblock_is_known_as_damage() {
 }
 
 #[test]
+fn a_move_from_parities_that_go_is_told_as_that_and_as_no_other() {
+    let mut lowered = superblock(Level::Raid6, 6, 6, 5);
+    lowered.fixed_parities = 1;
+    lowered.moving = Some(Moving {
+        members: 6,
+        group_size: 6,
+        fixed_parities: 0,
+        band_rows: 1,
+        moved_rows: 13,
+        stopped: true,
+    });
+    let whole = lowered.encode(4096);
+    assert_eq!(whole[24], 2 | 4 | 64);
+    assert_eq!(Superblock::decode(&whole[..], 4096), Ok(lowered.clone()));
+    for (at, byte) in [
+        (24, 2 | 4),
+        (24, 2 | 4 | 32),
+        (24, 2 | 4 | 32 | 64),
+        (3605, 0),
+        (3605, 2),
+    ] {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        reseal(&mut bytes[..]);
+        let refused = Superblock::decode(&bytes[..], 4096);
+        let expected = SuperblockError::Invalid(Invalid::Moving(6));
+        assert_eq!(refused, Err(expected), "{at} {byte}");
+    }
+    // Alone: not on the way to other members, groups or strips, or of groups.
+    let moving = lowered.moving.expect("it moves");
+    for wrong in [
+        Moving {
+            members: 5,
+            group_size: 5,
+            ..moving
+        },
+        Moving {
+            group_size: 3,
+            ..moving
+        },
+        Moving {
+            band_rows: 2,
+            ..moving
+        },
+        Moving {
+            fixed_parities: 2,
+            ..moving
+        },
+    ] {
+        let wrong = Superblock {
+            moving: Some(wrong),
+            ..lowered.clone()
+        };
+        assert!(wrong.check().is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
 fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
     let decode = |bytes: &[u8]| Superblock::decode(bytes, 4096).expect_err("not believable");
     assert_eq!(decode(&[0; 4096]), SuperblockError::NotStrake);
@@ -216,7 +274,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         changed(8, 2),
         SuperblockError::Version { major: 2, minor: 0 }
     );
-    assert_eq!(changed(24, 64), SuperblockError::Features { unknown: 64 });
+    assert_eq!(changed(24, 128), SuperblockError::Features { unknown: 128 });
     let invalid = |at, byte| match changed(at, byte) {
         SuperblockError::Invalid(invalid) => invalid,
         other => panic!("{other:?}"),
@@ -225,6 +283,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
     // Other groups, and no move to them.
     assert_eq!(invalid(24, 16), Invalid::Moving(0));
     assert_eq!(invalid(24, 32), Invalid::Moving(0));
+    assert_eq!(invalid(24, 64), Invalid::Moving(0));
     assert_eq!(invalid(168, 0), Invalid::LevelCode(0));
     assert_eq!(invalid(169, 1), Invalid::LevelCode(3));
     let too_few = ShapeError::TooFewMembers {

@@ -102,7 +102,19 @@ fn superblocks_are_what_they_were() {
     });
     let mut zeroing = superblock(Level::Raid6, 5, 5, 3);
     (zeroing.zeroing, zeroing.settings.init_priority) = (true, 31);
+    let lowered = Superblock {
+        moving: Some(Moving {
+            members: 6,
+            group_size: 6,
+            fixed_parities: 0,
+            band_rows: 1,
+            moved_rows: 13,
+            stopped: false,
+        }),
+        ..raised.clone()
+    };
     for (name, superblock) in [
+        ("superblock-lowered", lowered),
         ("superblock-slot", rich),
         ("superblock-spare", spare),
         ("superblock-raised", raised),

@@ -340,20 +340,23 @@ fn moving(
     } else {
         members
     };
-    let (from, from_group) = match (elder, other) {
+    // To where one more parity can go.
+    let lowers = elder.is_none() && fixed > 0 && seed >> 12 & 1 == 1;
+    let (from, from_group) = match (elder, other || lowers) {
         (Some(elder), _) => elder,
         (None, true) => (members, group_size),
         (None, false) => (members.saturating_sub(1), members.saturating_sub(1)),
     };
-    ((elder.is_some() || other || moves && more) && seed % 4 < 2).then_some(Moving {
+    ((elder.is_some() || other || lowers || moves && more) && seed % 4 < 2).then_some(Moving {
         members: from,
         group_size: from_group,
         // Of one group some may lie on members of their own.
         fixed_parities: match (fixed, from == from_group && seed >> 13 & 1 == 1) {
             (0, true) => level.parity_count().min(1),
+            _ if lowers => fixed - 1,
             _ => fixed,
         },
-        band_rows,
+        band_rows: if lowers { band } else { band_rows },
         moved_rows: u64::from(seed % 8 * u32::from(band)),
         stopped: seed % 4 == 1,
     })

@@ -208,6 +208,63 @@ impl Plan {
         }
     }
 
+    /// In one of six arrays that can, parities go that rotate; some of these have one data column, and
+    /// become mirrors. Draws of its own, too.
+    pub(super) fn draw_back(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 15, Purpose::Focus);
+        let level = self.shape.level;
+        if !level.has_parity() || level.is_grouped() || !rng.one_in(6) {
+            return;
+        }
+        if rng.one_in(6) {
+            let m = self.shape.members - 1;
+            self.shape.level = Level::Nm { n: 1, m };
+        }
+        // Of two rows.
+        let copy = u64::from(self.strip) * u64::from(self.shape.members) * 2 + 8192;
+        let log_bytes = self.shape.log_bytes(self.strip, self.block, &self.tiny);
+        let more = log_bytes
+            .max(copy)
+            .next_multiple_of(8192)
+            .saturating_sub(self.tiny.log_bytes);
+        self.tiny.log_bytes += more;
+        let devices = self.devices.iter_mut();
+        devices.for_each(|device| device.bytes += 2 * more);
+        let first = rng.index(self.lives.len());
+        for (number, life) in self.lives.iter_mut().enumerate().skip(first) {
+            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
+            let at = Moment {
+                asks: rng.below(asks + 1),
+                events: rng.below(200),
+            };
+            if number == first || rng.one_in(3) {
+                life.actions.push((at, Action::Lower));
+            }
+            if rng.one_in(4) {
+                let events = at.events + rng.below(2000);
+                let at = Moment { events, ..at };
+                life.actions.push((at, Action::StopRestripe));
+            }
+            if rng.one_in(2) {
+                life.actions.push((at, Action::ContinueRestripe));
+            }
+            life.actions.sort_by_key(|&(at, _)| at);
+            if rng.percent(70) {
+                life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
+                life.end_at = Moment {
+                    asks: life.asks,
+                    events: 4000,
+                };
+                // While it moves, in a copy, or when there is nothing but the slots that go.
+                match rng.below(4) {
+                    0 => life.end_after_reshape = Some(rng.below(4000)),
+                    1 => life.end_after_copy = Some(rng.below(60)),
+                    _ => life.end_after_left = Some(rng.below(120)),
+                }
+            }
+        }
+    }
+
     /// In one of six arrays that can, data moves to a shape with more data columns: in several lives
     /// as a rule, some of which are cut off meanwhile. Draws of its own, too.
     pub(super) fn draw_moves(&mut self) {

@@ -7,7 +7,8 @@ use strake_sim::scenario::Scenario;
 
 use crate::reshape::{cut_everywhere, level, raises};
 
-const LOWER: fn(&mut Scenario) -> CommandId = |array| array.world.command(Command::DropParity(1));
+const LOWER: fn(&mut Scenario) -> CommandId =
+    |array| array.world.command(Command::DropParity(Fewer::of(1)));
 
 /// RAID 5 of four members that has become RAID 6 of five.
 fn raised() -> Scenario {
@@ -56,7 +57,7 @@ fn of_three_parities_two_go_at_once_and_come_back() {
     let id = array.begin_to_add_parity(1);
     array.answer(id).expect("RAID 7.3");
     array.rest();
-    let id = array.world.command(Command::DropParity(2));
+    let id = array.world.command(Command::DropParity(Fewer::of(2)));
     array.answer(id).expect("both were added");
     assert_eq!(level(&mut array), Level::Raid5);
     assert_eq!(spares(&mut array), 2);
@@ -75,25 +76,19 @@ fn of_three_parities_two_go_at_once_and_come_back() {
 }
 
 #[test]
-fn only_what_was_added_goes_and_only_from_an_array_in_order() {
-    let mut made = raises("6", 5).start();
-    made.fill().rest();
-    let id = LOWER(&mut made);
-    let refused = made.answer(id);
-    assert!(
-        matches!(refused, Err(CommandError::ParitiesStay { added: 0, .. })),
-        "{refused:?}"
-    );
+fn only_what_there_is_goes_and_only_from_an_array_in_order() {
     let mut array = raised();
-    for fewer in [0, 2, usize::MAX] {
-        let refused = array.command(Command::DropParity(fewer));
-        assert!(
-            matches!(refused, Err(CommandError::ParitiesStay { added: 1, .. })),
-            "{refused:?}"
-        );
+    let level = Level::Raid6;
+    for (fewer, error) in [
+        (0, CommandError::ParitiesStay { level, fewer: 0 }),
+        (2, CommandError::LastParity { level }),
+        (3, CommandError::ParitiesStay { level, fewer: 3 }),
+    ] {
+        let refused = array.command(Command::DropParity(Fewer::of(fewer)));
+        assert_eq!(refused, Err(error));
     }
     array.lose(2).write(20).rest();
-    let refused = array.command(Command::DropParity(1));
+    let refused = array.command(Command::DropParity(Fewer::of(1)));
     assert_eq!(refused, Err(CommandError::NotOptimal));
     array.verify();
 }

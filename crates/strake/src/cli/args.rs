@@ -420,8 +420,8 @@ pub(crate) struct GrowArgs {
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
-    /// copies, whose data moves to the devices. Without devices: back to fewer parities, where some
-    /// were added; what held them are spares. 50, 60 and 70 of 5, 6 and 7.3 (with --group-size), and
+    /// copies, whose data moves to the devices. Without devices: back to fewer parities; what held them
+    /// are spares. Data moves first, unless they were added. 0 only with --force; 1 of 1+M. 50, 60 and 70 of 5, 6 and 7.3 (with --group-size), and
     /// these of 50, 60 and 70: data moves to other groups
     #[arg(long, short, conflicts_with_all = ["add", "stop", "go_on"])]
     pub(crate) level: Option<String>,
@@ -447,7 +447,7 @@ pub(crate) struct RestripeArgs {
     /// Wait until all data has moved, or the new parity is built, with a progress bar
     #[arg(long, conflicts_with = "stop")]
     pub(crate) wait: bool,
-    /// Overwrite foreign signatures
+    /// Overwrite foreign signatures; let the last parity go
     #[arg(long)]
     pub(crate) force: bool,
     /// Only check

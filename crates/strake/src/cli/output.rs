@@ -211,7 +211,12 @@ fn moving(m: &MovingJson) -> String {
         let [from, to] = [m.from_group_size, m.to_group_size].map(groups);
         shapes.push(format!("from {from} to {to}"));
     }
-    if m.from_fixed_parities != m.to_fixed_parities {
+    if m.from_fixed_parities < m.to_fixed_parities {
+        shapes.push(match m.to_fixed_parities {
+            1 => "to where a parity can go".to_owned(),
+            many => format!("to where {many} parities can go"),
+        });
+    } else if m.from_fixed_parities != m.to_fixed_parities {
         shapes.push("to parities that rotate".to_owned());
     }
     if m.from_strip_bytes != m.to_strip_bytes {

@@ -396,7 +396,10 @@ fn array_words(kind: &EventKind) -> Words {
         }
         EventKind::LevelLowered { from, to } => {
             let cause = Some(format!("was {from}"));
-            let effect = Some(format!("{to}; what held the parity is a spare"));
+            let effect = Some(match to {
+                Level::Raid1 => format!("{to}; its parities are its copies"),
+                _ => format!("{to}; what held the parity is a spare"),
+            });
             ("level_lowered", None, cause, effect)
         }
         EventKind::Stopped => ("stopped", None, None, text("clean")),

@@ -1,5 +1,5 @@
 //! Changes of an array's shape that a user asks for: growth onto larger members, more parities, data
-//! that moves to more data columns, to other groups or to other strips; and parities that go again.
+//! that moves to more data columns, to other groups or to other strips; and parities that go.
 //!
 //! Deliberately absent: how any of them is done (engine).
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use strake_engine::Geometry;
 use strake_engine::event::{
-    Changed, Command, CommandError, DataShape, DeviceInfo, NewDevice, NewShape,
+    Changed, Command, CommandError, DataShape, DeviceInfo, Fewer, NewDevice, NewShape,
 };
 use strake_engine::limits::{self, Joining};
 use strake_format::{Level, MemberUuid, Superblock};
@@ -45,20 +45,22 @@ fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<
 /// How many parities fewer make this level of the array's.
 fn parities_fewer(superblock: &Superblock, wanted: Level) -> Result<usize, Failure> {
     let now = superblock.level;
-    let added = usize::from(superblock.fixed_parities);
-    let fewer = (1..=added).find(|&fewer| now.without_parities(fewer) == Some(wanted));
+    let all = usize::from(now.parity_count());
+    let fewer = (1..=all).find(|&fewer| now.without_parities(fewer) == Some(wanted));
     fewer.ok_or_else(|| {
+        let one = now.with_groups(false).filter(|_| now.is_grouped());
         let found = match (1..=2).find(|&more| now.with_parities(more) == Some(wanted)) {
             _ if wanted == now => format!("the array has level {now} already"),
             Some(more) => {
                 format!("level {now} does not become {wanted} without {more} devices more")
             }
-            None => format!(
-                "level {now} does not become {wanted}: of its parities {added} were added by \
-                 restripe, and only those can go"
-            ),
+            None => format!("level {now} does not become {wanted}"),
         };
-        Failure::new(Code::LevelUnreachable, found)
+        let failure = Failure::new(Code::LevelUnreachable, found);
+        match one {
+            Some(one) => failure.cure(format!("parities of groups stay: --level {one} first")),
+            None => failure,
+        }
     })
 }
 
@@ -150,7 +152,8 @@ impl Service {
         Ok(outcome(name, changed == Changed::Yes, &what))
     }
 
-    /// Raises the level by parities on these devices, lowers it where there are none, moves data to
+    /// Raises the level by parities on these devices, lowers it where there are none (the last parity
+    /// only by force), moves data to
     /// another shape, or does what it is told with data that moves.
     pub(crate) fn restripe(
         &self,
@@ -162,6 +165,7 @@ impl Service {
         let now = running.status()?.superblock;
         let change = match asked(name, &now, request)? {
             Asked::Change(change) => change,
+            Asked::Mirror => return mirror(&running, name, request.dry_run),
             Asked::Lower(fewer) => return lower(&running, name, fewer, request.dry_run),
             Asked::Halt(stop) => return self.halt_move(&running, name, stop, request.dry_run),
         };
@@ -271,28 +275,53 @@ fn shape_notes(
     Ok(all)
 }
 
-/// Lets parities go that were added.
+/// Lets parities go: at once, or when data has moved to where it lies without them.
 fn lower(
     running: &Running,
     name: &str,
-    fewer: usize,
+    fewer: Fewer,
     dry_run: bool,
 ) -> Result<OutcomeJson, Failure> {
-    let (now, spares) = (
-        running.status()?.superblock.level,
-        match fewer {
-            1 => "a spare".to_owned(),
-            _ => format!("{fewer} spares"),
-        },
-    );
-    let wanted = now.without_parities(fewer).expect("it was looked for");
-    running.with(|s| Ok(s.may_drop(fewer)?))?;
+    let now = running.status()?.superblock;
+    let spares = match fewer.parities {
+        1 => "a spare".to_owned(),
+        _ => format!("{} spares", fewer.parities),
+    };
+    let (was, wanted) = (now.level, now.level.without_parities(fewer.parities));
+    let wanted = wanted.expect("it was looked for");
+    let moves = fewer.parities > usize::from(now.fixed_parities);
+    let command = Command::DropParity(fewer);
     if dry_run {
-        let what = format!("would become level {wanted} from {now}, with {spares} more");
+        running.may(command)?;
+        let first = if moves {
+            ", once its data has moved"
+        } else {
+            ""
+        };
+        let what = format!("would become level {wanted} from {was}, with {spares} more{first}");
         return Ok(outcome(name, false, &what));
     }
-    let changed = running.with(|s| Ok(s.drop_parity(fewer)?))?;
-    let what = format!("level {wanted} from {now}, with {spares} more");
+    let changed = running.with(|s| Ok(s.command(command)?))?;
+    let what = match moves {
+        true => format!(
+            "data moves to where it lies at level {wanted}; then it has that level from {was}, \
+             with {spares} more"
+        ),
+        false => format!("level {wanted} from {was}, with {spares} more"),
+    };
+    Ok(outcome(name, changed == Changed::Yes, &what))
+}
+
+/// Calls an array the mirror that it is.
+fn mirror(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+    let was = running.status()?.superblock.level;
+    if dry_run {
+        running.may(Command::Mirror)?;
+        let what = format!("would become level 1 from {was}");
+        return Ok(outcome(name, false, &what));
+    }
+    let changed = running.with(|s| Ok(s.command(Command::Mirror)?))?;
+    let what = format!("level 1 from {was}: its parities were copies");
     Ok(outcome(name, changed == Changed::Yes, &what))
 }
 
@@ -301,7 +330,9 @@ enum Asked {
     /// Another shape.
     Change(Change),
     /// So many parities fewer.
-    Lower(usize),
+    Lower(Fewer),
+    /// A mirror, of an array whose parities are copies.
+    Mirror,
     /// Data moves no further (true), or goes on.
     Halt(bool),
 }
@@ -322,6 +353,7 @@ fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Aske
         strip_bytes: strip,
         group_size,
         rotate: request.rotate,
+        ..DataShape::default()
     };
     let data = || -> Result<Asked, Failure> {
         let size = limits::size_with(now, count, shape)?;
@@ -334,17 +366,21 @@ fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Aske
     match (level, action) {
         (_, None | Some("add")) if group_size.is_some() => data(),
         (Some(_), None) if request.rotate => unreachable(
-            "parities are added first, and rotate when they are built",
+            "parities are added first, and rotate when they are built; those that go do so alone",
             "ask for --rotate when that is done",
         ),
         (Some(level), None) if mirror_with(now, count) == Some(level) => data(),
         (Some(_), None) if strip.is_some() => unreachable(
-            "parities come and go without any data that moves",
+            "parities come and go without any other strip",
             "ask for the other strip when that is done",
         ),
-        (Some(level), None) if request.devices.is_empty() => {
-            Ok(Asked::Lower(parities_fewer(now, level)?))
+        (Some(Level::Raid1), None) if request.devices.is_empty() && now.level.has_parity() => {
+            Ok(Asked::Mirror)
         }
+        (Some(level), None) if request.devices.is_empty() => Ok(Asked::Lower(Fewer {
+            parities: parities_fewer(now, level)?,
+            last: request.force,
+        })),
         (Some(level), None) => {
             let wanted = level_with(now, count, level)?;
             Ok(Asked::Change(Change::Level(wanted)))

@@ -181,13 +181,14 @@ fn a_parity_that_was_added_goes_again_and_its_device_is_a_spare() {
     }
     let lower = ["restripe", "data", "--level", "5"];
     rig.run(&lower).refused(2, "level-unreachable");
+    let last = ["restripe", "data", "--level", "0"];
+    rig.run(&last).refused(4, "last-parity");
     let fourth = rig.file("fourth", 64 * MIB);
     rig.run(&["restripe", "data", "--level", "6", &fourth]).ok();
     rig.until_state("data", "optimal");
     let without = ["restripe", "data", "--level", "7.3"];
     rig.run(&without).refused(2, "level-unreachable");
-    let nothing = ["restripe", "data", "--level", "0"];
-    rig.run(&nothing).refused(2, "level-unreachable");
+    rig.run(&last).refused(4, "last-parity");
     rig.run(&["fail", "data", "1"]).ok();
     rig.run(&lower).refused(4, "not-optimal");
     let fifth = rig.file("fifth", 64 * MIB);
@@ -214,6 +215,140 @@ fn a_parity_that_was_added_goes_again_and_its_device_is_a_spare() {
     rig.run(&["fail", "data", "0"]).ok();
     rig.until_state("data", "optimal");
     rig.qemu_io("data", &["read -P 0x5a 0 8M"]);
+}
+
+#[test]
+fn a_raid_6_that_was_made_as_one_becomes_raid_5_while_it_serves() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(5);
+    rig.create("data", "6", NBD, &devices).ok();
+    let writes = ["write -P 0x5a 0 24M", "write -P 0xa5 60M 4M", "flush"];
+    if rig.qemu_io("data", &writes).is_none() {
+        return;
+    }
+    let before = size(&rig.show("data"));
+    rig.run(&["set", "data", "restripe_priority=1"]).ok();
+    let lower = ["restripe", "data", "--level", "5"];
+    let mixed = |more: &[&str], code| {
+        let words = [&lower[..], more].concat();
+        rig.run(&words).refused(2, code);
+    };
+    mixed(&["--strip", "16K"], "shape-unreachable");
+    mixed(&["--rotate"], "shape-unreachable");
+    let fresh = rig.file("fresh", 64 * MIB);
+    mixed(&[&fresh], "level-unreachable");
+    rig.run(&["restripe", "data", "--level", "1"])
+        .refused(4, "would-shrink");
+    let dry = [&lower[..], &["--dry-run"]].concat();
+    let told = rig.run(&dry).ok().json();
+    assert_eq!(told["changed"], false);
+    let what = "would become level 5 from 6, with a spare more, once its data has moved";
+    assert_eq!(told["what"], what);
+    assert_eq!(rig.run(&lower).ok().json()["changed"], true);
+    let shown = rig.show("data");
+    let moving = &shown["moving"];
+    let told = (&moving["from_fixed_parities"], &moving["to_fixed_parities"]);
+    assert_eq!(told, (&0.into(), &1.into()), "{shown}");
+    assert_eq!(shown["level"], "6");
+    rig.run(&lower).refused(4, "data-moves");
+    rig.run(&dry).refused(4, "data-moves");
+    rig.run(&["restripe", "data", "--stop"]).ok();
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["moving"]["stopped"], true);
+    rig.qemu_io("data", &["read -P 0x5a 0 24M", "read -P 0xa5 60M 4M"]);
+    rig.run(&["restripe", "data", "--continue"]).ok();
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.run(&["set", "data", "restripe_priority=100"]).ok();
+    rig.until("the parity is gone", || rig.show("data")["level"] == "5");
+    let shown = rig.show("data");
+    assert_eq!(
+        (&shown["moving"], &shown["fixed_parities"], size(&shown)),
+        (&Value::Null, &0.into(), before)
+    );
+    assert_eq!(shown["members"].as_array().map(Vec::len), Some(4));
+    assert_eq!(shown["spares"][0]["device"], devices[4].as_str());
+    assert_eq!(shown["state"], "optimal");
+    let events = rig.events();
+    let lowered = events.iter().find(|e| e["event"] == "level_lowered");
+    assert_eq!(lowered.expect("it is told")["cause"], "was 6");
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "2"]).ok();
+    let reads = [
+        "read -P 0x5a 0 24M",
+        "read -P 0 30M 8M",
+        "read -P 0xa5 60M 4M",
+    ];
+    rig.qemu_io("data", &reads);
+}
+
+#[test]
+fn the_last_parity_goes_only_by_force_and_the_device_stays_as_large() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let writes = ["write -P 0x5a 0 24M", "flush"];
+    if rig.qemu_io("data", &writes).is_none() {
+        return;
+    }
+    let before = size(&rig.show("data"));
+    let lower = ["restripe", "data", "--level", "0"];
+    let error = rig.run(&lower).refused(4, "last-parity").json_error();
+    let found = error["found"].as_str().map(str::to_owned);
+    assert!(
+        found.is_some_and(|found| found.contains("no member could be lost")),
+        "{error}"
+    );
+    let dry = [&lower[..], &["--dry-run"]].concat();
+    rig.run(&dry).refused(4, "last-parity");
+    assert_eq!(rig.show("data")["level"], "5");
+    let dry = [&lower[..], &["--force", "--dry-run"]].concat();
+    assert_eq!(rig.run(&dry).ok().json()["changed"], false);
+    let forced = [&lower[..], &["--force", "--wait"]].concat();
+    rig.run(&forced).ok();
+    let shown = rig.show("data");
+    assert_eq!((&shown["level"], size(&shown)), (&"0".into(), before));
+    assert_eq!(shown["members"].as_array().map(Vec::len), Some(2));
+    assert_eq!(shown["spares"].as_array().map(Vec::len), Some(1));
+    rig.run(&["fail", "data", "0"]).refused(4, "would-fail");
+    rig.qemu_io("data", &["read -P 0x5a 0 24M", "write -P 0xa5 4M 1M"]);
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 0x5a 0 4M", "read -P 0xa5 4M 1M"]);
+}
+
+#[test]
+fn an_array_of_one_data_column_becomes_the_mirror_that_it_is() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1+1", NBD, &devices).ok();
+    if rig
+        .qemu_io("data", &["write -P 0x5a 0 8M", "flush"])
+        .is_none()
+    {
+        return;
+    }
+    let before = size(&rig.show("data"));
+    let dry = ["restripe", "data", "--level", "1", "--dry-run"];
+    assert_eq!(rig.run(&dry).ok().json()["changed"], false);
+    rig.run(&["restripe", "data", "--level", "1"]).ok();
+    let shown = rig.show("data");
+    assert_eq!((&shown["level"], size(&shown)), (&"1".into(), before));
+    assert_eq!(shown["state"], "optimal");
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.qemu_io("data", &["read -P 0x5a 0 8M", "write -P 0xa5 1M 1M"]);
+    rig.kill_daemon();
+    rig.start_daemon_with(&["--wait", "0.2"]);
+    rig.until_state("data", "degraded");
+    rig.qemu_io("data", &["read -P 0x5a 0 1M", "read -P 0xa5 1M 1M"]);
 }
 
 #[test]
