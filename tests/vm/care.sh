@@ -151,6 +151,41 @@ scenario_trim() {
     sound_without 0
 }
 
+all_zeroed() { [ "$(show data .unwritten_bytes)" = 0 ] && [ "$(show data '.jobs | length')" = 0 ]; }
+zeroed_past() { [ "$(show data '[.jobs[] | select(.kind == "init") | .done_bytes][0] // 0')" -ge $(($1 << 20)) ]; }
+
+# What was never written is zeroed under fio, slowly, then at once, with a SIGKILL in between; a drive is lost in the
+# middle of it and comes back.
+scenario_zeroing() {
+    local left
+    daemon_start
+    create data 5 -- 0 1 2 3
+    strake set data init_priority=1
+    known_on "$(device data)"
+    load_start "$MNT/load" 32m
+    strake init data start
+    wait_for 120 "some that is zeroed" zeroed_past 60
+    daemon_kill
+    sleep 1
+    daemon_start
+    wait_state data optimal 60
+    left=$(show data .unwritten_bytes)
+    say "$((left >> 20)) MiB were unwritten when the daemon was killed"
+    [ "$left" -gt 0 ] || fail "all was zeroed already"
+    host unplug 1
+    wait_state data degraded 30
+    strake set data init_priority=100
+    sleep 2
+    host plug 1
+    drive 1 >/dev/null
+    wait_settled data 240
+    wait_for 240 "all of it to be zeroed" all_zeroed
+    load_stop
+    strake scrub data start --wait
+    same "$(strake scrub data status --json | jq '[.. | .inconsistent_stripes? // empty][0]')" 0 "inconsistent stripes"
+    sound_without 2
+}
+
 # A drive that cannot read some of its sectors is replaced while it serves; what it cannot read is computed.
 scenario_read_errors() {
     local bad=/sys/kernel/config/nullb/sick from errors

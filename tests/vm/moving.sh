@@ -1,4 +1,4 @@
-# Data moves to one drive more, or to other groups, under fio on a file system that stays mounted.
+# Data moves to one drive more, to other groups, or away from a parity that goes, under fio on a file system that stays mounted.
 # Arguments: the shared folder, then scenarios.
 
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -108,6 +108,39 @@ scenario_groups() {
     same "$(show data .level)" 5 "the level"
     bulk_is_there
     sound_without 5
+}
+
+lowered() { [ "$(show data .level)" = "$1" ] && [ "$(show data '.jobs | length')" = 0 ]; }
+
+# A RAID 6 that was made as one becomes RAID 5 of the same size, and has a spare, which a lost drive then gets.
+scenario_lower() {
+    local before
+    daemon_start
+    create data 6 -- 0 1 2 3 4
+    strake set data restripe_priority=10 spare_delay=1s
+    known_on "$(device data)"
+    verified "$MNT/bulk" "${BULK[@]}"
+    before=$(blockdev --getsize64 "$(device data)")
+    load_start "$MNT/load" 32m
+    strake restripe data --level 5
+    wait_for 120 "data that has moved" moved_past 8
+    daemon_kill
+    sleep 1
+    daemon_start
+    wait_state data optimal 60
+    say "$(($(moved) >> 20)) MiB of $((before >> 20)) had moved when the daemon was killed"
+    strake set data restripe_priority=100
+    wait_for 300 "RAID 5" lowered 5
+    same "$(blockdev --getsize64 "$(device data)")" "$before" "the size of the device"
+    same "$(show data '[.members[], .spares[]] | map(.state) | sort | join(" ")')" \
+        "in_sync in_sync in_sync in_sync spare" "members and spares"
+    load_stop
+    bulk_is_there
+    host unplug 1
+    wait_for 30 "a word of the lost drive" degraded_or_said
+    wait_settled data 240
+    bulk_is_there
+    sound_without 2
 }
 
 # The power goes while a window moves.

@@ -184,7 +184,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 310,
+        usual_s: 345,
         limit_s: 1800,
         late: true,
         scenarios: &[
@@ -207,6 +207,10 @@ pub(crate) const BOOTS: [Boot; 10] = [
             scenario(
                 "trim",
                 "fstrim makes space Unwritten; a rebuild copies only what is left",
+            ),
+            scenario(
+                "zeroing",
+                "what was never written is zeroed under fio: SIGKILL, a drive is away meanwhile",
             ),
             scenario(
                 "read-errors",
@@ -256,7 +260,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 8,
         size_mib: 256,
         block_bytes: 512,
-        usual_s: 260,
+        usual_s: 320,
         limit_s: 1800,
         late: false,
         scenarios: &[
@@ -267,6 +271,10 @@ pub(crate) const BOOTS: [Boot; 10] = [
             scenario(
                 "groups",
                 "RAID 5 becomes RAID 50 under fio, with a SIGKILL; a drive of each group is pulled; RAID 5 again",
+            ),
+            scenario(
+                "lower",
+                "RAID 6 becomes RAID 5 under fio, with a SIGKILL, and rebuilds a lost drive onto its spare",
             ),
             scenario("move-cut", "the power goes while data moves"),
         ],
