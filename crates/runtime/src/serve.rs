@@ -603,18 +603,17 @@ impl Serving {
         )
     }
 
-    /// State of the region that holds a byte of the array.
-    ///
-    /// # Panics
-    /// If the byte lies beyond the array's end.
-    pub fn region_of(&self, offset: u64) -> RegionState {
+    /// State of the region that holds a byte of the array; `None` beyond its end. An array that has just
+    /// grown may tell of its new size (`status`) a moment before what is new can be asked for.
+    pub fn region_of(&self, offset: u64) -> Option<RegionState> {
         let geometry = self.shape.now();
-        assert!(offset < geometry.size(), "a byte of the array");
+        if offset >= geometry.size() {
+            return None;
+        }
         let place = geometry.locate(offset);
         let region = geometry.region(geometry.row(place.stripe).1);
-        self.ask(|answer| Mail::Regions(region, 1, answer))
-            .and_then(|states| states.first().copied())
-            .expect("shard 0 answers for as long as its array is served")
+        let states = self.ask(|answer| Mail::Regions(region, 1, answer))?;
+        states.first().copied()
     }
 
     /// Stops taking requests, removes the export, makes everything durable and closes the members.

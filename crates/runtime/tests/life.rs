@@ -259,8 +259,11 @@ fn an_idle_array_sleeps_and_notices_a_deleted_member() {
     let mut client = rig.client();
     client.write(0, &pattern(0, 65536, 0)).expect("writes");
     wait_for(&serving, "calm", |_| {
-        serving.region_of(0) == RegionState::Clean
+        serving.region_of(0) == Some(RegionState::Clean)
     });
+    let end = serving.status().size_bytes;
+    assert_eq!(serving.region_of(end - 1), Some(RegionState::Unwritten));
+    assert_eq!(serving.region_of(end), None);
     std::thread::sleep(Duration::from_millis(300));
     let wakeups = || {
         let mut total = 0;

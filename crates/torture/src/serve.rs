@@ -179,7 +179,7 @@ fn status(serving: &Serving, scrubbed: u64) -> Vec<String> {
     let step = layout.region_bytes * (status.size_bytes / height).max(1);
     let unsynced = (0..status.size_bytes)
         .step_by(usize::try_from(step).expect("a region fits into memory's addresses"))
-        .any(|at| serving.region_of(at) == RegionState::NeedSync);
+        .any(|at| serving.region_of(at) == Some(RegionState::NeedSync));
     let mut lines = vec![
         format!("state\t{:?}", status.state),
         format!("unsynced\t{unsynced}"),

@@ -589,7 +589,7 @@ impl Running {
         let members = self.json()?.members;
         self.with(|s| {
             let status = s.status();
-            let state = |offset, _| Some(s.region_of(offset));
+            let state = |offset, _| s.region_of(offset);
             view::explain(&status.superblock, &members, lba, &status.unreadable, state)
         })
     }

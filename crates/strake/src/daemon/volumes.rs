@@ -346,7 +346,7 @@ impl<'a> Site<'a> {
         for free in volumes::free_ranges(table, self.ground) {
             let mut at = free.start;
             while at < free.end {
-                if self.serving.region_of(at) != RegionState::Unwritten {
+                if self.serving.region_of(at) != Some(RegionState::Unwritten) {
                     let step = Step::Discard(at..at + unit);
                     if let Err(error) = self.client.carry_out(step, unit) {
                         tracing::warn!(error = why(error), "what nobody has is not discarded");
