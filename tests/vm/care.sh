@@ -100,7 +100,7 @@ scenario_hung_drive() {
     verified_again "$MNT/meanwhile" 4m 4
     umount_fs
     strake stop data
-    dmsetup --noudevsync remove hangs
+    dmsetup --noudevsync remove --retry hangs
 }
 
 # Bits are flipped behind the array's back; a scrub names the drive and makes it true again.

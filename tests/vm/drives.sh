@@ -195,7 +195,7 @@ scenario_silence() {
     load_stop
     sound
     strake stop data
-    dmsetup remove mute
+    dmsetup remove --retry mute
 }
 
 # The drives' own logs, as another client reads them.
