@@ -110,8 +110,11 @@ pub struct Completion {
 /// Why a member I/O failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoError {
-    /// Unreadable (or unwritable) medium: EIO on a device that is still there, ENODATA, EILSEQ.
+    /// Unreadable (or unwritable) medium: ENODATA, EILSEQ, or EIO of a device that is there to stay.
     Media,
+    /// EIO of a device that is still there, which says nothing of why. Whoever carries out I/Os looks once
+    /// more ([`Patience::doubt`](crate::Patience::doubt)) and tells it as `Gone` or as `Media`.
+    Unclear,
     /// The device is gone: ENODEV, ENXIO, or a closed device.
     Gone,
     /// No answer within the deadline.

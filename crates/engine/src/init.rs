@@ -36,6 +36,8 @@ pub(crate) struct Init {
     of: (u32, u64),
     started: Option<Started>,
     region: Option<Zeroed>,
+    /// Regions that are zero and not Clean yet, durably.
+    landing: Vec<RegionNo>,
     /// What the last piece took and covered, until the pace knows.
     paced: Option<(u64, u64)>,
 }
@@ -135,12 +137,15 @@ impl Array {
         if self.init.of != of {
             // It is there again, or its shape changed.
             (self.init.of, self.init.next) = (of, 0);
+            self.init.landing.clear();
         }
+        let map = &self.map;
+        let lands = |region: &RegionNo| map.phase(*region).becomes_clean();
+        self.init.landing.retain(lands);
         let mut left = (self.init.next..of.0).map(RegionNo);
         match left.find(|&region| self.map.phase(region) == Phase::Unwritten) {
             Some(region) => self.begin_init(region),
-            // The last ones become Clean.
-            None if !self.map.all(|phase| !phase.becomes_clean()) => {}
+            None if !self.init.landing.is_empty() => {}
             None => {
                 self.end_init();
                 return false;
@@ -222,6 +227,7 @@ impl Array {
         let all = (rows.end - rows.start) * self.geometry.strip;
         if done == all || canary::hit(Canary::InitCutShort) {
             self.init.region = None;
+            self.init.landing.push(region);
             self.region_zeroed(region);
         }
         if !self.jobs.busy() && self.reshape.is_none() && self.stage == Stage::Serving {

@@ -85,7 +85,7 @@ pub use buffers::{Buf, Pool, Slice};
 pub use geometry::Geometry;
 pub use latency::{Distribution, Histogram};
 pub use meters::HedgeRules;
-pub use patience::{Patience, Repeats, Retried, Trouble};
+pub use patience::{Doubt, Patience, Repeats, Retried, Trouble};
 pub use router::{Router, Target};
 pub use shard::Shard;
 pub use unreadable::Lost;

@@ -758,7 +758,9 @@ fn cause_of(error: IoError) -> OutCause {
     match error {
         IoError::Gone => OutCause::Gone,
         IoError::TimedOut | IoError::Transport(_) | IoError::Unsent(_) => OutCause::TimedOut,
-        IoError::Media | IoError::NoSpace | IoError::Other(_) => OutCause::WriteError,
+        IoError::Media | IoError::Unclear | IoError::NoSpace | IoError::Other(_) => {
+            OutCause::WriteError
+        }
     }
 }
 

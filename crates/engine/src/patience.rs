@@ -14,6 +14,11 @@
 //!   meanwhile (`behind`), which rests on nothing that the cache held. What was never sent is another matter.
 //! * Nothing is repeated for ever: from the first error on there is one deadline for all tries together.
 //!
+//! **An error that says nothing of why** (EIO) is not told at once either: while a drive is being removed its kernel
+//! answers so for a moment before it says that the drive is gone. A member that is gone keeps what it holds
+//! and comes back by itself; one that failed to read or write has failed. So who carries out I/Os looks once more,
+//! a moment later: [`Patience::doubt`]. Nothing is repeated for it.
+//!
 //! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this (the
 //! runtime's).
 
@@ -24,6 +29,10 @@ use crate::units::*;
 const PAUSE_MIN_PARTS: u64 = 512;
 /// Between two tries at most.
 const PAUSE_MAX_PARTS: u64 = 16;
+/// Between an error that says nothing of why and the verdict.
+const LOOK_PARTS: u64 = 64;
+/// So long after it, a device is taken to be there: what it answers is told at once.
+const STANDS_PARTS: u64 = 8;
 
 /// For how long I/Os are repeated, and at which pace.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +67,12 @@ pub struct Retried {
     pub got_through: bool,
     /// When it was over.
     pub ended: Time,
+}
+
+/// When a device began to answer errors that say nothing of why.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Doubt {
+    since: Option<Time>,
 }
 
 impl Patience {
@@ -101,6 +116,27 @@ impl Patience {
             }
         };
         (trouble.again_at < trouble.until).then_some(trouble)
+    }
+
+    /// A device answered with an error. If that says nothing of why: until when its owner is not told, since
+    /// the device may turn out to be gone. All that it answers so meanwhile has the same moment.
+    pub fn doubt(&self, doubt: &mut Doubt, error: IoError, now: Time) -> Option<Time> {
+        if error != IoError::Unclear {
+            return None;
+        }
+        let stands_ns = self.deadline_ns / STANDS_PARTS;
+        let since = doubt.since.filter(|&since| now.since(since) < stands_ns);
+        let since = *doubt.since.insert(since.unwrap_or(now));
+        let until = Time(since.0.saturating_add(self.deadline_ns / LOOK_PARTS));
+        (now < until).then_some(until)
+    }
+
+    /// The verdict over a device that is still there.
+    pub fn verdict(error: IoError) -> IoError {
+        match error {
+            IoError::Unclear => IoError::Media,
+            clear => clear,
+        }
     }
 }
 
@@ -156,6 +192,20 @@ mod tests {
         assert!(told(RESET, Repeats::Unsent) && told(RESET, Repeats::Never));
         assert!(told(IoError::Unsent(12), Repeats::Never));
         assert!(!told(IoError::Unsent(12), Repeats::Unsent));
+    }
+
+    #[test]
+    fn an_error_that_says_nothing_is_told_a_moment_later_and_for_a_while_after_that_at_once() {
+        let (patience, mut doubt) = (Patience::new(64_000), Doubt::default());
+        let mut until = |error, now| patience.doubt(&mut doubt, error, Time(now));
+        assert_eq!(until(IoError::Media, 10), None);
+        assert_eq!(until(IoError::Unclear, 10), Some(Time(1010)));
+        assert_eq!(until(IoError::Unclear, 900), Some(Time(1010)));
+        assert_eq!(until(IoError::Unclear, 1010), None);
+        assert_eq!(until(IoError::Unclear, 8009), None);
+        assert_eq!(until(IoError::Unclear, 8010), Some(Time(9010)));
+        let none = Patience::new(0).doubt(&mut Doubt::default(), IoError::Unclear, Time(5));
+        assert_eq!(none, None);
     }
 
     #[test]

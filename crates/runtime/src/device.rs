@@ -427,9 +427,8 @@ impl Device {
                 IoError::Gone
             }
             libc::EIO if self.is_gone() => IoError::Gone,
-            libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADE => {
-                IoError::Media
-            }
+            libc::EIO => IoError::Unclear,
+            libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADE => IoError::Media,
             libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
             // The kernel's words for what did not get through: a path or a controller that is being reset
             // (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
@@ -571,7 +570,7 @@ mod tests {
         assert!(device.is_gone());
         kept.as_file().set_len(1 << 20).expect("grown");
         assert!(!device.is_gone());
-        assert_eq!(device.classify(libc::EIO), IoError::Media);
+        assert_eq!(device.classify(libc::EIO), IoError::Unclear);
         drop(kept);
         assert!(device.is_gone());
         assert_eq!(device.classify(libc::EIO), IoError::Gone);

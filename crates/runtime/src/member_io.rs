@@ -32,7 +32,7 @@ use io_uring::{opcode, squeue, types};
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Patience, Repeats, Retried, Trouble};
+use strake_engine::{Doubt, Patience, Repeats, Retried, Trouble};
 
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
@@ -72,6 +72,7 @@ pub(crate) struct Lent {
 struct Attached {
     device: Arc<Device>,
     file: File,
+    doubt: Doubt,
 }
 
 #[derive(Debug)]
@@ -182,6 +183,8 @@ struct Flight {
     trouble: Option<Trouble>,
     /// What the last try failed with, while the kernel does not have it.
     pauses: Option<IoError>,
+    /// What it failed with is told then, if its device is still there.
+    verdict_at: Option<Time>,
 }
 
 /// Later than any deadline.
@@ -246,7 +249,15 @@ impl MemberIos {
     /// Makes a device known.
     pub(crate) fn attach(&mut self, ring: &mut Ring, id: DeviceId, device: Arc<Device>) {
         let file = ring.register_file(device.raw_fd());
-        self.attached.insert(id, Attached { device, file });
+        let doubt = Doubt::default();
+        self.attached.insert(
+            id,
+            Attached {
+                device,
+                file,
+                doubt,
+            },
+        );
         // Files are read and written by workers, too: more of them than CPUs only get in each
         // other's way.
         let block = |attached: &&Attached| matches!(attached.device.kind(), Kind::Block { .. });
@@ -320,6 +331,7 @@ impl MemberIos {
             repeats,
             trouble: None,
             pauses: None,
+            verdict_at: None,
         });
         if call.is_none_or(|call| self.turns.enter(io.device, call, place)) {
             self.begin(ring, place, file, now);
@@ -343,7 +355,8 @@ impl MemberIos {
         self.submit(ring, place, file);
     }
 
-    /// A try has failed. True if there is to be another: the owner hears nothing yet.
+    /// A try has failed. True if there is to be another, or if the device may be about to vanish: the owner
+    /// hears nothing yet.
     fn pause(&mut self, place: u32, error: IoError, now: Time) -> bool {
         let flight = self
             .flights
@@ -352,19 +365,29 @@ impl MemberIos {
         // Who was put out is not written to any more, and is to be let go of.
         let over = flight.abandoned || !self.attached.contains_key(&flight.id);
         let repeats = if over { Repeats::Never } else { flight.repeats };
-        let Some(trouble) = self.patience.after(flight.trouble, error, repeats, now) else {
+        let device = flight.device.path().display();
+        if let Some(trouble) = self.patience.after(flight.trouble, error, repeats, now) {
+            if self.pausing == 0 {
+                tracing::warn!(%device, ?error, "an I/O did not get through, and is tried again");
+            }
+            flight.trouble = Some(trouble);
+        } else if let Some(attached) = self.attached.get_mut(&flight.id).filter(|_| !over)
+            && let Some(at) = self.patience.doubt(&mut attached.doubt, error, now)
+        {
+            if self.pausing == 0 {
+                tracing::warn!(%device, "an I/O failed: the device is failing, or being removed");
+            }
+            flight.verdict_at = Some(at);
+        } else {
             return false;
-        };
-        if self.pausing == 0 {
-            let device = flight.device.path().display();
-            tracing::warn!(%device, ?error, "an I/O did not get through, and is tried again");
         }
-        (flight.trouble, flight.pauses, flight.due) = (Some(trouble), Some(error), NEVER);
+        (flight.pauses, flight.due) = (Some(error), NEVER);
         self.pausing += 1;
         true
     }
 
-    /// Tries again what has waited for it; of a device that was let go meanwhile nothing.
+    /// Tries again what has waited for it, and tells what is not tried again; of a device that was let go
+    /// meanwhile nothing is.
     fn try_again(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
         let attached = &self.attached;
         let mut due = Vec::new();
@@ -373,16 +396,18 @@ impl MemberIos {
                 continue;
             }
             let lost = !attached.contains_key(&flight.id) || flight.device.is_gone();
-            let again = flight.trouble.is_some_and(|t| now >= t.again_at);
-            if lost || again {
-                due.push((place, flight.file, lost));
+            let over = flight.verdict_at.is_some_and(|at| now >= at);
+            let again =
+                flight.verdict_at.is_none() && flight.trouble.is_some_and(|t| now >= t.again_at);
+            if lost || over || again {
+                due.push((place, flight.file, !again || lost));
             }
         }
-        for (place, file, lost) in due {
+        for (place, file, ends) in due {
             let flight = self.flights.get_mut(place).expect("it was just seen");
             let error = flight.pauses.take().expect("it was just seen to pause");
             self.pausing -= 1;
-            if !lost {
+            if !ends {
                 if let Some(trouble) = &mut flight.trouble {
                     trouble.tries += 1;
                 }
@@ -448,6 +473,7 @@ impl MemberIos {
         now: Time,
     ) -> Option<Finished> {
         let flight = self.flights.remove(place).expect("it is in the table");
+        let verdict = verdict.map_err(Patience::verdict);
         if flight.blocks
             && let Some(next) = self.turns.leave(flight.id, place)
         {

@@ -67,11 +67,13 @@ pub enum Canary {
     CacheTrusted,
     /// A member that did not answer in time is taken back while I/Os of that time are still to land.
     ReturnsBusy,
+    /// An error of a device that is being removed is believed at once.
+    VerdictAtOnce,
 }
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 81] = [
+    pub const ALL: [(Canary, u64); 82] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -114,6 +116,7 @@ impl Canary {
         (Canary::AnsweredUntried, 3000),
         (Canary::CacheTrusted, 10000),
         (Canary::ReturnsBusy, 6000),
+        (Canary::VerdictAtOnce, 100),
         (Canary::Inside(engine::Canary::NoLog), 60),
         (Canary::Inside(engine::Canary::NoFlushAfterLog), 6000),
         (Canary::Inside(engine::Canary::IntentOnOneMember), 500),
@@ -185,6 +188,7 @@ impl Canary {
             Canary::AnsweredUntried => "answered-untried",
             Canary::CacheTrusted => "cache-trusted",
             Canary::ReturnsBusy => "returns-busy",
+            Canary::VerdictAtOnce => "verdict-at-once",
             Canary::Inside(canary) => canary.name(),
         }
     }

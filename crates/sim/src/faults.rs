@@ -40,6 +40,8 @@ pub struct Overlay {
     pub latent: BTreeSet<u64>,
     /// The device does not answer any more.
     pub gone: bool,
+    /// It is about to be: all fails, and nobody says why.
+    pub ebbs: bool,
     /// So many of the next writes fail.
     pub write_errors: u32,
     /// So many of the next reads fail, although the blocks are readable.

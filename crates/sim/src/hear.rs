@@ -53,6 +53,7 @@ impl World {
             }
             EventKind::MemberOut { device, cause, .. } => {
                 self.judge_loss(device, cause)?;
+                self.judge_verdict(device, cause)?;
                 self.leaving.extend(device);
                 self.stats.losses += 1;
                 self.last_loss = self.oracle.moment();

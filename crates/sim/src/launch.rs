@@ -60,6 +60,7 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
             pulled: false,
             used: false,
             stalls: false,
+            doubt: None,
         })
         .collect()
 }

@@ -21,6 +21,7 @@ pub mod checkers;
 pub mod clock;
 pub mod comeback;
 pub mod dawdle;
+mod ebb;
 pub mod faults;
 pub mod finale;
 pub mod hear;

@@ -611,7 +611,7 @@ impl World {
             self.slow_down(&[5, 30]);
         }
         match action {
-            Action::Lose => self.vanish(index),
+            Action::Lose => self.vanish_somehow(index),
             Action::WriteError => {
                 self.note(format!(
                     "the next write of drive {index} (slot {slot}) will fail"

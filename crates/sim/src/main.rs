@@ -232,7 +232,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
          {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
          {} slow members, {} rotten strips, {} writes silently lost, {} misdirected, {} cures, \
-         {} writes torn, {} lost, {} resets ({} tried again); {:.1} seeds/s; trace {}",
+         {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
         s.asks,
@@ -262,6 +262,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.lost_writes,
         s.resets,
         s.retries,
+        s.ebbs,
         report.seeds_per_second,
         report.trace_hash
     );

@@ -43,6 +43,8 @@ pub enum Purpose {
     Beyond = 16,
     /// When devices are reset, and when those that were out for it are there again.
     Reset = 21,
+    /// When devices that are about to vanish fail all for a moment before.
+    Ebb = 22,
 }
 
 /// A seeded stream of numbers.

@@ -154,6 +154,8 @@ pub struct Stats {
     pub hedges_refused: u64,
     /// Members that were called slow.
     pub slow_members: u64,
+    /// Devices that failed all for a moment, and vanished.
+    pub ebbs: u64,
     /// Devices that were reset.
     pub resets: u64,
     /// I/Os that were tried again.
@@ -194,6 +196,7 @@ impl Stats {
             (&mut self.visits_passed, other.visits_passed),
             (&mut self.split_anew, other.split_anew),
             (&mut self.returns, other.returns),
+            (&mut self.ebbs, other.ebbs),
             (&mut self.resets, other.resets),
             (&mut self.retries, other.retries),
             (&mut self.retried_through, other.retried_through),

@@ -35,7 +35,7 @@ impl World {
         self.planted.as_ref().is_some_and(|p| p.canary == canary)
     }
 
-    fn patience(&self) -> Patience {
+    pub(crate) fn patience(&self) -> Patience {
         Patience::new(self.plan.latencies.deadline_ns)
     }
 

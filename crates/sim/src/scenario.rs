@@ -100,6 +100,7 @@ impl Scenario {
             device: None,
             doomed: false,
             stalls: false,
+            doubt: None,
             hidden: false,
             pulled: false,
             used: false,
@@ -259,6 +260,13 @@ impl Scenario {
         let vanished = self.world.vanish(drive);
         self.must(vanished);
         self
+    }
+    /// All fails that the device in this slot is asked for, and a moment later it vanishes.
+    pub fn ebb(&mut self, slot: u8) -> usize {
+        let drive = self.drive(slot);
+        let device = self.world.drives[drive].device.expect("it is open");
+        self.world.ebb(drive, device);
+        drive
     }
     /// Nothing gets through to the device in this slot for so long; perhaps it loses what its cache answered.
     pub fn reset(&mut self, slot: u8, us: u64, cache_lost: bool) -> &mut Self {

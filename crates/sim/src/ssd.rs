@@ -309,6 +309,9 @@ impl Ssd {
         if self.faults.gone {
             return Fate::Fails(IoError::Gone);
         }
+        if self.faults.ebbs {
+            return Fate::Fails(IoError::Unclear);
+        }
         if Overlay::take(&mut self.faults.stalls) {
             return Fate::TimesOut;
         }
@@ -380,6 +383,15 @@ impl Ssd {
         next.map(|trouble| trouble.again_at)
     }
 
+    /// What an I/O fails with of which somebody is still to hear.
+    pub fn failing(&self, op: OpNo) -> Option<IoError> {
+        let flight = self.flights.get(&op).filter(|flight| !flight.abandoned)?;
+        match flight.fate {
+            Fate::Fails(error) if !self.faults.gone => Some(error),
+            _ => None,
+        }
+    }
+
     /// An I/O that failed on its way is tried again; `None` if nobody waits for it any more.
     pub fn retry(&mut self, op: OpNo, latencies: &Latencies, rng: &mut Prng) -> Option<Timing> {
         let flight = self.flights.get_mut(&op)?;
@@ -431,6 +443,7 @@ impl Ssd {
             flight.fate = Fate::Fails(IoError::Gone);
         }
         if let Fate::Fails(error) = flight.fate {
+            let error = Patience::verdict(error);
             let buf = match flight.kind {
                 IoKind::Read { buf, .. } => Some(buf),
                 _ => None,

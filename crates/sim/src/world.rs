@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, Geometry, Pool, Retried, Router, Shard};
+use strake_engine::{Array, Doubt, Geometry, Pool, Retried, Router, Shard};
 use strake_format::{ArrayUuid, Superblock};
 
 use crate::canary::{Canary, Planted};
@@ -53,6 +53,8 @@ pub enum Happening {
     AskArray(Request),
     /// A command reaches the array.
     Command(CommandId, Command),
+    /// A drive that was opened as this device vanishes.
+    Vanishes(usize, DeviceId),
     /// The array hears that a device vanished.
     Gone(DeviceId),
     /// A piece reaches the export queue that made it, to be split anew.
@@ -86,6 +88,8 @@ pub struct Drive {
     pub used: bool,
     /// It does not answer in time, or did not, and is to be there again by itself.
     pub stalls: bool,
+    /// Its errors that say nothing of why, since it was opened as this device.
+    pub(crate) doubt: Option<(DeviceId, Doubt)>,
 }
 
 /// The engine's machines of one life.
@@ -130,6 +134,8 @@ pub struct Chances {
     pub dawdle: Prng,
     /// Devices that are reset.
     pub reset: Prng,
+    /// Devices that are about to vanish.
+    pub ebb: Prng,
 }
 
 /// See the module.
@@ -246,6 +252,7 @@ impl World {
             identity: made.identity,
             dawdle: Prng::new(seed ^ 1, Purpose::Dawdle),
             reset: Prng::new(seed, Purpose::Reset),
+            ebb: Prng::new(seed, Purpose::Ebb),
         };
         let mut workload = chance.workload;
         let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
@@ -421,6 +428,7 @@ impl World {
                 self.machines().array.command(now, id, command);
                 self.poll_array()?;
             }
+            Happening::Vanishes(drive, device) => self.ebbed(drive, device)?,
             Happening::Gone(device) => {
                 self.trace([7, u64::from(device.0), 0, 0], || {
                     format!("array: gone {device:?}")
@@ -452,7 +460,7 @@ impl World {
     }
 
     pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> Going {
-        let again = self.interrupted(drive, op);
+        let again = self.doubted(drive, op) || self.interrupted(drive, op);
         let trouble = self.drives[drive].ssd.trouble_of(op).filter(|_| !again);
         let finished = if again {
             self.untrue(drive, op)

@@ -351,6 +351,17 @@ fn an_io_that_outlasts_its_deadline_is_answered_and_keeps_its_buffer() {
 
 /// Starts an I/O, and has the kernel's answer replaced by an error.
 fn fail_once(bench: &mut Bench, kind: IoKind, repeats: Repeats, errno: i32) -> Option<Completion> {
+    let now = bench.clock.now();
+    fail_at(bench, kind, repeats, errno, now)
+}
+
+fn fail_at(
+    bench: &mut Bench,
+    kind: IoKind,
+    repeats: Repeats,
+    errno: i32,
+    now: Time,
+) -> Option<Completion> {
     assert!(bench.start(1, kind).is_none());
     // Files have volatile caches: the page cache.
     for (_, flight) in bench.ios.flights.iter_mut() {
@@ -364,7 +375,6 @@ fn fail_once(bench: &mut Bench, kind: IoKind, repeats: Repeats, errno: i32) -> O
     let Token::Member(place) = reaped[0].token else {
         panic!("{reaped:?}")
     };
-    let now = bench.clock.now();
     let finished = bench.ios.finish(&mut bench.ring, place, -errno, now);
     finished.map(|(_, completion)| completion)
 }
@@ -417,7 +427,7 @@ fn what_cannot_be_mended_or_trusted_is_told_at_once() {
     let file = member(1 << 20);
     let mut bench = Bench::new(file.path(), Duration::from_secs(5));
     for (repeats, errno, error) in [
-        (Repeats::All, libc::EIO, IoError::Media),
+        (Repeats::All, libc::ENODATA, IoError::Media),
         (Repeats::All, libc::ENOSPC, IoError::NoSpace),
         (
             Repeats::Unsent,
@@ -437,6 +447,33 @@ fn what_cannot_be_mended_or_trusted_is_told_at_once() {
         .all(|(_, f)| f.repeats == Repeats::Unsent);
     assert!(volatile, "a file has the page cache");
     assert_eq!(bench.wait().result, Ok(()));
+}
+
+#[test]
+fn what_failed_for_no_reason_that_is_known_is_told_when_the_device_was_looked_at_again() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(64));
+    let begun = bench.clock.now();
+    let after = |ms| begun.plus_ms(ms);
+    let fails =
+        |bench: &mut Bench, ms| fail_at(bench, write_of(1), Repeats::All, libc::EIO, after(ms));
+    let mut finished = Vec::new();
+    let mut verdict = |bench: &mut Bench, ms| {
+        bench.ios.expire(&mut bench.ring, after(ms), &mut finished);
+        finished.pop().map(|(_, done): Finished| done.result)
+    };
+    assert!(fails(&mut bench, 0).is_none());
+    // A 64th of the deadline.
+    assert_eq!(verdict(&mut bench, 999), None);
+    assert_eq!(verdict(&mut bench, 1000), Some(Err(IoError::Media)));
+    assert_eq!((bench.ios.pausing, bench.ios.retried()), (0, None));
+    // It is there to stay, for a while; and then not any more.
+    let told = fails(&mut bench, 2000).expect("told at once");
+    assert_eq!(told.result, Err(IoError::Media));
+    assert!(fails(&mut bench, 8000).is_none());
+    std::fs::remove_file(file.path()).expect("its only name");
+    assert_eq!(verdict(&mut bench, 8000), Some(Err(IoError::Gone)));
+    assert_eq!((bench.ios.pausing, bench.ios.in_flight()), (0, 0));
 }
 
 #[test]

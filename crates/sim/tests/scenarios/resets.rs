@@ -1,5 +1,6 @@
 //! Drives that are reset: what ends in time costs nothing, what does not costs what was written meanwhile.
 
+use strake_engine::create::Init;
 use strake_engine::event::*;
 use strake_format::Settings;
 use strake_sim::scenario::{Draft, Scenario};
@@ -263,4 +264,42 @@ fn a_write_to_a_member_that_is_reset_for_ever_is_answered_in_time() {
     assert!(took_ms < 2 * 50, "{took_ms} ms");
     assert_eq!(raid5.state(), ArrayState::Degraded);
     raid5.rest().verify();
+}
+
+/// The kernel answers EIO while it removes a drive: that is no verdict over what the drive holds.
+#[test]
+fn a_member_that_fails_all_for_a_moment_and_vanishes_is_kept_and_gets_what_was_written_meanwhile() {
+    for seed in 0..20 {
+        let mut raid6 = Scenario::new("6", 6).no_caches().seed(seed).start();
+        raid6.fill().begin_to_write(60, 3 * seed);
+        let pulled = raid6.ebb(2);
+        raid6.wait("it is out", |world| world.looks()[2].in_sync.is_none());
+        raid6.wait("requests are answered", |world| world.asks.is_empty());
+        assert_eq!(state(&mut raid6, 2), MemberState::Missing);
+        raid6.write(20);
+        raid6.offer(pulled).expect("it is kept");
+        raid6.rest().verify();
+        assert_eq!(raid6.state(), ArrayState::Optimal);
+        assert!(raid6.serves(pulled));
+        assert_eq!(raid6.world.stats.partial_rebuilds, 1);
+        raid6.lose(0).lose(1).verify();
+    }
+}
+
+/// The same with what the job `init` has under way.
+#[test]
+fn so_is_one_that_was_being_zeroed() {
+    for seed in 0..20 {
+        let draft = Scenario::new("6", 6).no_caches().init(Init::Zero);
+        let mut raid6 = draft.seed(seed).start();
+        raid6.steps(10 * seed);
+        let pulled = raid6.ebb(2);
+        raid6.wait("it is out", |world| world.looks()[2].in_sync.is_none());
+        raid6.write(20);
+        assert_eq!(state(&mut raid6, 2), MemberState::Missing);
+        raid6.offer(pulled).expect("it is kept");
+        raid6.rest().verify();
+        assert!(raid6.serves(pulled));
+        raid6.lose(0).lose(1).verify();
+    }
 }
