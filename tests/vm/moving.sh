@@ -40,6 +40,17 @@ ends_larger() {
 
 bulk_is_there() { verified_again "$MNT/bulk" "${BULK[@]}"; }
 
+# killed_while_moving MIB: the daemon is killed in the middle of a move of so much, which then goes on as fast as it can.
+killed_while_moving() {
+    wait_for 120 "data that has moved" moved_past 8
+    daemon_kill
+    sleep 1
+    daemon_start
+    wait_state data optimal 60
+    say "$(($(moved) >> 20)) MiB of $1 had moved when the daemon was killed"
+    strake set data restripe_priority=100
+}
+
 scenario_move() {
     local before at
     begin_move 10
@@ -82,13 +93,7 @@ scenario_groups() {
     before=$(blockdev --getsize64 "$(device data)")
     # shellcheck disable=SC2046
     strake restripe data --level 50 --group-size 4 $(drives 4 5 6 7)
-    wait_for 120 "data that has moved" moved_past 8
-    daemon_kill
-    sleep 1
-    daemon_start
-    wait_state data optimal 60
-    say "$(($(moved) >> 20)) MiB of $((before >> 20)) had moved when the daemon was killed"
-    strake set data restripe_priority=100
+    killed_while_moving $((before >> 20))
     ends_larger "$before" 3 6
     same "$(show data .level)" 50 "the level"
     load_stop
@@ -123,13 +128,7 @@ scenario_lower() {
     before=$(blockdev --getsize64 "$(device data)")
     load_start "$MNT/load" 32m
     strake restripe data --level 5
-    wait_for 120 "data that has moved" moved_past 8
-    daemon_kill
-    sleep 1
-    daemon_start
-    wait_state data optimal 60
-    say "$(($(moved) >> 20)) MiB of $((before >> 20)) had moved when the daemon was killed"
-    strake set data restripe_priority=100
+    killed_while_moving $((before >> 20))
     wait_for 300 "RAID 5" lowered 5
     same "$(blockdev --getsize64 "$(device data)")" "$before" "the size of the device"
     same "$(show data '[.members[], .spares[]] | map(.state) | sort | join(" ")')" \

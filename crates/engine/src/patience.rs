@@ -14,10 +14,10 @@
 //!   meanwhile (`behind`), which rests on nothing that the cache held. What was never sent is another matter.
 //! * Nothing is repeated for ever: from the first error on there is one deadline for all tries together.
 //!
-//! **An error that says nothing of why** (EIO) is not told at once either: while a drive is being removed its kernel
-//! answers so for a moment before it says that the drive is gone. A member that is gone keeps what it holds
-//! and comes back by itself; one that failed to read or write has failed. So who carries out I/Os looks once more,
-//! a moment later: [`Patience::doubt`]. Nothing is repeated for it.
+//! **An error that says nothing of why** (EIO) is not told at once either: the kernel may answer so for a moment
+//! before it takes a drive away. A member that is gone keeps what it holds and comes back by itself; one that
+//! failed to read or write has failed. So who carries out I/Os looks once more, a moment later:
+//! [`Patience::doubt`]. Nothing is repeated for it.
 //!
 //! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this (the
 //! runtime's).

@@ -420,13 +420,14 @@ impl Device {
         }
     }
 
-    /// What an errno of this device means to the engine.
+    /// What an errno of this device means to the engine. Of a drive that was pulled Linux says many things: EIO,
+    /// and, since it has no size any more, ENOSPC of writes and EINVAL of zeroes.
     pub(crate) fn classify(&self, errno: i32) -> IoError {
         match errno {
             libc::ENODEV | libc::ENXIO | libc::EBADF | libc::ENOMEDIUM | libc::ESHUTDOWN => {
                 IoError::Gone
             }
-            libc::EIO if self.is_gone() => IoError::Gone,
+            _ if self.is_gone() => IoError::Gone,
             libc::EIO => IoError::Unclear,
             libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADE => IoError::Media,
             libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
@@ -573,6 +574,8 @@ mod tests {
         assert_eq!(device.classify(libc::EIO), IoError::Unclear);
         drop(kept);
         assert!(device.is_gone());
-        assert_eq!(device.classify(libc::EIO), IoError::Gone);
+        for errno in [libc::EIO, libc::ENOSPC, libc::EINVAL, libc::ENOLINK] {
+            assert_eq!(device.classify(errno), IoError::Gone);
+        }
     }
 }

@@ -617,7 +617,7 @@ impl Flight {
                 Step::Done(Err(IoError::Gone))
             }
             Work::Write { data, done, .. } if got == 0 && *done < data.len => {
-                Step::Done(Err(IoError::NoSpace))
+                self.failed(libc::ENOSPC)
             }
             Work::Read { len, done, .. } | Work::ReadInPlace { len, done, .. } => {
                 *done += got;
@@ -638,7 +638,7 @@ impl Flight {
             Work::Zeros { len, done, .. } => {
                 *done += got as u64;
                 if got == 0 {
-                    Step::Done(Err(IoError::NoSpace))
+                    self.failed(libc::ENOSPC)
                 } else if *done < *len {
                     Step::Again
                 } else {
@@ -679,7 +679,9 @@ impl Flight {
         let error = match self.work {
             // A device says so of what it is not ready for; of what it cannot do at all, too, but that is
             // never a write or a flush.
-            Work::Write { .. } | Work::Zeros { .. } | Work::Flush if errno == libc::EREMOTEIO => {
+            Work::Write { .. } | Work::Zeros { .. } | Work::Flush
+                if errno == libc::EREMOTEIO && !self.device.is_gone() =>
+            {
                 IoError::Transport(errno)
             }
             _ => self.device.classify(errno),

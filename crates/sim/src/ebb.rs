@@ -1,5 +1,5 @@
 //! Devices that are about to vanish: for a moment all that is asked of them fails, and nobody says why. That is
-//! what a kernel answers while a drive is being removed.
+//! what a kernel may answer before it takes a drive away.
 //!
 //! Who carries out I/Os looks once more before it believes such an error (the engine's
 //! [`Patience::doubt`](strake_engine::Patience::doubt)), as the runtime does. So a member that goes this way is

@@ -379,6 +379,31 @@ pub struct Variation {
     pub without: FaultSet,
 }
 
+impl Life {
+    /// Any moment of it, at most so many events after a request.
+    fn moment(&self, events: u64, rng: &mut Prng) -> Moment {
+        Moment {
+            asks: rng.below(self.asks + 1),
+            events: rng.below(events),
+        }
+    }
+
+    /// More often one at which the array is in order yet.
+    fn early_moment(&self, rng: &mut Prng) -> Moment {
+        let asks = self.asks.min(rng.pick(&[2, 10, 120]));
+        Moment {
+            asks: rng.below(asks + 1),
+            events: rng.below(200),
+        }
+    }
+
+    /// Something more happens in it.
+    fn act(&mut self, at: Moment, action: Action) {
+        self.actions.push((at, action));
+        self.actions.sort_by_key(|&(at, _)| at);
+    }
+}
+
 impl Plan {
     /// Shards of a start, by its number.
     pub fn shards_of(&self, start: u64) -> u16 {
@@ -487,13 +512,9 @@ impl Plan {
         }
         for life in &mut self.lives {
             for _ in 0..rng.below(4) {
-                let at = Moment {
-                    asks: rng.below(life.asks + 1),
-                    events: rng.below(100),
-                };
-                life.actions.push((at, Action::Trim));
+                let at = life.moment(100, &mut rng);
+                life.act(at, Action::Trim);
             }
-            life.actions.sort_by_key(|&(at, _)| at);
         }
     }
 
@@ -549,15 +570,10 @@ impl Plan {
         for life in &mut self.lives {
             for action in [Action::StartInit, Action::StopInit] {
                 if rng.one_in(2) {
-                    let asks = life.asks.min(rng.pick(&[2, 10, 120]));
-                    let at = Moment {
-                        asks: rng.below(asks + 1),
-                        events: rng.below(200),
-                    };
-                    life.actions.push((at, action));
+                    let at = life.early_moment(&mut rng);
+                    life.act(at, action);
                 }
             }
-            life.actions.sort_by_key(|&(at, _)| at);
         }
     }
 }
@@ -728,10 +744,7 @@ fn deep_life(rng: &mut Prng) -> Life {
     life.end_at.asks += rng.below(48);
     if rng.percent(50) {
         let trouble = |rng: &mut Prng| {
-            let at = Moment {
-                asks: rng.below(life.asks + 1),
-                events: rng.below(200),
-            };
+            let at = life.moment(200, rng);
             (at, TROUBLES[rng.weighted(&[4, 1, 1, 2, 1])])
         };
         life.actions = (0..rng.range(1, 3)).map(|_| trouble(rng)).collect();

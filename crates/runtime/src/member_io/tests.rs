@@ -121,6 +121,19 @@ impl Bench {
             .start(&mut self.ring, Owner::Shard, io, None, self.clock.now())
     }
 
+    /// The kernel's next answer: to which flight, and what.
+    fn reap(&mut self) -> (u32, i32) {
+        let mut reaped: Vec<Reaped> = Vec::new();
+        while reaped.is_empty() {
+            self.ring.wait(None).expect("wait");
+            self.ring.reap(&mut reaped);
+        }
+        match reaped[0].token {
+            Token::Member(place) => (place, reaped[0].result),
+            _ => panic!("{reaped:?}"),
+        }
+    }
+
     fn wait(&mut self) -> Completion {
         let mut reaped: Vec<Reaped> = Vec::new();
         for _ in 0..100 {
@@ -262,14 +275,7 @@ fn zeros_written_the_hard_way_cover_the_range() {
     };
     assert!(bench.start(2, kind).is_none());
     // The kernel's answer is replaced by that of one that cannot punch holes.
-    let mut reaped = Vec::new();
-    while reaped.is_empty() {
-        bench.ring.wait(None).expect("wait");
-        bench.ring.reap(&mut reaped);
-    }
-    let Token::Member(place) = reaped[0].token else {
-        panic!("{reaped:?}")
-    };
+    let (place, _) = bench.reap();
     std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills again");
     assert!(
         bench
@@ -334,16 +340,11 @@ fn an_io_that_outlasts_its_deadline_is_answered_and_keeps_its_buffer() {
         .ios
         .expire(&mut bench.ring, bench.clock.now(), &mut expired);
     assert_eq!(expired.len(), 1, "answered once");
-    let mut reaped = Vec::new();
-    bench.ring.wait(None).expect("wait");
-    bench.ring.reap(&mut reaped);
-    let Token::Member(place) = reaped[0].token else {
-        panic!("{reaped:?}")
-    };
+    let (place, result) = bench.reap();
     assert!(
         bench
             .ios
-            .finish(&mut bench.ring, place, reaped[0].result, bench.clock.now())
+            .finish(&mut bench.ring, place, result, bench.clock.now())
             .is_none()
     );
     assert_eq!((bench.pool.free(), bench.ios.in_flight()), (free, 0));
@@ -367,14 +368,7 @@ fn fail_at(
     for (_, flight) in bench.ios.flights.iter_mut() {
         flight.repeats = repeats;
     }
-    let mut reaped = Vec::new();
-    while reaped.is_empty() {
-        bench.ring.wait(None).expect("wait");
-        bench.ring.reap(&mut reaped);
-    }
-    let Token::Member(place) = reaped[0].token else {
-        panic!("{reaped:?}")
-    };
+    let (place, _) = bench.reap();
     let finished = bench.ios.finish(&mut bench.ring, place, -errno, now);
     finished.map(|(_, completion)| completion)
 }
@@ -492,16 +486,9 @@ fn what_is_not_answered_when_it_is_tried_again_counts_as_failed() {
     let told = bench.ios.retried().expect("the array counts it");
     assert_eq!((told.got_through, told.trouble.tries), (false, 1));
     // That the kernel answers after all makes no second one of it.
-    let mut reaped = Vec::new();
-    while reaped.is_empty() {
-        bench.ring.wait(None).expect("wait");
-        bench.ring.reap(&mut reaped);
-    }
-    let Token::Member(place) = reaped[0].token else {
-        panic!("{reaped:?}")
-    };
+    let (place, result) = bench.reap();
     let (ring, now) = (&mut bench.ring, bench.clock.now());
-    let late = bench.ios.finish(ring, place, reaped[0].result, now);
+    let late = bench.ios.finish(ring, place, result, now);
     assert!(late.is_none() && bench.ios.retried().is_none());
 }
 
@@ -541,21 +528,9 @@ fn a_device_is_not_opened_again_while_an_abandoned_io_is_under_way() {
     bench.ios.release(&mut bench.ring, ID);
     let again = Device::open(file.path(), OpenMode::Member);
     assert!(matches!(again, Err(DeviceError::Busy(_))), "{again:?}");
-    let mut reaped = Vec::new();
-    while reaped.is_empty() {
-        bench.ring.wait(None).expect("wait");
-        bench.ring.reap(&mut reaped);
-    }
-    let Token::Member(place) = reaped[0].token else {
-        panic!("{reaped:?}")
-    };
+    let (place, result) = bench.reap();
     let (ring, now) = (&mut bench.ring, bench.clock.now());
-    assert!(
-        bench
-            .ios
-            .finish(ring, place, reaped[0].result, now)
-            .is_none()
-    );
+    assert!(bench.ios.finish(ring, place, result, now).is_none());
     Device::open(file.path(), OpenMode::Member).expect("it is free");
 }
 

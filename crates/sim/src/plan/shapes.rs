@@ -48,13 +48,8 @@ impl Plan {
                 life.enlarge_bytes += self.tiny.region_bytes * rng.range(1, 12);
             }
             // The array is more often in order at first.
-            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
-            let at = Moment {
-                asks: rng.below(asks + 1),
-                events: rng.below(200),
-            };
-            life.actions.push((at, action));
-            life.actions.sort_by_key(|&(at, _)| at);
+            let at = life.early_moment(&mut rng);
+            life.act(at, action);
             // It may be cut off in its middle, or when it has just been told.
             if life.end != End::Stop && rng.percent(40) {
                 life.end_at = Moment {
@@ -78,12 +73,8 @@ impl Plan {
         };
         self.lowers = true;
         for life in self.lives.iter_mut().skip(first) {
-            let at = Moment {
-                asks: rng.below(life.asks + 1),
-                events: rng.below(200),
-            };
-            life.actions.push((at, Action::DropParity));
-            life.actions.sort_by_key(|&(at, _)| at);
+            let at = life.moment(200, &mut rng);
+            life.act(at, Action::DropParity);
         }
         for life in self.lives.iter_mut().skip(first + 1) {
             if life.end_after_reshape.is_none() && rng.percent(50) {
@@ -117,16 +108,11 @@ impl Plan {
             if rng.percent(30) {
                 continue;
             }
-            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
-            let at = Moment {
-                asks: rng.below(asks + 1),
-                events: rng.below(200),
-            };
-            life.actions.push((at, Action::Strip));
+            let at = life.early_moment(&mut rng);
+            life.act(at, Action::Strip);
             if rng.one_in(2) {
-                life.actions.push((at, Action::ContinueRestripe));
+                life.act(at, Action::ContinueRestripe);
             }
-            life.actions.sort_by_key(|&(at, _)| at);
             if rng.percent(70) {
                 life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
                 life.end_after_reshape = Some(match rng.percent(70) {
@@ -175,26 +161,19 @@ impl Plan {
             if rng.percent(30) {
                 continue;
             }
-            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
-            let at = Moment {
-                asks: rng.below(asks + 1),
-                events: rng.below(200),
-            };
+            let at = life.early_moment(&mut rng);
             if raised && number == 0 {
-                life.actions.push((at, Action::AddParity));
-                life.actions.sort_by_key(|&(at, _)| at);
+                life.act(at, Action::AddParity);
                 continue;
             }
-            life.actions.push((at, Action::Regroup));
+            life.act(at, Action::Regroup);
             if rng.one_in(4) {
                 let events = at.events + rng.below(400);
-                life.actions
-                    .push((Moment { events, ..at }, Action::StopRestripe));
+                life.act(Moment { events, ..at }, Action::StopRestripe);
             }
             if rng.one_in(2) {
-                life.actions.push((at, Action::ContinueRestripe));
+                life.act(at, Action::ContinueRestripe);
             }
-            life.actions.sort_by_key(|&(at, _)| at);
             if rng.percent(70) {
                 life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
                 life.end_after_reshape = Some(match rng.percent(60) {
@@ -232,23 +211,18 @@ impl Plan {
         devices.for_each(|device| device.bytes += 2 * more);
         let first = rng.index(self.lives.len());
         for (number, life) in self.lives.iter_mut().enumerate().skip(first) {
-            let asks = life.asks.min(rng.pick(&[2, 10, 120]));
-            let at = Moment {
-                asks: rng.below(asks + 1),
-                events: rng.below(200),
-            };
+            let at = life.early_moment(&mut rng);
             if number == first || rng.one_in(3) {
-                life.actions.push((at, Action::Lower));
+                life.act(at, Action::Lower);
             }
             if rng.one_in(4) {
                 let events = at.events + rng.below(2000);
                 let at = Moment { events, ..at };
-                life.actions.push((at, Action::StopRestripe));
+                life.act(at, Action::StopRestripe);
             }
             if rng.one_in(2) {
-                life.actions.push((at, Action::ContinueRestripe));
+                life.act(at, Action::ContinueRestripe);
             }
-            life.actions.sort_by_key(|&(at, _)| at);
             if rng.percent(70) {
                 life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
                 life.end_at = Moment {
@@ -290,12 +264,8 @@ impl Plan {
         let first = rng.index(self.lives.len());
         for (at, life) in self.lives.iter_mut().enumerate().skip(first) {
             let mut act = |action, rng: &mut Prng| {
-                let asks = life.asks.min(rng.pick(&[2, 10, 120]));
-                let at = Moment {
-                    asks: rng.below(asks + 1),
-                    events: rng.below(200),
-                };
-                life.actions.push((at, action));
+                let at = life.early_moment(rng);
+                life.act(at, action);
             };
             let begun = at == first || rng.one_in(4);
             if begun {
@@ -307,7 +277,6 @@ impl Plan {
             if rng.one_in(2) {
                 act(Action::ContinueRestripe, &mut rng);
             }
-            life.actions.sort_by_key(|&(at, _)| at);
             if begun && rng.percent(70) {
                 // Most of all in the first windows, which move over themselves.
                 life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);

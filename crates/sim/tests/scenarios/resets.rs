@@ -266,7 +266,7 @@ fn a_write_to_a_member_that_is_reset_for_ever_is_answered_in_time() {
     raid5.rest().verify();
 }
 
-/// The kernel answers EIO while it removes a drive: that is no verdict over what the drive holds.
+/// The kernel may answer EIO before it takes a drive away: that is no verdict over what the drive holds.
 #[test]
 fn a_member_that_fails_all_for_a_moment_and_vanishes_is_kept_and_gets_what_was_written_meanwhile() {
     for seed in 0..20 {
