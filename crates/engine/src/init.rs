@@ -92,7 +92,7 @@ impl Array {
 
     /// Something waits for the region at work.
     fn init_hurries(&self, region: RegionNo) -> bool {
-        self.map.wanted(region)
+        self.map.awaited(region)
             || self.stage != Stage::Serving
             || self.reshape.is_some()
             || !self.sb.zeroing

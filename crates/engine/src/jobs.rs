@@ -450,6 +450,8 @@ impl Array {
             self.raise_rebuilt(before, row, u64::MAX);
         }
         if wait {
+            // What it waits for may wait for a pace that is over.
+            self.hurry_init();
             return true;
         }
         let rows = self.geometry.rows;

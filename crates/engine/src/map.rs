@@ -229,6 +229,11 @@ impl Map {
         self.regions[region.0 as usize].wanted
     }
 
+    /// A shard, or who gives it back, waits for the region.
+    pub(crate) fn awaited(&self, region: RegionNo) -> bool {
+        self.wanted(region) || !self.regions[region.0 as usize].unmap.is_empty()
+    }
+
     fn not_empty(&mut self, region: RegionNo, shard: ShardNo) {
         if let Some(shards) = self.empty.get_mut(&region) {
             shards.remove(&shard);

@@ -616,7 +616,9 @@ impl World {
                 self.note(format!(
                     "the next write of drive {index} (slot {slot}) will fail"
                 ));
-                self.drives[index].ssd.faults.write_errors = 1;
+                let unclear = self.chance.ebb.percent(50);
+                let faults = &mut self.drives[index].ssd.faults;
+                (faults.write_errors, faults.unclear) = (1, unclear);
                 self.drives[index].doomed = true;
                 Ok(())
             }

@@ -407,18 +407,6 @@ impl Scenario {
         self.world.command(Command::StartScrub(ScrubMode::Check));
         self
     }
-    /// Asks for every block to be discarded.
-    pub fn begin_to_discard_everything(&mut self) -> &mut Self {
-        let all = Ask {
-            kind: AskKind::Discard,
-            first: 0,
-            count: self.world.oracle.blocks(),
-            fua: false,
-        };
-        let submitted = self.world.submit(all);
-        self.must(submitted);
-        self
-    }
     /// One block of one row of a slot becomes unreadable.
     pub fn spoil_block(&mut self, slot: u8, row: u64, block: u64) -> &mut Self {
         let drive = self.drive(slot);

@@ -320,7 +320,10 @@ impl Ssd {
             return Fate::Fails(IoError::Media);
         }
         if written(kind).is_some() && Overlay::take(&mut self.faults.write_errors) {
-            return Fate::Fails(IoError::Media);
+            return Fate::Fails(match self.faults.unclear {
+                true => IoError::Unclear,
+                false => IoError::Media,
+            });
         }
         Fate::Normal
     }

@@ -157,14 +157,14 @@ fn what_is_discarded_meanwhile_stays_unwritten_where_it_has_been_already() {
         let make = || to_be_zeroed("5", 4).start();
         let over = |array: &mut Scenario, _: &()| !zeroing(array);
         everywhere(stride, make, begin, over, |array, _, nth| {
-            array.begin_to_discard_everything().rest().verify();
+            array.begin_to_discard().rest().verify();
             assert!(!zeroing(array), "blow {nth}");
             array.write(20).rest();
             sound(array);
         });
     }
     let mut array = to_be_zeroed("5", 4).start();
-    array.rest().begin_to_discard_everything().rest();
+    array.rest().begin_to_discard().rest();
     assert!(unwritten(&mut array) > 0);
 }
 

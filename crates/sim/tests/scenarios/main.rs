@@ -428,7 +428,7 @@ fn a_scrub_does_not_call_a_region_inconsistent_that_is_discarded_before_its_resy
         raid5.power_cut().start();
         // Slow writes hold the regions back on their way to Unwritten.
         raid5.begin_to_write(20, seed % 37).slow(0).slow(1);
-        raid5.begin_to_discard_everything().steps(seed % 11);
+        raid5.begin_to_discard().steps(seed % 11);
         raid5.begin_to_scrub().rest().verify();
         assert_eq!(raid5.world.stats.scrubs, 1, "seed {seed}");
     }
@@ -700,7 +700,7 @@ fn a_discard_of_everything_gives_every_region_back_to_the_drives() {
     for (level, members) in REDUNDANT {
         let mut array = Scenario::new(level, members).start();
         array.fill().rest();
-        array.begin_to_discard_everything();
+        array.begin_to_discard();
         array
             .wait("it is answered", |world| world.asks.is_empty())
             .rest();

@@ -270,12 +270,12 @@ fn a_rebuild_writes_its_target_from_the_first_strip_to_the_last() {
     assert!(order.is_sorted());
 }
 
-/// Bytes of each member that are zeroed beside a load in so many milliseconds, after as many in which it finds
-/// its pace.
-fn zeroed(init_priority: u8, latency_target_us: u32, ms: u64) -> u64 {
+/// An array that is zeroed a row at a time.
+fn to_be_zeroed(init_priority: u8, latency_target_us: u32) -> Scenario {
     let settings = Settings {
         init_priority,
         latency_target_us,
+        spare_delay_ms: 0,
         ..Settings::default()
     };
     let draft = large()
@@ -285,27 +285,81 @@ fn zeroed(init_priority: u8, latency_target_us: u32, ms: u64) -> u64 {
         .no_caches();
     let mut array = draft.settings(settings).message_ns(100).start();
     array.crowd(CROWDING_NS);
+    array
+}
+
+/// Bytes of each member that are zero.
+fn zeroed(array: &mut Scenario) -> u64 {
+    let status = array.world.machines().array.status();
+    let job = status.jobs.iter().find(|job| job.kind == JobKind::Init);
+    job.expect("it takes longer").done_bytes
+}
+
+/// So much beside a load in so many milliseconds, after as many in which it finds its pace.
+fn zeroed_in(init_priority: u8, latency_target_us: u32, ms: u64) -> u64 {
+    let mut array = to_be_zeroed(init_priority, latency_target_us);
     // What was never written is answered without a member.
     let mut load = Load::new(2);
     load.among = 64;
     array.write_at(0, load.among);
-    let done = |array: &mut Scenario| {
-        let status = array.world.machines().array.status();
-        let job = status.jobs.iter().find(|job| job.kind == JobKind::Init);
-        job.expect("it takes longer").done_bytes
-    };
     load.work(&mut array, ms);
-    let before = done(&mut array);
+    let before = zeroed(&mut array);
     load.work(&mut array, ms);
-    done(&mut array) - before
+    zeroed(&mut array) - before
 }
 
 #[test]
 fn background_zeroing_keeps_to_its_priority_and_to_the_latency_target() {
-    let (all, half) = (zeroed(100, 0, 200), zeroed(50, 0, 200));
-    let (few, late) = (zeroed(1, 0, 4000) / 20, zeroed(100, 1, 4000) / 20);
+    let (all, half) = (zeroed_in(100, 0, 200), zeroed_in(50, 0, 200));
+    let (few, late) = (zeroed_in(1, 0, 4000) / 20, zeroed_in(100, 1, 4000) / 20);
     assert!(few > 0 && late > 0, "not nothing: {few}, {late}");
     assert!(few * 20 < all, "{few} of {all}");
     assert!(late * 20 < all, "{late} of {all}");
     assert!(half < all && half * 3 > all, "{half} of {all}");
+}
+
+/// Reads of what was never written, which no member sees, until zeroing is in a pause in its first region.
+fn in_the_first_region(array: &mut Scenario, load: &mut Load) {
+    let region = array.world.geometry.region_rows * array.world.geometry.strip;
+    for _ in 0..1000 {
+        load.work(array, 1);
+        let done = zeroed(array);
+        assert!(done < region, "the first region is at work");
+        if done > 0
+            && array
+                .world
+                .drives
+                .iter()
+                .all(|drive| drive.ssd.in_flight() == 0)
+        {
+            return;
+        }
+    }
+    panic!("nothing is zeroed");
+}
+
+#[test]
+fn who_gives_back_what_is_being_zeroed_does_not_wait_for_its_pace() {
+    let mut array = to_be_zeroed(1, 0);
+    let mut load = Load::new(2);
+    in_the_first_region(&mut array, &mut load);
+    let begun = array.world.clock.now();
+    array.begin_to_discard();
+    let id = *array.world.asks.last_key_value().expect("just asked").0;
+    while array.world.asks.contains_key(&id) {
+        load.step(&mut array);
+    }
+    let ms = array.world.clock.now().since(begun) / MS;
+    assert!(ms < 300, "answered after {ms} ms");
+}
+
+#[test]
+fn a_rebuild_that_meets_what_is_being_zeroed_in_a_pause_does_not_wait_for_ever() {
+    let mut array = to_be_zeroed(1, 0);
+    let mut load = Load::new(2);
+    in_the_first_region(&mut array, &mut load);
+    array.lose(2).add();
+    array.sleep();
+    assert_eq!(array.state(), ArrayState::Optimal);
+    array.verify();
 }
