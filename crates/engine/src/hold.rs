@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use crate::array::ShardSetup;
 use crate::event::*;
 use crate::logs::Logs;
-use crate::meters::Meters;
 use crate::regions::Gate;
 use crate::shard::{Shard, read_pieces_max};
 use crate::streams::Streams;
@@ -94,9 +93,7 @@ impl Shard {
         self.gates = setup.regions.into_iter().map(Gate::new).collect();
         self.unreadable = setup.lost;
         self.streams = Streams::default();
-        if setup.view.slots.len() != self.view.slots.len() {
-            self.meters = Meters::new(setup.hedging, &setup.view);
-        }
+        self.meters.reshape(&setup.view);
         self.apply_view(setup.view);
         // A base may begin with it: nothing that began before is under way.
         let log_from = self.view.log_from;

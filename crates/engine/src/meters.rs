@@ -152,9 +152,14 @@ impl Meters {
             slots: Vec::new(),
             report_at: None,
         };
-        meters.meters.resize_with(view.slots.len(), Meter::default);
-        meters.follow(view);
+        meters.reshape(view);
         meters
+    }
+
+    /// The array has other slots: who stays in its own goes on with what was measured.
+    pub(crate) fn reshape(&mut self, view: &View) {
+        self.meters.resize_with(view.slots.len(), Meter::default);
+        self.follow(view);
     }
 
     /// The membership changed: a member that takes a slot starts anew.

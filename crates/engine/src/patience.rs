@@ -119,9 +119,16 @@ impl Patience {
     }
 
     /// A device answered with an error. If that says nothing of why: until when its owner is not told, since
-    /// the device may turn out to be gone. All that it answers so meanwhile has the same moment.
-    pub fn doubt(&self, doubt: &mut Doubt, error: IoError, now: Time) -> Option<Time> {
-        if error != IoError::Unclear {
+    /// the device may turn out to be gone. All that it answers so meanwhile has the same moment. (A read in
+    /// place is told of at once: it is asked for again with a buffer, and that is looked at.)
+    pub fn doubt(
+        &self,
+        doubt: &mut Doubt,
+        error: IoError,
+        repeats: Repeats,
+        now: Time,
+    ) -> Option<Time> {
+        if error != IoError::Unclear || repeats == Repeats::Never {
             return None;
         }
         let stands_ns = self.deadline_ns / STANDS_PARTS;
@@ -197,15 +204,19 @@ mod tests {
     #[test]
     fn an_error_that_says_nothing_is_told_a_moment_later_and_for_a_while_after_that_at_once() {
         let (patience, mut doubt) = (Patience::new(64_000), Doubt::default());
-        let mut until = |error, now| patience.doubt(&mut doubt, error, Time(now));
+        let mut until = |error, now| patience.doubt(&mut doubt, error, Repeats::All, Time(now));
         assert_eq!(until(IoError::Media, 10), None);
         assert_eq!(until(IoError::Unclear, 10), Some(Time(1010)));
         assert_eq!(until(IoError::Unclear, 900), Some(Time(1010)));
         assert_eq!(until(IoError::Unclear, 1010), None);
         assert_eq!(until(IoError::Unclear, 8009), None);
         assert_eq!(until(IoError::Unclear, 8010), Some(Time(9010)));
-        let none = Patience::new(0).doubt(&mut Doubt::default(), IoError::Unclear, Time(5));
-        assert_eq!(none, None);
+        let at_once = |deadline_ns, repeats| {
+            let patience = Patience::new(deadline_ns);
+            patience.doubt(&mut Doubt::default(), IoError::Unclear, repeats, Time(5))
+        };
+        assert_eq!(at_once(0, Repeats::All), None);
+        assert_eq!(at_once(64_000, Repeats::Never), None);
     }
 
     #[test]

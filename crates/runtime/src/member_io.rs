@@ -371,8 +371,10 @@ impl MemberIos {
                 tracing::warn!(%device, ?error, "an I/O did not get through, and is tried again");
             }
             flight.trouble = Some(trouble);
-        } else if let Some(attached) = self.attached.get_mut(&flight.id).filter(|_| !over)
-            && let Some(at) = self.patience.doubt(&mut attached.doubt, error, now)
+        } else if let Some(attached) = self.attached.get_mut(&flight.id)
+            && let Some(at) = self
+                .patience
+                .doubt(&mut attached.doubt, error, repeats, now)
         {
             if self.pausing == 0 {
                 tracing::warn!(%device, "an I/O failed: the device is failing, or being removed");
@@ -553,12 +555,17 @@ impl MemberIos {
 
 impl Drop for MemberIos {
     fn drop(&mut self) {
-        if self.flights.len() > 0 {
-            tracing::warn!(
-                count = self.flights.len(),
-                "I/O never came back: its memory is not used again"
-            );
-            for (_, flight) in self.flights.iter_mut() {
+        let count = self.in_flight();
+        if count > 0 {
+            tracing::warn!(count, "I/O never came back: its memory is not used again");
+            // What waits to be tried again, or to be told, the kernel does not have.
+            let there = |flight: &&mut Flight| flight.pauses.is_none();
+            for flight in self
+                .flights
+                .iter_mut()
+                .map(|(_, flight)| flight)
+                .filter(there)
+            {
                 // Not the device: what the kernel works on keeps it open by itself, and nobody else
                 // may have it for longer than that.
                 std::mem::forget(std::mem::replace(&mut flight.work, Work::Flush));

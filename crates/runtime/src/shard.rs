@@ -285,6 +285,7 @@ impl Worker {
             self.work.next_scan = now.plus_ms(after.as_millis() as u64);
             let mut finished = std::mem::take(&mut self.work.finished);
             self.ios.expire(&mut self.ring, now, &mut finished);
+            self.take_back();
             for one in finished.drain(..) {
                 self.complete(now, one);
             }

@@ -63,12 +63,12 @@ impl World {
         else {
             return false;
         };
-        let Some(error) = drive.ssd.failing(op) else {
+        let Some((error, repeats)) = drive.ssd.failing(op) else {
             return false;
         };
         let before = drive.doubt.filter(|&(of, _)| of == device);
         let mut doubt = before.map_or(Doubt::default(), |(_, doubt)| doubt);
-        let until = patience.doubt(&mut doubt, error, now);
+        let until = patience.doubt(&mut doubt, error, repeats, now);
         drive.doubt = Some((device, doubt));
         let until = until.filter(|_| !self.has(Canary::VerdictAtOnce));
         if let Some(at) = until {

@@ -353,6 +353,15 @@ impl Ssd {
         self.flights.insert(op, flight);
     }
 
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            bytes: self.len(),
+            block_bytes: self.block as u32,
+            granularity_bytes: 0,
+            volatile_cache: self.volatile_cache(),
+        }
+    }
+
     /// If the I/O has failed on its way and is to be tried again: when. `open`: the device still is.
     /// `cache_trusted`: that of one that was reset, too, which is wrong.
     pub fn again(
@@ -363,12 +372,8 @@ impl Ssd {
         open: bool,
         cache_trusted: bool,
     ) -> Option<Time> {
-        let info = DeviceInfo {
-            bytes: self.len(),
-            block_bytes: self.block as u32,
-            granularity_bytes: 0,
-            volatile_cache: self.volatile_cache() && !cache_trusted,
-        };
+        let mut info = self.info();
+        info.volatile_cache &= !cache_trusted;
         let flight = self.flights.get_mut(&op)?;
         let Fate::Fails(error @ IoError::Transport(_)) = flight.fate else {
             return None;
@@ -386,11 +391,13 @@ impl Ssd {
         next.map(|trouble| trouble.again_at)
     }
 
-    /// What an I/O fails with of which somebody is still to hear.
-    pub fn failing(&self, op: OpNo) -> Option<IoError> {
+    /// What an I/O fails with of which somebody is still to hear, and whether it may be repeated.
+    pub fn failing(&self, op: OpNo) -> Option<(IoError, Repeats)> {
         let flight = self.flights.get(&op).filter(|flight| !flight.abandoned)?;
         match flight.fate {
-            Fate::Fails(error) if !self.faults.gone => Some(error),
+            Fate::Fails(error) if !self.faults.gone => {
+                Some((error, Repeats::of(&self.info(), &flight.kind)))
+            }
             _ => None,
         }
     }

@@ -428,3 +428,30 @@ fn an_array_that_is_asked_for_nothing_falls_asleep() {
     );
     assert_eq!(raid5.world.machines().array.deadline(), None);
 }
+
+/// Who reads them takes a histogram that becomes less for one that began anew.
+#[test]
+fn what_was_measured_of_members_that_stay_is_kept_when_the_array_gets_another_shape() {
+    let mut array = Scenario::new("5", 4).start();
+    let counts = |array: &mut Scenario| -> Vec<u64> {
+        array.sleep();
+        let count = |slot| {
+            let took = latency(array, slot);
+            took.all_reads.count() + took.all_writes.count()
+        };
+        (0..4).map(count).collect()
+    };
+    array.fill().write(40).rest();
+    let before = counts(&mut array);
+    assert!(before.iter().all(|&count| count > 0), "{before:?}");
+    array.begin_to_add_parity(1);
+    array.rest();
+    let after = counts(&mut array);
+    assert!(
+        after
+            .iter()
+            .zip(&before)
+            .all(|(after, before)| after >= before),
+        "{before:?}, {after:?}"
+    );
+}

@@ -101,8 +101,15 @@ pub(super) fn metrics(text: &mut String, arrays: &[LatenciesJson]) {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "# TYPE {family} histogram");
         for array in arrays {
-            let there = array.members.iter().filter(|m| m.device.is_some());
-            for member in there {
+            // The second in a slot is to take the place of the first.
+            for member in array
+                .members
+                .chunk_by(|a, b| a.slot == b.slot)
+                .map(|of| &of[0])
+            {
+                if member.device.is_none() {
+                    continue;
+                }
                 let labels = format!("array=\"{}\",slot=\"{}\"", array.name, member.slot);
                 histogram(text, family, &labels, of(member));
             }

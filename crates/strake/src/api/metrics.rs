@@ -47,7 +47,9 @@ pub(super) fn text(service: &Service) -> String {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{metric}{{array=\"{name}\"}} {value}");
         }
-        for member in &array.members {
+        // The second in a slot is to take the place of the first.
+        let same = |a: &MemberJson, b: &MemberJson| a.slot.is_some() && a.slot == b.slot;
+        for member in array.members.chunk_by(same).map(|of| &of[0]) {
             let told = member.device.as_ref().and_then(|d| service.told(d));
             member_metrics(&mut text, name, member, told);
         }

@@ -132,8 +132,8 @@ impl Service {
         arrays: &[FoundArray],
     ) -> Result<(), Failure> {
         let device = Device::open(path, OpenMode::ReadOnly)?;
-        safety::not_serving(&device, Permit::default())?;
         let cure = "name what else is to be restored: strake config restore FILE NAME";
+        safety::not_serving(&device, Permit::default()).map_err(|f| f.cure(cure))?;
         safety::not_a_member(&device, Permit::default()).map_err(|f| f.cure(cure))?;
         pool::not_in_a_pool(&device, Permit::default()).map_err(|f| f.cure(cure))?;
         for array in maps_on(&device)? {
