@@ -93,7 +93,6 @@ impl Shard {
         self.gates = setup.regions.into_iter().map(Gate::new).collect();
         self.unreadable = setup.lost;
         self.streams = Streams::default();
-        self.meters.reshape(&setup.view);
         self.apply_view(setup.view);
         // A base may begin with it: nothing that began before is under way.
         let log_from = self.view.log_from;

@@ -152,18 +152,14 @@ impl Meters {
             slots: Vec::new(),
             report_at: None,
         };
-        meters.reshape(view);
+        meters.follow(view);
         meters
     }
 
-    /// The array has other slots: who stays in its own goes on with what was measured.
-    pub(crate) fn reshape(&mut self, view: &View) {
-        self.meters.resize_with(view.slots.len(), Meter::default);
-        self.follow(view);
-    }
-
-    /// The membership changed: a member that takes a slot starts anew.
+    /// The membership or the number of slots changed: a member that takes a slot starts anew, one that stays in
+    /// its own goes on.
     pub(crate) fn follow(&mut self, view: &View) {
+        self.meters.resize_with(view.slots.len(), Meter::default);
         self.slots.fill(0);
         for (at, (meter, slot)) in self.meters.iter_mut().zip(&view.slots).enumerate() {
             let incoming = slot.incoming.as_ref().map(|incoming| incoming.target);

@@ -683,15 +683,15 @@ impl Flight {
             }
             _ => {}
         }
-        let error = match self.work {
+        let error = match (self.device.classify(errno), &self.work) {
             // A device says so of what it is not ready for; of what it cannot do at all, too, but that is
             // never a write or a flush.
-            Work::Write { .. } | Work::Zeros { .. } | Work::Flush
-                if errno == libc::EREMOTEIO && !self.device.is_gone() =>
+            (IoError::Media, Work::Write { .. } | Work::Zeros { .. } | Work::Flush)
+                if errno == libc::EREMOTEIO =>
             {
                 IoError::Transport(errno)
             }
-            _ => self.device.classify(errno),
+            (error, _) => error,
         };
         Step::Done(Err(error))
     }

@@ -559,20 +559,20 @@ fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &Jo
     context.outcome(&outcome)
 }
 
-/// Waits until no job of this kind is at work, or only waits for data that moves.
+/// Waits until no job of this kind is at work; one that itself waits for data that moves is waited for, too.
 fn wait_for(context: &Context, client: &Client, name: &str, kind: &str) -> Result<(), Failure> {
     let mut bar = Bar::new(kind, 0, context.json);
     loop {
         let array: ArrayJson = client.get(&url(name, "")?)?;
+        if array.state == "failed" {
+            let what = format!("{name} has failed: {kind} does not go on");
+            return Err(Failure::new(Code::NotServing, what));
+        }
         let moves = kind == "init" && array.moving.is_some();
         let at_work = |job: &&JobJson| job.kind == kind && (!job.paused || moves);
         let Some(job) = array.jobs.iter().find(at_work) else {
             break;
         };
-        if array.state == "failed" {
-            let what = format!("{name} has failed: {kind} does not go on");
-            return Err(Failure::new(Code::NotServing, what));
-        }
         bar.at(job.done_bytes, job.total_bytes);
         thread::sleep(Duration::from_millis(250));
     }
