@@ -347,6 +347,20 @@ impl Pool {
         self.take_from(&mut self.home.lock(), bytes, keep)
     }
 
+    /// As [`Pool::take`], but none that is larger than need be.
+    pub fn take_fitting(&self, bytes: usize) -> Option<Buf> {
+        let mut shelf = self.home.lock();
+        let fits = shelf.classes.iter().find(|class| class.bytes >= bytes);
+        if fits?.free.is_empty() {
+            shelf.collect(&self.home.returned);
+        }
+        let fits = shelf.classes.iter().find(|class| class.bytes >= bytes);
+        match fits?.free.is_empty() {
+            true => None,
+            false => self.take_from(&mut shelf, bytes, 0),
+        }
+    }
+
     fn take_from(&self, shelf: &mut Shelf, bytes: usize, keep: usize) -> Option<Buf> {
         let largest = self.largest;
         let this = this_thread();

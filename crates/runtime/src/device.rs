@@ -45,6 +45,7 @@ pub struct Device {
     _backing: Option<File>,
     kind: Kind,
     info: DeviceInfo,
+    at_once: usize,
 }
 
 /// What a device is.
@@ -234,6 +235,10 @@ impl Device {
             path: path.to_owned(),
             file,
             _backing: backing,
+            at_once: match kind {
+                Kind::Block { number, .. } => probe::at_once(number),
+                Kind::File => usize::MAX,
+            },
             kind,
             info,
         })
@@ -255,6 +260,11 @@ impl Device {
     /// Its properties.
     pub fn info(&self) -> DeviceInfo {
         self.info
+    }
+
+    /// Bytes that one request can carry, wherever they lie; 0 if that is not known.
+    pub(crate) fn at_once(&self) -> usize {
+        self.at_once
     }
 
     /// Its size now: it may have grown since it was opened. What does not tell is as it was.

@@ -24,6 +24,8 @@
 //! Deliberately absent: which errors are worth a repetition, and how often (the engine decides), and
 //! cancellation (a device that hangs ignores it).
 
+mod merge;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +38,9 @@ use strake_engine::{Doubt, Patience, Repeats, Retried, Trouble};
 
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
-use crate::ring::{File, Ring, Token};
+use crate::ring::{File, Pushed, Ring, Token};
 use crate::turns::{self, Call, Turns};
+use merge::{Merged, Newest};
 
 /// Zeros are written in parts of this size where a device cannot zero ranges by itself.
 const ZERO_PART: usize = 1 << 18;
@@ -73,6 +76,7 @@ struct Attached {
     device: Arc<Device>,
     file: File,
     doubt: Doubt,
+    newest: Option<Newest>,
 }
 
 #[derive(Debug)]
@@ -185,6 +189,8 @@ struct Flight {
     pauses: Option<IoError>,
     /// What it failed with is told then, if its device is still there.
     verdict_at: Option<Time>,
+    /// Others go with it.
+    merged: Option<Box<Merged>>,
 }
 
 /// Later than any deadline.
@@ -208,6 +214,14 @@ pub(crate) struct MemberIos {
     given_back: Vec<Lent>,
     /// What became of I/Os that were tried again.
     retried: Vec<Retried>,
+    /// I/Os that lie side by side go as one.
+    merges: bool,
+    /// Lists of them, to be used again.
+    #[expect(
+        clippy::vec_box,
+        reason = "a flight has one, and is not to be larger for it"
+    )]
+    spare: Vec<Box<Merged>>,
 }
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -227,6 +241,8 @@ impl MemberIos {
             pausing: 0,
             given_back: Vec::new(),
             retried: Vec::new(),
+            merges: false,
+            spare: Vec::new(),
         }
     }
 
@@ -249,15 +265,13 @@ impl MemberIos {
     /// Makes a device known.
     pub(crate) fn attach(&mut self, ring: &mut Ring, id: DeviceId, device: Arc<Device>) {
         let file = ring.register_file(device.raw_fd());
-        let doubt = Doubt::default();
-        self.attached.insert(
-            id,
-            Attached {
-                device,
-                file,
-                doubt,
-            },
-        );
+        let attached = Attached {
+            device,
+            file,
+            doubt: Doubt::default(),
+            newest: None,
+        };
+        self.attached.insert(id, attached);
         // Files are read and written by workers, too: more of them than CPUs only get in each
         // other's way.
         let block = |attached: &&Attached| matches!(attached.device.kind(), Kind::Block { .. });
@@ -332,15 +346,25 @@ impl MemberIos {
             trouble: None,
             pauses: None,
             verdict_at: None,
+            merged: None,
         });
-        if call.is_none_or(|call| self.turns.enter(io.device, call, place)) {
-            self.begin(ring, place, file, now);
+        if !self.join(ring, place, now)
+            && call.is_none_or(|call| self.turns.enter(io.device, call, place))
+        {
+            let pushed = self.begin(ring, place, file, now);
+            self.may_be_joined(place, pushed);
         }
         None
     }
 
     /// The kernel gets a flight, whose deadline begins.
-    fn begin(&mut self, ring: &mut Ring, place: u32, file: File, now: Time) {
+    fn begin(&mut self, ring: &mut Ring, place: u32, file: File, now: Time) -> Pushed {
+        self.due(place, now);
+        self.submit(ring, place, file)
+    }
+
+    /// The deadline of a flight begins.
+    fn due(&mut self, place: u32, now: Time) {
         let flight = self
             .flights
             .get_mut(place)
@@ -352,7 +376,6 @@ impl MemberIos {
         if let Work::Range { len, .. } = flight.work {
             flight.due = flight.due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
         }
-        self.submit(ring, place, file);
     }
 
     /// A try has failed. True if there is to be another, or if the device may be about to vanish: the owner
@@ -423,7 +446,7 @@ impl MemberIos {
     }
 
     /// Submits what a flight still has to do, on `file`.
-    fn submit(&mut self, ring: &mut Ring, place: u32, file: File) {
+    fn submit(&mut self, ring: &mut Ring, place: u32, file: File) -> Pushed {
         let flight = self
             .flights
             .get_mut(place)
@@ -431,11 +454,27 @@ impl MemberIos {
         let entry = entry(&mut flight.work, file, &self.registered, &self.zeros);
         // SAFETY: the memory named is that of `flight.work` (or `self.zeros`), which stays in the
         // table until the completion is reaped; `drop` leaks it if that never happens.
-        unsafe { ring.push(Token::Member(place), entry) };
+        unsafe { ring.push(Token::Member(place), entry) }
     }
 
-    /// A completion was reaped.
+    /// A completion was reaped: what is over is added to `finished`.
     pub(crate) fn finish(
+        &mut self,
+        ring: &mut Ring,
+        place: u32,
+        result: i32,
+        now: Time,
+        finished: &mut Vec<Finished>,
+    ) {
+        let flight = (self.flights.get_mut(place)).expect("a completion belongs to a flight");
+        match flight.merged.take() {
+            Some(merged) => self.part(ring, merged, result, now, finished),
+            None => finished.extend(self.finish_one(ring, place, result, now)),
+        }
+    }
+
+    /// A flight was answered.
+    fn finish_one(
         &mut self,
         ring: &mut Ring,
         place: u32,
@@ -569,6 +608,7 @@ impl Drop for MemberIos {
                 // Not the device: what the kernel works on keeps it open by itself, and nobody else
                 // may have it for longer than that.
                 std::mem::forget(std::mem::replace(&mut flight.work, Work::Flush));
+                std::mem::forget(flight.merged.take());
             }
             // Writes of zeros among them use this memory.
             std::mem::forget(self.zeros.clone());
@@ -742,14 +782,8 @@ fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) ->
             done,
         } => {
             let index = registered.index(&data.buf);
-            let flags = if *fua { libc::RWF_DSYNC } else { 0 };
-            write_entry(
-                fd,
-                &data.bytes()[*done..],
-                index,
-                *offset + *done as u64,
-                flags,
-            )
+            let rest = &data.bytes()[*done..];
+            write_entry(fd, rest, index, *offset + *done as u64, write_flags(*fua))
         }
         Work::Flush => opcode::Fsync::new(fd)
             .flags(types::FsyncFlags::DATASYNC)
@@ -766,6 +800,10 @@ fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) ->
         }
     };
     file.mark(built)
+}
+
+fn write_flags(fua: bool) -> i32 {
+    if fua { libc::RWF_DSYNC } else { 0 }
 }
 
 fn write_entry(

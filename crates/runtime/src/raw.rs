@@ -16,7 +16,7 @@ use strake_engine::units::{DeviceId, IoId};
 use crate::buffers::Registered;
 use crate::clock::Clock;
 use crate::device::Device;
-use crate::member_io::{MemberIos, Owner};
+use crate::member_io::{Finished, MemberIos, Owner};
 use crate::ring::{Reaped, Ring, Token};
 
 /// A ring and the members that it knows. Fields drop in order: the ring before its memory.
@@ -24,6 +24,7 @@ pub struct RawMembers {
     ring: Ring,
     ios: MemberIos,
     reaped: Vec<Reaped>,
+    over: Vec<Finished>,
     clock: Clock,
     _memory: Vec<Pool>,
 }
@@ -49,6 +50,7 @@ impl RawMembers {
             ring,
             ios,
             reaped: Vec::new(),
+            over: Vec::new(),
             clock: Clock::start(),
             _memory: pools.iter().map(|&pool| pool.clone()).collect(),
         })
@@ -84,9 +86,10 @@ impl RawMembers {
             let Token::Member(place) = done.token else {
                 unreachable!("nothing but member I/O was pushed");
             };
-            let one = self.ios.finish(&mut self.ring, place, done.result, now);
-            finished.extend(one.map(|(_, completion)| completion));
+            let (ring, over) = (&mut self.ring, &mut self.over);
+            self.ios.finish(ring, place, done.result, now, over);
         }
+        finished.extend(self.over.drain(..).map(|(_, completion)| completion));
         Ok(())
     }
 }

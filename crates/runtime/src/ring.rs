@@ -2,8 +2,8 @@
 //! of `user_data`.
 //!
 //! Invariants:
-//! * An entry pushed is submitted exactly once: where the queue is full it waits in `backlog`, in
-//!   order.
+//! * An entry pushed is submitted exactly once: until [`Ring::wait`], and where the queue is full, it
+//!   waits in `backlog`, in order. There it can still become another one.
 //! * [`Token`] is the only thing that makes or reads a `user_data`.
 //! * Whoever pushes an entry that names memory keeps that memory alive until the entry's
 //!   completion is reaped; the ring itself owns none.
@@ -120,10 +120,16 @@ impl File {
     }
 }
 
+/// An entry that was pushed; counted from the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pushed(u64);
+
 /// See the module.
 pub(crate) struct Ring {
     ring: IoUring,
     backlog: VecDeque<squeue::Entry>,
+    /// Entries pushed so far.
+    pushed: u64,
     /// Free indices of the registered file table; `None` where the kernel has none.
     free_files: Option<Vec<u32>>,
     /// Places given up that entries not yet submitted may still name.
@@ -159,6 +165,7 @@ impl Ring {
         Ok(Ring {
             ring,
             backlog: VecDeque::new(),
+            pushed: 0,
             free_files,
             given_up: Vec::new(),
         })
@@ -247,10 +254,38 @@ impl Ring {
 
     /// Submits an entry, soon.
     ///
-    /// # Safety Memory that the entry names must stay alive and, where the kernel writes it,
-    /// unread until its completion.
-    pub(crate) unsafe fn push(&mut self, token: Token, entry: squeue::Entry) {
+    /// # Safety
+    /// Memory that the entry names must stay alive and, where the kernel writes it, unread until its
+    /// completion.
+    pub(crate) unsafe fn push(&mut self, token: Token, entry: squeue::Entry) -> Pushed {
         self.backlog.push_back(entry.user_data(token.encode()));
+        self.pushed += 1;
+        Pushed(self.pushed - 1)
+    }
+
+    /// Does the kernel not have it yet?
+    pub(crate) fn waits(&self, pushed: Pushed) -> bool {
+        self.place_of(pushed).is_some()
+    }
+
+    fn place_of(&self, pushed: Pushed) -> Option<usize> {
+        let submitted = self.pushed - self.backlog.len() as u64;
+        pushed.0.checked_sub(submitted).map(|at| at as usize)
+    }
+
+    /// Puts another entry in the place of one that the kernel does not have yet; its token stays. False if
+    /// the kernel has it.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    pub(crate) unsafe fn amend(&mut self, pushed: Pushed, entry: squeue::Entry) -> bool {
+        let waiting = self.place_of(pushed).map(|at| &mut self.backlog[at]);
+        let Some(waiting) = waiting else {
+            return false;
+        };
+        let data = waiting.get_user_data();
+        *waiting = entry.user_data(data);
+        true
     }
 
     /// Tells of readiness to read, again and again.
@@ -259,7 +294,7 @@ impl Ring {
             .multi(true)
             .build();
         // SAFETY: a poll names no memory.
-        unsafe { self.push(token, entry) };
+        let _ = unsafe { self.push(token, entry) };
     }
 
     /// Moves the backlog into the submission queue, as far as there is room.

@@ -844,7 +844,7 @@ impl ThreadStart {
             index,
             clock: self.clock,
             ring,
-            ios: MemberIos::new(listed, self.io_timeout),
+            ios: MemberIos::new(listed, self.io_timeout).merging(),
             engine: Shard::new(index, count, self.setup.clone(), pool),
             control,
             router: Router::new(Arc::clone(geometry), count, index.0),

@@ -195,11 +195,9 @@ impl Worker {
         let watch = control
             .and_then(|control| control.watch.deadline())
             .map(until);
-        let starved = self
-            .work
-            .queues
-            .values()
-            .any(ublk::Queue::is_starved)
+        let memory = self.queue_memory.as_ref();
+        let starved = memory
+            .is_some_and(ublk::QueueMemory::is_short)
             .then_some(BUFFER_RETRY);
         [scan, shard, array, watch, starved]
             .into_iter()
@@ -209,6 +207,7 @@ impl Worker {
 
     fn reap(&mut self, now: Time) {
         let mut reaped = std::mem::take(&mut self.work.reaped);
+        let mut finished = std::mem::take(&mut self.work.finished);
         self.ring.reap(&mut reaped);
         for done in reaped.drain(..) {
             match done.token {
@@ -221,10 +220,11 @@ impl Worker {
                 }
                 Token::Watch => self.watched(now, done.more),
                 Token::Member(place) => {
-                    let finished = self.ios.finish(&mut self.ring, place, done.result, now);
+                    let (ring, result) = (&mut self.ring, done.result);
+                    self.ios.finish(ring, place, result, now, &mut finished);
                     self.take_back();
-                    if let Some(finished) = finished {
-                        self.complete(now, finished);
+                    for one in finished.drain(..) {
+                        self.complete(now, one);
                     }
                 }
                 Token::Ublk { queue, tag } => self.ublk_event(now, queue, tag, done.result),
@@ -232,6 +232,7 @@ impl Worker {
             }
         }
         self.work.reaped = reaped;
+        self.work.finished = finished;
         while let Some(finished) = self.work.ready.pop_front() {
             self.complete(now, finished);
         }
@@ -643,25 +644,32 @@ impl Worker {
         }
     }
 
-    /// Gives requests that found no buffer another try.
+    /// Gives requests that found no buffer another try, in their order, those of long buffers first.
     fn retry_ublk(&mut self, now: Time) -> bool {
+        let memory = self
+            .queue_memory
+            .as_ref()
+            .filter(|memory| memory.is_short());
+        let Some(memory) = memory.cloned() else {
+            return false;
+        };
         let mut worked = false;
-        let starved: Vec<u16> = self
-            .work
-            .queues
-            .iter()
-            .filter(|(_, queue)| queue.is_starved())
-            .map(|(&n, _)| n)
-            .collect();
-        for number in starved {
-            let Some(queue) = self.work.queues.get_mut(&number) else {
-                continue;
-            };
-            let volume = queue.volume();
-            for (tag, op) in queue.retry(&mut self.ring) {
+        for line in (0..memory.lines()).rev() {
+            while let Some((tag, key)) = memory.first(line) {
+                let Some(queue) = self.work.queues.get_mut(&key) else {
+                    memory.served(line);
+                    continue;
+                };
+                let Some(event) = queue.retry(&mut self.ring, tag) else {
+                    break;
+                };
+                memory.served(line);
                 worked = true;
-                let origin = Origin::Ublk { queue: number, tag };
-                self.submit(now, origin, op, volume.as_deref());
+                if let ublk::Event::Request(op) = event {
+                    let volume = queue.volume();
+                    let origin = Origin::Ublk { queue: key, tag };
+                    self.submit(now, origin, op, volume.as_deref());
+                }
             }
         }
         worked

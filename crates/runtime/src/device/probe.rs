@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags};
+use strake_engine::buffers::PAGE;
 use strake_engine::event::DeviceInfo;
 
 use super::Kind;
@@ -71,6 +72,22 @@ fn queue(sysfs: &Path, name: &str) -> Option<String> {
         .map(|value| value.trim().to_owned())
 }
 
+/// Bytes that one request to a block device can carry wherever they lie, in memory and on the device; 0
+/// where that is not known, or depends on where on the device. The kernel splits what is longer, which
+/// it does not do without waiting.
+pub(super) fn at_once(number: u64) -> usize {
+    at_once_of(&sysfs(number)).unwrap_or(0)
+}
+
+fn at_once_of(sysfs: &Path) -> Option<usize> {
+    let value = |name| queue(sysfs, name)?.parse::<usize>().ok();
+    let (kib, segments) = (value("max_sectors_kb")?, value("max_segments")?);
+    let anywhere = value("chunk_sectors")? == 0;
+    // Each page of memory may be a segment.
+    let bytes = kib.saturating_mul(1024).min(segments.saturating_mul(PAGE));
+    anywhere.then_some(bytes)
+}
+
 /// What a block device is.
 pub(super) fn block(file: &File) -> io::Result<(Kind, DeviceInfo)> {
     let number = file.metadata()?.rdev();
@@ -122,4 +139,28 @@ pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> 
         },
         usable,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_carries_what_the_queue_says_and_nothing_is_assumed() {
+        let dir = tempfile::tempdir().expect("folder");
+        let tell = |name: &str, value: &str| {
+            std::fs::write(dir.path().join("queue").join(name), value).expect("written");
+        };
+        std::fs::create_dir(dir.path().join("queue")).expect("made");
+        assert_eq!(at_once_of(dir.path()), None);
+        tell("max_sectors_kb", "1280\n");
+        tell("max_segments", "127\n");
+        assert_eq!(at_once_of(dir.path()), None, "it may depend on the place");
+        tell("chunk_sectors", "0\n");
+        assert_eq!(at_once_of(dir.path()), Some(127 * 4096));
+        tell("max_sectors_kb", "128\n");
+        assert_eq!(at_once_of(dir.path()), Some(128 << 10));
+        tell("chunk_sectors", "256\n");
+        assert_eq!(at_once_of(dir.path()), None);
+    }
 }

@@ -86,17 +86,17 @@ fn what_shards_tried_again_is_counted_for_its_member_in_the_array() {
     serving.stop().expect("stops");
 }
 
-struct Bench {
-    ring: Ring,
-    ios: MemberIos,
-    pool: Pool,
-    clock: Clock,
+pub(super) struct Bench {
+    pub(super) ring: Ring,
+    pub(super) ios: MemberIos,
+    pub(super) pool: Pool,
+    pub(super) clock: Clock,
 }
 
 impl Bench {
-    fn new(path: &std::path::Path, timeout: Duration) -> Bench {
+    pub(super) fn new(path: &std::path::Path, timeout: Duration) -> Bench {
         let mut ring = Ring::new().expect("io_uring");
-        let pool = Pool::new(&[(4096, 4), (65536, 4)]);
+        let pool = Pool::new(&[(4096, 4), (65536, 16)]);
         let registered = Registered::of(&[&pool]);
         // SAFETY: the pool is moved into the bench and dropped after the ring.
         assert!(unsafe { ring.register_buffers(registered.addresses(), 0) });
@@ -111,7 +111,7 @@ impl Bench {
         }
     }
 
-    fn start(&mut self, io: u64, kind: IoKind) -> Option<Finished> {
+    pub(super) fn start(&mut self, io: u64, kind: IoKind) -> Option<Finished> {
         let io = MemberIo {
             io: IoId(io),
             device: ID,
@@ -122,7 +122,7 @@ impl Bench {
     }
 
     /// The kernel's next answer: to which flight, and what.
-    fn reap(&mut self) -> (u32, i32) {
+    pub(super) fn reap(&mut self) -> (u32, i32) {
         let mut reaped: Vec<Reaped> = Vec::new();
         while reaped.is_empty() {
             self.ring.wait(None).expect("wait");
@@ -134,7 +134,7 @@ impl Bench {
         }
     }
 
-    fn wait(&mut self) -> Completion {
+    pub(super) fn wait(&mut self) -> Completion {
         let mut reaped: Vec<Reaped> = Vec::new();
         for _ in 0..100 {
             self.ring
@@ -145,16 +145,21 @@ impl Bench {
                 let Token::Member(place) = done.token else {
                     panic!("{done:?}")
                 };
-                if let Some((owner, completion)) =
-                    self.ios
-                        .finish(&mut self.ring, place, done.result, self.clock.now())
-                {
-                    assert_eq!(owner, Owner::Shard);
+                if let Some(completion) = self.finish(place, done.result).pop() {
                     return completion;
                 }
             }
         }
         panic!("nothing came back")
+    }
+
+    /// The kernel's answer is taken in: what is over.
+    pub(super) fn finish(&mut self, place: u32, result: i32) -> Vec<Completion> {
+        let (mut over, now) = (Vec::new(), self.clock.now());
+        self.ios
+            .finish(&mut self.ring, place, result, now, &mut over);
+        assert!(over.iter().all(|(owner, _)| *owner == Owner::Shard));
+        over.into_iter().map(|(_, completion)| completion).collect()
     }
 
     fn read(&mut self, offset: u64, len: usize, buf: Buf) -> Completion {
@@ -174,7 +179,7 @@ impl Bench {
     }
 }
 
-fn member(bytes: u64) -> tempfile::NamedTempFile {
+pub(super) fn member(bytes: u64) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("temporary file");
     file.as_file().set_len(bytes).expect("size");
     file
@@ -277,12 +282,7 @@ fn zeros_written_the_hard_way_cover_the_range() {
     // The kernel's answer is replaced by that of one that cannot punch holes.
     let (place, _) = bench.reap();
     std::fs::write(file.path(), vec![9; 2 << 20]).expect("fills again");
-    assert!(
-        bench
-            .ios
-            .finish(&mut bench.ring, place, -libc::EOPNOTSUPP, bench.clock.now())
-            .is_none()
-    );
+    assert!(bench.finish(place, -libc::EOPNOTSUPP).is_empty());
     assert_eq!(bench.wait().result, Ok(()));
     let content = std::fs::read(file.path()).expect("reads");
     assert!(content.iter().enumerate().all(|(at, &b)| {
@@ -341,12 +341,7 @@ fn an_io_that_outlasts_its_deadline_is_answered_and_keeps_its_buffer() {
         .expire(&mut bench.ring, bench.clock.now(), &mut expired);
     assert_eq!(expired.len(), 1, "answered once");
     let (place, result) = bench.reap();
-    assert!(
-        bench
-            .ios
-            .finish(&mut bench.ring, place, result, bench.clock.now())
-            .is_none()
-    );
+    assert!(bench.finish(place, result).is_empty());
     assert_eq!((bench.pool.free(), bench.ios.in_flight()), (free, 0));
 }
 
@@ -369,8 +364,9 @@ fn fail_at(
         flight.repeats = repeats;
     }
     let (place, _) = bench.reap();
-    let finished = bench.ios.finish(&mut bench.ring, place, -errno, now);
-    finished.map(|(_, completion)| completion)
+    let mut over = Vec::new();
+    (bench.ios).finish(&mut bench.ring, place, -errno, now, &mut over);
+    over.pop().map(|(_, completion)| completion)
 }
 
 fn write_of(byte: u8) -> IoKind {
@@ -487,9 +483,8 @@ fn what_is_not_answered_when_it_is_tried_again_counts_as_failed() {
     assert_eq!((told.got_through, told.trouble.tries), (false, 1));
     // That the kernel answers after all makes no second one of it.
     let (place, result) = bench.reap();
-    let (ring, now) = (&mut bench.ring, bench.clock.now());
-    let late = bench.ios.finish(ring, place, result, now);
-    assert!(late.is_none() && bench.ios.retried().is_none());
+    let late = bench.finish(place, result);
+    assert!(late.is_empty() && bench.ios.retried().is_none());
 }
 
 #[test]
@@ -529,8 +524,7 @@ fn a_device_is_not_opened_again_while_an_abandoned_io_is_under_way() {
     let again = Device::open(file.path(), OpenMode::Member);
     assert!(matches!(again, Err(DeviceError::Busy(_))), "{again:?}");
     let (place, result) = bench.reap();
-    let (ring, now) = (&mut bench.ring, bench.clock.now());
-    assert!(bench.ios.finish(ring, place, result, now).is_none());
+    assert!(bench.finish(place, result).is_empty());
     Device::open(file.path(), OpenMode::Member).expect("it is free");
 }
 
@@ -558,9 +552,8 @@ fn calls_that_block_take_turns_and_wait_no_longer_than_those_before_them() {
             let Token::Member(place) = done.token else {
                 panic!("{done:?}")
             };
-            let (ring, now) = (&mut bench.ring, bench.clock.now());
-            let finished = bench.ios.finish(ring, place, done.result, now);
-            over.extend(finished.map(|(_, completion)| completion.io.0));
+            let finished = bench.finish(place, done.result);
+            over.extend(finished.into_iter().map(|completion| completion.io.0));
         }
     }
     over.sort_unstable();

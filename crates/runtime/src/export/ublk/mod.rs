@@ -20,6 +20,7 @@
 mod abi;
 mod batch;
 mod queue;
+mod waiting;
 
 use std::fs::File;
 use std::io;
@@ -39,7 +40,8 @@ use super::{Target, UblkExport};
 use crate::ServeError;
 use crate::mail::Mail;
 use queue::Data;
-pub(crate) use queue::{Event, Mode, Queue, QueueMemory, QueueStart, Stock};
+pub(crate) use queue::{Event, Mode, Queue, QueueStart, Stock};
+pub(crate) use waiting::QueueMemory;
 
 use abi::{Command, ControlCommand, DeviceInfo, Params, SECTOR};
 
@@ -143,7 +145,8 @@ impl Driver {
     pub(crate) fn stock(&self) -> Stock {
         match self.mode.data {
             Data::UserCopy | Data::AutoBuffer => {
-                vec![(4096, 128), (65536, 32), (MAX_IO_USER_COPY as usize, 12)]
+                let longest = MAX_IO_USER_COPY as usize;
+                vec![(4096, 128), (65536, 32), (131072, 24), (longest, 9)]
             }
             Data::Copy => vec![(MAX_IO_COPY as usize, usize::from(DEPTH_COPY) + 16)],
         }

@@ -30,11 +30,12 @@ use std::sync::mpsc::Sender;
 use io_uring::{opcode, types};
 use rustix::mm::{MapFlags, ProtFlags};
 use strake_engine::VolumeMap;
-use strake_engine::buffers::{Buf, Pool, Slice};
+use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::{Op, RequestError, Slices};
 
 use super::abi::{self, Descriptor, DeviceInfo, SECTOR};
 use super::batch::{Batch, Step};
+use super::waiting::QueueMemory;
 use crate::export::VolumeView;
 use crate::ring::{Reaped, Ring, Token};
 
@@ -84,22 +85,6 @@ impl Mode {
             (Data::AutoBuffer, true) => "batch-auto-buffer",
             (Data::Copy, _) => "copy",
         }
-    }
-}
-
-/// Request memory of the queues of one shard.
-#[derive(Debug)]
-pub(crate) struct QueueMemory(Pool);
-
-impl QueueMemory {
-    /// Allocates.
-    pub(crate) fn new(stock: &Stock) -> QueueMemory {
-        QueueMemory(Pool::new(stock))
-    }
-
-    /// For registration.
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.0
     }
 }
 
@@ -219,14 +204,13 @@ pub(crate) struct Queue {
     /// Where the ring's table has places for the pages of the first tags.
     pages: Range<u16>,
     descriptors: Descriptors,
-    pool: Pool,
+    memory: QueueMemory,
     tags: Vec<Tag>,
     /// Tags that have not ended.
     live: u16,
     /// Where commands come in batches: they, and tags that are not the driver's.
     batch: Option<Batch>,
     held: u16,
-    starved: u16,
 }
 
 /// What came of a completion.
@@ -251,7 +235,7 @@ impl Queue {
         pages: Range<u16>,
         ring: &mut Ring,
     ) -> Option<Queue> {
-        let pool = memory.pool().clone();
+        let memory = memory.clone();
         let descriptors = match Descriptors::map(&start.device, start.queue, start.depth) {
             Ok(descriptors) => descriptors,
             Err(error) => {
@@ -263,7 +247,7 @@ impl Queue {
         if start.mode.data == Data::Copy {
             bufs = vec![start.max_io_bytes as usize; usize::from(start.depth)]
                 .into_iter()
-                .map(|bytes| pool.take(bytes))
+                .map(|bytes| memory.take(bytes, false))
                 .collect();
             if bufs.iter().any(Option::is_none) {
                 let _ = start
@@ -279,12 +263,11 @@ impl Queue {
             key,
             pages,
             descriptors,
-            pool,
+            memory,
             tags,
             live,
             batch: None,
             held: 0,
-            starved: 0,
         };
         match queue.start.mode.batch {
             true => {
@@ -330,11 +313,6 @@ impl Queue {
     /// It has places for the pages of its requests.
     pub(crate) fn has_pages(&self) -> bool {
         !self.pages.is_empty()
-    }
-
-    /// Some tag waits for a buffer.
-    pub(crate) fn is_starved(&self) -> bool {
-        self.starved > 0
     }
 
     fn command(
@@ -393,10 +371,10 @@ impl Queue {
                 Event::Nothing
             };
         }
-        match self.begin(tag, buf) {
+        match self.begin(tag, buf, false) {
             Begun::Request(op) => Event::Request(op),
-            Begun::Starved => {
-                self.starved += 1;
+            Begun::Starved(bytes) => {
+                self.memory.wait((tag, self.key), bytes);
                 Event::Nothing
             }
             Begun::Refused(errno) => {
@@ -461,8 +439,8 @@ impl Queue {
         }
     }
 
-    /// Makes a request of what the driver wrote.
-    fn begin(&mut self, tag: u16, buf: Option<Buf>) -> Begun {
+    /// Makes a request of what the driver wrote. `first`: it is the first of those that wait for memory.
+    fn begin(&mut self, tag: u16, buf: Option<Buf>, first: bool) -> Begun {
         let descriptor = self.descriptors.get(tag);
         // A flush has no position, and says so with all bits; anything else that far out is
         // refused.
@@ -480,11 +458,11 @@ impl Queue {
                     false => (Op::Read { offset, len }, true),
                 }
             }
-            abi::OP_WRITE => match self.data(tag, len, buf) {
+            abi::OP_WRITE => match self.data(tag, len, buf, first) {
                 Ok(Some(data)) => (Op::Write { offset, data, fua }, false),
                 Ok(None) => {
                     self.tags[usize::from(tag)] = Tag::NeedsData;
-                    return Begun::Starved;
+                    return Begun::Starved(len as usize);
                 }
                 Err(errno) => return Begun::Refused(errno),
             },
@@ -507,7 +485,13 @@ impl Queue {
     }
 
     /// The data of a write; `Ok(None)`: no buffer is free.
-    fn data(&self, tag: u16, len: u64, buf: Option<Buf>) -> Result<Option<Slice>, i32> {
+    fn data(
+        &self,
+        tag: u16,
+        len: u64,
+        buf: Option<Buf>,
+        first: bool,
+    ) -> Result<Option<Slice>, i32> {
         let len = len as usize;
         if let Some(buf) = buf {
             return if len <= buf.len() {
@@ -516,10 +500,10 @@ impl Queue {
                 Err(libc::EIO)
             };
         }
-        if len > self.pool.largest() {
+        if self.memory.line_of(len).is_none() {
             return Err(libc::EIO);
         }
-        let Some(mut buf) = self.pool.take(len) else {
+        let Some(mut buf) = self.memory.take(len, first) else {
             return Ok(None);
         };
         let at = abi::data_offset(self.start.queue, tag);
@@ -644,11 +628,11 @@ impl Queue {
         let buf = match (self.start.mode.data, buf) {
             (Data::UserCopy | Data::AutoBuffer, _) => None,
             (Data::Copy, Some(buf)) => Some(buf),
-            (Data::Copy, None) => match self.pool.take(self.start.max_io_bytes as usize) {
+            (Data::Copy, None) => match self.memory.take(self.fetch_bytes(), false) {
                 Some(buf) => Some(buf),
                 None => {
                     self.tags[usize::from(tag)] = Tag::NeedsFetch(value);
-                    self.starved += 1;
+                    self.memory.wait((tag, self.key), self.fetch_bytes());
                     return;
                 }
             },
@@ -656,30 +640,26 @@ impl Queue {
         self.command(ring, abi::COMMIT_AND_FETCH_REQ, tag, value, buf);
     }
 
-    /// Tries again for every tag that waits for a buffer; gives the requests that found theirs.
-    pub(crate) fn retry(&mut self, ring: &mut Ring) -> Vec<(u16, Op)> {
-        let mut requests = Vec::new();
-        for tag in 0..self.start.depth {
-            let again = match &self.tags[usize::from(tag)] {
-                Tag::NeedsData => None,
-                Tag::NeedsFetch(value) => Some(*value),
-                _ => continue,
-            };
-            let before = self.starved;
-            self.starved -= 1;
-            match again {
-                Some(value) => self.commit(ring, tag, value, None),
-                None => match self.begin(tag, None) {
-                    Begun::Request(op) => requests.push((tag, op)),
-                    Begun::Starved => self.starved += 1,
-                    Begun::Refused(errno) => self.commit(ring, tag, -errno, None),
-                },
+    /// What a tag fetches requests with in copy mode.
+    fn fetch_bytes(&self) -> usize {
+        self.start.max_io_bytes as usize
+    }
+
+    /// Tries again for a tag that is the first of those that wait for a buffer. `None`: there is none yet.
+    pub(crate) fn retry(&mut self, ring: &mut Ring, tag: u16) -> Option<Event> {
+        match self.tags[usize::from(tag)] {
+            Tag::NeedsData => match self.begin(tag, None, true) {
+                Begun::Request(op) => return Some(Event::Request(op)),
+                Begun::Starved(_) => return None,
+                Begun::Refused(errno) => self.commit(ring, tag, -errno, None),
+            },
+            Tag::NeedsFetch(value) => {
+                let buf = self.memory.take(self.fetch_bytes(), true)?;
+                self.commit(ring, tag, value, Some(buf));
             }
-            if self.starved == before {
-                break;
-            }
+            _ => {}
         }
-        requests
+        Some(Event::Nothing)
     }
 }
 
@@ -698,7 +678,8 @@ impl Drop for Queue {
 
 enum Begun {
     Request(Op),
-    Starved,
+    /// A buffer for so many bytes is to be waited for.
+    Starved(usize),
     Refused(i32),
 }
 
