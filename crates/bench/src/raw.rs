@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use strake_engine::event::IoKind;
-use strake_engine::{Buf, Pool, Slice};
+use strake_engine::{Buf, SharedPool, Slice};
 use strake_runtime::{Device, OpenMode, RawMembers};
 
 use crate::load::{Job, Limit, Load, Place, Space, Tally};
@@ -25,7 +25,7 @@ pub(crate) const STOCK: [(usize, usize); 4] =
     [(BLOCK, 128), (64 << 10, 64), (128 << 10, 64), (1 << 20, 24)];
 
 /// Fills all buffers of a pool with patterns.
-pub(crate) fn prepare(pool: &Pool, patterns: &Patterns) {
+pub(crate) fn prepare(pool: &SharedPool, patterns: &Patterns) {
     let mut all: Vec<Buf> = STOCK
         .iter()
         .flat_map(|&(bytes, count)| (0..count).map(move |_| bytes))
@@ -37,7 +37,7 @@ pub(crate) fn prepare(pool: &Pool, patterns: &Patterns) {
 }
 
 /// A buffer for a write: of the pool, or, where everything is held, a new one.
-pub(crate) fn payload(pool: &Pool, patterns: &Patterns, bytes: usize) -> Buf {
+pub(crate) fn payload(pool: &SharedPool, patterns: &Patterns, bytes: usize) -> Buf {
     pool.take(bytes).unwrap_or_else(|| {
         let mut buf = Buf::zeroed(bytes);
         patterns.fill(buf.bytes_mut(), 0);
@@ -135,7 +135,7 @@ fn obey(
     ordered: &Receiver<Order>,
     done: &Sender<Result<Tally>>,
 ) {
-    let (writes, reads) = (Pool::new(&STOCK), Pool::new(&STOCK));
+    let (writes, reads) = (SharedPool::new(&STOCK), SharedPool::new(&STOCK));
     prepare(&writes, patterns);
     let mut lane = match RawMembers::new(devices, &[&writes, &reads]) {
         Ok(members) => Lane {
@@ -161,8 +161,8 @@ fn obey(
 struct Lane {
     members: RawMembers,
     job: Job,
-    writes: Pool,
-    reads: Pool,
+    writes: SharedPool,
+    reads: SharedPool,
 }
 
 impl Lane {

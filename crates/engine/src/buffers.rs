@@ -5,15 +5,14 @@
 //! * When the last clone drops, the memory goes back to the pool that it came from, from any
 //!   thread.
 //! * The pool never grows: an operation that finds no buffer waits, so memory is bounded.
-//! * Taking and giving back allocate nothing: a buffer keeps its count of holders for life.
-//! * A thread that takes buffers and gives them back meets no other at a lock: what others give back
-//!   lies in a queue without one.
+//! * Taking and giving back allocate nothing, and lock nothing: a buffer keeps its count of holders
+//!   for life, what is given back lies in a queue without a lock, and one owner takes from that.
 //!
 //! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
 //! the `Buf` alive while the kernel uses it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crossbeam_queue::ArrayQueue;
 use triomphe::UniqueArc;
@@ -22,9 +21,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 /// Alignment and unit of every buffer, bytes.
 pub const PAGE: usize = 4096;
 
-/// What other threads gave back is taken in after so many bytes were taken: seldom enough to cost
-/// little, and often enough for a thread to go on with the few buffers that caches hold and not
-/// through the whole pool in turn.
+/// What was given back is taken in after so many bytes were taken: seldom enough to cost little, and
+/// often enough for a thread to go on with the few buffers that caches hold and not through the
+/// whole pool in turn.
 const COLLECT_BYTES: usize = 64 << 10;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -53,45 +52,28 @@ impl Memory {
 }
 
 struct Home {
-    /// The thread that took last ([`this_thread`]). A wrong one costs time, and nothing else.
-    taker: AtomicUsize,
-    shelf: Mutex<Shelf>,
-    /// What other threads gave back. It has room for all that there is.
+    /// What was given back. It has room for all that there is.
     returned: ArrayQueue<UniqueArc<Memory>>,
+}
+
+impl Home {
+    fn put(&self, memory: UniqueArc<Memory>) {
+        let room = self.returned.push(memory).is_ok();
+        debug_assert!(room, "it has room for all that there is");
+    }
 }
 
 /// What can be taken.
 struct Shelf {
     /// Free memories per size class, smallest class first.
     classes: Vec<Class>,
-    /// Bytes taken since what others gave back was taken in.
+    /// Bytes taken since what was given back was taken in.
     taken: usize,
 }
 
 struct Class {
     bytes: usize,
     free: Vec<UniqueArc<Memory>>,
-}
-
-/// A number that no other thread has that runs at the same time.
-fn this_thread() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| std::ptr::from_ref(here).addr())
-}
-
-impl Home {
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
-        let shelf = self.shelf.lock();
-        shelf.expect("no thread panics while it holds the pool")
-    }
-
-    fn put(&self, memory: UniqueArc<Memory>) {
-        if self.taker.load(Ordering::Relaxed) == this_thread() {
-            self.lock().put(memory);
-        } else if let Err(memory) = self.returned.push(memory) {
-            self.lock().put(memory);
-        }
-    }
 }
 
 impl Shelf {
@@ -287,12 +269,11 @@ impl AsRef<[u8]> for Slice {
     }
 }
 
-/// A fixed stock of buffers in a few size classes.
-#[derive(Clone)]
+/// A fixed stock of buffers in a few size classes, for the one that takes them.
 pub struct Pool {
+    shelf: Shelf,
     home: Arc<Home>,
-    addresses: Arc<Vec<(usize, usize)>>,
-    largest: usize,
+    addresses: Vec<(usize, usize)>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -324,49 +305,24 @@ impl Pool {
                 class.free.push(memory);
             }
         }
-        let largest = classes.last().map_or(0, |class| class.bytes);
+        let returned = ArrayQueue::new(addresses.len().max(1));
         Pool {
-            home: Arc::new(Home {
-                taker: AtomicUsize::new(0),
-                returned: ArrayQueue::new(addresses.len().max(1)),
-                shelf: Mutex::new(Shelf { classes, taken: 0 }),
-            }),
-            addresses: Arc::new(addresses),
-            largest,
+            shelf: Shelf { classes, taken: 0 },
+            home: Arc::new(Home { returned }),
+            addresses,
         }
     }
 
     /// Takes a buffer of at least `bytes`, from the smallest class that has one. Its content is
     /// whatever it held before.
-    pub fn take(&self, bytes: usize) -> Option<Buf> {
+    pub fn take(&mut self, bytes: usize) -> Option<Buf> {
         self.take_leaving(bytes, 0)
     }
 
     /// As [`Pool::take`], but leaves `keep` buffers of the largest class to others.
-    pub fn take_leaving(&self, bytes: usize, keep: usize) -> Option<Buf> {
-        self.take_from(&mut self.home.lock(), bytes, keep)
-    }
-
-    /// As [`Pool::take`], but none that is larger than need be.
-    pub fn take_fitting(&self, bytes: usize) -> Option<Buf> {
-        let mut shelf = self.home.lock();
-        let fits = shelf.classes.iter().find(|class| class.bytes >= bytes);
-        if fits?.free.is_empty() {
-            shelf.collect(&self.home.returned);
-        }
-        let fits = shelf.classes.iter().find(|class| class.bytes >= bytes);
-        match fits?.free.is_empty() {
-            true => None,
-            false => self.take_from(&mut shelf, bytes, 0),
-        }
-    }
-
-    fn take_from(&self, shelf: &mut Shelf, bytes: usize, keep: usize) -> Option<Buf> {
-        let largest = self.largest;
-        let this = this_thread();
-        if self.home.taker.load(Ordering::Relaxed) != this {
-            self.home.taker.store(this, Ordering::Relaxed);
-        }
+    pub fn take_leaving(&mut self, bytes: usize, keep: usize) -> Option<Buf> {
+        let largest = self.largest();
+        let shelf = &mut self.shelf;
         shelf.taken += bytes;
         // Before a buffer that is larger than need be, or none, or one that left the caches long ago
         // is taken.
@@ -384,17 +340,32 @@ impl Pool {
         Some(Buf(Some(memory.shareable())))
     }
 
+    /// As [`Pool::take`], but none that is larger than need be.
+    pub fn take_fitting(&mut self, bytes: usize) -> Option<Buf> {
+        let fits = |class: &Class| class.bytes >= bytes;
+        let class = self.shelf.classes.iter().position(fits)?;
+        if self.shelf.classes[class].free.is_empty() {
+            self.shelf.collect(&self.home.returned);
+        }
+        match self.shelf.classes[class].free.is_empty() {
+            true => None,
+            false => self.take(bytes),
+        }
+    }
+
     /// Takes one buffer for each length in `wanted`, or none at all; false if they are not all
     /// there. `taken` is empty before.
-    pub fn take_all(&self, wanted: impl IntoIterator<Item = usize>, taken: &mut Vec<Buf>) -> bool {
-        let mut shelf = self.home.lock();
+    pub fn take_all(
+        &mut self,
+        wanted: impl IntoIterator<Item = usize>,
+        taken: &mut Vec<Buf>,
+    ) -> bool {
         let all = wanted.into_iter().all(|bytes| {
-            let buf = self.take_from(&mut shelf, bytes, 0);
+            let buf = self.take(bytes);
             let there = buf.is_some();
             taken.extend(buf);
             there
         });
-        drop(shelf);
         if !all {
             taken.clear();
         }
@@ -408,20 +379,49 @@ impl Pool {
 
     /// Bytes of the largest class.
     pub fn largest(&self) -> usize {
-        self.largest
+        self.shelf.classes.last().map_or(0, |class| class.bytes)
     }
 
     /// Buffers of the largest class, free or not.
     pub fn largest_count(&self) -> usize {
-        let largest = |entry: &&(usize, usize)| entry.1 == self.largest;
+        let largest = |entry: &&(usize, usize)| entry.1 == self.largest();
         self.addresses.iter().filter(largest).count()
     }
 
     /// Free buffers at this moment, all classes together.
     pub fn free(&self) -> usize {
-        let mut shelf = self.home.lock();
-        shelf.collect(&self.home.returned);
-        shelf.classes.iter().map(|class| class.free.len()).sum()
+        let classes = self.shelf.classes.iter();
+        classes.map(|class| class.free.len()).sum::<usize>() + self.home.returned.len()
+    }
+}
+
+/// A pool from which any thread takes, one after the other: for requests of the same process.
+#[derive(Clone, Debug)]
+pub struct SharedPool {
+    pool: Arc<Mutex<Pool>>,
+    addresses: Arc<[(usize, usize)]>,
+}
+
+impl SharedPool {
+    /// As [`Pool::new`].
+    pub fn new(stock: &[(usize, usize)]) -> SharedPool {
+        let pool = Pool::new(stock);
+        SharedPool {
+            addresses: pool.addresses().into(),
+            pool: Arc::new(Mutex::new(pool)),
+        }
+    }
+
+    /// As [`Pool::take`].
+    pub fn take(&self, bytes: usize) -> Option<Buf> {
+        let pool = self.pool.lock();
+        pool.expect("no thread panics while it holds the pool")
+            .take(bytes)
+    }
+
+    /// As [`Pool::addresses`].
+    pub fn addresses(&self) -> &[(usize, usize)] {
+        &self.addresses
     }
 }
 
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_buffer_comes_back_when_its_last_clone_drops() {
-        let pool = Pool::new(&[(4096, 2)]);
+        let mut pool = Pool::new(&[(4096, 2)]);
         let one = pool.take(100).expect("two are there");
         let clone = one.clone();
         drop(one);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn what_other_threads_give_back_is_taken_before_a_larger_one() {
-        let pool = Pool::new(&[(4096, 2), (16384, 1)]);
+        let mut pool = Pool::new(&[(4096, 2), (16384, 1)]);
         for _ in 0..3 {
             let small = [pool.take(1), pool.take(1)].map(|buf| buf.expect("two are there"));
             let elsewhere = std::thread::spawn(move || drop(small));
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn all_or_none_are_taken() {
-        let pool = Pool::new(&[(4096, 1), (16384, 1)]);
+        let mut pool = Pool::new(&[(4096, 1), (16384, 1)]);
         let mut taken = Vec::new();
         assert!(!pool.take_all([4096, 16384, 1], &mut taken));
         assert_eq!((pool.free(), taken.len()), (2, 0));
@@ -465,7 +465,7 @@ mod tests {
     /// A drive that never answered kept every buffer of the pool, and the array stood still.
     #[test]
     fn an_orphan_is_replaced_at_once_and_does_not_come_back() {
-        let pool = Pool::new(&[(4096, 1)]);
+        let mut pool = Pool::new(&[(4096, 1)]);
         let held = pool.take(1).expect("one is there");
         assert!(pool.take(1).is_none());
         held.orphan();

@@ -72,8 +72,8 @@ impl Shard {
             return None;
         }
         let reads = available(width, lost)
-            .into_iter()
-            .map(|c| (c, 0, strip))
+            .iter()
+            .map(|&c| (c, 0, strip))
             .collect();
         Some((
             WritePlan::Decode,

@@ -21,8 +21,9 @@ use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::hedge::{NEVER, Racing};
+use crate::pieces::Piece;
 use crate::plan::Columns;
-use crate::shard::{IoFor, Piece, Shard, Starved};
+use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
 use crate::work::{Bad, ReadPiece, ReadPieces, Work};
 
@@ -54,7 +55,7 @@ pub(crate) struct DirectRead {
 impl DirectRead {
     /// The same as work for an operation, which does without these.
     pub(crate) fn computed(&self, avoid: Vec<Bad>) -> Work {
-        let pieces = ReadPieces::from_slice(&[self.piece()]);
+        let pieces = ReadPieces::of(self.piece());
         Work::read(pieces, self.lo, self.hi, avoid)
     }
 
@@ -112,12 +113,11 @@ impl Shard {
         }
         let len = (read.hi - read.lo) as usize;
         let keep = crate::limits::widest(&self.geometry);
-        match self
-            .starved
-            .is_empty()
-            .then(|| self.pool.take_leaving(len, keep))
-            .flatten()
-        {
+        let buf = match self.starved.is_empty() {
+            true => self.pool.take_leaving(len, keep),
+            false => None,
+        };
+        match buf {
             Some(buf) => self.issue_read(read, buf),
             None => self.starved.push_back(Starved::Read(read)),
         }

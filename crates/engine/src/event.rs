@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use strake_format::{ArrayName, Level, MemberUuid};
 
 pub use strake_format::{ScrubMode, ScrubPeriod};
@@ -19,6 +18,7 @@ use crate::behind::RegionSet;
 use crate::buffers::{Buf, Slice};
 use crate::geometry::{Geometry, StripPart};
 use crate::latency::Histogram;
+use crate::list::List;
 use crate::units::*;
 use crate::unreadable::Lost;
 
@@ -203,7 +203,7 @@ pub struct Reply {
 }
 
 /// Content in parts; mostly one.
-pub type Slices = SmallVec<[Slice; 1]>;
+pub type Slices = List<Slice>;
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

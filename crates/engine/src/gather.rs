@@ -147,7 +147,7 @@ mod tests {
             start: 0,
             len: 4096,
             written: 1,
-            checksums: [5].into(),
+            checksums: vec![5].into(),
             settled: false,
             payload: LogPayload::PartialSyndrome {
                 parity: 0,

@@ -21,29 +21,33 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use strake_format::{LogPayload, checksum};
 
 use crate::buffers::Slice;
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Shape;
+use crate::list::{List, listed};
 use crate::logs::{Record, Records};
 use crate::plan::Columns;
 use crate::shard::Shard;
 use crate::stripe::StripeOp;
+use crate::sums::Sums;
 use crate::units::*;
 
 /// New content of an operation, over parts of its run.
 pub(crate) struct NewContent {
-    /// Data: column, first byte within the strip, content.
-    pub(crate) data: SmallVec<[(usize, u64, Slice); 2]>,
+    /// Data.
+    pub(crate) data: Written,
     /// For each parity of the code its new content over the run, where it has a member.
-    pub(crate) parity: SmallVec<[Option<Slice>; 3]>,
+    pub(crate) parity: List<Option<Slice>, 3>,
     /// For each parity its partial syndrome over the run, where it has a member and the write
     /// leaves columns alone somewhere.
-    pub(crate) syndromes: SmallVec<[Option<Slice>; 3]>,
+    pub(crate) syndromes: List<Option<Slice>, 3>,
 }
+
+/// Column, first byte within the strip, content.
+pub(crate) type Written = List<(usize, u64, Slice), 2>;
 
 /// A part of the run in which the written columns are the same.
 struct Part {
@@ -54,12 +58,12 @@ struct Part {
 
 impl NewContent {
     /// The run cut into parts; stretches where nothing is written are left out.
-    fn parts(&self) -> SmallVec<[Part; 2]> {
+    fn parts(&self) -> List<Part, 2> {
         let ends = |(_, from, slice): &(usize, u64, Slice)| [*from, *from + slice.len as u64];
-        let mut cuts: SmallVec<[u64; 8]> = self.data.iter().flat_map(ends).collect();
+        let mut cuts: List<u64, 8> = self.data.iter().flat_map(ends).collect();
         cuts.sort_unstable();
-        cuts.dedup();
-        let mut parts: SmallVec<[Part; 2]> = SmallVec::new();
+        cuts.dedup_by(|next, before| next == before);
+        let mut parts: List<Part, 2> = List::new();
         for pair in cuts.windows(2) {
             let (lo, hi) = (pair[0], pair[1]);
             let mut written = Columns::default();
@@ -90,18 +94,21 @@ impl NewContent {
 /// A member that holds records of an operation, and of which parity the partial syndrome.
 type Holder = (DeviceView, Option<usize>);
 
+listed!(Part, Holder, (usize, Option<usize>), (Record, Columns));
+listed!((usize, u64, Slice), Sums);
+
 impl Shard {
     /// The members of a stripe's group that hold the intent of a write that puts new content into
     /// these columns over all of its run. Where there is a choice, those that have a batch to write
     /// anyway.
-    fn holders(&self, stripe: StripeNo, written: Columns) -> SmallVec<[Holder; 4]> {
+    fn holders(&self, stripe: StripeNo, written: Columns) -> List<Holder, 4> {
         let Shape { width, k, .. } = self.shape(stripe);
         let m = self.geometry.m;
         let in_sync = |c: &usize| self.whole || self.slot_view(stripe, *c).current.is_some();
         let mut free = Columns::default();
         (0..width).filter(in_sync).for_each(|c| free.add(c));
         let needed = (m + 1).saturating_sub(width - free.count()).max(1);
-        let mut holders: SmallVec<[(usize, Option<usize>); 4]> = SmallVec::new();
+        let mut holders: List<(usize, Option<usize>), 4> = List::new();
         if m == 1 && free.count() == width {
             let or_written = (0..k).filter(|&c| written.has(c));
             let column = self.busiest(stripe, std::iter::once(k).chain(or_written));
@@ -129,7 +136,7 @@ impl Shard {
             let members = self.targets(stripe, c).into_iter().flatten();
             members.map(move |member| (member, parity))
         };
-        holders.into_iter().flat_map(with_targets).collect()
+        holders.drain().flat_map(with_targets).collect()
     }
 
     /// The first of these columns whose member has records to write, or the first of all.
@@ -147,19 +154,24 @@ impl Shard {
 
     /// Queues the records of an operation on each member that is to hold some; on how many.
     pub(crate) fn log_write(&mut self, key: usize, operation: u64, new: &NewContent) -> usize {
-        let op = &self.ops[key];
-        let stripe = op.stripe;
+        let stripe = self.ops[key].stripe;
         let k = self.shape(stripe).k;
         let group = self.geometry.log_group(self.geometry.slot(stripe, 0));
         let parts = new.parts();
-        let intents: SmallVec<[(Record, Columns); 2]> = parts
+        let mut sums: List<Sums, 2> = parts.iter().map(|_| self.logs.sums.take()).collect();
+        let op = &self.ops[key];
+        let intents: List<(Record, Columns), 2> = parts
             .iter()
-            .map(|part| {
-                let intent = self.intent(op, operation, new, part);
+            .zip(sums.drain())
+            .map(|(part, sums)| {
+                let intent = self.intent(op, operation, new, part, sums);
                 (intent, self.without_member(stripe, part.written))
             })
             .collect();
         let lo = op.work.lo;
+        intents
+            .iter()
+            .for_each(|(intent, _)| self.logs.sums.lend(&intent.checksums));
         // What one part writes may be what another leaves alone.
         let columns = parts.iter().map(|part| part.written.0);
         let written = match canary::hit(Canary::SyndromeBesideUntouched) {
@@ -172,7 +184,7 @@ impl Shard {
             for (part, (intent, lost)) in parts.iter().zip(&intents) {
                 records.push(intent.clone());
                 let bare = |payload| Record {
-                    checksums: Arc::default(),
+                    checksums: self.logs.sums.none(),
                     payload,
                     ..*intent
                 };
@@ -214,17 +226,24 @@ impl Shard {
         lost
     }
 
-    fn intent(&self, op: &StripeOp, operation: u64, new: &NewContent, part: &Part) -> Record {
+    fn intent(
+        &self,
+        op: &StripeOp,
+        operation: u64,
+        new: &NewContent,
+        part: &Part,
+        mut memory: Sums,
+    ) -> Record {
         let block = self.geometry.block as usize;
         let len = (part.hi - part.lo) as usize;
-        let mut checksums: SmallVec<[u32; 64]> = SmallVec::new();
-        let sums = |slice: &[u8], all: &mut SmallVec<[u32; 64]>| {
+        let checksums = Arc::get_mut(&mut memory).expect("nobody else holds it");
+        let sums = |slice: &[u8], all: &mut Vec<u32>| {
             all.extend(slice.chunks(block).map(checksum::crc32c));
         };
         let k = self.shape(op.stripe).k;
         (0..k)
             .filter(|&c| part.written.has(c))
-            .for_each(|c| sums(new.column(c, part).bytes(), &mut checksums));
+            .for_each(|c| sums(new.column(c, part).bytes(), checksums));
         let from = (part.lo - op.work.lo) as usize;
         for (j, parity) in new.parity.iter().enumerate() {
             match parity {
@@ -236,8 +255,8 @@ impl Shard {
                         checksums.push(sum);
                     }
                 }
-                Some(slice) => sums(&slice.bytes()[from..from + len], &mut checksums),
-                None => sums(&self.zeros.bytes()[..len], &mut checksums),
+                Some(slice) => sums(&slice.bytes()[from..from + len], checksums),
+                None => sums(&self.zeros.bytes()[..len], checksums),
             }
         }
         Record {
@@ -246,7 +265,7 @@ impl Shard {
             start: part.lo as u32,
             len: len as u32,
             written: part.written.0,
-            checksums: Arc::from(checksums.as_slice()),
+            checksums: memory,
             settled: false,
             payload: LogPayload::None,
         }

@@ -25,14 +25,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 
-use smallvec::SmallVec;
 use strake_format::{ArrayUuid, BatchHead, BatchSize, LogRecord};
 
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
+use crate::list::{List, listed};
+use crate::ring::{Ring, Written};
 use crate::shard::{IoFor, Shard};
+use crate::sums::SumsMemory;
 use crate::units::*;
 
 /// Batches in flight on one member: one is being written while the next gathers, and a second
@@ -47,7 +49,9 @@ const BLOCK: u64 = 4096;
 pub(crate) type Record = LogRecord<Slice>;
 
 /// The records of one operation for one member: an intent and a partial syndrome, as a rule.
-pub(crate) type Records = SmallVec<[Record; 2]>;
+pub(crate) type Records = List<Record, 2>;
+
+listed!(Record, DeviceView);
 
 /// What a batch is padded to on a member of this write granularity (0: not known).
 pub(crate) fn granularity(bytes: u32) -> u32 {
@@ -154,7 +158,7 @@ pub(crate) struct Logs {
     next: u64,
     pub(crate) from: u64,
     /// Operations that have records and are not over.
-    active: BTreeSet<u64>,
+    active: Active,
     lanes: BTreeMap<DeviceId, Lane>,
     /// Some lane has something to write.
     due: bool,
@@ -163,6 +167,7 @@ pub(crate) struct Logs {
     /// Batches in flight that only publish: no operation waits for them.
     publishing: usize,
     buffers: Vec<Buf>,
+    pub(crate) sums: SumsMemory,
     /// Operations at work when the view with `from` came.
     pub(crate) draining: Option<BTreeSet<usize>>,
 }
@@ -177,9 +182,7 @@ struct Lane {
     waiting: VecDeque<Entry>,
     flights: usize,
     sequence: u64,
-    /// Where the next batch goes, from the beginning of the lane.
-    head: u64,
-    ring: BTreeMap<u64, Written>,
+    ring: Ring,
     /// Start of the newest durable batch in the ring.
     newest: Option<u64>,
     /// Below which everything is retired, as the places that publish say.
@@ -196,16 +199,8 @@ struct Entry {
     size: BatchSize,
 }
 
-/// A batch in the ring.
-struct Written {
-    bytes: u64,
-    newest: u64,
-    retired_before: u64,
-    durable: bool,
-}
-
 /// Operations whose records are in one batch.
-type Ops = SmallVec<[usize; 16]>;
+type Ops = List<usize, 16>;
 
 /// A batch on its way.
 pub(crate) struct Flight {
@@ -216,6 +211,33 @@ pub(crate) struct Flight {
     buf: Buf,
     /// It has no records and publishes this.
     publishes: Option<u64>,
+}
+
+/// Operations that have records and are not over, by their numbers.
+#[derive(Default)]
+struct Active {
+    /// In order; those that are over stay until all before them are.
+    begun: VecDeque<(u64, bool)>,
+}
+
+impl Active {
+    /// A number that is higher than all before.
+    fn begin(&mut self, number: u64) {
+        self.begun.push_back((number, true));
+    }
+
+    fn end(&mut self, number: u64) {
+        if let Ok(at) = self.begun.binary_search_by_key(&number, |begun| begun.0) {
+            self.begun[at].1 = false;
+        }
+        while self.begun.front().is_some_and(|first| !first.1) {
+            self.begun.pop_front();
+        }
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.begun.front().map(|first| first.0)
+    }
 }
 
 impl Logs {
@@ -237,7 +259,7 @@ impl Logs {
             plan,
             next: setup.view.log_from,
             from: setup.view.log_from,
-            active: BTreeSet::new(),
+            active: Active::default(),
             lanes: BTreeMap::new(),
             due: false,
             flights: 0,
@@ -246,6 +268,7 @@ impl Logs {
             buffers: (0..count)
                 .map(|_| Buf::zeroed(bytes + (64 << 10)))
                 .collect(),
+            sums: SumsMemory::default(),
             draining: None,
         }
     }
@@ -260,7 +283,7 @@ impl Logs {
             return false;
         }
         (self.next, self.from) = (setup.view.log_from, setup.view.log_from);
-        self.active.clear();
+        self.active = Active::default();
         self.lanes.clear();
         self.draining = None;
         true
@@ -271,18 +294,18 @@ impl Logs {
     pub(crate) fn number(&mut self) -> (u64, bool) {
         let number = self.next;
         self.next += 1;
-        self.active.insert(number);
+        self.active.begin(number);
         (number, number == self.from + crate::cover::STRIDE / 2)
     }
 
     /// The operation is over, or its records mean nothing: in place nothing of it was begun.
     pub(crate) fn over(&mut self, number: u64) {
-        self.active.remove(&number);
+        self.active.end(number);
         self.due = true;
     }
 
     fn retired_before(&self) -> u64 {
-        self.active.first().copied().unwrap_or(self.next)
+        self.active.first().unwrap_or(self.next)
     }
 
     /// Numbers begin at `from` now, if it is higher than before.
@@ -303,7 +326,7 @@ impl Logs {
 
     /// What more than `spare` of these members in sync of a group have durably published.
     fn agreed(&self, members: &[DeviceView], spare: usize) -> u64 {
-        let mut published: Vec<u64> = members
+        let mut published: List<u64, 16> = members
             .iter()
             .filter_map(|member| self.lanes.get(&member.device))
             .map(Lane::retired_before)
@@ -314,7 +337,7 @@ impl Logs {
 }
 
 impl Lane {
-    fn new(member: DeviceView, group: Range<usize>, granule: u64) -> Lane {
+    fn new(member: DeviceView, group: Range<usize>, granule: u64, lane_bytes: u64) -> Lane {
         Lane {
             member,
             group,
@@ -322,8 +345,7 @@ impl Lane {
             waiting: VecDeque::new(),
             flights: 0,
             sequence: 0,
-            head: 2 * granule,
-            ring: BTreeMap::new(),
+            ring: Ring::new(2 * granule, lane_bytes),
             newest: None,
             published: 0,
             publishing: false,
@@ -332,23 +354,13 @@ impl Lane {
     }
 
     fn retired_before(&self) -> u64 {
-        let newest = self.newest.map_or(0, |at| self.ring[&at].retired_before);
+        let newest = self.newest.map_or(0, |at| self.batch(at).retired_before);
         newest.max(self.published)
     }
 
-    /// Where a batch of so many bytes would go, and which batches lie there.
-    fn place(&self, bytes: u64, lane_bytes: u64) -> (u64, SmallVec<[u64; 8]>) {
-        let start = match self.head + bytes <= lane_bytes {
-            true => self.head,
-            false => 2 * self.granule,
-        };
-        assert!(start + bytes <= lane_bytes, "a batch lies within its lane");
-        let before = self.ring.range(..start).next_back();
-        let first = before
-            .filter(|(at, w)| *at + w.bytes > start)
-            .map(|(&at, _)| at);
-        let over = self.ring.range(start..start + bytes).map(|(&at, _)| at);
-        (start, first.into_iter().chain(over).collect())
+    fn batch(&self, start: u64) -> &Written {
+        let batch = self.ring.get(start);
+        batch.expect("it has not been written over")
     }
 }
 
@@ -395,15 +407,11 @@ impl Shard {
     }
 
     fn open_lane(&mut self, member: DeviceView, group: Range<usize>) {
-        let most = self
-            .logs
-            .plan
-            .expect("a log that is written has a place")
-            .granule;
+        let plan = self.logs.plan.expect("a log that is written has a place");
         let new = || {
             let wanted = u64::from(member.log_granularity);
-            let granule = if wanted > most { BLOCK } else { wanted };
-            Lane::new(member, group, granule)
+            let granule = if wanted > plan.granule { BLOCK } else { wanted };
+            Lane::new(member, group, granule, plan.lane_bytes)
         };
         self.logs.lanes.entry(member.device).or_insert_with(new);
     }
@@ -463,7 +471,7 @@ impl Shard {
     }
 
     /// The members in sync of a group.
-    fn in_sync(&self, group: &Range<usize>) -> Vec<DeviceView> {
+    fn in_sync(&self, group: &Range<usize>) -> List<DeviceView, 8> {
         let slots = &self.view.slots[group.clone()];
         slots.iter().filter_map(|slot| slot.current).collect()
     }
@@ -488,7 +496,7 @@ impl Shard {
             let taken = lane.waiting.range(..count);
             let sizes = taken.fold(BatchSize::default(), |all, entry| all.with(entry.size));
             let bytes = sizes.encoded_bytes(lane.granule as u32) as u64;
-            let (start, over) = lane.place(bytes, plan.lane_bytes);
+            let (start, over) = lane.ring.place(bytes);
             if self.may_overwrite(device, &over) {
                 self.begin_batch(device, count, (start, bytes), &over, buf);
                 return true;
@@ -536,9 +544,6 @@ impl Shard {
             ops.push(entry.op);
             newest = newest.max(entry.operation);
         }
-        over.iter().for_each(|at| {
-            lane.ring.remove(at);
-        });
         lane.newest = lane.newest.filter(|at| !over.contains(at));
         let written = Written {
             bytes,
@@ -546,8 +551,8 @@ impl Shard {
             retired_before: head.retired_before,
             durable: false,
         };
-        lane.ring.insert(start, written);
-        (lane.head, lane.flights) = (start + bytes, lane.flights + 1);
+        lane.ring.write(written);
+        lane.flights += 1;
         self.logs.flights += 1;
         let flight = Flight {
             device,
@@ -601,9 +606,9 @@ impl Shard {
     fn may_overwrite(&mut self, device: DeviceId, over: &[u64]) -> bool {
         let lane = &self.logs.lanes[&device];
         let group = lane.group.clone();
-        let newest = over.iter().map(|at| lane.ring[at].newest).max();
+        let newest = over.iter().map(|&at| lane.batch(at).newest).max();
         let Some(newest) = newest else { return true };
-        if over.iter().any(|at| !lane.ring[at].durable) {
+        if over.iter().any(|&at| !lane.batch(at).durable) {
             return false;
         }
         if canary::hit(Canary::LogWrittenOver) {
@@ -690,17 +695,17 @@ impl Shard {
                 if let Some(lane) = self.logs.lanes.get_mut(&device) {
                     lane.flights -= 1;
                     if result.is_ok()
-                        && let Some(written) = lane.ring.get_mut(&start)
+                        && let Some(written) = lane.ring.get_mut(start)
                     {
                         written.durable = true;
                         let before = written.retired_before;
-                        let newer = |at: &u64| lane.ring[at].retired_before > before;
+                        let newer = |at: &u64| lane.batch(*at).retired_before > before;
                         lane.newest = lane.newest.filter(newer).or(Some(start));
                     }
                 }
             }
         }
-        for op in ops {
+        for &op in &ops {
             self.record_written(op, device, result.is_err());
         }
     }

@@ -105,7 +105,7 @@ impl Copy {
             start: 0,
             len: strip as u32,
             written,
-            checksums: [].into(),
+            checksums: Default::default(),
             settled: true,
             payload,
         };

@@ -9,9 +9,8 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-
 use crate::canary::{self, Canary};
+use crate::list::{List, listed};
 use crate::shard::Shard;
 use crate::stripe::StripeOp;
 use crate::units::*;
@@ -20,12 +19,15 @@ use crate::work::Work;
 /// Operations on a stripe: those at work and those waiting, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Lock {
-    active: SmallVec<[Held; 2]>,
+    active: List<Held, 2>,
     queue: VecDeque<Work>,
 }
 
+/// The stripes that something is going on in. Nobody goes through them: they have no order.
+pub(crate) type Locks = rustc_hash::FxHashMap<StripeNo, Lock>;
+
 /// Ranges that something at work or waiting stands on, and whether it only reads.
-type Blocked = SmallVec<[(u64, u64, bool); 4]>;
+type Blocked = List<(u64, u64, bool), 4>;
 
 struct Held {
     op: usize,
@@ -33,6 +35,8 @@ struct Held {
     hi: u64,
     shared: bool,
 }
+
+listed!(Held, Work);
 
 impl Shard {
     /// Queues work on a stripe; it starts at the next `poll`.
@@ -57,7 +61,7 @@ impl Shard {
         };
         let mut blocked: Blocked = lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
         let mut at = 0;
-        let mut start: SmallVec<[Work; 2]> = SmallVec::new();
+        let mut start: List<Work, 2> = List::new();
         while at < lock.queue.len() {
             let work = &lock.queue[at];
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
@@ -81,7 +85,7 @@ impl Shard {
             start.push(work);
         }
         self.streams.note_waiting(stripe, waits, self.now);
-        for work in start {
+        for work in start.drain() {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
             let op = self.ops.insert(stripe, work);
             let lock = self

@@ -7,7 +7,7 @@
 //! reads a column that is lost.
 
 use crate::geometry::Geometry;
-use smallvec::SmallVec;
+use crate::list::{List, listed};
 
 /// A set of columns (at most 64).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,7 +160,9 @@ impl Facts<'_> {
 }
 
 /// What an operation reads: column, first byte within the strip and byte after the last.
-pub(crate) type Reads = SmallVec<[(usize, u64, u64); 4]>;
+pub(crate) type Reads = List<(usize, u64, u64), 4>;
+
+listed!((usize, u64, u64));
 
 /// Buffers of one length.
 #[derive(Clone, Copy, Default)]
@@ -172,7 +174,7 @@ pub(crate) struct Extra {
 /// How an operation is carried out, what it reads, and buffers wanted beyond those of the reads.
 pub(crate) type Planned = (WritePlan, Reads, Extra);
 
-pub(crate) fn available(width: usize, lost: Columns) -> Vec<usize> {
+pub(crate) fn available(width: usize, lost: Columns) -> List<usize, 16> {
     (0..width).filter(|&c| !lost.has(c)).collect()
 }
 

@@ -11,15 +11,17 @@
 
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
+use crate::list::{Brief, List, listed};
 use crate::plan::{Columns, WritePlan};
 use crate::plan::{Extra, Planned, Reads, available};
 use crate::shard::Shard;
 use crate::stripe::StripeOp;
 use crate::work::{ReadPiece, Work, WorkKind};
-use smallvec::SmallVec;
 
 /// What answers each piece of a read.
-type ReadAnswers = SmallVec<[(ReadPiece, Slice); 1]>;
+type ReadAnswers = List<(ReadPiece, Slice)>;
+
+listed!((ReadPiece, Slice));
 
 impl Shard {
     /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
@@ -29,9 +31,9 @@ impl Shard {
         op.skipped = true;
         if let WorkKind::Read { pieces, race, .. } = &op.work.kind {
             op.answered = true;
-            let (pieces, race) = (pieces.clone(), *race);
+            let (mut pieces, race) = (pieces.clone(), *race);
             let claims = self.claims(race);
-            for piece in pieces.into_iter().filter(|_| claims) {
+            for piece in pieces.drain().filter(|_| claims) {
                 let zeros = self.zeros_of(piece.hi - piece.lo);
                 self.finish_part(piece.request, Some((piece.part, zeros)), Ok(()));
             }
@@ -48,7 +50,7 @@ impl Shard {
         let (lo, hi) = (op.work.lo, op.work.hi);
         if matches!(op.work.kind, WorkKind::Read { settle: true, .. }) {
             let copies = available(self.width(op.stripe), lost);
-            let reads: Reads = copies.into_iter().map(|c| (c, lo, hi)).collect();
+            let reads: Reads = copies.iter().map(|&c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
         let hedge = op.work.race().is_some_and(|side| side.hedge);
@@ -89,12 +91,12 @@ impl Shard {
         let decoder = self
             .decoder(op.stripe, lost, wanted)
             .expect("the plan found enough columns");
-        let mut outputs: SmallVec<[Buf; 3]> = decoder
+        let mut outputs: List<Buf, 3> = decoder
             .wanted()
             .iter()
             .map(|_| op.bufs.pop().expect("a buffer for each lost column"))
             .collect();
-        let inputs: SmallVec<[&[u8]; 16]> = decoder
+        let inputs: Brief<&[u8]> = decoder
             .sources()
             .iter()
             .map(|&c| {
@@ -105,13 +107,13 @@ impl Shard {
             })
             .collect();
         let len = inputs[0].len();
-        let mut slices: SmallVec<[&mut [u8]; 3]> = outputs
+        let mut slices: Brief<&mut [u8]> = outputs
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
         decoder.decode(&inputs, &mut slices);
         drop((inputs, slices));
-        for (&column, buf) in decoder.wanted().iter().zip(outputs) {
+        for (&column, buf) in decoder.wanted().iter().zip(outputs.drain()) {
             op.columns[column] = Some(Slice::new(buf, 0, len));
         }
     }
@@ -150,7 +152,7 @@ impl Shard {
             let wanted = self.to_decode(&op, &pieces, lost);
             self.decode_into(&mut op, lost, wanted);
         }
-        let answers: ReadAnswers = pieces
+        let mut answers: ReadAnswers = pieces
             .iter()
             .map(|piece| {
                 let whole = op.columns[piece.column].as_ref();
@@ -186,7 +188,7 @@ impl Shard {
             }
         }
         let claims = self.claims(race);
-        for (piece, slice) in answers.into_iter().filter(|_| claims) {
+        for (piece, slice) in answers.drain().filter(|_| claims) {
             self.finish_read(&piece, slice, stripe);
         }
     }

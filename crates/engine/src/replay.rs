@@ -611,12 +611,12 @@ fn settled_records(outcome: &Outcome) -> Vec<Record> {
         start: piece.lo as u32,
         len,
         written: piece.written.0,
-        checksums: [].into(),
+        checksums: Default::default(),
         settled: true,
         payload: LogPayload::None,
     };
     let mut records = vec![Record {
-        checksums: piece.sums.iter().flatten().copied().collect(),
+        checksums: piece.sums.concat().into(),
         ..bare.clone()
     }];
     for (j, bytes) in piece.syndromes.iter().enumerate() {

@@ -15,10 +15,10 @@
 use std::sync::Arc;
 
 use slab::Slab;
-use smallvec::SmallVec;
 
 use crate::event::*;
 use crate::geometry::Geometry;
+use crate::list::{List, listed};
 use crate::units::*;
 use crate::volumes::VolumeMap;
 
@@ -49,10 +49,12 @@ struct Split {
     /// It is itself a piece, split anew.
     piece: bool,
     /// Answers of the pieces, in the order of the pieces.
-    parts: SmallVec<[Option<Slices>; 1]>,
+    parts: List<Option<Slices>>,
     left: usize,
     error: Option<RequestError>,
 }
+
+listed!(Option<Slices>);
 
 /// From so many stripes on a discard is long.
 const LONG_STRIPES: u64 = 8;
@@ -187,7 +189,7 @@ impl Router {
         let key = self.requests.insert(Split {
             id,
             piece,
-            parts: SmallVec::new(),
+            parts: List::new(),
             left: 0,
             error: None,
         });
@@ -301,10 +303,16 @@ impl Router {
         if split.left > 0 {
             return None;
         }
-        let split = self.requests.remove(key);
+        let mut split = self.requests.remove(key);
         let result = match split.error {
             Some(error) => Err(error),
-            None => Ok(split.parts.into_iter().flatten().flatten().collect()),
+            None => {
+                let mut all = Slices::new();
+                for part in split.parts.iter_mut().flatten() {
+                    all.extend(part.drain());
+                }
+                Ok(all)
+            }
         };
         let id = split.id;
         self.joined(split.piece, Reply { id, result })

@@ -14,10 +14,10 @@
 //!
 //! Deliberately absent: what is read for one batch and kept for the next. That would be a cache.
 
-use smallvec::SmallVec;
-
 use crate::event::RequestError;
-use crate::shard::{Piece, Pieces, Shard};
+use crate::list::{List, listed};
+use crate::pieces::{Piece, Pieces};
+use crate::shard::Shard;
 use crate::units::*;
 use crate::work::{ReadPiece, ReadPieces, Work};
 
@@ -34,6 +34,8 @@ pub(crate) struct Row {
 
 /// Bytes of every strip that are computed, and what is answered from them.
 type Run = (u64, u64, ReadPieces);
+
+listed!(Run);
 
 impl Shard {
     /// Reads the pieces of a request that lie in one stripe, the first of which is its piece
@@ -53,7 +55,7 @@ impl Shard {
             stripe,
             request,
             first,
-            pieces: Pieces::from_slice(row),
+            pieces: row.iter().copied().collect(),
             place,
         });
     }
@@ -64,7 +66,7 @@ impl Shard {
             return false;
         }
         let mut rows = std::mem::take(&mut self.rows);
-        rows.sort_by_key(|row| row.stripe);
+        rows.sort_unstable_by_key(|row| (row.stripe, row.request, row.first));
         for together in rows.chunk_by(|a, b| a.stripe == b.stripe) {
             self.read_together(together);
         }
@@ -87,7 +89,7 @@ impl Shard {
         }
         let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
         let mut runs = match unwritten {
-            true => SmallVec::new(),
+            true => List::new(),
             false => self.runs(rows),
         };
         for row in rows {
@@ -107,7 +109,7 @@ impl Shard {
                 }
             }
         }
-        for (lo, hi, pieces) in runs {
+        for (lo, hi, pieces) in runs.drain() {
             // What is unreadable was answered already.
             if !pieces.is_empty() {
                 self.enqueue(stripe, Work::read(pieces, lo, hi, Vec::new()));
@@ -117,16 +119,16 @@ impl Shard {
 
     /// The ranges that have to be computed: those of pieces that no member can give, where they
     /// touch as one.
-    fn runs(&self, rows: &[Row]) -> SmallVec<[Run; 2]> {
+    fn runs(&self, rows: &[Row]) -> List<Run, 2> {
         let pieces = rows.iter().flat_map(|row| &row.pieces);
         let lost = |piece: &&Piece| !self.place_lost(piece) && self.direct(0, 0, piece).is_none();
-        let mut ranges: SmallVec<[(u64, u64); 4]> = pieces
+        let mut ranges: List<(u64, u64), 4> = pieces
             .filter(lost)
             .map(|piece| (piece.lo, piece.hi))
             .collect();
         ranges.sort_unstable();
-        let mut runs: SmallVec<[Run; 2]> = SmallVec::new();
-        for (lo, hi) in ranges {
+        let mut runs: List<Run, 2> = List::new();
+        for &(lo, hi) in &ranges {
             match runs.last_mut() {
                 Some(run) if lo <= run.1 => run.1 = run.1.max(hi),
                 _ => runs.push((lo, hi, ReadPieces::new())),
@@ -155,7 +157,7 @@ impl Shard {
             } else if self.place_lost(piece) {
                 self.finish_part(request, None, Err(RequestError::Unreadable));
             } else if settles {
-                let pieces = ReadPieces::from_slice(&[ReadPiece::of(request, part, piece)]);
+                let pieces = ReadPieces::of(ReadPiece::of(request, part, piece));
                 let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
                 self.enqueue(stripe, work.settling());
             } else {

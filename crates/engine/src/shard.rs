@@ -15,11 +15,10 @@
 //! Deliberately absent: membership decisions and anything durable but user data; those are the
 //! array's.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use slab::Slab;
-use smallvec::SmallVec;
 use strake_parity::Code;
 
 use crate::array::ShardSetup;
@@ -33,10 +32,12 @@ use crate::geometry::{Geometry, Shape, StripPart};
 use crate::hedge::Hedges;
 use crate::hold::Hold;
 use crate::latency::Histogram;
+use crate::list::{List, listed};
 use crate::logs::{Flight, Logs};
 use crate::meters::{Measured, Meters};
 use crate::ops::Ops;
-use crate::order::Lock;
+use crate::order::{Lock, Locks};
+use crate::pieces::{Piece, Pieces, pieces};
 use crate::regions::Gate;
 use crate::rows::Row;
 use crate::steps::StepRun;
@@ -67,7 +68,7 @@ pub struct Shard {
     pub(crate) gates: Vec<Gate>,
     /// Blocks that answer an error.
     pub(crate) unreadable: Arc<Lost>,
-    pub(crate) locks: BTreeMap<StripeNo, Lock>,
+    pub(crate) locks: Locks,
     /// Memory of locks that are over, for the next.
     pub(crate) old_locks: Vec<Lock>,
     /// Stripes whose queue may have something to start.
@@ -149,7 +150,7 @@ pub(crate) struct Active {
     remaining: usize,
     error: Option<RequestError>,
     /// For reads, the pieces in order.
-    parts: SmallVec<[Option<Slice>; 1]>,
+    parts: List<Option<Slice>>,
     /// For flushes, devices whose flush failed: answered when the view has none of them.
     awaits: Vec<DeviceId>,
     /// It reads a stripe of another shard.
@@ -189,25 +190,13 @@ pub(crate) enum IoFor {
     Log(Flight),
 }
 
+listed!(Option<Slice>, Slice);
+
 /// Who waits for buffers, in order.
 pub(crate) enum Starved {
     Read(DirectRead),
     Op(usize),
 }
-
-/// A part of a request within one strip.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece {
-    pub(crate) stripe: StripeNo,
-    pub(crate) column: usize,
-    pub(crate) lo: u64,
-    pub(crate) hi: u64,
-    /// Byte of the request where it starts.
-    pub(crate) at: usize,
-}
-
-/// Mostly one.
-pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 pub(crate) fn code_of(geometry: &Geometry) -> Code {
     let code = match geometry.mirrored() {
@@ -226,31 +215,6 @@ fn elder_code_of(geometry: &Geometry) -> Option<Code> {
 pub(crate) fn read_pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
     let widest = crate::limits::widest(geometry);
     pool.largest_count().saturating_sub(widest).max(1)
-}
-
-/// The parts of a request, none of which crosses a multiple of `unit` within its strip.
-fn pieces(geometry: &Geometry, offset: u64, len: u64, unit: u64) -> impl Iterator<Item = Piece> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        if done == len {
-            return None;
-        }
-        let place = geometry.locate(offset + done);
-        let room = match unit == geometry.strip {
-            true => unit - place.offset,
-            false => unit - place.offset % unit,
-        };
-        let here = room.min(len - done);
-        let (lo, at) = (place.offset, done as usize);
-        done += here;
-        Some(Piece {
-            stripe: place.stripe,
-            column: place.column,
-            lo,
-            hi: lo + here,
-            at,
-        })
-    })
 }
 
 impl Shard {
@@ -280,7 +244,7 @@ impl Shard {
             view: setup.view,
             gates: setup.regions.into_iter().map(Gate::new).collect(),
             unreadable: setup.lost,
-            locks: BTreeMap::new(),
+            locks: Locks::default(),
             old_locks: Vec::new(),
             ready: VecDeque::new(),
             streams: Streams::default(),
@@ -458,7 +422,7 @@ impl Shard {
     pub(crate) fn pieces(&self, offset: u64, len: u64, unit: u64) -> Pieces {
         let mut all = pieces(&self.geometry, offset, len, unit);
         let first = all.next().expect("a request is longer than nothing");
-        let mut pieces = Pieces::from_buf([first]);
+        let mut pieces = Pieces::of(first);
         // Most requests are one piece.
         if first.hi - first.lo < len {
             pieces.extend(all);
@@ -491,7 +455,7 @@ impl Shard {
             let place = place.map(|first| first + piece.at as u64);
             return self.start_read(DirectRead { place, ..read });
         }
-        let pieces = ReadPieces::from_slice(&[ReadPiece::of(request, part, piece)]);
+        let pieces = ReadPieces::of(ReadPiece::of(request, part, piece));
         let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
         self.enqueue(piece.stripe, work);
     }
@@ -517,9 +481,9 @@ impl Shard {
         self.requests[request].came = Some(self.now);
         self.requests[request].writes = len;
         self.streams.begin(&self.geometry, self.count, offset, len);
-        for piece in pieces {
+        for piece in &pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
-            self.write_piece(request, &piece, data, fua, false);
+            self.write_piece(request, piece, data, fua, false);
         }
         self.streams.end();
     }
@@ -630,17 +594,16 @@ impl Shard {
         if active.remaining > 0 || !active.awaits.is_empty() {
             return;
         }
-        let active = self.requests.remove(request);
+        let mut active = self.requests.remove(request);
         self.streams.answered(active.writes);
         if let Some(came) = active.came {
             self.latencies.note(self.now.since(came));
         }
         let pieces = active.parts.len();
         let read = |part: Option<Slice>| part.expect("every piece was read");
-        let result = match (active.error, active.parts) {
-            (Some(error), _) => Err(error),
-            (None, mut one) if pieces == 1 => Ok(Slices::from_buf([read(one[0].take())])),
-            (None, parts) => Ok(parts.into_iter().map(read).collect()),
+        let result = match active.error {
+            Some(error) => Err(error),
+            None => Ok(active.parts.drain().map(read).collect()),
         };
         self.answer(active.id, result);
         if pieces > 0 {
@@ -890,6 +853,11 @@ impl Shard {
                 true
             }
         }
+    }
+
+    /// Buffers of its pool that nobody holds.
+    pub fn free_buffers(&self) -> usize {
+        self.pool.free()
     }
 
     /// Something waits for buffers: poll again when some have been dropped elsewhere.

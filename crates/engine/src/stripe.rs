@@ -21,13 +21,15 @@ use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Shape;
 use crate::intent::NewContent;
+use crate::list::{List, listed};
 use crate::plan::{Columns, Extra, Reads, WritePlan};
 use crate::salvage::Salvage;
 use crate::scrub::Found;
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::*;
 use crate::work::{Bad, ReadPiece, ReadPieces, Work, WorkKind};
-use smallvec::SmallVec;
+
+listed!(Buf);
 
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,7 +440,7 @@ impl Shard {
         let op = &mut self.ops[key];
         op.phase = Phase::Reading;
         let reads = std::mem::take(&mut op.reads);
-        let bufs: SmallVec<[Buf; 8]> = op.bufs.drain(..reads.len()).collect();
+        let mut bufs: List<Buf, 8> = op.bufs.drain(..reads.len()).collect();
         let stripe = op.stripe;
         // The view may have changed while the operation waited for buffers.
         if reads
@@ -448,7 +450,7 @@ impl Shard {
             drop(bufs);
             return self.prepare(key);
         }
-        for (&(column, lo, hi), buf) in reads.iter().zip(bufs) {
+        for (&(column, lo, hi), buf) in reads.iter().zip(bufs.drain()) {
             let device = self.source(stripe, column).expect("checked above");
             let offset = self.member_offset(device, stripe) + lo;
             let what = IoFor::OpRead {
@@ -798,7 +800,7 @@ impl Shard {
         for piece in pieces {
             match apart && !canary::hit(Canary::NeighbourFails) {
                 true => {
-                    let own = ReadPieces::from_slice(&[*piece]);
+                    let own = ReadPieces::of(*piece);
                     let work = Work::read(own, piece.lo, piece.hi, Vec::new());
                     self.enqueue(stripe, work);
                 }

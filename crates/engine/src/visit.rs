@@ -30,7 +30,8 @@ use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::direct::DirectRead;
 use crate::event::*;
-use crate::shard::{Piece, Shard};
+use crate::pieces::Piece;
+use crate::shard::Shard;
 use crate::units::*;
 
 /// Streams of reads that are followed at once.

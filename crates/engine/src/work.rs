@@ -3,14 +3,13 @@
 //! Invariant: writes that are put together keep all their pieces, each of which is answered.
 //! Deliberately absent: how far it has come (`stripe`), and in what order (`order`).
 
-use smallvec::SmallVec;
-
 use crate::buffers::Slice;
 use crate::event::StepKind;
 use crate::geometry::StripPart;
 use crate::hedge::Racing;
+use crate::list::{List, listed};
+use crate::pieces::Piece;
 use crate::plan::Columns;
-use crate::shard::Piece;
 use crate::units::*;
 
 /// What waits for its turn on a stripe.
@@ -106,10 +105,12 @@ impl ReadPiece {
 }
 
 /// Mostly one, outside streams.
-pub(crate) type WritePieces = SmallVec<[WritePiece; 1]>;
+pub(crate) type WritePieces = List<WritePiece>;
 
 /// Mostly one.
-pub(crate) type ReadPieces = SmallVec<[ReadPiece; 1]>;
+pub(crate) type ReadPieces = List<ReadPiece>;
+
+listed!(ReadPiece, WritePiece);
 
 /// A column that a device could not give.
 pub(crate) type Bad = (usize, DeviceId);
@@ -163,7 +164,7 @@ impl Work {
             lo: piece.lo,
             hi: piece.hi,
             kind: WorkKind::Write {
-                pieces: SmallVec::from_buf([piece]),
+                pieces: List::of(piece),
                 stream,
             },
         }
@@ -220,12 +221,12 @@ impl Work {
         if let (
             WorkKind::Write { pieces, stream },
             WorkKind::Write {
-                pieces: more,
+                pieces: mut more,
                 stream: streams,
             },
         ) = (&mut self.kind, other.kind)
         {
-            pieces.extend(more);
+            pieces.extend(more.drain());
             *stream |= streams;
             self.lo = self.lo.min(other.lo);
             self.hi = self.hi.max(other.hi);

@@ -6,14 +6,14 @@
 //!
 //! Deliberately absent: when (see `stripe`), and the choice of the plan (see `plan`).
 
-use smallvec::SmallVec;
 use strake_parity::xor;
 
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Shape;
-use crate::intent::NewContent;
+use crate::intent::{NewContent, Written};
+use crate::list::{Brief, List, listed};
 use crate::plan::{Columns, Coverage, Facts, WritePlan};
 use crate::plan::{Extra, Planned};
 use crate::shard::Shard;
@@ -85,7 +85,7 @@ impl Shard {
             unreachable!("only for writes")
         };
         let all_pieces = std::mem::take(pieces);
-        let pieces = all_pieces.as_slice();
+        let pieces = &all_pieces[..];
         let (k, lo, hi) = (self.shape(op.stripe).k, op.work.lo, op.work.hi);
         let coverage = coverage(k, pieces);
         op.fua = self.must_last(op.stripe, pieces);
@@ -155,14 +155,14 @@ impl Shard {
         &self,
         op: &mut StripeOp,
         rows: &[usize],
-        data: SmallVec<[(usize, u64, Slice); 2]>,
+        data: Written,
         parity: &[Slice],
-        known: Option<SmallVec<[Slice; 3]>>,
+        known: Option<List<Slice, 3>>,
     ) -> NewContent {
         let k = self.shape(op.stripe).k;
         let (m, lo, hi) = (self.geometry.m, op.work.lo, op.work.hi);
         let by_row = |slices: &[Slice]| {
-            let mut all: SmallVec<[Option<Slice>; 3]> = SmallVec::from_elem(None, m);
+            let mut all: List<Option<Slice>, 3> = (0..m).map(|_| None).collect();
             for (&j, slice) in rows.iter().zip(slices) {
                 all[j] = Some(slice.clone());
             }
@@ -174,7 +174,7 @@ impl Shard {
                 .all(|(_, from, s)| (*from, s.len as u64) == (lo, hi - lo));
         let syndromes = match known {
             Some(known) => known,
-            None if whole => SmallVec::new(),
+            None if whole => List::new(),
             None => self.syndromes(op, rows, &data, parity),
         };
         NewContent {
@@ -191,10 +191,9 @@ impl Shard {
         rows: &[usize],
         data: &[(usize, u64, Slice)],
         parity: &[Slice],
-    ) -> SmallVec<[Slice; 3]> {
+    ) -> List<Slice, 3> {
         let lo = op.work.lo;
-        let mut syndromes: SmallVec<[Slice; 3]> =
-            parity.iter().map(|slice| copied(op, slice)).collect();
+        let mut syndromes: List<Slice, 3> = parity.iter().map(|slice| copied(op, slice)).collect();
         for (column, from, slice) in data {
             let start = (from - lo) as usize;
             self.add(
@@ -221,7 +220,7 @@ impl Shard {
         sums: &mut [Slice],
     ) {
         let part = start..start + bytes.len();
-        let mut outputs: SmallVec<[&mut [u8]; 3]> = sums
+        let mut outputs: Brief<&mut [u8]> = sums
             .iter_mut()
             .map(|sum| &mut sum.buf.bytes_mut()[part.clone()])
             .collect();
@@ -254,7 +253,7 @@ impl Shard {
         }
         if op.plan == WritePlan::ReadModifyWrite {
             let mut old = |j: usize| op.columns[k + j].take();
-            let parity: SmallVec<[Slice; 3]> = rows
+            let parity: List<Slice, 3> = rows
                 .iter()
                 .map(|&j| old(j).expect("the plan reads every live parity"))
                 .collect();
@@ -266,18 +265,18 @@ impl Shard {
                 },
             };
         }
-        let mut parity: SmallVec<[Buf; 3]> = rows
+        let mut parity: List<Buf, 3> = rows
             .iter()
             .map(|_| op.bufs.pop().expect("a buffer for each parity"))
             .collect();
-        let data: SmallVec<[&[u8]; 16]> = (0..k)
+        let data: Brief<&[u8]> = (0..k)
             .map(|c| match (&new[c], &op.columns[c]) {
                 (Some((slice, from)), _) if *from == lo && slice.len == len => slice.bytes(),
                 (None, Some(slice)) => slice.bytes(),
                 _ => unreachable!("the plan covers every data column over the whole run"),
             })
             .collect();
-        let mut outputs: SmallVec<[&mut [u8]; 3]> = parity
+        let mut outputs: Brief<&mut [u8]> = parity
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
@@ -286,7 +285,7 @@ impl Shard {
         drop(outputs);
         let slice = |buf| Slice::new(buf, 0, len);
         Parities {
-            parity: parity.into_iter().map(slice).collect(),
+            parity: parity.drain().map(slice).collect(),
             syndromes: None,
         }
     }
@@ -298,7 +297,7 @@ impl Shard {
         op: &mut StripeOp,
         rows: &[usize],
         new: &[NewData],
-        mut syndromes: SmallVec<[Slice; 3]>,
+        mut syndromes: List<Slice, 3>,
     ) -> Parities {
         let lo = op.work.lo;
         let written = || {
@@ -323,7 +322,7 @@ impl Shard {
             (Some(0), Some((_, (slice, _))), None) if slice.len == syndromes[0].len => Some(slice),
             _ => None,
         };
-        let mut parity: SmallVec<[Slice; 3]> = (0..rows.len())
+        let mut parity: List<Slice, 3> = (0..rows.len())
             .map(|at| match sum.filter(|_| at == 0) {
                 Some(new) => {
                     let mut buf = op.bufs.pop().expect("a buffer for each syndrome");
@@ -359,8 +358,8 @@ impl Shard {
         op: &mut StripeOp,
         rows: &[usize],
         new: &[NewData],
-        mut parity: SmallVec<[Slice; 3]>,
-    ) -> SmallVec<[Slice; 3]> {
+        mut parity: List<Slice, 3>,
+    ) -> List<Slice, 3> {
         let lo = op.work.lo;
         for (c, content) in new.iter().enumerate() {
             let Some((slice, from)) = content else {
@@ -408,7 +407,7 @@ impl Shard {
         let new = op.logging.then(|| NewContent {
             data: (0..k).map(|c| (c, lo, zeros())).collect(),
             parity: (0..self.geometry.m).map(|_| Some(zeros())).collect(),
-            syndromes: SmallVec::from_elem(None, self.geometry.m),
+            syndromes: (0..self.geometry.m).map(|_| None).collect(),
         });
         let put = |column| Put {
             column,
@@ -430,15 +429,17 @@ impl Shard {
 /// A data column's new content and where in the strip it begins; `None` where nothing is written.
 type NewData = Option<(Slice, u64)>;
 
+listed!(NewData, Option<Coverage>);
+
 /// Numbers of parity rows.
-type Rows = SmallVec<[usize; 4]>;
+type Rows = List<usize, 4>;
 
 /// Parities after a write, for each row that has a member, and the partial syndromes, where they
 /// came with them.
 #[derive(Default)]
 struct Parities {
-    parity: SmallVec<[Slice; 3]>,
-    syndromes: Option<SmallVec<[Slice; 3]>>,
+    parity: List<Slice, 3>,
+    syndromes: Option<List<Slice, 3>>,
 }
 
 /// A copy in a buffer of the operation's.
@@ -454,7 +455,7 @@ fn new_data(
     op: &mut StripeOp,
     coverage: &[Option<Coverage>],
     pieces: &[WritePiece],
-) -> SmallVec<[NewData; 8]> {
+) -> List<NewData, 8> {
     let whole = matches!(op.plan, WritePlan::ReconstructWrite | WritePlan::Decode);
     let (lo, hi) = (op.work.lo, op.work.hi);
     let content = |(c, v): (usize, &Option<Coverage>)| {
@@ -470,12 +471,8 @@ fn new_data(
 }
 
 /// What is written of the data columns, in parts without holes.
-fn written_data(
-    coverage: &[Option<Coverage>],
-    pieces: &[WritePiece],
-    new: &[NewData],
-) -> SmallVec<[(usize, u64, Slice); 2]> {
-    let mut all = SmallVec::new();
+fn written_data(coverage: &[Option<Coverage>], pieces: &[WritePiece], new: &[NewData]) -> Written {
+    let mut all = List::new();
     for (c, new) in new.iter().enumerate() {
         if let (Some((slice, from)), Some(v)) = (new, coverage[c]) {
             all.extend(runs(pieces, c, v).map(|(l, h)| {
@@ -488,8 +485,8 @@ fn written_data(
 }
 
 /// What is written for each data column, in the order of the pieces.
-fn coverage(k: usize, pieces: &[WritePiece]) -> SmallVec<[Option<Coverage>; 16]> {
-    let mut all: SmallVec<[Option<Coverage>; 16]> = SmallVec::from_elem(None, k);
+fn coverage(k: usize, pieces: &[WritePiece]) -> List<Option<Coverage>, 16> {
+    let mut all: List<Option<Coverage>, 16> = (0..k).map(|_| None).collect();
     if let [only] = pieces {
         all[only.column] = Some(Coverage {
             lo: only.lo,
@@ -499,7 +496,7 @@ fn coverage(k: usize, pieces: &[WritePiece]) -> SmallVec<[Option<Coverage>; 16]>
         return all;
     }
     for (column, slot) in all.iter_mut().enumerate() {
-        let mut ranges: SmallVec<[(u64, u64); 8]> = pieces
+        let mut ranges: List<(u64, u64), 8> = pieces
             .iter()
             .filter(|p| p.column == column)
             .map(|p| (p.lo, p.hi))
@@ -509,7 +506,7 @@ fn coverage(k: usize, pieces: &[WritePiece]) -> SmallVec<[Option<Coverage>; 16]>
             continue;
         };
         let (mut hi, mut solid) = (first_hi, true);
-        for (l, h) in ranges {
+        for &(l, h) in &ranges {
             solid &= l <= hi;
             hi = hi.max(h);
         }
@@ -562,7 +559,7 @@ fn assemble(
 
 /// The parts of column `c` that are written, merged and in order.
 fn runs(pieces: &[WritePiece], c: usize, v: Coverage) -> impl Iterator<Item = (u64, u64)> {
-    let mut ranges: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+    let mut ranges: List<(u64, u64), 4> = List::new();
     if v.solid {
         ranges.push((v.lo, v.hi));
     } else {
@@ -581,5 +578,5 @@ fn runs(pieces: &[WritePiece], c: usize, v: Coverage) -> impl Iterator<Item = (u
             touch
         });
     }
-    ranges.into_iter()
+    (0..ranges.len()).map(move |at| ranges[at])
 }

@@ -380,7 +380,7 @@ proptest! {
         let map = VolumeMap::of(&empty(), &volume, 4096);
         let (offset, len) = (from * 4096, blocks * 4096);
         let bytes: Vec<u8> = (0..len).map(|at| (at / 4096) as u8).collect();
-        let pool = Pool::new(&[(len as usize, 1)]);
+        let mut pool = Pool::new(&[(len as usize, 1)]);
         let mut buf = pool.take(len as usize).expect("there is one");
         buf.bytes_mut()[..len as usize].copy_from_slice(&bytes);
         let op = match kind {

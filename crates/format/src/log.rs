@@ -109,7 +109,7 @@ pub struct LogRecord<B = Vec<u8>> {
     /// range: the written data columns in order, then the parities in order (0 for the blocks of a
     /// parity without a member). Empty in a record whose operation has them in another one. Shared:
     /// the same record goes to several members.
-    pub checksums: Arc<[u32]>,
+    pub checksums: Arc<Vec<u32>>,
     /// A recovery wrote this before it replayed the operation: what lies in place may be the state
     /// before the operation, after it, or what the recovery makes of them.
     pub settled: bool,
@@ -546,7 +546,8 @@ fn parse_record(left: &mut &[u8], payload: &mut &[u8]) -> Option<LogRecord> {
             .ok()?
             .iter()
             .map(|sum| sum.get())
-            .collect(),
+            .collect::<Vec<u32>>()
+            .into(),
         settled: match raw.settled {
             0 => false,
             1 => true,

@@ -23,12 +23,12 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Lists the buffers of `pools`, one after the other.
-    pub(crate) fn of(pools: &[&Pool]) -> Registered {
+    /// Lists the buffers of pools, one after the other, by their addresses ([`Pool::addresses`]).
+    pub(crate) fn of(pools: &[&[(usize, usize)]]) -> Registered {
         let mut all = Registered::default();
-        for pool in pools {
+        for addresses in pools {
             all.starts.push(all.addresses.len());
-            all.addresses.extend_from_slice(pool.addresses());
+            all.addresses.extend_from_slice(addresses);
         }
         all
     }
@@ -57,11 +57,13 @@ impl Registered {
 /// The request memory of one connection: takes block until there is a buffer again.
 #[derive(Debug)]
 pub(crate) struct Share {
-    pool: Pool,
+    /// Bytes of its largest buffers.
+    largest: usize,
     /// Signalled when a request was answered; a buffer may come back a little later than that, so
     /// waiting also looks again by itself.
     returned: Condvar,
-    closed: Mutex<bool>,
+    /// `None` once it is closed.
+    pool: Mutex<Option<Pool>>,
 }
 
 /// How soon a waiting take looks again: the engine may let go of a write's data after its answer.
@@ -73,31 +75,29 @@ const LOOK_AGAIN_MOST: Duration = Duration::from_millis(500);
 impl Share {
     /// A share with its own memory.
     pub(crate) fn new(stock: &[(usize, usize)]) -> Share {
+        let pool = Pool::new(stock);
         Share {
-            pool: Pool::new(stock),
+            largest: pool.largest(),
             returned: Condvar::new(),
-            closed: Mutex::new(false),
+            pool: Mutex::new(Some(pool)),
         }
     }
 
     /// A buffer of at least `bytes`, as soon as there is one; `None` once the share is closed (or
     /// for a size that it does not have).
     pub(crate) fn take(&self, bytes: usize) -> Option<Buf> {
-        if bytes > self.pool.largest() {
+        if bytes > self.largest {
             return None;
         }
-        let mut closed = self.closed.lock().expect("no thread panics with the share");
+        let mut pool = self.pool.lock().expect("no thread panics with the share");
         let mut wait = LOOK_AGAIN;
         loop {
-            if *closed {
-                return None;
-            }
-            if let Some(buf) = self.pool.take(bytes) {
+            if let Some(buf) = pool.as_mut()?.take(bytes) {
                 return Some(buf);
             }
-            let waited = self.returned.wait_timeout(closed, wait);
+            let waited = self.returned.wait_timeout(pool, wait);
             let (held, timeout) = waited.expect("no thread panics with the share");
-            closed = held;
+            pool = held;
             wait = match timeout.timed_out() {
                 true => (2 * wait).min(LOOK_AGAIN_MOST),
                 false => LOOK_AGAIN,
@@ -112,7 +112,7 @@ impl Share {
 
     /// Nobody waits from now on.
     pub(crate) fn close(&self) {
-        *self.closed.lock().expect("no thread panics with the share") = true;
+        *self.pool.lock().expect("no thread panics with the share") = None;
         self.returned.notify_all();
     }
 }
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn only_buffers_of_the_pools_listed_count_as_registered() {
-        let (own, other) = (Pool::new(&[(4096, 2), (8192, 1)]), Pool::new(&[(4096, 2)]));
-        let registered = Registered::of(&[&own, &other]);
+        let (mut own, mut other) = (Pool::new(&[(4096, 2), (8192, 1)]), Pool::new(&[(4096, 2)]));
+        let registered = Registered::of(&[own.addresses(), other.addresses()]);
         let stranger = Pool::new(&[(4096, 1)]).take(4096).expect("free");
         let (a, b) = (
             own.take(8192).expect("free"),

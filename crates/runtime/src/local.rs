@@ -13,7 +13,7 @@ use std::sync::mpsc::channel;
 
 use strake_engine::event::{Op, RequestError, Slices};
 use strake_engine::units::ShardNo;
-use strake_engine::{Geometry, Pool};
+use strake_engine::{Geometry, SharedPool};
 
 use crate::mail::{Answer, Mail, Peers};
 use crate::shape::Shape;
@@ -23,11 +23,11 @@ use crate::shape::Shape;
 pub struct LocalClient {
     peers: Peers,
     shape: Shape,
-    memory: Arc<[Pool]>,
+    memory: Arc<[SharedPool]>,
 }
 
 impl LocalClient {
-    pub(crate) fn new(peers: Peers, shape: Shape, memory: Arc<[Pool]>) -> LocalClient {
+    pub(crate) fn new(peers: Peers, shape: Shape, memory: Arc<[SharedPool]>) -> LocalClient {
         LocalClient {
             peers,
             shape,
@@ -50,7 +50,7 @@ impl LocalClient {
     ///
     /// # Panics
     /// If there is no such shard.
-    pub fn memory(&self, shard: u16) -> &Pool {
+    pub fn memory(&self, shard: u16) -> &SharedPool {
         &self.memory[usize::from(shard)]
     }
 

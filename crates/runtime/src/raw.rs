@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strake_engine::Pool;
+use strake_engine::SharedPool;
 use strake_engine::event::{Completion, IoKind, MemberIo};
 use strake_engine::units::{DeviceId, IoId};
 
@@ -26,15 +26,16 @@ pub struct RawMembers {
     reaped: Vec<Reaped>,
     over: Vec<Finished>,
     clock: Clock,
-    _memory: Vec<Pool>,
+    _memory: Vec<SharedPool>,
 }
 
 impl RawMembers {
     /// A ring for this thread, with these pools registered (where the kernel allows it), and with
     /// members numbered in order.
-    pub fn new(members: &[Arc<Device>], pools: &[&Pool]) -> io::Result<RawMembers> {
+    pub fn new(members: &[Arc<Device>], pools: &[&SharedPool]) -> io::Result<RawMembers> {
         let mut ring = Ring::new()?;
-        let listed = Registered::of(pools);
+        let lists: Vec<_> = pools.iter().map(|pool| pool.addresses()).collect();
+        let listed = Registered::of(&lists);
         // SAFETY: the pools are kept beside the ring and dropped after it; memory of theirs that is
         // elsewhere stays where it is until it is dropped there.
         let registered = unsafe { ring.register_buffers(listed.addresses(), 0) };

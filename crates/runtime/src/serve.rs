@@ -29,7 +29,9 @@ use strake_engine::gather;
 use strake_engine::limits::{self, Joining, Shards};
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
-use strake_engine::{Array, Geometry, HedgeRules, Pool, Router, Shard, ShardSetup, StartOptions};
+use strake_engine::{
+    Array, Geometry, HedgeRules, Pool, Router, Shard, ShardSetup, SharedPool, StartOptions,
+};
 use strake_format::{ArrayName, RegionState, Superblock, VolumeUuid};
 
 use crate::buffers::Registered;
@@ -156,7 +158,7 @@ pub struct Serving {
     pub(crate) nbd_socket: PathBuf,
     devices: Arc<Devices>,
     tallies: Arc<[Tally]>,
-    client_memory: Arc<[Pool]>,
+    client_memory: Arc<[SharedPool]>,
     shape: Shape,
     placed: Placed,
     /// Buffers of a strip that each thread has.
@@ -299,7 +301,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         devices,
         tallies: (0..shards).map(|_| Tally::default()).collect(),
         client_memory: (0..shards)
-            .map(|_| Pool::new(&config.client_stock))
+            .map(|_| SharedPool::new(&config.client_stock))
             .collect(),
         queue_stock: prepared.queue_stock,
         pages: plan.pages(),
@@ -681,7 +683,7 @@ struct ThreadStart {
     io_timeout: Duration,
     devices: Arc<Devices>,
     tallies: Arc<[Tally]>,
-    client_memory: Arc<[Pool]>,
+    client_memory: Arc<[SharedPool]>,
     queue_stock: Option<ublk::Stock>,
     /// Places for pages of ublk requests.
     pages: u16,
@@ -816,10 +818,10 @@ impl ThreadStart {
         let queue_memory = self.queue_stock.as_ref().map(ublk::QueueMemory::new);
         let client_memory = self.client_memory[usize::from(index.0)].clone();
         let ring = Ring::new()?;
-        let pools: Vec<&Pool> = [
-            Some(&pool),
-            queue_memory.as_ref().map(ublk::QueueMemory::pool),
-            Some(&client_memory),
+        let pools: Vec<&[(usize, usize)]> = [
+            Some(pool.addresses()),
+            queue_memory.as_ref().map(ublk::QueueMemory::addresses),
+            Some(client_memory.addresses()),
         ]
         .into_iter()
         .flatten()

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Pool, Router, Shard, Target, VolumeMap};
+use strake_engine::{Router, Shard, SharedPool, Target, VolumeMap};
 
 use crate::buffers::Slab;
 use crate::clock::Clock;
@@ -74,7 +74,7 @@ pub(crate) struct Worker {
     /// Places of the ring's table for pages of ublk requests: one queue has them.
     pub(crate) pages: Range<u16>,
     /// Kept for as long as it is registered.
-    pub(crate) _client_memory: Pool,
+    pub(crate) _client_memory: SharedPool,
     pub(crate) work: Work,
 }
 

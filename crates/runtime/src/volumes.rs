@@ -184,7 +184,7 @@ impl LocalClient {
         match step {
             Step::Flush => self.ask(Op::Flush).map(done),
             Step::Write(offset, bytes) => {
-                let pool = Pool::new(&[(bytes.len(), 1)]);
+                let mut pool = Pool::new(&[(bytes.len(), 1)]);
                 let mut buf = pool.take(bytes.len()).expect("a buffer of that size");
                 buf.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
                 let data = Slice::new(buf, 0, bytes.len());

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use strake_engine::event::{IoKind, Op, Slices};
-use strake_engine::{Buf, Pool, Slice};
+use strake_engine::{Buf, SharedPool, Slice};
 use strake_format::Level;
 use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, RawMembers, Serving, serve};
 
@@ -132,7 +132,7 @@ fn raw_members_read_what_was_written_on_each() {
             Arc::new(Device::open(&path, OpenMode::Member).expect("opens"))
         })
         .collect();
-    let pool = Pool::new(&[(8192, 3)]);
+    let pool = SharedPool::new(&[(8192, 3)]);
     let mut raw = RawMembers::new(&members, &[&pool]).expect("io_uring");
     let mut finished = Vec::new();
     for round in 0..2 {

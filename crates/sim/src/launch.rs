@@ -528,10 +528,8 @@ impl World {
             _ => (pools[0].free() - reserved) as u64,
         };
         let shards = (0..self.shards)
-            .zip(&pools)
-            .map(|(index, pool)| {
-                Shard::new(ShardNo(index), self.shards, setup.clone(), pool.clone())
-            })
+            .zip(pools)
+            .map(|(index, pool)| Shard::new(ShardNo(index), self.shards, setup.clone(), pool))
             .collect();
         let routers = (0..self.plan.queues)
             .map(|queue| Router::new(Arc::clone(&geometry), self.shards, queue))
@@ -541,7 +539,6 @@ impl World {
             shards,
             routers,
             geometry,
-            pools,
             started: false,
             stopped: false,
             tick_at: None,

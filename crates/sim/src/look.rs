@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use strake_engine::Pool;
+use strake_engine::Shard;
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_format::{MemberUuid, RegionState, SlotState, Superblock};
@@ -382,7 +382,7 @@ impl World {
                 .map(|m| (m.slot.map(|s| s.0), m.device, m.state))
                 .collect();
             text += &format!(", {:?}, {members:?}, jobs {:?}", status.state, status.jobs);
-            let free: Vec<usize> = machines.pools.iter().map(Pool::free).collect();
+            let free: Vec<usize> = machines.shards.iter().map(Shard::free_buffers).collect();
             text += &format!(", {:?}, buffers free {free:?}", machines.shards);
         }
         text

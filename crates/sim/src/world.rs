@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, Doubt, Geometry, Pool, Retried, Router, Shard};
+use strake_engine::{Array, Doubt, Geometry, Retried, Router, Shard};
 use strake_format::{ArrayUuid, Superblock};
 
 use crate::canary::{Canary, Planted};
@@ -102,8 +102,6 @@ pub struct Machines {
     pub routers: Vec<Router>,
     /// The arithmetic.
     pub geometry: Arc<Geometry>,
-    /// The shards' memory.
-    pub pools: Vec<Pool>,
     /// It serves.
     pub started: bool,
     /// It has stopped.

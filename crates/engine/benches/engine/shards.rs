@@ -16,7 +16,7 @@ use strake_engine::units::*;
 use strake_engine::{Array, Buf, Pool, Router, Shard, Slice, Target, limits};
 use strake_format::{Level, WriteHole};
 
-use crate::{Sequence, Shape, assembled, at_once};
+use crate::rig::{Sequence, Shape, assembled, at_once};
 
 /// Requests under way on each thread.
 const DEPTH: usize = 64;

@@ -16,13 +16,13 @@ pub(crate) fn sample_batch() -> LogBatch {
         start: 4096,
         len: 8192,
         written: 0b101,
-        checksums: (0..6).map(|i| 0x0101_0101 * i).collect(),
+        checksums: (0..6).map(|i| 0x0101_0101 * i).collect::<Vec<u32>>().into(),
         settled: false,
         payload: LogPayload::None,
     };
     let bytes: Vec<u8> = (0..8192u32).map(|i| (i * 7 % 251) as u8).collect();
     let syndrome = LogRecord {
-        checksums: [].into(),
+        checksums: Default::default(),
         payload: LogPayload::PartialSyndrome {
             parity: 1,
             bytes: bytes.clone(),
@@ -30,7 +30,7 @@ pub(crate) fn sample_batch() -> LogBatch {
         ..intent.clone()
     };
     let lost = LogRecord {
-        checksums: [].into(),
+        checksums: Default::default(),
         payload: LogPayload::LostStrip { column: 2, bytes },
         ..intent.clone()
     };
@@ -142,7 +142,7 @@ fn a_users_data_is_never_taken_for_a_batch() {
     let carrier = |bytes: Vec<u8>| LogBatch {
         records: vec![LogRecord {
             len: bytes.len() as u32,
-            checksums: [].into(),
+            checksums: Default::default(),
             payload: LogPayload::LostStrip { column: 0, bytes },
             ..sample_batch().records[0].clone()
         }],
@@ -281,7 +281,7 @@ proptest! {
 fn a_block_of_small_intents_holds_more_than_fifty() {
     // RAID 6, 4 KiB random writes: one data block and two parities.
     let record = LogRecord {
-        checksums: [1, 2, 3].into(),
+        checksums: vec![1, 2, 3].into(),
         ..sample_batch().records[0].clone()
     };
     let batch = |count| LogBatch {

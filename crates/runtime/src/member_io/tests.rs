@@ -97,7 +97,7 @@ impl Bench {
     pub(super) fn new(path: &std::path::Path, timeout: Duration) -> Bench {
         let mut ring = Ring::new().expect("io_uring");
         let pool = Pool::new(&[(4096, 4), (65536, 16)]);
-        let registered = Registered::of(&[&pool]);
+        let registered = Registered::of(&[pool.addresses()]);
         // SAFETY: the pool is moved into the bench and dropped after the ring.
         assert!(unsafe { ring.register_buffers(registered.addresses(), 0) });
         let mut ios = MemberIos::new(registered, timeout);
@@ -190,11 +190,11 @@ fn what_is_written_is_read_with_and_without_registered_buffers() {
     let file = member(1 << 20);
     let mut bench = Bench::new(file.path(), Duration::from_secs(5));
     for registered in [true, false] {
-        let buf = |bench: &Bench| match registered {
+        let buf = |bench: &mut Bench| match registered {
             true => bench.pool.take(65536).expect("free"),
             false => Buf::zeroed(65536),
         };
-        let mut data = buf(&bench);
+        let mut data = buf(&mut bench);
         data.bytes_mut().fill(if registered { 0xa5 } else { 0x5a });
         let data = Slice::new(data, 0, 65536);
         for (io, fua) in [(10, false), (11, true)] {
@@ -209,7 +209,7 @@ fn what_is_written_is_read_with_and_without_registered_buffers() {
         }
         assert!(bench.start(2, IoKind::Flush).is_none());
         assert_eq!(bench.wait().result, Ok(()));
-        let target = buf(&bench);
+        let target = buf(&mut bench);
         let done = bench.read(4096, 16384, target);
         assert_eq!(done.result, Ok(()));
         let read = done.buf.expect("comes back");

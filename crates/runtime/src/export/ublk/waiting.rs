@@ -24,8 +24,16 @@ pub(crate) type Waiter = (u16, u16);
 /// Request memory of the queues of one shard.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueMemory {
+    /// For registration.
+    addresses: Rc<[(usize, usize)]>,
+    shared: Rc<RefCell<Lines>>,
+}
+
+#[derive(Debug)]
+struct Lines {
     pool: Pool,
-    lines: Rc<RefCell<Vec<Line>>>,
+    /// One for each size, those of longer buffers later.
+    lines: Vec<Line>,
 }
 
 /// Who waits for a buffer of this size.
@@ -46,43 +54,46 @@ impl QueueMemory {
             bytes,
             waiters: VecDeque::new(),
         };
-        let lines = Rc::new(RefCell::new(sizes.into_iter().map(line).collect()));
-        QueueMemory { pool, lines }
+        let lines = sizes.into_iter().map(line).collect();
+        QueueMemory {
+            addresses: pool.addresses().into(),
+            shared: Rc::new(RefCell::new(Lines { pool, lines })),
+        }
     }
 
-    /// For registration.
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
+    /// As [`Pool::addresses`].
+    pub(crate) fn addresses(&self) -> &[(usize, usize)] {
+        &self.addresses
     }
 
     /// Somebody waits.
     pub(crate) fn is_short(&self) -> bool {
-        let lines = self.lines.borrow();
-        lines.iter().any(|line| !line.waiters.is_empty())
+        let shared = self.shared.borrow();
+        shared.lines.iter().any(|line| !line.waiters.is_empty())
     }
 
     /// Which line requests of this length wait in; `None` if no buffer is so large.
     pub(crate) fn line_of(&self, bytes: usize) -> Option<usize> {
-        let lines = self.lines.borrow();
-        lines.iter().position(|line| line.bytes >= bytes)
+        let shared = self.shared.borrow();
+        shared.lines.iter().position(|line| line.bytes >= bytes)
     }
 
     /// Lines, those of longer buffers later.
     pub(crate) fn lines(&self) -> usize {
-        self.lines.borrow().len()
+        self.shared.borrow().lines.len()
     }
 
     /// A buffer for one that has not waited, or for the `first` of its line; `None`: it is to wait.
     pub(crate) fn take(&self, bytes: usize, first: bool) -> Option<Buf> {
         let line = self.line_of(bytes)?;
-        let lines = self.lines.borrow();
+        let Lines { pool, lines } = &mut *self.shared.borrow_mut();
         if !first && !lines[line].waiters.is_empty() {
             return None;
         }
         let longer = &lines[line + 1..];
         match longer.iter().all(|line| line.waiters.is_empty()) {
-            true => self.pool.take(bytes),
-            false => self.pool.take_fitting(bytes),
+            true => pool.take(bytes),
+            false => pool.take_fitting(bytes),
         }
     }
 
@@ -90,17 +101,19 @@ impl QueueMemory {
     pub(crate) fn wait(&self, waiter: Waiter, bytes: usize) {
         let line = self.line_of(bytes);
         let line = line.expect("nobody waits for a buffer that there is not");
-        self.lines.borrow_mut()[line].waiters.push_back(waiter);
+        self.shared.borrow_mut().lines[line]
+            .waiters
+            .push_back(waiter);
     }
 
     /// Who has waited longest in a line.
     pub(crate) fn first(&self, line: usize) -> Option<Waiter> {
-        self.lines.borrow()[line].waiters.front().copied()
+        self.shared.borrow().lines[line].waiters.front().copied()
     }
 
     /// The first of a line waits no longer.
     pub(crate) fn served(&self, line: usize) {
-        self.lines.borrow_mut()[line].waiters.pop_front();
+        self.shared.borrow_mut().lines[line].waiters.pop_front();
     }
 }
 
