@@ -62,8 +62,8 @@ impl Ring {
     pub(crate) fn place(&self, bytes: u64) -> (u64, List<u64, 8>) {
         let start = self.start(bytes);
         assert!(start + bytes <= self.end, "a batch lies within its ring");
-        let again = self.ahead.iter().filter(|_| start != self.head);
-        let over = again.chain(&self.behind);
+        let again = (start != self.head).then_some(&self.ahead);
+        let over = again.into_iter().flatten().chain(&self.behind);
         let over = over.map(|batch| batch.0);
         (start, over.take_while(|&at| at < start + bytes).collect())
     }

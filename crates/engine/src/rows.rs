@@ -24,6 +24,8 @@ use crate::work::{ReadPiece, ReadPieces, Work};
 /// Pieces of a request that lie in one stripe.
 pub(crate) struct Row {
     stripe: StripeNo,
+    /// So many came before it in its batch.
+    came: usize,
     request: usize,
     /// Which of the request's pieces the first is.
     first: usize,
@@ -53,6 +55,7 @@ impl Shard {
         }
         self.rows.push(Row {
             stripe,
+            came: self.rows.len(),
             request,
             first,
             pieces: row.iter().copied().collect(),
@@ -66,7 +69,8 @@ impl Shard {
             return false;
         }
         let mut rows = std::mem::take(&mut self.rows);
-        rows.sort_unstable_by_key(|row| (row.stripe, row.request, row.first));
+        // In the order in which they came: what lies side by side on a member is asked for so.
+        rows.sort_unstable_by_key(|row| (row.stripe, row.came));
         for together in rows.chunk_by(|a, b| a.stripe == b.stripe) {
             self.read_together(together);
         }
