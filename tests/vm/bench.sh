@@ -2,7 +2,8 @@
 # Arguments: the shared folder, then `raid5`, `raid6` or both. The host writes what to do to bench.env in the shared
 # folder, and reads what came of it there:
 #
-#   rows         measurements, a line each: level, state, load, subject, round, number of fio's report
+#   rows         measurements, a line each: level, state, load, subject, round, number of fio's report, and what its
+#                drives read and wrote meanwhile, in sectors
 #   rebuilds     rebuilds, a line each: level, subject, load beside it, round, bytes, nanoseconds, number of fio's report
 #   fio/N.json   fio's reports
 #
@@ -112,12 +113,36 @@ run_fio() {
         --percentile_list=50:99:99.9 --output-format=json --output="$SHARE/fio/$1.json" "${options[@]}"
 }
 
+# The drives of a subject, for a pattern of the shell.
+drives_of() {
+    case $1 in
+    raw) echo nraw ;;
+    md*) echo nmd ;;
+    ublk-alone) echo nnothing ;;
+    strake*) echo nstrake ;;
+    *) fail "no subject $1" ;;
+    esac
+}
+
+# moved SET: sectors that its drives have read and written since they were made.
+moved() {
+    local stat fields reads=0 writes=0
+    for stat in /sys/block/"$1"[0-9]*/stat; do
+        read -ra fields <"$stat"
+        reads=$((reads + fields[2])) writes=$((writes + fields[6]))
+    done
+    echo "$reads $writes"
+}
+
 # measure STATE LOAD SUBJECT ROUND DEVICE[:DEVICE…]
 measure() {
-    local number
+    local number drives before after
     number=$(report)
+    drives=$(drives_of "$3")
+    read -ra before < <(moved "$drives")
     run_fio "$number" "$2" "$SECONDS_EACH" "$5" || fail "fio on $5 failed: $2"
-    echo "$LEVEL $1 $2 $3 $4 $number" >>"$SHARE/rows"
+    read -ra after < <(moved "$drives")
+    echo "$LEVEL $1 $2 $3 $4 $number $((after[0] - before[0])) $((after[1] - before[1]))" >>"$SHARE/rows"
 }
 
 fill() {

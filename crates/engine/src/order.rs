@@ -3,7 +3,8 @@
 //! Invariants:
 //! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
 //!   only read; among those that overlap, the order is that of arrival.
-//! * What waits for its stream to go on (see `streams`) keeps its place in the order.
+//! * What waits for its stream to go on (see `streams`) keeps its place in the order, and waits no
+//!   more once something else waits for it.
 //!
 //! Deliberately absent: what an operation does (see `stripe`).
 
@@ -55,7 +56,8 @@ impl Shard {
             true => 0,
             false => self.worth_waiting_for(stripe),
         };
-        let mut waits = false;
+        // What waits for more, and whether something waits for that.
+        let (mut kept, mut pressed) = (Blocked::new(), false);
         let Some(lock) = self.locks.get_mut(&stripe) else {
             return;
         };
@@ -66,6 +68,7 @@ impl Shard {
             let work = &lock.queue[at];
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
             if conflicts(&blocked, lo, hi, shared) {
+                pressed |= conflicts(&kept, lo, hi, shared);
                 blocked.push((lo, hi, shared));
                 at += 1;
                 continue;
@@ -77,17 +80,19 @@ impl Shard {
             }
             blocked.push((work.lo, work.hi, shared));
             if work.streamed_bytes().is_some_and(|bytes| bytes < worth) {
+                kept.push((work.lo, work.hi, shared));
                 lock.queue.insert(at, work);
                 at += 1;
-                waits = true;
                 continue;
             }
             start.push(work);
         }
+        let waits = !kept.is_empty() && !pressed;
         self.streams.note_waiting(stripe, waits, self.now);
         for work in start.drain() {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
             let op = self.ops.insert(stripe, work);
+            self.ops[op].began = self.now;
             let lock = self
                 .locks
                 .get_mut(&stripe)
@@ -96,6 +101,9 @@ impl Shard {
             self.start_op(op);
         }
         self.locks_tidy(stripe);
+        if pressed {
+            self.pump(stripe, true);
+        }
     }
 
     fn locks_tidy(&mut self, stripe: StripeNo) {
@@ -111,6 +119,9 @@ impl Shard {
     /// Removes an operation and lets the stripe's next go on.
     pub(crate) fn retire(&mut self, op: usize) -> Box<StripeOp> {
         let done = self.ops.remove(op);
+        if done.work.streamed_bytes().is_some() {
+            self.streams.took(self.now.since(done.began));
+        }
         if let Some(lock) = self.locks.get_mut(&done.stripe) {
             lock.active.retain(|held| held.op != op);
         }

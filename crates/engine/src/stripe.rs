@@ -77,6 +77,8 @@ impl Put {
 pub(crate) struct StripeOp {
     pub(crate) stripe: StripeNo,
     pub(crate) work: Work,
+    /// When nothing stood in its way any more.
+    pub(crate) began: Time,
     pub(crate) phase: Phase,
     /// Member I/Os in flight.
     pub(crate) pending: usize,
@@ -138,6 +140,7 @@ impl StripeOp {
         StripeOp {
             stripe: StripeNo(0),
             work: Work::nothing(),
+            began: Time(0),
             phase: Phase::Gate,
             pending: 0,
             bad: Vec::new(),

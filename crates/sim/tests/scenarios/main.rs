@@ -590,6 +590,33 @@ fn a_sequential_stream_is_written_in_whole_stripes_and_survives_a_power_cut() {
     }
 }
 
+/// The slower the members, the longer it takes until answers bring what a stripe still misses; and
+/// requests reach a shard in any order.
+#[test]
+fn a_sequential_stream_is_written_in_whole_stripes_by_slow_members() {
+    for (policy, most) in [(WriteHole::Resync, 5.0), (WriteHole::Closed, 7.0)] {
+        let draft = Scenario::new("5", 4).small_blocks();
+        let mut array = draft.policy(policy).start();
+        array.write_all().rest();
+        for slot in 0..4 {
+            array.slow(slot);
+        }
+        let geometry = array.world.geometry.clone();
+        let stripe = geometry.stripe_bytes() / geometry.block;
+        let stripes = array.world.oracle.blocks() / stripe;
+        // Half a strip at a time, eight stripes under way, four times.
+        let half = geometry.strip / geometry.block / 2;
+        let before = accepted(&array);
+        for _ in 0..4 {
+            array.stream(half, (8 * stripe / half) as usize).rest();
+        }
+        let commands = (accepted(&array) - before) as f64 / (4 * stripes) as f64;
+        // Four strips are written, and some records.
+        assert!(commands < most, "{policy:?}: {commands} commands a stripe");
+        array.verify();
+    }
+}
+
 #[test]
 fn a_stream_waits_for_nothing_where_nothing_is_under_way() {
     let mut raid5 = Scenario::new("5", 4).small_blocks().start();

@@ -41,7 +41,15 @@ pub(super) struct Sample {
     /// Microseconds.
     pub(super) p50: f64,
     pub(super) p99: f64,
+    /// What was asked for, bytes.
+    asked: f64,
+    /// What the drives read and wrote for each byte that was asked for.
+    pub(super) drives_read: f64,
+    pub(super) drives_wrote: f64,
 }
+
+/// Bytes of a sector, as the kernel counts what its devices did.
+const SECTOR: f64 = 512.0;
 
 /// One rebuild.
 #[derive(Clone, Copy, Debug)]
@@ -97,10 +105,14 @@ impl Results {
         let mut results = Results::default();
         for line in list("rows")?.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let &[level, state, load, subject, round, number] = &words[..] else {
+            let &[level, state, load, subject, round, number, read, wrote] = &words[..] else {
                 bail!("not a measurement: {line}");
             };
-            results.add(level, state, load, subject, round.parse()?, report(number)?);
+            let mut sample = report(number)?;
+            let each = SECTOR / sample.asked;
+            sample.drives_read = read.parse::<f64>()? * each;
+            sample.drives_wrote = wrote.parse::<f64>()? * each;
+            results.add(level, state, load, subject, round.parse()?, sample);
         }
         for line in list("rebuilds")?.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -327,6 +339,9 @@ fn sample(report: &str) -> Result<Sample> {
         bytes_per_s: sum("bw_bytes"),
         p50: percentile("50.000000")?,
         p99: percentile("99.000000")?,
+        asked: sum("io_bytes"),
+        drives_read: 0.0,
+        drives_wrote: 0.0,
     };
     if sample.iops <= 0.0 {
         bail!("fio had no request answered");
@@ -344,6 +359,9 @@ mod tests {
             bytes_per_s: iops * 4096.0,
             p50: 1.0,
             p99: 2.0,
+            asked: 4096.0,
+            drives_read: 0.0,
+            drives_wrote: 0.0,
         }
     }
 
@@ -393,7 +411,7 @@ mod tests {
                 r#"note: latency may be high
 {{
  "jobs": [{{"error": {error}, "read": {{"iops": 0, "bw_bytes": 0}},
-  "write": {{"iops": {iops}, "bw_bytes": 8192,
+  "write": {{"iops": {iops}, "bw_bytes": 8192, "io_bytes": 4096,
    "clat_ns": {{"percentile": {{"50.000000": 1000, "99.000000": 3000}}}}}}}}]}}"#
             )
         };

@@ -64,8 +64,9 @@ fn share(results: &Results, row: &Row, subject: &str) -> Option<f64> {
 /// Everything, for people.
 pub(super) fn text(about: &About<'_>, results: &Results) -> String {
     let mut out = format!(
-        "\n{} emulated CPUs, Linux {}; members of {} MiB in memory{}; medians of {} rounds\n\n\
-         {:<7} {:<9} {:<22} {:<14} {:>10} {:>9} {:>10} {:>10} {:>8} {:>8} {:>8}\n",
+        "\n{} emulated CPUs, Linux {}; members of {} MiB in memory{}; medians of {} rounds\n\
+         read, wrote: by the drives, for each byte that was asked for\n\n\
+         {:<7} {:<9} {:<22} {:<14} {:>10} {:>9} {:>10} {:>10} {:>5} {:>5} {:>8} {:>8} {:>8}\n",
         about.cpus,
         about.kernel,
         about.member_mib,
@@ -79,6 +80,8 @@ pub(super) fn text(about: &About<'_>, results: &Results) -> String {
         "MB/s",
         "p50 µs",
         "p99 µs",
+        "read",
+        "wrote",
         "ceiling",
         "of ublk",
         "of md",
@@ -94,7 +97,7 @@ pub(super) fn text(about: &About<'_>, results: &Results) -> String {
             let _ = writeln!(
                 out,
                 "RAID {:<2} {:<9} {:<22} {:<14} {:>10.0} {:>9.1} {:>10.1} {:>10.1} \
-                 {:>8} {:>8} {:>8}",
+                 {:>5.2} {:>5.2} {:>8} {:>8} {:>8}",
                 row.level,
                 if row.degraded { "degraded" } else { "optimal" },
                 words(&row.load),
@@ -103,6 +106,8 @@ pub(super) fn text(about: &About<'_>, results: &Results) -> String {
                 mid(rounds, |s| s.bytes_per_s) / 1e6,
                 mid(rounds, |s| s.p50),
                 mid(rounds, |s| s.p99),
+                mid(rounds, |s| s.drives_read),
+                mid(rounds, |s| s.drives_wrote),
                 percent(share(results, row, subject).filter(|_| array)),
                 percent(to("ublk-alone")),
                 times(to("md")),
@@ -155,6 +160,8 @@ pub(super) fn json(about: &About<'_>, results: &Results) -> Value {
                 "bytes_per_s": mid(rounds, |s| s.bytes_per_s),
                 "p50_us": mid(rounds, |s| s.p50),
                 "p99_us": mid(rounds, |s| s.p99),
+                "drives_read_per_byte": mid(rounds, |s| s.drives_read),
+                "drives_wrote_per_byte": mid(rounds, |s| s.drives_wrote),
                 "ceiling_iops": median(results.ceilings(row).into_values()),
                 "of_ceiling": share(results, row, subject),
                 "of_md": results.ratio(row, subject, "md"),
