@@ -44,6 +44,10 @@ pub enum Canary {
     ResyncSkipsRows,
     /// A rebuild's progress is written down before its target was flushed.
     CheckpointWithoutFlush,
+    /// What was rebuilt while targets were flushed counts as flushed.
+    CheckpointCountsOn,
+    /// A rebuild's steps count before those that began before them.
+    StepsOutOfOrder,
     /// A region becomes Clean before the members flushed.
     CleanWithoutFlush,
     /// Reads and writes build on parity that waits for its resync.
@@ -141,13 +145,15 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 56] = [
+    pub const ALL: [Canary; 58] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
         Canary::QCoefficientOff,
         Canary::ResyncSkipsRows,
         Canary::CheckpointWithoutFlush,
+        Canary::CheckpointCountsOn,
+        Canary::StepsOutOfOrder,
         Canary::CleanWithoutFlush,
         Canary::ParityTrustedInNeedSync,
         Canary::DiscardForgetsParity,
@@ -217,6 +223,8 @@ impl Canary {
             Canary::QCoefficientOff => "q-coefficient-off",
             Canary::ResyncSkipsRows => "resync-skips-rows",
             Canary::CheckpointWithoutFlush => "checkpoint-without-flush",
+            Canary::CheckpointCountsOn => "checkpoint-counts-on",
+            Canary::StepsOutOfOrder => "steps-out-of-order",
             Canary::CleanWithoutFlush => "clean-without-flush",
             Canary::ParityTrustedInNeedSync => "parity-trusted-in-need-sync",
             Canary::DiscardForgetsParity => "discard-forgets-parity",

@@ -1,17 +1,22 @@
-//! Background jobs: resync, rebuild, init, scrub; one step at a time, in that order of precedence.
+//! Background jobs: resync, rebuild, init, scrub; one step at a time, in that order of precedence. A
+//! rebuild with nobody to disturb has its next step begun while shards are at the one before, so that
+//! members always have something to do.
 //!
 //! Invariants:
 //! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
-//! * The row up to which a member counts as rebuilt in its superblock was flushed on it before.
+//! * Steps count in the order in which they began: rows are rebuilt when all before them are.
 //! * Regions never written are passed over. One that is being written for the first time is waited
 //!   for.
 //!
 //! How much of the members' time a step takes, and the pause after it, is decided by `pace`.
 
+use std::collections::VecDeque;
+
 use strake_format::*;
 
-use crate::array::{Array, Purpose, SlotUse, Stage};
+use crate::array::{Array, SlotUse, Stage};
 use crate::canary::{self, Canary};
+use crate::checkpoint::Checkpoint;
 use crate::event::*;
 use crate::geometry::StripPart;
 use crate::latency::Histogram;
@@ -25,12 +30,15 @@ use crate::units::*;
 const FINDINGS_TOLD: u64 = 1000;
 /// A rebuild's progress is made durable this many times.
 const CHECKPOINTS: u64 = 32;
+/// Steps of a rebuild at work at once, with nobody to disturb.
+const STEPS_ALONE: usize = 2;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     step: u64,
-    running: Option<Running>,
+    /// Steps at work, or over before those that began before them; only rebuilds have several.
+    running: VecDeque<Running>,
     next_at: Option<Time>,
     pace: Pace,
     /// The administrator stopped the rebuild.
@@ -39,16 +47,16 @@ pub(crate) struct Jobs {
     blocked: bool,
     /// The list of unreadable blocks had no room.
     list_full: bool,
-    rebuild: Option<Progress>,
+    pub(crate) rebuild: Option<Progress>,
     resync: Option<Resync>,
     scrub: Option<Scrub>,
-    checkpoint: Option<Checkpoint>,
+    pub(crate) checkpoint: Option<Checkpoint>,
     /// Row of the last durable progress of a rebuild.
-    checkpointed: u64,
+    pub(crate) checkpointed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+pub(crate) struct Progress {
     started: Time,
     /// Bytes of member space worked on since then.
     worked: u64,
@@ -91,14 +99,6 @@ struct Running {
     started: Time,
 }
 
-/// Rebuild targets are flushing; then those that are whole wait for a base of the log.
-#[derive(Clone, Copy, Debug)]
-struct Checkpoint {
-    pending: usize,
-    /// One after this.
-    base: Option<u64>,
-}
-
 impl Jobs {
     pub(crate) fn last_step(&self) -> u64 {
         self.step
@@ -118,8 +118,13 @@ impl Jobs {
         self.pace.step_bytes()
     }
 
+    /// Steps are at work.
+    pub(crate) fn works(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     pub(crate) fn busy(&self) -> bool {
-        self.running.is_some() || self.checkpoint.is_some()
+        self.works() || self.checkpoint.is_some()
     }
 }
 
@@ -130,9 +135,13 @@ impl Array {
         self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
         self.hurry_init();
         let paused = self.jobs.next_at.is_some();
-        let waits = self.persist.view_due || self.jobs.busy() || self.reshape.is_some();
+        let joins = (self.jobs.checkpoint.as_ref()).is_some_and(Checkpoint::joins);
+        let waits = self.persist.view_due || joins || self.reshape.is_some();
         if self.stage != Stage::Serving || waits || paused {
             return;
+        }
+        if self.jobs.works() {
+            return self.go_ahead();
         }
         self.jobs.pace.refresh(self.now);
         if !(self.drive_resync() || self.drive_rebuild() || self.drive_init()) {
@@ -145,7 +154,7 @@ impl Array {
         let step = self.jobs.step;
         let waits = self.shards;
         let (outcome, started) = (StepOutcome::default(), self.now);
-        self.jobs.running = Some(Running {
+        self.jobs.running.push_back(Running {
             step,
             kind,
             first,
@@ -245,34 +254,37 @@ impl Array {
     }
 
     pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome, seen: Option<&Histogram>) {
-        let Some(kind) = self
-            .jobs
-            .running
-            .as_ref()
-            .filter(|r| r.step == step)
-            .map(|r| r.kind)
-        else {
+        let Some(at) = self.jobs.running.iter().position(|r| r.step == step) else {
             return;
         };
-        let rules = self.rules(kind);
+        let rules = self.rules(self.jobs.running[at].kind);
         self.jobs
             .pace
             .served(self.now, outcome.foreground, seen, rules);
-        let running = self.jobs.running.as_mut().expect("looked at above");
+        let running = &mut self.jobs.running[at];
         running.waits -= 1;
         running.outcome.stripes += outcome.stripes;
         running.outcome.inconsistent += outcome.inconsistent;
         running.outcome.located += outcome.located;
         running.outcome.unreadable += outcome.unreadable;
         running.outcome.skipped += outcome.skipped;
-        if running.waits > 0 {
-            return;
+        let over = |running: &mut Running| running.waits == 0;
+        if canary::hit(Canary::StepsOutOfOrder) {
+            self.jobs
+                .running
+                .make_contiguous()
+                .sort_by_key(|r| r.waits > 0);
         }
-        let done = self.jobs.running.take().expect("it is the one that ended");
+        while let Some(done) = self.jobs.running.pop_front_if(over) {
+            self.step_over(&done, rules);
+        }
+    }
+
+    fn step_over(&mut self, done: &Running, rules: Rules) {
         let (took_ns, bytes) = match done.kind {
             StepKind::Init => self.init_paced(),
             _ => (
-                self.now.since(done.started),
+                self.now.since(done.started.max(self.jobs.pace.last_end())),
                 (done.end.0 - done.first.0) * self.geometry.strip,
             ),
         };
@@ -281,8 +293,8 @@ impl Array {
             self.jobs.next_at = Some(Time(self.now.0 + pause_ns));
         }
         match done.kind {
-            StepKind::Resync => self.resync_stepped(&done, bytes),
-            StepKind::Rebuild => self.rebuild_stepped(&done, bytes),
+            StepKind::Resync => self.resync_stepped(done, bytes),
+            StepKind::Rebuild => self.rebuild_stepped(done, bytes),
             StepKind::Init => {}
             StepKind::Scrub(_) => {
                 let scrub = self.jobs.scrub.as_mut();
@@ -407,7 +419,7 @@ impl Array {
 
     // ---- rebuild -----------------------------------------------------------------------------
 
-    fn rebuild_row(&self) -> Option<Row> {
+    pub(crate) fn rebuild_row(&self) -> Option<Row> {
         self.slots
             .iter()
             .filter(|s| s.incoming.is_some())
@@ -454,18 +466,55 @@ impl Array {
             self.hurry_init();
             return true;
         }
-        let rows = self.geometry.rows;
-        let due = (row.0 - self.jobs.checkpointed).saturating_mul(CHECKPOINTS) >= rows;
-        if row.0 >= rows || (due && row.0 > self.jobs.checkpointed) {
-            // Who takes a slot has the list of unreadable blocks first.
-            if self.unreadable.quiet() {
-                self.checkpoint(row);
-            }
+        self.checkpoint_if_due(row);
+        if row.0 >= self.geometry.rows {
             return true;
         }
         let end = self.step_end(StepKind::Rebuild, row);
         self.step(StepKind::Rebuild, row, end);
         true
+    }
+
+    /// Begins the next step of a rebuild beside the one that is at work.
+    fn go_ahead(&mut self) {
+        let rebuilds = |running: &Running| running.kind == StepKind::Rebuild;
+        let jobs = &self.jobs;
+        let room = jobs.running.len() < STEPS_ALONE && jobs.running.iter().all(rebuilds);
+        let stopped = jobs.paused || jobs.blocked;
+        if !room || stopped || !jobs.pace.alone() || !self.regions_in(Phase::NeedSync).is_empty() {
+            return;
+        }
+        let (Some(row), Some(last)) = (self.rebuild_row(), self.jobs.running.back()) else {
+            return;
+        };
+        // Who joined since begins at its own first row.
+        let (next, joined) = (last.end, last.step);
+        let early = |slot: &SlotUse| slot.incoming.is_none() || slot.joined < joined;
+        if row < self.jobs.running[0].first || !self.slots.iter().all(early) {
+            return;
+        }
+        self.checkpoint_if_due(row);
+        // Rows that are passed over count only when those before them do.
+        let mut lacking = next;
+        let waits = self.pass_over_whole(&mut lacking);
+        if !waits && lacking == next && next.0 < self.geometry.rows {
+            let end = self.step_end(StepKind::Rebuild, next);
+            self.step(StepKind::Rebuild, next, end);
+        }
+    }
+
+    fn checkpoint_if_due(&mut self, row: Row) {
+        let (rows, checkpointed) = (self.geometry.rows, self.jobs.checkpointed);
+        let due = row
+            .0
+            .saturating_sub(checkpointed)
+            .saturating_mul(CHECKPOINTS)
+            >= rows;
+        // Who takes a slot has the list of unreadable blocks first.
+        let free = self.jobs.checkpoint.is_none() && self.unreadable.quiet();
+        if free && (row.0 >= rows || (due && row.0 > checkpointed)) {
+            self.checkpoint(row);
+        }
     }
 
     /// Moves on to a row that an incoming member lacks. True if its region must come to rest first.
@@ -509,7 +558,8 @@ impl Array {
     fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
         for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
             let early = slot.joined < step || canary::hit(Canary::RebuiltTooFar);
-            if slot.rebuilt >= first && early {
+            let next = slot.rebuilt >= first || canary::hit(Canary::StepsOutOfOrder);
+            if next && early {
                 slot.rebuilt = slot.rebuilt.max(end);
             }
         }
@@ -525,99 +575,19 @@ impl Array {
         }
         if done.outcome.unreadable > 0 {
             self.jobs.blocked = true;
-            self.jobs.rebuild = None;
             let cause = self.why_unreadable();
-            self.event(EventKind::JobStopped {
-                kind: JobKind::Rebuild,
-                cause,
-            });
+            if self.jobs.rebuild.take().is_some() {
+                self.event(EventKind::JobStopped {
+                    kind: JobKind::Rebuild,
+                    cause,
+                });
+            }
             return;
         }
         // A stripe was passed over because its region was given back meanwhile: look at the rows
         // again.
         if done.outcome.skipped == 0 {
             self.raise_rebuilt(done.first, done.end, done.step);
-        }
-    }
-
-    /// Flushes the targets; then their progress is written down, and those that are whole take
-    /// their slots.
-    fn checkpoint(&mut self, row: Row) {
-        self.jobs.checkpointed = row.0;
-        let targets: Vec<DeviceId> = self.slots.iter().filter_map(|s| s.incoming).collect();
-        self.jobs.checkpoint = Some(Checkpoint {
-            pending: targets.len(),
-            base: None,
-        });
-        for device in targets {
-            let kind = match canary::hit(Canary::CheckpointWithoutFlush) {
-                true => canary::read_of_nothing(),
-                false => IoKind::Flush,
-            };
-            self.io(device, Purpose::Checkpoint { device }, kind);
-        }
-    }
-
-    pub(crate) fn checkpoint_flushed(&mut self) {
-        let Some(checkpoint) = &mut self.jobs.checkpoint else {
-            return;
-        };
-        checkpoint.pending -= 1;
-        if checkpoint.pending > 0 {
-            return;
-        }
-        if self.stage == Stage::Failed {
-            self.jobs.checkpoint = None;
-            return;
-        }
-        let checkpointed = self.jobs.checkpointed;
-        for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
-            // One that joined during the flush has its own row.
-            slot.flushed = Row(slot.rebuilt.0.min(checkpointed));
-        }
-        if self.whole_targets().is_empty() {
-            self.jobs.checkpoint = None;
-            return self.touch();
-        }
-        let base = Some(match canary::hit(Canary::JoinsWithoutBase) {
-            true => 0,
-            false => self.ask_for_base(),
-        });
-        self.jobs.checkpoint = Some(Checkpoint { pending: 0, base });
-    }
-
-    /// Slots whose incoming member is whole, durably.
-    fn whole_targets(&self) -> Vec<usize> {
-        let whole =
-            |slot: &SlotUse| slot.incoming.is_some() && slot.flushed.0 >= self.geometry.rows;
-        (0..self.slots.len())
-            .filter(|&at| whole(&self.slots[at]))
-            .collect()
-    }
-
-    /// Members that are whole take their slots once the log has a base that they know of.
-    pub(crate) fn drive_checkpoint(&mut self) {
-        let base = self.jobs.checkpoint.and_then(|checkpoint| checkpoint.base);
-        let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
-        if over || !base.is_some_and(|before| self.base_since(before)) {
-            return;
-        }
-        self.jobs.checkpoint = None;
-        let finished = self.whole_targets();
-        if finished.is_empty() {
-            // They left while they waited.
-            return;
-        }
-        for at in finished {
-            self.take_slot(at);
-        }
-        self.membership_changed();
-        if self.map.flagged() && self.whole() {
-            self.sb.whole_since = self.sb.epoch;
-        }
-        if self.rebuild_row().is_none() {
-            self.jobs.rebuild = None;
-            self.persist.after.push(After::RebuildOver);
         }
     }
 

@@ -21,6 +21,7 @@ mod behind;
 pub mod buffers;
 pub mod canary;
 mod check;
+mod checkpoint;
 mod command;
 mod counters;
 mod cover;

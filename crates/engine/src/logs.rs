@@ -32,7 +32,7 @@ use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::list::{List, listed};
-use crate::ring::{Ring, Written};
+use crate::ring::{BatchInRing, Ring};
 use crate::shard::{IoFor, Shard};
 use crate::sums::SumsMemory;
 use crate::units::*;
@@ -358,7 +358,7 @@ impl Lane {
         newest.max(self.published)
     }
 
-    fn batch(&self, start: u64) -> &Written {
+    fn batch(&self, start: u64) -> &BatchInRing {
         let batch = self.ring.get(start);
         batch.expect("it has not been written over")
     }
@@ -545,7 +545,7 @@ impl Shard {
             newest = newest.max(entry.operation);
         }
         lane.newest = lane.newest.filter(|at| !over.contains(at));
-        let written = Written {
+        let written = BatchInRing {
             bytes,
             newest,
             retired_before: head.retired_before,

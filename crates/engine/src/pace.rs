@@ -85,6 +85,8 @@ pub(crate) struct Pace {
     depth: Option<u16>,
     /// When the last step ended.
     stepped: Time,
+    /// Nothing was asked for lately.
+    alone: bool,
     held_back: HeldBack,
     /// What was seen since then, and in the same time before.
     shown_since: Time,
@@ -100,6 +102,7 @@ impl Default for Pace {
             step_bytes: STEP_BYTES,
             depth: None,
             stepped: Time(0),
+            alone: false,
             held_back: HeldBack::None,
             shown_since: Time(0),
             shown: [Histogram::default(), Histogram::default()],
@@ -111,7 +114,7 @@ impl Pace {
     /// Work begins, or goes on: what it was like long ago tells nothing.
     pub(crate) fn refresh(&mut self, now: Time) {
         if now.since(self.stepped) >= FORGOTTEN_NS {
-            (self.step_bytes, self.depth) = (STEP_BYTES, None);
+            (self.step_bytes, self.depth, self.alone) = (STEP_BYTES, None, false);
         }
     }
 
@@ -127,6 +130,16 @@ impl Pace {
             None => rules.depth_max,
         };
         self.depth.unwrap_or(unknown).min(rules.depth_max)
+    }
+
+    /// When the last step ended.
+    pub(crate) fn last_end(&self) -> Time {
+        self.stepped
+    }
+
+    /// When the last step ended, nothing was there to be disturbed.
+    pub(crate) fn alone(&self) -> bool {
+        self.alone
     }
 
     /// What holds work back.
@@ -191,7 +204,7 @@ impl Pace {
         }
         let whole_time = beside_load.then(|| self.share(rules));
         let (share, depth) = whole_time.unwrap_or((FULL, rules.depth_max));
-        (self.depth, self.stepped) = (Some(depth), now);
+        (self.depth, self.stepped, self.alone) = (Some(depth), now, !beside_load);
         let free = share == FULL && (!beside_load || rules.target_ns.is_none());
         let step_ns = if free { STEP_NS } else { STEP_NS_BESIDE_LOAD };
         let fits = u128::from(bytes) * u128::from(step_ns) / u128::from(took_ns.max(1));

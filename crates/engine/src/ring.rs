@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 use crate::list::List;
 
 /// A batch in the ring.
-pub(crate) struct Written {
+pub(crate) struct BatchInRing {
     pub(crate) bytes: u64,
     pub(crate) newest: u64,
     pub(crate) retired_before: u64,
     pub(crate) durable: bool,
 }
 
-type Batches = VecDeque<(u64, Written)>;
+type Batches = VecDeque<(u64, BatchInRing)>;
 
 /// See the module.
 pub(crate) struct Ring {
@@ -69,7 +69,7 @@ impl Ring {
     }
 
     /// A batch is written to the place that was told for its length.
-    pub(crate) fn write(&mut self, batch: Written) {
+    pub(crate) fn write(&mut self, batch: BatchInRing) {
         let start = self.start(batch.bytes);
         if start != self.head {
             self.ahead.append(&mut self.behind);
@@ -83,14 +83,14 @@ impl Ring {
     }
 
     /// The batch that begins there, if it has not been written over.
-    pub(crate) fn get(&self, start: u64) -> Option<&Written> {
+    pub(crate) fn get(&self, start: u64) -> Option<&BatchInRing> {
         let at = |batches: &Batches| find(batches, start);
         let of_this_round = at(&self.ahead).map(|at| &self.ahead[at]);
         let batch = of_this_round.or_else(|| at(&self.behind).map(|at| &self.behind[at]));
         batch.map(|batch| &batch.1)
     }
 
-    pub(crate) fn get_mut(&mut self, start: u64) -> Option<&mut Written> {
+    pub(crate) fn get_mut(&mut self, start: u64) -> Option<&mut BatchInRing> {
         let batch = match find(&self.ahead, start) {
             Some(at) => &mut self.ahead[at],
             None => find(&self.behind, start).map(|at| &mut self.behind[at])?,
@@ -127,7 +127,7 @@ mod tests {
             all.retain(|at, _| !there.contains(at));
             all.insert(start, (bytes, newest));
             head = start + bytes;
-            ring.write(Written {
+            ring.write(BatchInRing {
                 bytes,
                 newest,
                 retired_before: 0,

@@ -52,12 +52,35 @@ impl Shard {
             outcome: StepOutcome::default(),
         };
         self.steps.push(run);
-        self.feed_step(self.steps.len() - 1);
+        self.feed_steps();
+    }
+
+    /// Begins stripes of the steps that there are, in order, as many as may be at work, and tells of steps
+    /// that are over.
+    fn feed_steps(&mut self) {
+        let mut at = 0;
+        while at < self.steps.len() {
+            self.feed_step(at);
+            let run = &self.steps[at];
+            if run.at_work > 0 || run.next < run.end {
+                at += 1;
+                continue;
+            }
+            let mut run = self.steps.remove(at);
+            let (foreground, seen) = self.take_latencies();
+            run.outcome.foreground = foreground;
+            self.say(FromShard::StepDone {
+                step: run.step.step,
+                outcome: run.outcome,
+                seen: seen.map(Box::new),
+            });
+        }
     }
 
     fn feed_step(&mut self, at: usize) {
         let depth = u64::from(self.steps[at].step.depth);
-        while self.steps[at].at_work < depth && self.steps[at].next < self.steps[at].end {
+        let mut at_work: u64 = self.steps.iter().map(|run| run.at_work).sum();
+        while at_work < depth && self.steps[at].next < self.steps[at].end {
             let run = &mut self.steps[at];
             let stripe = StripeNo(run.next);
             run.next += 1;
@@ -76,19 +99,9 @@ impl Shard {
             }
             let run = &mut self.steps[at];
             run.at_work += 1;
+            at_work += 1;
             let work = Work::step(run.step.step, run.step.kind, self.geometry.strip);
             self.enqueue(stripe, work);
-        }
-        let run = &self.steps[at];
-        if run.at_work == 0 && run.next == run.end {
-            let mut run = self.steps.swap_remove(at);
-            let (foreground, seen) = self.take_latencies();
-            run.outcome.foreground = foreground;
-            self.say(FromShard::StepDone {
-                step: run.step.step,
-                outcome: run.outcome,
-                seen: seen.map(Box::new),
-            });
         }
     }
 
@@ -114,7 +127,7 @@ impl Shard {
         let clear = op.findings.iter().all(|found| !found.liars.is_empty());
         run.outcome.located += u64::from(op.found_inconsistent && clear);
         run.outcome.skipped += u64::from(op.skipped);
-        self.feed_step(at);
+        self.feed_steps();
     }
 
     /// Notes that a stripe's strips on incoming members are valid now.

@@ -73,7 +73,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 82] = [
+    pub const ALL: [(Canary, u64); 84] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -96,6 +96,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::QCoefficientOff), 80),
         (Canary::Inside(engine::Canary::ResyncSkipsRows), 60),
         (Canary::Inside(engine::Canary::CheckpointWithoutFlush), 300),
+        (Canary::Inside(engine::Canary::CheckpointCountsOn), 6000),
+        (Canary::Inside(engine::Canary::StepsOutOfOrder), 1500),
         (Canary::Inside(engine::Canary::CleanWithoutFlush), 100),
         (
             Canary::Inside(engine::Canary::ParityTrustedInNeedSync),
@@ -126,7 +128,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::InPlaceUnread), 100),
         (Canary::Inside(engine::Canary::HedgeInPlace), 100),
         (Canary::Inside(engine::Canary::MixtureReturned), 4000),
-        (Canary::Inside(engine::Canary::RegionNotRetired), 30000),
+        (Canary::Inside(engine::Canary::RegionNotRetired), 60000),
         (Canary::Inside(engine::Canary::CoveredWithoutFlush), 12000),
         (Canary::Inside(engine::Canary::SyndromeForgotten), 400),
         (Canary::Inside(engine::Canary::LostStripForgotten), 8000),
