@@ -84,11 +84,12 @@ impl Array {
             };
             if let Some(target) = flushed.iter().find(same) {
                 let counts_on = canary::hit(Canary::CheckpointCountsOn);
-                slot.flushed = if counts_on {
-                    slot.rebuilt
+                let row = if counts_on {
+                    Row(u64::MAX)
                 } else {
                     target.rebuilt
                 };
+                slot.flushed = row.min(slot.rebuilt);
             }
         }
         if self.whole_targets().is_empty() {

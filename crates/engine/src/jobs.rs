@@ -284,13 +284,15 @@ impl Array {
         let (took_ns, bytes) = match done.kind {
             StepKind::Init => self.init_paced(),
             _ => (
-                self.now.since(done.started.max(self.jobs.pace.last_end())),
+                self.now.since(done.started),
                 (done.end.0 - done.first.0) * self.geometry.strip,
             ),
         };
         let pause_ns = self.jobs.pace.stepped(self.now, took_ns, bytes, rules);
         if pause_ns > 0 {
-            self.jobs.next_at = Some(Time(self.now.0 + pause_ns));
+            // Of two steps that were at work each has its pause.
+            let until = Time(self.now.0 + pause_ns);
+            self.jobs.next_at = self.jobs.next_at.max(Some(until));
         }
         match done.kind {
             StepKind::Resync => self.resync_stepped(done, bytes),
@@ -480,7 +482,9 @@ impl Array {
         let rebuilds = |running: &Running| running.kind == StepKind::Rebuild;
         let jobs = &self.jobs;
         let room = jobs.running.len() < STEPS_ALONE && jobs.running.iter().all(rebuilds);
-        let stopped = jobs.paused || jobs.blocked;
+        // What begins or ends a job is seen where nothing is at work.
+        let begun = jobs.rebuild.is_some() && jobs.resync.is_none();
+        let stopped = jobs.paused || jobs.blocked || !begun;
         if !room || stopped || !jobs.pace.alone() || !self.regions_in(Phase::NeedSync).is_empty() {
             return;
         }

@@ -92,7 +92,6 @@ impl Shard {
         for work in start.drain() {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
             let op = self.ops.insert(stripe, work);
-            self.ops[op].began = self.now;
             let lock = self
                 .locks
                 .get_mut(&stripe)
@@ -119,8 +118,10 @@ impl Shard {
     /// Removes an operation and lets the stripe's next go on.
     pub(crate) fn retire(&mut self, op: usize) -> Box<StripeOp> {
         let done = self.ops.remove(op);
-        if done.work.streamed_bytes().is_some() {
-            self.streams.took(self.now.since(done.began));
+        if let Some(began) = done.began
+            && done.work.streamed_bytes().is_some()
+        {
+            self.streams.took(self.now.since(began));
         }
         if let Some(lock) = self.locks.get_mut(&done.stripe) {
             lock.active.retain(|held| held.op != op);

@@ -132,11 +132,6 @@ impl Pace {
         self.depth.unwrap_or(unknown).min(rules.depth_max)
     }
 
-    /// When the last step ended.
-    pub(crate) fn last_end(&self) -> Time {
-        self.stepped
-    }
-
     /// When the last step ended, nothing was there to be disturbed.
     pub(crate) fn alone(&self) -> bool {
         self.alone

@@ -41,7 +41,7 @@ use crate::pieces::{Piece, Pieces, pieces};
 use crate::regions::Gate;
 use crate::rows::Row;
 use crate::steps::StepRun;
-use crate::streams::Streams;
+use crate::streams::{Flow, Streams};
 use crate::turns::Turns;
 use crate::units::*;
 use crate::unreadable::Lost;
@@ -144,8 +144,8 @@ pub(crate) struct Active {
     pub(crate) id: RequestId,
     /// When a read or write came, for its latency.
     came: Option<Time>,
-    /// Bytes that it writes, as far as streams are concerned.
-    writes: u64,
+    /// What it is to streams, if it writes.
+    flow: Option<Flow>,
     /// Pieces not finished.
     remaining: usize,
     error: Option<RequestError>,
@@ -361,7 +361,7 @@ impl Shard {
         self.requests.insert(Active {
             id,
             came: None,
-            writes: 0,
+            flow: None,
             remaining,
             error: None,
             parts,
@@ -479,8 +479,8 @@ impl Shard {
         let pieces = self.pieces(offset, len, unit);
         let request = self.begin(id, pieces.len(), 0);
         self.requests[request].came = Some(self.now);
-        self.requests[request].writes = len;
-        self.streams.begin(&self.geometry, self.count, offset, len);
+        let flow = self.streams.begin(&self.geometry, self.count, offset, len);
+        self.requests[request].flow = Some(flow);
         for piece in &pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
             self.write_piece(request, piece, data, fua, false);
@@ -595,7 +595,9 @@ impl Shard {
             return;
         }
         let mut active = self.requests.remove(request);
-        self.streams.answered(active.writes);
+        if let Some(flow) = active.flow {
+            self.streams.answered(flow);
+        }
         if let Some(came) = active.came {
             self.latencies.note(self.now.since(came));
         }

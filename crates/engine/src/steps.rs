@@ -39,7 +39,7 @@ pub(crate) struct StepRun {
 
 impl Shard {
     pub(crate) fn begin_step(&mut self, step: Step) {
-        if self.now.since(self.latencies_told) >= STALE_NS {
+        if self.steps.is_empty() && self.now.since(self.latencies_told) >= STALE_NS {
             self.take_latencies();
         }
         let range = self.geometry.stripes_of_rows(step.first, step.end);

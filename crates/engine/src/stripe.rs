@@ -77,8 +77,8 @@ impl Put {
 pub(crate) struct StripeOp {
     pub(crate) stripe: StripeNo,
     pub(crate) work: Work,
-    /// When nothing stood in its way any more.
-    pub(crate) began: Time,
+    /// When it had all that it needs, and its I/O began.
+    pub(crate) began: Option<Time>,
     pub(crate) phase: Phase,
     /// Member I/Os in flight.
     pub(crate) pending: usize,
@@ -140,7 +140,7 @@ impl StripeOp {
         StripeOp {
             stripe: StripeNo(0),
             work: Work::nothing(),
-            began: Time(0),
+            began: None,
             phase: Phase::Gate,
             pending: 0,
             bad: Vec::new(),
@@ -441,6 +441,7 @@ impl Shard {
 
     pub(crate) fn issue_op_reads(&mut self, key: usize) {
         let op = &mut self.ops[key];
+        op.began = Some(self.now);
         op.phase = Phase::Reading;
         let reads = std::mem::take(&mut op.reads);
         let mut bufs: List<Buf, 8> = op.bufs.drain(..reads.len()).collect();

@@ -200,13 +200,16 @@ impl Work {
         }
     }
 
-    /// Of work that belongs to a stream, the bytes that it writes.
+    /// Of work that belongs to a stream, and that nobody wants to be durable before anything else, the bytes
+    /// that it writes.
     pub(crate) fn streamed_bytes(&self) -> Option<u64> {
         match &self.kind {
             WorkKind::Write {
                 pieces,
                 stream: true,
-            } => Some(pieces.iter().map(|piece| piece.hi - piece.lo).sum()),
+            } if pieces.iter().all(|piece| !piece.fua) => {
+                Some(pieces.iter().map(|piece| piece.hi - piece.lo).sum())
+            }
             _ => None,
         }
     }

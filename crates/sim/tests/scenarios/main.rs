@@ -594,7 +594,7 @@ fn a_sequential_stream_is_written_in_whole_stripes_and_survives_a_power_cut() {
 /// requests reach a shard in any order.
 #[test]
 fn a_sequential_stream_is_written_in_whole_stripes_by_slow_members() {
-    for (policy, most) in [(WriteHole::Resync, 5.0), (WriteHole::Closed, 7.0)] {
+    for (policy, most) in [(WriteHole::Resync, 5.6), (WriteHole::Closed, 8.5)] {
         let draft = Scenario::new("5", 4).small_blocks();
         let mut array = draft.policy(policy).start();
         array.write_all().rest();
