@@ -88,7 +88,8 @@ impl Default for Hedges {
 
 impl Shard {
     /// When [`Shard::tick`] wants to be called: a read in flight may be late by then, a write has waited
-    /// long enough for its stream, or the array is to hear of latencies. `None` for a shard that has been idle for a while.
+    /// long enough for its stream, or the array is to hear of latencies. `None` for a shard that has been
+    /// idle for a while.
     pub fn deadline(&self) -> Option<Time> {
         let late = (self.hedges.reading > 0 && self.hedges.look_at != NEVER)
             .then_some(self.hedges.look_at);
