@@ -177,9 +177,8 @@ pub(crate) enum Purpose {
     Extend {
         device: DeviceId,
     },
-    /// Flush before a region becomes clean.
+    /// Flush before regions become clean, or are opened after zeroes.
     Settle {
-        region: RegionNo,
         device: DeviceId,
     },
     /// Flush before the array stops.
@@ -329,7 +328,7 @@ impl Array {
             | Purpose::Zero { device, .. }
             | Purpose::Init { device }
             | Purpose::Extend { device }
-            | Purpose::Settle { device, .. }
+            | Purpose::Settle { device }
             | Purpose::LastFlush { device }
             | Purpose::Checkpoint { device }
             | Purpose::Cover { device }
@@ -357,7 +356,7 @@ impl Array {
             Purpose::Zero { region, .. } => self.region_zeroed(region),
             Purpose::Init { .. } => self.init_io_done(),
             Purpose::Extend { device } => self.extended(device),
-            Purpose::Settle { region, .. } => self.region_settled(region),
+            Purpose::Settle { .. } => self.region_flushed(),
             Purpose::LastFlush { .. } => self.last_flush_done(),
             Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
             Purpose::Cover { .. } => self.cover_flushed(),
@@ -406,7 +405,11 @@ impl Array {
             FromShard::Settle { op } => self.persist.after.push(After::Settled(from, op)),
             FromShard::NeedRegion { region } => self.region_needed(region),
             FromShard::RegionEmpty { region } => self.region_emptied(region, from),
-            FromShard::RegionClosed { region, closed } => self.region_closed(region, from, closed),
+            FromShard::RegionClosed {
+                region,
+                closed,
+                writes,
+            } => self.region_closed(region, from, closed, writes),
             FromShard::StepDone {
                 step,
                 outcome,
@@ -463,7 +466,7 @@ impl Array {
     /// Time has passed (call at [`Array::deadline`] or later).
     pub fn tick(&mut self, now: Time) {
         self.now = now;
-        self.map_tick();
+        self.sweep();
         self.settle();
     }
 

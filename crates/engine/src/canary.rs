@@ -50,6 +50,8 @@ pub enum Canary {
     StepsOutOfOrder,
     /// A region becomes Clean before the members flushed.
     CleanWithoutFlush,
+    /// A region becomes Clean with flushes that began before it was closed.
+    SettlesWithOthers,
     /// Reads and writes build on parity that waits for its resync.
     ParityTrustedInNeedSync,
     /// A stripe that is zeroed keeps its old parity.
@@ -145,7 +147,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 58] = [
+    pub const ALL: [Canary; 59] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::ViewBeforeDurable,
@@ -155,6 +157,7 @@ impl Canary {
         Canary::CheckpointCountsOn,
         Canary::StepsOutOfOrder,
         Canary::CleanWithoutFlush,
+        Canary::SettlesWithOthers,
         Canary::ParityTrustedInNeedSync,
         Canary::DiscardForgetsParity,
         Canary::GatherDropsOrder,
@@ -226,6 +229,7 @@ impl Canary {
             Canary::CheckpointCountsOn => "checkpoint-counts-on",
             Canary::StepsOutOfOrder => "steps-out-of-order",
             Canary::CleanWithoutFlush => "clean-without-flush",
+            Canary::SettlesWithOthers => "settles-with-others",
             Canary::ParityTrustedInNeedSync => "parity-trusted-in-need-sync",
             Canary::DiscardForgetsParity => "discard-forgets-parity",
             Canary::GatherDropsOrder => "gather-drops-order",

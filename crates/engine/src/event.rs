@@ -508,6 +508,8 @@ pub enum FromShard {
         region: RegionNo,
         /// False: it stays as it is, for the condition does not hold.
         closed: bool,
+        /// Operations that wrote there since the last answer.
+        writes: u32,
     },
     /// Every write that was logged, or began in place, before a view with this `log_from` came is
     /// over; those after it have records with numbers from there on, if the view says so.

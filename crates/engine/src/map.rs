@@ -24,6 +24,8 @@ use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
+use crate::idle::{Habit, Idle};
+use crate::settle::Settling;
 use crate::units::*;
 
 /// How far a region has come in memory.
@@ -49,7 +51,6 @@ pub(crate) enum Phase {
     },
     /// Members flush: so that Clean will be true, or so that what was zeroed stays zero.
     Settling {
-        pending: u32,
         open: bool,
     },
     /// Clean is on its way to the members.
@@ -82,7 +83,7 @@ impl Phase {
     /// It is on its way to be Clean.
     pub(crate) fn becomes_clean(self) -> bool {
         let zeroing = matches!(self, Phase::Zeroing { then, .. } if then == Then::Clean);
-        zeroing || matches!(self, Phase::Settling { open: false, .. } | Phase::Cleaning)
+        zeroing || matches!(self, Phase::Settling { open: false } | Phase::Cleaning)
     }
 
     /// Parity is not to be trusted.
@@ -105,6 +106,8 @@ pub(crate) struct Region {
     wanted: bool,
     /// Requests that discard it wholly.
     unmap: Vec<RequestId>,
+    /// How long it stays open without writes.
+    pub(crate) habit: Habit,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -130,8 +133,10 @@ pub(crate) struct Map {
     pages: Vec<Page>,
     /// Regions that a page covers.
     page_regions: usize,
-    clean_after_ms: u64,
-    sweep: Option<Time>,
+    /// When regions that are not written are closed.
+    pub(crate) idle: Idle,
+    /// Regions that wait for flushes.
+    pub(crate) settling: Settling,
     /// Flushes left before the array may stop, once they were asked for.
     stop_flush: Option<usize>,
     /// Pieces of requests over several regions: request, regions left.
@@ -181,6 +186,7 @@ impl Map {
                     behind: behind || (open && !whole && !canary::hit(Canary::StaleMapTrusted)),
                     wanted: false,
                     unmap: Vec::new(),
+                    habit: Habit::default(),
                 }
             })
             .collect();
@@ -198,8 +204,8 @@ impl Map {
             untold,
             pages,
             page_regions: usize::from(page_regions),
-            clean_after_ms,
-            sweep: None,
+            idle: Idle::new(geometry, clean_after_ms),
+            settling: Settling::default(),
             stop_flush: None,
             unmapping: Vec::new(),
             empty: BTreeMap::new(),
@@ -216,7 +222,7 @@ impl Map {
         region.0 as usize / self.page_regions
     }
 
-    fn region(&mut self, region: RegionNo) -> &mut Region {
+    pub(crate) fn region(&mut self, region: RegionNo) -> &mut Region {
         &mut self.regions[region.0 as usize]
     }
 
@@ -323,6 +329,7 @@ impl Map {
             behind: false,
             wanted: false,
             unmap: Vec::new(),
+            habit: Habit::default(),
         };
         self.regions.resize(regions as usize, unwritten);
         let fresh = Page {
@@ -335,6 +342,7 @@ impl Map {
     /// Nothing lies in the region any more. Its page is to be written.
     pub(crate) fn forget(&mut self, region: RegionNo) {
         let page = self.page_of(region);
+        self.not_kept(region);
         let entry = self.region(region);
         if (entry.phase, entry.disk) == (Phase::Unwritten, RegionState::Unwritten) {
             return;
@@ -370,7 +378,7 @@ impl Map {
 
     /// When idle regions are looked for again.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.sweep
+        self.idle.sweep
     }
 }
 
@@ -386,7 +394,7 @@ fn access(phase: Phase) -> RegionAccess {
 }
 
 impl Array {
-    fn set_phase(&mut self, region: RegionNo, phase: Phase) {
+    pub(crate) fn set_phase(&mut self, region: RegionNo, phase: Phase) {
         self.map.region(region).phase = phase;
     }
 
@@ -396,8 +404,8 @@ impl Array {
         let access = access(phase);
         // A shard that asked during the transition asks again, if the answer is not what it needs.
         self.tell_all(&ToShard::Region { region, access });
-        if matches!(phase, Phase::Open | Phase::NeedSync) && self.map.sweep.is_none() {
-            self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
+        if matches!(phase, Phase::Open | Phase::NeedSync) {
+            self.sweep_later();
         }
         let entry = self.map.region(region);
         entry.wanted = false;
@@ -415,7 +423,10 @@ impl Array {
         }
         match self.map.phase(region) {
             Phase::Unwritten => self.zero_region(region, Then::Open),
-            Phase::Clean => self.open_region(region),
+            Phase::Clean => {
+                self.learn_habit(region);
+                self.open_region(region);
+            }
             Phase::Open => self.enter(region, Phase::Open),
             Phase::NeedSync => self.enter(region, Phase::NeedSync),
             _ => self.map.region(region).wanted = true,
@@ -612,6 +623,7 @@ impl Array {
                 let wanted = self.map.region(region).wanted;
                 self.enter(region, Phase::Clean);
                 if wanted && self.map.phase(region) == Phase::Clean {
+                    self.learn_habit(region);
                     self.open_region(region);
                 }
             }
@@ -654,7 +666,14 @@ impl Array {
         self.tell_all(&ToShard::CloseRegion { region, only_if });
     }
 
-    pub(crate) fn region_closed(&mut self, region: RegionNo, from: ShardNo, closed: bool) {
+    pub(crate) fn region_closed(
+        &mut self,
+        region: RegionNo,
+        from: ShardNo,
+        closed: bool,
+        writes: u32,
+    ) {
+        self.map.region(region).habit.saw(writes);
         if let Phase::Draining { waits } = self.map.phase(region) {
             self.set_phase(region, Phase::Draining { waits: waits - 1 });
             if waits == 1 && self.stage != Stage::Failed {
@@ -695,8 +714,10 @@ impl Array {
                 (false, true) => Phase::Clean,
                 (false, false) => Phase::Open,
             };
-            self.enter(region, phase);
-        } else if unmap {
+            return self.enter(region, phase);
+        }
+        self.note_closed(region, unmap);
+        if unmap {
             self.set_phase(region, Phase::Retiring { sync });
             if self.region_unlogged(region) {
                 self.unmap_region(region);
@@ -712,41 +733,8 @@ impl Array {
         self.write_state(region, RegionState::Unwritten);
     }
 
-    /// Flushes every member with a volatile cache, then opens the region or makes it Clean.
-    fn settle_region(&mut self, region: RegionNo, open: bool) {
-        let hasty = !open && canary::hit(Canary::CleanWithoutFlush);
-        let volatile = |d: &DeviceId| self.members[d].info.volatile_cache && !hasty;
-        let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
-        self.set_phase(
-            region,
-            Phase::Settling {
-                pending: devices.len() as u32 + 1,
-                open,
-            },
-        );
-        for device in devices {
-            self.io(device, Purpose::Settle { region, device }, IoKind::Flush);
-        }
-        self.region_settled(region);
-    }
-
-    pub(crate) fn region_settled(&mut self, region: RegionNo) {
-        let Phase::Settling { pending, open } = self.map.phase(region) else {
-            unreachable!("settling ends before the region's phase changes")
-        };
-        self.set_phase(
-            region,
-            Phase::Settling {
-                pending: pending - 1,
-                open,
-            },
-        );
-        if pending > 1 || self.stage == Stage::Failed {
-            return;
-        }
-        if open {
-            return self.open_region(region);
-        }
+    /// Members hold durably what is in the region.
+    pub(crate) fn make_clean(&mut self, region: RegionNo) {
         self.set_phase(region, Phase::Cleaning);
         self.write_state(region, RegionState::Clean);
     }
@@ -767,29 +755,6 @@ impl Array {
 
     pub(crate) fn last_flush_done(&mut self) {
         self.map.stop_flush = self.map.stop_flush.map(|left| left - 1);
-    }
-
-    /// Looks for idle regions after a while, if any are open (some are from the start).
-    pub(crate) fn arm_sweep(&mut self) {
-        if self.map.sweep.is_none() && self.map.regions.iter().any(|r| r.phase == Phase::Open) {
-            self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
-        }
-    }
-
-    /// Looks for open regions without writes and closes them.
-    pub(crate) fn map_tick(&mut self) {
-        let due = self.map.sweep.is_some_and(|at| at <= self.now);
-        if !due || self.stage != Stage::Serving || self.reshape.is_some() {
-            return;
-        }
-        self.map.sweep = None;
-        let open: Vec<RegionNo> = self.regions_in(Phase::Open);
-        for &region in &open {
-            self.close(region, CloseIf::Idle, false);
-        }
-        if !open.is_empty() {
-            self.map.sweep = Some(self.now.plus_ms(self.map.clean_after_ms));
-        }
     }
 
     pub(crate) fn regions_in(&self, phase: Phase) -> Vec<RegionNo> {

@@ -214,7 +214,7 @@ impl Array {
             self.event(EventKind::JobStarted { kind, from_bytes });
         }
         // One window may follow the other at once.
-        self.map_tick();
+        self.sweep();
         let mut window = self.next_window();
         if window.ends() && self.spares_to_be() > SPARES_MAX {
             return;

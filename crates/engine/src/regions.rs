@@ -22,8 +22,8 @@ pub(crate) struct Gate {
     pub(crate) writers: u32,
     /// Operations of any kind at work here, and reads that went straight to a member.
     pub(crate) users: u32,
-    /// Written since the last question whether it is idle.
-    pub(crate) touched: bool,
+    /// Operations that began to write here since the last question whether it is idle.
+    pub(crate) writes: u32,
     /// The array knows that a write waits.
     asked: bool,
     /// Operations that wait.
@@ -40,7 +40,7 @@ impl Gate {
             told: false,
             writers: 0,
             users: 0,
-            touched: false,
+            writes: 0,
             asked: false,
             waiting: Vec::new(),
             parked: Vec::new(),
@@ -127,17 +127,18 @@ impl Shard {
     pub(crate) fn close_region(&mut self, region: RegionNo, only_if: CloseIf) {
         let empty = only_if == CloseIf::Empty && self.is_emptied(region);
         let gate = &mut self.gates[region.0 as usize];
-        let busy = gate.touched || gate.writers > 0 || !gate.waiting.is_empty();
-        gate.touched = false;
+        let busy = gate.writes > 0 || gate.writers > 0 || !gate.waiting.is_empty();
         let refused = match only_if {
             CloseIf::Always => false,
             CloseIf::Idle => busy,
             CloseIf::Empty => gate.writers > 0 || !empty,
         };
         if refused {
+            let writes = std::mem::take(&mut gate.writes);
             return self.say(FromShard::RegionClosed {
                 region,
                 closed: false,
+                writes,
             });
         }
         (gate.closing, gate.told) = (true, false);
@@ -159,9 +160,11 @@ impl Shard {
         };
         if gate.closing && !gate.told && busy == 0 && quiet {
             gate.told = true;
+            let writes = std::mem::take(&mut gate.writes);
             self.say(FromShard::RegionClosed {
                 region,
                 closed: true,
+                writes,
             });
         }
     }

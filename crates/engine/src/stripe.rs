@@ -278,7 +278,7 @@ impl Shard {
             }
             let gate = &mut self.gates[region.0 as usize];
             gate.writers += 1;
-            gate.touched = true;
+            gate.writes = gate.writes.saturating_add(1);
             self.ops[key].gated = true;
         }
         self.gates[region.0 as usize].users += 1;

@@ -73,7 +73,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 84] = [
+    pub const ALL: [(Canary, u64); 85] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -99,6 +99,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::CheckpointCountsOn), 6000),
         (Canary::Inside(engine::Canary::StepsOutOfOrder), 1500),
         (Canary::Inside(engine::Canary::CleanWithoutFlush), 100),
+        (Canary::Inside(engine::Canary::SettlesWithOthers), 1500),
         (
             Canary::Inside(engine::Canary::ParityTrustedInNeedSync),
             8000,
