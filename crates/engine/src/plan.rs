@@ -125,15 +125,20 @@ impl Facts<'_> {
             .filter(uncovered)
             .all(|c| !self.lost.has(c))
             .then(|| (0..k).filter(uncovered).count() as u64 * len);
-        match (rmw, rcw) {
-            (Some(rmw), Some(rcw)) if rmw < rcw => Some(WritePlan::ReadModifyWrite),
-            (_, Some(_)) => Some(WritePlan::ReconstructWrite),
-            (Some(_), None) => Some(WritePlan::ReadModifyWrite),
-            (None, None) => {
-                let readable = (0..k + m).filter(|&c| !self.lost.has(c)).count();
-                (self.trusted && readable >= k).then_some(WritePlan::Decode)
-            }
-        }
+        // As many columns as hold data, whichever they are.
+        let readable = (0..k + m).filter(|&c| !self.lost.has(c)).count();
+        let decode = (self.trusted && readable >= k).then_some(k as u64 * len);
+        // Of those that read as much, the one that computes least.
+        let plans = [
+            (rcw, WritePlan::ReconstructWrite),
+            (rmw, WritePlan::ReadModifyWrite),
+            (decode, WritePlan::Decode),
+        ];
+        let possible = plans
+            .into_iter()
+            .filter_map(|(bytes, plan)| Some((bytes?, plan)));
+        let least = possible.min_by_key(|&(bytes, _)| bytes);
+        least.map(|(_, plan)| plan)
     }
 
     /// The columns that `plan` must read over the whole run (read-modify-write reads data columns
@@ -254,6 +259,113 @@ mod tests {
             choose(&narrow, &one(2, 1, 0, 512), 0, true),
             Some(WritePlan::ReconstructWrite)
         );
+    }
+
+    /// Bytes that a plan reads; a lost column is computed from as many as hold data.
+    fn reads(facts: &Facts, plan: WritePlan) -> u64 {
+        let len = facts.hi - facts.lo;
+        let k = facts.coverage.len();
+        let old = |c: usize| facts.coverage[c].map_or(0, |v| v.hi - v.lo);
+        match plan {
+            WritePlan::Decode => k as u64 * len,
+            WritePlan::ReadModifyWrite | WritePlan::Full => {
+                let columns = facts.reads(plan);
+                let each = columns.each().map(|c| if c < k { old(c) } else { len });
+                each.sum()
+            }
+            WritePlan::ReconstructWrite => facts.reads(plan).count() as u64 * len,
+        }
+    }
+
+    /// Whether a plan gets by without the columns that are lost.
+    fn possible(facts: &Facts, plan: WritePlan) -> bool {
+        let all = facts.geometry.width - facts.lost.count();
+        match plan {
+            WritePlan::Decode => all >= facts.coverage.len(),
+            _ => facts.reads(plan).each().all(|c| !facts.lost.has(c)),
+        }
+    }
+
+    #[test]
+    fn no_other_plan_reads_less_whatever_is_lost() {
+        let shapes = [
+            (Level::Raid5, 5, 1),
+            (Level::Raid6, 6, 2),
+            (Level::Raid7_3, 7, 3),
+        ];
+        for (level, width, m) in shapes {
+            let g = geometry(level, width, m);
+            let k = width - m;
+            for (written, lost) in
+                (1..1u64 << k).flat_map(|w| (0..1u64 << width).map(move |l| (w, l)))
+            {
+                // Whole columns, and a small piece of one of them.
+                for small in (0..k)
+                    .filter(|c| written >> c & 1 == 1)
+                    .map(Some)
+                    .chain([None])
+                {
+                    let cover = |c: usize| {
+                        let (lo, hi) = (0, if small == Some(c) { 512 } else { 4096 });
+                        let solid = true;
+                        (written >> c & 1 == 1).then_some(Coverage { lo, hi, solid })
+                    };
+                    let coverage: Vec<Option<Coverage>> = (0..k).map(cover).collect();
+                    let parity = Columns(((1 << width) - (1 << k)) & !lost);
+                    let facts = Facts {
+                        geometry: &g,
+                        lo: 0,
+                        hi: 4096,
+                        coverage: &coverage,
+                        lost: Columns(lost),
+                        parity,
+                        trusted: true,
+                    };
+                    let touched = (0..k).any(|c| coverage[c].is_some() && lost >> c & 1 == 1);
+                    let plans = [
+                        WritePlan::ReconstructWrite,
+                        WritePlan::ReadModifyWrite,
+                        WritePlan::Decode,
+                    ];
+                    let fits = |plan: &WritePlan| {
+                        let builds_on_lost = touched && *plan == WritePlan::ReadModifyWrite;
+                        possible(&facts, *plan) && !builds_on_lost
+                    };
+                    let least = plans
+                        .into_iter()
+                        .filter(fits)
+                        .map(|p| reads(&facts, p))
+                        .min();
+                    match facts.choose() {
+                        Some(plan) => {
+                            assert!(
+                                reads(&facts, plan) <= least.unwrap_or(0),
+                                "{lost:b}: {plan:?}"
+                            );
+                        }
+                        None => assert_eq!(least, None, "{written:b} {lost:b} {small:?}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_column_that_is_not_written_is_computed_where_that_reads_less() {
+        // Seven of eight data columns are written whole: old data of seven and three parities are
+        // ten columns, any eight tell the lost one.
+        let g = geometry(Level::Raid7_3, 11, 3);
+        let whole = Coverage {
+            lo: 0,
+            hi: 4096,
+            solid: true,
+        };
+        let mut coverage = vec![Some(whole); 8];
+        coverage[5] = None;
+        assert_eq!(choose(&g, &coverage, 1 << 5, true), Some(WritePlan::Decode));
+        coverage[1..5].fill(None);
+        let small = choose(&g, &coverage, 1 << 5, true);
+        assert_eq!(small, Some(WritePlan::ReadModifyWrite));
     }
 
     #[test]

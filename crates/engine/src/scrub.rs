@@ -66,7 +66,7 @@ impl Shard {
     }
 
     /// Do all columns agree? For stripes of which every column was read.
-    fn agree(&self, op: &StripeOp) -> bool {
+    pub(crate) fn agree(&self, op: &StripeOp) -> bool {
         let columns: Vec<&[u8]> = op.columns.iter().flatten().map(|s| s.bytes()).collect();
         let (data, stored) = columns.split_at(self.shape(op.stripe).k);
         self.code(op.stripe).check(data, stored)
