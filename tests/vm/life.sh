@@ -89,6 +89,7 @@ scenario_hot_unplug() {
 scenario_daemon_kill() {
     local dev
     with_file --requests 48
+    with_mode user-copy
     dev=$(device data)
     same "$(show data '.export.queues * .export.depth')" 48 "requests that the queues hold"
     load_start "$MNT/load" 64m
@@ -198,8 +199,11 @@ partition() {
 scenario_grow() {
     local dev n parts=() before
     for n in 0 1 2 3 4; do parts+=("$(partition "$n" 200)"); done
+    # Commands in batches, and data through user copy: where requests' pages find no place.
+    export STRAKE_UBLK_MODE=batch-user-copy
     daemon_start
     strake create data --level 5 --yes --force "${parts[@]}"
+    with_mode batch-user-copy
     dev=$(device data)
     known_on "$dev"
     before=$(blockdev --getsize64 "$dev")
