@@ -114,6 +114,8 @@ pub(crate) trait Isa: Copy {
 
 /// A place in every slice: `N` vectors that a step reads or writes.
 trait Span<I: Isa, const N: usize>: Copy {
+    /// Whether data is cold.
+    const COLD: bool;
     fn load(self, isa: I, from: &[u8]) -> [I::Vector; N];
     fn store(self, isa: I, vectors: [I::Vector; N], to: &mut [u8]);
 }
@@ -125,6 +127,8 @@ struct Whole<const COLD: bool> {
 }
 
 impl<I: Isa, const N: usize, const COLD: bool> Span<I, N> for Whole<COLD> {
+    const COLD: bool = COLD;
+
     #[inline(always)]
     fn load(self, isa: I, from: &[u8]) -> [I::Vector; N] {
         if COLD {
@@ -164,6 +168,8 @@ struct Rest {
 }
 
 impl<I: Isa> Span<I, 1> for Rest {
+    const COLD: bool = false;
+
     #[inline(always)]
     fn load(self, isa: I, from: &[u8]) -> [I::Vector; 1] {
         let from = &from[self.at..];
@@ -333,25 +339,42 @@ struct Matrix<'a, const ROWS: usize, const ONES: bool> {
 impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Matrix<'_, ROWS, ONES> {
     #[inline(always)]
     fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
-        let mut sums = [[isa.zero(); N]; ROWS];
-        for (source, coefficients) in self.sources.iter().zip(self.coefficients) {
-            let data = span.load(isa, source);
-            for n in 0..N {
-                let split = isa.split(data[n]);
-                for row in 0..ROWS {
-                    let product = if ONES && row == 0 {
-                        data[n]
-                    } else {
-                        isa.times(split, isa.factor(coefficients[row]))
-                    };
-                    sums[row][n] = isa.xor(sums[row][n], product);
-                }
-            }
-        }
+        let columns = self.sources.iter().zip(self.coefficients);
+        let sums = if S::COLD {
+            // From memory, from the last to the first is up to 5 % faster, as for `Ones`.
+            sums::<I, S, N, ROWS, ONES>(isa, span, columns.rev())
+        } else {
+            sums::<I, S, N, ROWS, ONES>(isa, span, columns)
+        };
         for (row, sum) in sums.into_iter().enumerate() {
             target.put(isa, span, self.first + row, sum);
         }
     }
+}
+
+/// The sums of all rows of a [`Matrix`] at one span, source by source.
+#[inline(always)]
+fn sums<'a, I: Isa, S: Span<I, N>, const N: usize, const ROWS: usize, const ONES: bool>(
+    isa: I,
+    span: S,
+    columns: impl Iterator<Item = (&'a &'a [u8], &'a [u8; ROWS])>,
+) -> [[I::Vector; N]; ROWS] {
+    let mut sums = [[isa.zero(); N]; ROWS];
+    for (source, coefficients) in columns {
+        let data = span.load(isa, source);
+        for n in 0..N {
+            let split = isa.split(data[n]);
+            for row in 0..ROWS {
+                let product = if ONES && row == 0 {
+                    data[n]
+                } else {
+                    isa.times(split, isa.factor(coefficients[row]))
+                };
+                sums[row][n] = isa.xor(sums[row][n], product);
+            }
+        }
+    }
+    sums
 }
 
 /// Takes `step` over `range`: runs of `N` vectors, single vectors, and the rest of one. Only a
