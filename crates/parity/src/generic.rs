@@ -79,8 +79,8 @@ pub(crate) trait Isa: Copy {
     fn load(self, from: &[u8]) -> Self::Vector;
     /// To the first `WIDTH` bytes of `to`, at any alignment. Panics where it is shorter.
     fn store(self, vector: Self::Vector, to: &mut [u8]);
-    /// As `store`, past the caches where `to` is aligned to a vector. The caller must not touch these
-    /// bytes again before a `fence`.
+    /// As `store`, past the caches where `to` is aligned to a vector. The caller must not touch
+    /// these bytes again before a `fence`.
     #[inline(always)]
     fn stream(self, vector: Self::Vector, to: &mut [u8]) {
         self.store(vector, to);

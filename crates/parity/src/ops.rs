@@ -3,8 +3,8 @@
 //!
 //! There are two: [`Ops::combine`] (outputs from sources) and [`Ops::consistent`] (do stored rows
 //! agree with sources). Generate, update, reconstruct, XOR and the test for zero are all of these
-//! with another [`Map`], so an instruction set cannot be fast in one and left behind in another. Both
-//! have a form for cold data, which gives the same bytes.
+//! with another [`Map`], so an instruction set cannot be fast in one and left behind in another.
+//! Both have a form for cold data, which gives the same bytes.
 //!
 //! Invariants: a map's shape is a promise about its coefficients that the fast loops rely upon
 //! for correct bytes (never for memory safety); lengths are checked here, once, before any kernel

@@ -3,7 +3,8 @@
 //!
 //! The choice of kernel is one per process, so tests that choose hold a lock. Kernels that the CPU
 //! lacks are named as SKIPPED. Every output starts poisoned, lies between guard bytes and at
-//! whatever alignment comes up. What has a form for cold data goes through it as well. Random numbers come from fixed seeds: a failure repeats.
+//! whatever alignment comes up. What has a form for cold data goes
+//! through it as well. Random numbers come from fixed seeds: a failure repeats.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 

@@ -206,8 +206,8 @@ impl Arena<'_> {
         hashes.expect("there is at least one kernel")
     }
 
-    /// ISA-L first, so that the kernels can stand beside it. What is cold stands beside what is not,
-    /// and only where data is in memory, or where nothing is measured.
+    /// ISA-L first, so that the kernels can stand beside it. Cold forms are there only where data is
+    /// in memory, or where nothing is measured.
     fn contenders(&self, theirs: Theirs, forms: &[Heat]) -> Vec<Contender<'_>> {
         let mut all = Vec::new();
         if let Some(isal) = &self.plan.isal {

@@ -112,7 +112,8 @@ impl Table {
     pub(crate) fn add(&mut self, row: Row) {
         if self.rows.is_empty() {
             println!(
-                "code        operation   strip kernel              GB/s  of read  of memcpy  of ISA-L"
+                "{:<11} {:<11} {:<5} {:<16} {:>7}  of read  of memcpy  of ISA-L",
+                "code", "operation", "strip", "kernel", "GB/s"
             );
         }
         let Ceilings { read, memcpy } = row.ceilings;

@@ -5,9 +5,9 @@
 //! instructions being there. SAFETY of every intrinsic that touches no memory rests on that token;
 //! loads and stores also rest on a slice that was just cut to the vector's width.
 //!
-//! Absent: loops (`generic` has them), aligned accesses (callers' slices may lie anywhere; only stores
-//! past the caches need it, and look first), and PREFETCHNTA (a third of the rate of PREFETCHT0 where
-//! it was measured, a Xeon).
+//! Absent: loops (`generic` has them), aligned accesses (callers' slices may lie anywhere; only
+//! stores past the caches need it, and look first), and PREFETCHNTA (a third of the rate of
+//! PREFETCHT0 where it was measured, a Xeon).
 
 mod avx2;
 mod avx512;
