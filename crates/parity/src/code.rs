@@ -12,7 +12,7 @@ use crate::coefficients;
 use crate::decoder::Decoder;
 use crate::dispatch;
 use crate::locate::Locator;
-use crate::ops::{Goal, Map, Shape};
+use crate::ops::{Goal, Heat, Map, Shape};
 
 /// The most columns, data and parity together, that a code has.
 pub const MAX_COLUMNS: usize = 64;
@@ -177,15 +177,31 @@ impl Code {
     /// `parity[j] = Σ_i c_ji · data[i]` for every row: `data` has k slices, `parity` m, all of one
     /// length in bytes. What the parity slices held does not matter.
     pub fn generate(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) {
-        self.generate_rows(&ALL_ROWS[..self.m], data, parity);
+        self.generate_with(Heat::Warm, data, parity);
+    }
+
+    /// As [`Code::generate`], for data of this heat.
+    pub fn generate_with(&self, heat: Heat, data: &[&[u8]], parity: &mut [&mut [u8]]) {
+        self.generate_rows_with(heat, &ALL_ROWS[..self.m], data, parity);
     }
 
     /// As [`Code::generate`] for the rows named only: `outputs[n]` becomes parity row `rows[n]`.
     pub fn generate_rows(&self, rows: &[usize], data: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        self.generate_rows_with(Heat::Warm, rows, data, outputs);
+    }
+
+    /// As [`Code::generate_rows`], for data of this heat.
+    pub fn generate_rows_with(
+        &self,
+        heat: Heat,
+        rows: &[usize],
+        data: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+    ) {
         assert_eq!(data.len(), self.k, "as many slices of data as data columns");
         let mut of_rows: [&[u8]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
         let map = self.map(rows, &mut of_rows);
-        dispatch::ops().combine(&map, Goal::Overwrite, data, outputs);
+        dispatch::ops().overwrite(heat, &map, data, outputs);
     }
 
     /// `parity_row ^= c · delta`, c being the coefficient of data column `column` in row `parity`,
@@ -227,16 +243,37 @@ impl Code {
     /// stops early at an inconsistency.
     #[must_use]
     pub fn check(&self, data: &[&[u8]], parity: &[&[u8]]) -> bool {
-        self.check_rows(&ALL_ROWS[..self.m], data, parity)
+        self.check_with(Heat::Warm, data, parity)
+    }
+
+    /// As [`Code::check`], for data and parity of this heat.
+    #[must_use]
+    pub fn check_with(&self, heat: Heat, data: &[&[u8]], parity: &[&[u8]]) -> bool {
+        self.check_rows_with(heat, &ALL_ROWS[..self.m], data, parity)
     }
 
     /// As [`Code::check`] for the rows named only: `stored[n]` is parity row `rows[n]`.
     #[must_use]
     pub fn check_rows(&self, rows: &[usize], data: &[&[u8]], stored: &[&[u8]]) -> bool {
+        self.check_rows_with(Heat::Warm, rows, data, stored)
+    }
+
+    /// As [`Code::check_rows`], for data and parity of this heat.
+    #[must_use]
+    pub fn check_rows_with(
+        &self,
+        heat: Heat,
+        rows: &[usize],
+        data: &[&[u8]],
+        stored: &[&[u8]],
+    ) -> bool {
         assert_eq!(data.len(), self.k, "as many slices of data as data columns");
         let mut of_rows: [&[u8]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
         let map = self.map(rows, &mut of_rows);
-        dispatch::ops().consistent(&map, data, stored)
+        match heat {
+            Heat::Warm => dispatch::ops().consistent(&map, data, stored),
+            Heat::Cold => dispatch::ops().consistent_cold(&map, data, stored),
+        }
     }
 
     /// How to compute the columns in `wanted` from k of those in `available` (or fewer, where that

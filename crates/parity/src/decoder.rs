@@ -12,7 +12,7 @@ use crate::code::{Code, CodeError, MAX_COLUMNS};
 use crate::coefficients;
 use crate::dispatch;
 use crate::gf;
-use crate::ops::{Goal, Map, Shape};
+use crate::ops::{Heat, Map, Shape};
 
 /// A linear map from at most k source columns to the wanted ones. Made by [`Code::decoder`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +96,11 @@ impl Decoder {
     /// `outputs[n]` becomes column `wanted()[n]`; `inputs[n]` is column `sources()[n]`. All of one
     /// length in bytes. What the outputs held does not matter.
     pub fn decode(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        self.decode_with(Heat::Warm, inputs, outputs);
+    }
+
+    /// As [`Decoder::decode`], for inputs of this heat.
+    pub fn decode_with(&self, heat: Heat, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
         assert_eq!(
             inputs.len(),
             self.sources.len(),
@@ -110,7 +115,7 @@ impl Decoder {
             shape: self.shape,
             rows,
         };
-        dispatch::ops().combine(&map, Goal::Overwrite, inputs, outputs);
+        dispatch::ops().overwrite(heat, &map, inputs, outputs);
     }
 }
 

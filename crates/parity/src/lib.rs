@@ -17,6 +17,8 @@
 //! How a request travels: [`Code`] or [`Decoder`] names coefficients and their shape
 //! (`ops::Map`); [`dispatch`] picks an instruction set; one generic loop per shape (`generic`) runs
 //! with that set's vectors. Checks run through the very loops that generate, so they are as fast.
+//! Where a caller says that data is cold ([`Heat`]), the same loops prefetch sources and store past
+//! the caches.
 //!
 //! Invariants: every instruction set gives the same bytes as [`mod@reference`] (the battery in
 //! `tests/` says so); outputs are never read before they are written unless the operation is an
@@ -68,6 +70,7 @@ mod x86;
 pub use code::{Code, CodeError, MAX_COLUMNS, MAX_PARITIES};
 pub use decoder::Decoder;
 pub use locate::{Locator, Verdict};
+pub use ops::Heat;
 
 use ops::{Goal, Map};
 

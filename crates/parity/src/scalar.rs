@@ -104,6 +104,6 @@ impl Ops for Scalar {
     }
 
     fn consistent(&self, map: &Map<'_>, sources: &[&[u8]], stored: &[&[u8]]) -> bool {
-        generic::consistent(*self, map, sources, stored)
+        generic::consistent::<_, false>(*self, map, sources, stored)
     }
 }

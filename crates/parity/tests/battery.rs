@@ -3,14 +3,15 @@
 //!
 //! The choice of kernel is one per process, so tests that choose hold a lock. Kernels that the CPU
 //! lacks are named as SKIPPED. Every output starts poisoned, lies between guard bytes and at
-//! whatever alignment comes up. Random numbers come from fixed seeds: a failure repeats.
+//! whatever alignment comes up. What has a form for cold data goes
+//! through it as well. Random numbers come from fixed seeds: a failure repeats.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::process::Command;
 use std::sync::Mutex;
 
-use strake_parity::{Code, CodeError, dispatch, is_zero, reference, xor, xor_into};
+use strake_parity::{Code, CodeError, Heat, dispatch, is_zero, reference, xor, xor_into};
 
 #[cfg(target_arch = "x86_64")]
 const ALL_KERNELS: &[&str] = &["avx512-gfni", "avx2-gfni", "avx2", "ssse3", "scalar"];
@@ -18,6 +19,8 @@ const ALL_KERNELS: &[&str] = &["avx512-gfni", "avx2-gfni", "avx2", "ssse3", "sca
 const ALL_KERNELS: &[&str] = &["neon", "scalar"];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ALL_KERNELS: &[&str] = &["scalar"];
+
+const HEATS: [Heat; 2] = [Heat::Warm, Heat::Cold];
 
 /// Bytes of the widest vector of any kernel.
 const WIDEST: usize = 64;
@@ -59,6 +62,11 @@ impl Random {
 
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         (0..length).map(|_| self.next() as u8).collect()
+    }
+
+    /// An offset from alignment: none half of the time, since stores past the caches want none.
+    fn misalignment(&mut self) -> usize {
+        self.below(2) * self.below(WIDEST)
     }
 
     /// `count` different numbers below `bound`, ascending.
@@ -195,22 +203,24 @@ fn generate_and_check(kernel: &str, code: &Code, length: usize, random: &mut Ran
         .iter()
         .map(|bytes| Guarded::new(bytes, random.below(WIDEST)))
         .collect();
-    let mut outputs: Vec<Guarded> = (0..m)
-        .map(|_| Guarded::poisoned(length, random.below(WIDEST), random))
-        .collect();
-    code.generate(&guarded(&data), &mut guarded_mut(&mut outputs));
-    for (row, (output, expected)) in outputs.iter().zip(&expected).enumerate() {
-        assert_eq!(
-            output.get(),
-            expected,
-            "{kernel} {k}+{m} row {row} length {length}"
+    for heat in HEATS {
+        let mut outputs: Vec<Guarded> = (0..m)
+            .map(|_| Guarded::poisoned(length, random.misalignment(), random))
+            .collect();
+        code.generate_with(heat, &guarded(&data), &mut guarded_mut(&mut outputs));
+        for (row, (output, expected)) in outputs.iter().zip(&expected).enumerate() {
+            assert_eq!(
+                output.get(),
+                expected,
+                "{kernel} {heat:?} {k}+{m} row {row} length {length}"
+            );
+            output.assert_guards();
+        }
+        assert!(
+            code.check_with(heat, &guarded(&data), &guarded(&outputs)),
+            "{kernel} {heat:?} {k}+{m} length {length}"
         );
-        output.assert_guards();
     }
-    assert!(
-        code.check(&guarded(&data), &guarded(&outputs)),
-        "{kernel} {k}+{m} length {length}"
-    );
     data.iter().for_each(Guarded::assert_guards);
 }
 
@@ -277,15 +287,17 @@ fn generate_rows_makes_any_choice_of_rows_in_any_order() {
                 if random.below(2) == 0 {
                     rows.reverse();
                 }
+                let heat = HEATS[random.below(2)];
+                let data = slices(&data);
                 let mut outputs: Vec<Guarded> = (0..count)
-                    .map(|_| Guarded::poisoned(length, random.below(WIDEST), &mut random))
+                    .map(|_| Guarded::poisoned(length, random.misalignment(), &mut random))
                     .collect();
-                code.generate_rows(&rows, &slices(&data), &mut guarded_mut(&mut outputs));
+                code.generate_rows_with(heat, &rows, &data, &mut guarded_mut(&mut outputs));
                 for (output, &row) in outputs.iter().zip(&rows) {
-                    assert_eq!(output.get(), expected[row], "{kernel} rows {rows:?}");
+                    assert_eq!(output.get(), expected[row], "{kernel} {heat:?} {rows:?}");
                     output.assert_guards();
                 }
-                assert!(code.check_rows(&rows, &slices(&data), &guarded(&outputs)));
+                assert!(code.check_rows_with(heat, &rows, &data, &guarded(&outputs)));
             }
         }
     });
@@ -347,8 +359,10 @@ fn check_notices_a_flipped_bit_wherever_it_is() {
                         let flip = 1 << random.below(8);
                         columns[column][at] ^= flip;
                         let (data, parity) = columns.split_at(k);
-                        let consistent = code.check(&slices(data), &slices(parity));
-                        assert!(!consistent, "{kernel} {k}+{m} column {column} byte {at}");
+                        for heat in HEATS {
+                            let found = !code.check_with(heat, &slices(data), &slices(parity));
+                            assert!(found, "{kernel} {heat:?} {k}+{m} {column} byte {at}");
+                        }
                         columns[column][at] ^= flip;
                     }
                 }
@@ -373,13 +387,17 @@ fn check_notices_a_flipped_bit_in_any_tile() {
             for at in [0, 511, 4096, 32_768, 65_536, length - 1] {
                 let column = random.below(k);
                 data[column][at] ^= 0x10;
-                assert!(
-                    !code.check(&slices(&data), &slices(&outputs)),
-                    "{kernel} {k}+{m} {at}"
-                );
+                for heat in HEATS {
+                    assert!(
+                        !code.check_with(heat, &slices(&data), &slices(&outputs)),
+                        "{kernel} {heat:?} {k}+{m} {at}"
+                    );
+                }
                 data[column][at] ^= 0x10;
             }
-            assert!(code.check(&slices(&data), &slices(&outputs)));
+            for heat in HEATS {
+                assert!(code.check_with(heat, &slices(&data), &slices(&outputs)));
+            }
         }
     });
 }
@@ -400,18 +418,20 @@ fn lose_and_decode(kernel: &str, code: &Code, columns: &[Vec<u8>], lost: &[usize
         .map(|&c| columns[c].as_slice())
         .collect();
     let mut random = Random(skew as u64);
-    let mut outputs: Vec<Guarded> = lost
-        .iter()
-        .map(|_| Guarded::poisoned(length, skew, &mut random))
-        .collect();
-    decoder.decode(&inputs, &mut guarded_mut(&mut outputs));
-    for (output, &column) in outputs.iter().zip(lost) {
-        let (k, m) = (code.k(), code.m());
-        assert!(
-            output.get() == columns[column],
-            "{kernel} {k}+{m} lost {lost:?}: {column}"
-        );
-        output.assert_guards();
+    for heat in HEATS {
+        let mut outputs: Vec<Guarded> = lost
+            .iter()
+            .map(|_| Guarded::poisoned(length, random.below(2) * skew, &mut random))
+            .collect();
+        decoder.decode_with(heat, &inputs, &mut guarded_mut(&mut outputs));
+        for (output, &column) in outputs.iter().zip(lost) {
+            let (k, m) = (code.k(), code.m());
+            assert!(
+                output.get() == columns[column],
+                "{kernel} {heat:?} {k}+{m} lost {lost:?}: {column}"
+            );
+            output.assert_guards();
+        }
     }
 }
 
@@ -483,13 +503,17 @@ fn any_wanted_columns_come_from_any_sufficient_ones() {
                     .map(|&c| columns[c].as_slice())
                     .collect();
                 let mut outputs = vec![vec![0xcc; 77]; wanted.len()];
-                let mut slots: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-                decoder.decode(&inputs, &mut slots);
-                for (output, &column) in outputs.iter().zip(&wanted) {
-                    assert_eq!(
-                        output, &columns[column],
-                        "{kernel} {available:?} {wanted:?}"
-                    );
+                for heat in HEATS {
+                    outputs.iter_mut().for_each(|output| output.fill(0xcc));
+                    let mut slots: Vec<&mut [u8]> =
+                        outputs.iter_mut().map(Vec::as_mut_slice).collect();
+                    decoder.decode_with(heat, &inputs, &mut slots);
+                    for (output, &column) in outputs.iter().zip(&wanted) {
+                        assert_eq!(
+                            output, &columns[column],
+                            "{kernel} {heat:?} {available:?} {wanted:?}"
+                        );
+                    }
                 }
             }
         }

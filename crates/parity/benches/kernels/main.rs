@@ -1,5 +1,6 @@
 //! GB/s of data in for every kernel that this CPU has, each beside its ceilings, a plain read and a
-//! memcpy of the same buffers, and beside ISA-L, where this machine has it.
+//! memcpy of the same buffers, and beside ISA-L, where this machine has it. From memory each kernel
+//! has a second line, `cold`: what it makes of data that its caller says is not in the caches.
 //!
 //! `cargo bench -p strake-parity` measures; with `-- --smoke` everything runs once on tiny buffers.
 //! `-- --kernel NAME` keeps to one kernel, `-- --only TEXT` to rows whose name contains TEXT,
@@ -11,7 +12,8 @@
 //! the one changed column (old XOR new) when updating all parities.
 //! Columns begin at page boundaries, as an engine's buffers do. The read ceiling is a loop that
 //! XORs words, with the vectors every CPU of the target has. Absent: threads (one core is
-//! measured), statistics beyond the best of several rounds, non-temporal stores.
+//! measured), statistics beyond the best of several rounds, a ceiling for reads and stores past the
+//! caches together (a core does both at once, so that the sum of their times is no limit).
 
 #![expect(
     clippy::print_stdout,
@@ -27,7 +29,7 @@ use isal::{Isal, Own, Tables};
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
-use strake_parity::{Code, dispatch};
+use strake_parity::{Code, Heat, dispatch};
 use table::{Ceilings, Row, Size, Table, ceilings, rate};
 
 /// Bytes of each column in smoke size: two pages and a bit, to take the ends of loops along.
@@ -112,16 +114,17 @@ enum Contender<'a> {
     IsalOwn(&'a Isal, Own),
     /// ISA-L with its functions for any matrix.
     IsalMatrix(&'a Isal),
-    Kernel(&'static str),
+    Kernel(&'static str, Heat),
 }
 
 impl Contender<'_> {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> String {
         match self {
-            Contender::IsalOwn(_, Own::Xor) => "isal xor",
-            Contender::IsalOwn(_, Own::PQ) => "isal pq",
-            Contender::IsalMatrix(_) => "isal matrix",
-            Contender::Kernel(name) => name,
+            Contender::IsalOwn(_, Own::Xor) => "isal xor".to_owned(),
+            Contender::IsalOwn(_, Own::PQ) => "isal pq".to_owned(),
+            Contender::IsalMatrix(_) => "isal matrix".to_owned(),
+            Contender::Kernel(name, Heat::Warm) => (*name).to_owned(),
+            Contender::Kernel(name, Heat::Cold) => format!("{name} cold"),
         }
     }
 }
@@ -133,6 +136,10 @@ enum Theirs {
     Matrix,
     Both,
 }
+
+/// Forms that an operation of ours has.
+const ONE_FORM: &[Heat] = &[Heat::Warm];
+const BOTH_FORMS: &[Heat] = &[Heat::Warm, Heat::Cold];
 
 /// Buffers cut into stripes.
 type Inputs<'a> = Vec<Vec<&'a [u8]>>;
@@ -163,7 +170,7 @@ impl Arena<'_> {
         &self,
         table: &mut Table,
         operation: &str,
-        (bytes, theirs): (usize, Theirs),
+        (bytes, theirs, forms): (usize, Theirs, &[Heat]),
         outputs: &mut Outputs<'_>,
         mut work: impl FnMut(Contender<'_>, &mut Outputs<'_>),
     ) -> u64 {
@@ -171,8 +178,8 @@ impl Arena<'_> {
         let only = self.plan.options.only.as_ref();
         let measured = only.is_none_or(|only| text.contains(only.as_str()));
         let mut hashes = None;
-        for contender in self.contenders(theirs) {
-            if let Contender::Kernel(name) = contender {
+        for contender in self.contenders(theirs, forms) {
+            if let Contender::Kernel(name, _) = contender {
                 dispatch::select(name).expect("an available kernel can be selected");
             }
             outputs.iter_mut().flatten().for_each(|slice| slice.fill(0));
@@ -190,7 +197,7 @@ impl Arena<'_> {
                     operation: operation.to_owned(),
                     strip: self.size.name,
                     kernel: name,
-                    isal: !matches!(contender, Contender::Kernel(_)),
+                    isal: !matches!(contender, Contender::Kernel(..)),
                     rate: rate(bytes, budget, || work(contender, outputs)),
                     ceilings: self.ceilings,
                 });
@@ -199,8 +206,9 @@ impl Arena<'_> {
         hashes.expect("there is at least one kernel")
     }
 
-    /// ISA-L first, so that the kernels can stand beside it.
-    fn contenders(&self, theirs: Theirs) -> Vec<Contender<'_>> {
+    /// ISA-L first, so that the kernels can stand beside it. Cold forms are there only where data is
+    /// in memory, or where nothing is measured.
+    fn contenders(&self, theirs: Theirs, forms: &[Heat]) -> Vec<Contender<'_>> {
         let mut all = Vec::new();
         if let Some(isal) = &self.plan.isal {
             let whole = self.size.strip_bytes.is_multiple_of(Own::GRAIN);
@@ -208,12 +216,11 @@ impl Arena<'_> {
             all.extend(own.map(|own| Contender::IsalOwn(isal, own)));
             all.extend((theirs != Theirs::Own).then_some(Contender::IsalMatrix(isal)));
         }
-        all.extend(
-            self.plan
-                .kernels
-                .iter()
-                .map(|&name| Contender::Kernel(name)),
-        );
+        let of_size = |heat: &&Heat| **heat == Heat::Warm || self.size.cold;
+        for &name in &self.plan.kernels {
+            let forms = forms.iter().filter(of_size);
+            all.extend(forms.map(|&heat| Contender::Kernel(name, heat)));
+        }
         all
     }
 
@@ -232,13 +239,13 @@ impl Arena<'_> {
         self.contest(
             table,
             "update",
-            (size.column_bytes, Theirs::Matrix),
+            (size.column_bytes, Theirs::Matrix, ONE_FORM),
             &mut targets,
             |who, targets| {
                 for (data, parity) in sources.iter().zip(targets) {
                     let delta = black_box(data[column]);
                     match who {
-                        Contender::Kernel(_) => code.update_rows(&rows, column, delta, parity),
+                        Contender::Kernel(..) => code.update_rows(&rows, column, delta, parity),
                         Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
                             isal.update(of(&tables), column, delta, parity);
                         }
@@ -249,13 +256,13 @@ impl Arena<'_> {
         let generated = self.contest(
             table,
             "generate",
-            (bytes, Theirs::Both),
+            (bytes, Theirs::Both, BOTH_FORMS),
             &mut targets,
             |who, targets| {
                 for (data, parity) in sources.iter().zip(targets) {
                     let data = black_box(data);
                     match who {
-                        Contender::Kernel(_) => code.generate(data, parity),
+                        Contender::Kernel(_, heat) => code.generate_with(heat, data, parity),
                         Contender::IsalOwn(isal, own) => isal.generate_own(own, data, parity),
                         Contender::IsalMatrix(isal) => isal.encode(of(&tables), data, parity),
                     }
@@ -267,17 +274,18 @@ impl Arena<'_> {
     }
 
     fn check(&self, table: &mut Table, sources: &Inputs<'_>, stored: &Inputs<'_>) {
-        let bytes = self.code.k() * self.size.column_bytes;
+        let code = self.code;
+        let bytes = code.k() * self.size.column_bytes;
         self.contest(
             table,
             "check",
-            (bytes, Theirs::Own),
+            (bytes, Theirs::Own, BOTH_FORMS),
             &mut Vec::new(),
             |who, _| {
                 for (data, parity) in sources.iter().zip(stored) {
                     let data = black_box(data);
                     match who {
-                        Contender::Kernel(_) => assert!(self.code.check(data, parity)),
+                        Contender::Kernel(_, heat) => assert!(code.check_with(heat, data, parity)),
                         Contender::IsalOwn(isal, own) => assert!(isal.check_own(own, data, parity)),
                         Contender::IsalMatrix(_) => unreachable!("it has no check for any matrix"),
                     }
@@ -313,13 +321,13 @@ impl Arena<'_> {
         let found = self.contest(
             table,
             &operation,
-            (bytes, Theirs::Matrix),
+            (bytes, Theirs::Matrix, BOTH_FORMS),
             &mut targets,
             |who, targets| {
                 for (inputs, outputs) in inputs.iter().zip(targets) {
                     let inputs = black_box(inputs);
                     match who {
-                        Contender::Kernel(_) => decoder.decode(inputs, outputs),
+                        Contender::Kernel(_, heat) => decoder.decode_with(heat, inputs, outputs),
                         Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
                             isal.encode(of(&tables), inputs, outputs);
                         }
@@ -409,6 +417,7 @@ fn main() -> ExitCode {
             name,
             column_bytes: strip_bytes,
             strip_bytes,
+            cold: options.smoke,
         };
         if options.smoke {
             let found = plan.measure(&mut table, &code, name, whole("smoke", SMOKE_STRIP));
@@ -426,6 +435,7 @@ fn main() -> ExitCode {
             name: "DRAM",
             column_bytes,
             strip_bytes: DRAM_STRIP,
+            cold: true,
         };
         for size in [whole("4K", 4 << 10), whole("64K", 64 << 10), dram] {
             plan.measure(&mut table, &code, name, size);

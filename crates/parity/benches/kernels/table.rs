@@ -10,6 +10,8 @@ pub(crate) struct Size {
     pub(crate) name: &'static str,
     pub(crate) column_bytes: usize,
     pub(crate) strip_bytes: usize,
+    /// Whether kernels run in their form for cold data, too.
+    pub(crate) cold: bool,
 }
 
 /// Gigabytes per second of the best of several rounds of `work`, which reads `bytes`.
@@ -86,7 +88,7 @@ pub(crate) struct Row {
     pub(crate) code: &'static str,
     pub(crate) operation: String,
     pub(crate) strip: &'static str,
-    pub(crate) kernel: &'static str,
+    pub(crate) kernel: String,
     pub(crate) isal: bool,
     pub(crate) rate: f64,
     pub(crate) ceilings: Ceilings,
@@ -110,7 +112,8 @@ impl Table {
     pub(crate) fn add(&mut self, row: Row) {
         if self.rows.is_empty() {
             println!(
-                "code        operation   strip kernel          GB/s  of read  of memcpy  of ISA-L"
+                "{:<11} {:<11} {:<5} {:<16} {:>7}  of read  of memcpy  of ISA-L",
+                "code", "operation", "strip", "kernel", "GB/s"
             );
         }
         let Ceilings { read, memcpy } = row.ceilings;
@@ -121,7 +124,7 @@ impl Table {
             None => String::new(),
         };
         println!(
-            "{:<11} {:<11} {:<5} {:<12} {:>7.1} {:>6.0} %  {:>7.0} %  {isal:>8}",
+            "{:<11} {:<11} {:<5} {:<16} {:>7.1} {:>6.0} %  {:>7.0} %  {isal:>8}",
             row.code,
             row.operation,
             row.strip,

@@ -40,7 +40,7 @@ impl Ops for Neon {
     fn consistent(&self, map: &Map<'_>, sources: &[&[u8]], stored: &[&[u8]]) -> bool {
         #[target_feature(enable = "neon")]
         fn with_features(isa: Neon, map: &Map<'_>, sources: &[&[u8]], stored: &[&[u8]]) -> bool {
-            generic::consistent(isa, map, sources, stored)
+            generic::consistent::<_, false>(isa, map, sources, stored)
         }
         // SAFETY: the token exists only where detection found NEON.
         unsafe { with_features(*self, map, sources, stored) }

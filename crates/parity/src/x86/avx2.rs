@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::ops;
+use super::{ops, past_caches};
 use crate::generic::Isa;
 use crate::gf::{NIBBLES, POLYNOMIAL};
 use crate::ops::Ops;
@@ -47,6 +47,8 @@ impl Isa for Avx2 {
         // SAFETY: the token proves AVX2; `to` has 32 writable bytes.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), vector) }
     }
+
+    past_caches!(__m256i, _mm256_stream_si256);
 
     #[inline(always)]
     fn xor(self, a: __m256i, b: __m256i) -> __m256i {

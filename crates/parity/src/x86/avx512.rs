@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::ops;
+use super::{ops, past_caches};
 use crate::generic::Isa;
 use crate::gf;
 use crate::ops::Ops;
@@ -55,6 +55,8 @@ impl Isa for Avx512Gfni {
         // SAFETY: the token proves AVX-512 and GFNI; `to` has 64 writable bytes.
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), vector) }
     }
+
+    past_caches!(__m512i, _mm512_stream_si512);
 
     #[inline(always)]
     fn xor(self, a: __m512i, b: __m512i) -> __m512i {

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::ops;
+use super::{ops, past_caches};
 use crate::generic::Isa;
 use crate::gf;
 use crate::ops::Ops;
@@ -51,6 +51,8 @@ impl Isa for Avx2Gfni {
         // SAFETY: the token proves AVX2 and GFNI; `to` has 32 writable bytes.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), vector) }
     }
+
+    past_caches!(__m256i, _mm256_stream_si256);
 
     #[inline(always)]
     fn xor(self, a: __m256i, b: __m256i) -> __m256i {

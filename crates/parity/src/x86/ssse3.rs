@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::ops;
+use super::{ops, past_caches};
 use crate::generic::Isa;
 use crate::gf::{NIBBLES, POLYNOMIAL};
 use crate::ops::Ops;
@@ -49,6 +49,8 @@ impl Isa for Ssse3 {
         // SAFETY: the token proves SSSE3; `to` has 16 writable bytes.
         unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), vector) }
     }
+
+    past_caches!(__m128i, _mm_stream_si128);
 
     #[inline(always)]
     fn xor(self, a: __m128i, b: __m128i) -> __m128i {
