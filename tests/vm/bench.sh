@@ -56,8 +56,6 @@ make_set() {
         [ "$DRIVE_MBPS" = 0 ] || echo "$DRIVE_MBPS" >"$folder/mbps"
         echo 1 >"$folder/power"
         wait_for 10 "drive $1$n" test -b "/dev/$1$n"
-        # What is more than it works on waits in its queue, as with a drive of many commands, and not in whoever asks.
-        [ "$DRIVE_IOPS" = 0 ] || echo 256 >"/sys/block/$1$n/queue/nr_requests"
     done
 }
 

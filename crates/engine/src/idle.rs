@@ -42,8 +42,8 @@ pub(crate) struct Habit {
     kept: bool,
     /// Operations that wrote while it was open.
     writes: u32,
-    /// When it was closed.
-    closed: Time,
+    /// When it was closed, if it ever was.
+    closed: Option<Time>,
 }
 
 impl Habit {
@@ -54,7 +54,8 @@ impl Habit {
 
     /// In so many sweeps of these, 2 to the power of it, it was written once; 0 if that is no habit.
     fn learn(&self, now: Time, sweep_ms: u64) -> u32 {
-        let shut = now.since(self.closed).div_ceil(sweep_ms.max(1) * 1_000_000);
+        let Some(closed) = self.closed else { return 0 };
+        let shut = now.since(closed).div_ceil(sweep_ms.max(1) * 1_000_000);
         let gap = (1 << self.rare) + shut;
         match self.writes <= FEW && gap <= LONGEST {
             true => gap.next_power_of_two().ilog2(),
@@ -86,13 +87,30 @@ impl Idle {
             most: KEPT_BYTES / (geometry.region_rows * geometry.strip),
         }
     }
+
+    /// The region that has this habit is opened again.
+    fn open(&mut self, habit: &mut Habit, now: Time) {
+        habit.rare = match self.kept < self.most {
+            true => habit.learn(now, self.clean_after_ms),
+            false => 0,
+        };
+        habit.kept = habit.rare > 0;
+        self.kept += u64::from(habit.kept);
+        habit.writes = 0;
+    }
+
+    /// It is open no more.
+    fn close(&mut self, habit: &mut Habit) {
+        self.kept -= u64::from(std::mem::take(&mut habit.kept));
+    }
 }
 
 impl Map {
-    /// The region is open no more.
-    pub(crate) fn not_kept(&mut self, region: RegionNo) {
+    /// Nothing lies in the region any more: what it was like tells nothing of what comes.
+    pub(crate) fn forget_habit(&mut self, region: RegionNo) {
         let habit = &mut self.regions[region.0 as usize].habit;
-        self.idle.kept -= u64::from(std::mem::take(&mut habit.kept));
+        self.idle.close(habit);
+        *habit = Habit::default();
     }
 }
 
@@ -133,25 +151,18 @@ impl Array {
 
     /// Shards have closed the region, to make it Clean or to give it back.
     pub(crate) fn note_closed(&mut self, region: RegionNo, unmap: bool) {
-        self.map.not_kept(region);
-        let habit = &mut self.map.region(region).habit;
-        habit.closed = self.now;
         if unmap {
-            habit.rare = 0;
+            return self.map.forget_habit(region);
         }
+        let habit = &mut self.map.regions[region.0 as usize].habit;
+        self.map.idle.close(habit);
+        habit.closed = Some(self.now);
     }
 
     /// A region that is Clean is opened again.
     pub(crate) fn learn_habit(&mut self, region: RegionNo) {
-        let (now, idle) = (self.now, &mut self.map.idle);
         let habit = &mut self.map.regions[region.0 as usize].habit;
-        habit.rare = match idle.kept < idle.most {
-            true => habit.learn(now, idle.clean_after_ms),
-            false => 0,
-        };
-        habit.kept = habit.rare > 0;
-        idle.kept += u64::from(habit.kept);
-        habit.writes = 0;
+        self.map.idle.open(habit, self.now);
     }
 }
 
@@ -163,18 +174,20 @@ mod tests {
 
     /// Closed at 100 s.
     fn habit(rare: u32, writes: u32) -> Habit {
-        let closed = Time(100_000_000_000);
         Habit {
             rare,
             writes,
-            closed,
+            closed: Some(Time(100_000_000_000)),
             ..Habit::default()
         }
     }
 
     #[test]
     fn a_region_that_is_written_now_and_then_is_asked_as_rarely_as_that() {
-        let learn = |habit: Habit, ms: u64| habit.learn(habit.closed.plus_ms(ms), SWEEP_MS);
+        let learn = |habit: Habit, ms: u64| {
+            let closed = habit.closed.expect("it was closed");
+            habit.learn(closed.plus_ms(ms), SWEEP_MS)
+        };
         // It was idle for a sweep, and shut for one or less; then for three, then for six.
         assert_eq!(learn(habit(0, 3), 1), 1);
         assert_eq!(learn(habit(0, 3), 6000), 2);
@@ -184,7 +197,37 @@ mod tests {
         assert_eq!(learn(habit(4, 3), 16 * SWEEP_MS + 1), 0);
         // What is written much while it is open may close in between.
         assert_eq!(learn(habit(4, FEW + 1), 1), 0);
-        // Never closed: long ago.
-        assert_eq!(Habit::default().learn(Time(100_000_000_000), SWEEP_MS), 0);
+        // Never closed: nothing is known of it, also soon after the start.
+        assert_eq!(Habit::default().learn(Time(1_000_000_000), SWEEP_MS), 0);
+    }
+
+    #[test]
+    fn no_more_regions_stay_open_by_habit_than_a_minute_resyncs() {
+        let mut idle = Idle {
+            clean_after_ms: SWEEP_MS,
+            sweep: None,
+            sweeps: 0,
+            kept: 0,
+            most: 2,
+        };
+        let now = Time(101_000_000_000);
+        let mut habits = [habit(0, 1); 4];
+        for habit in &mut habits {
+            idle.open(habit, now);
+        }
+        assert_eq!(
+            habits.map(|habit| habit.rare > 0),
+            [true, true, false, false]
+        );
+        // Where one is closed another may stay open; twice closed is closed once.
+        idle.close(&mut habits[0]);
+        idle.close(&mut habits[0]);
+        idle.close(&mut habits[3]);
+        assert_eq!(idle.kept, 1);
+        habits[2].closed = Some(now);
+        idle.open(&mut habits[2], now.plus_ms(1));
+        assert!(habits[2].rare > 0);
+        idle.open(&mut habits[3], now.plus_ms(1));
+        assert_eq!((habits[3].rare, idle.kept), (0, 2));
     }
 }

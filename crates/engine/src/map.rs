@@ -342,7 +342,7 @@ impl Map {
     /// Nothing lies in the region any more. Its page is to be written.
     pub(crate) fn forget(&mut self, region: RegionNo) {
         let page = self.page_of(region);
-        self.not_kept(region);
+        self.forget_habit(region);
         let entry = self.region(region);
         if (entry.phase, entry.disk) == (Phase::Unwritten, RegionState::Unwritten) {
             return;

@@ -95,6 +95,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) parity: Columns,
     /// Parity agrees with the data here.
     pub(crate) trusted: bool,
+    /// It does so without the word of a forced start.
+    pub(crate) synced: bool,
 }
 
 impl Facts<'_> {
@@ -127,7 +129,10 @@ impl Facts<'_> {
             .then(|| (0..k).filter(uncovered).count() as u64 * len);
         // As many columns as hold data, whichever they are.
         let readable = (0..k + m).filter(|&c| !self.lost.has(c)).count();
-        let decode = (self.trusted && readable >= k).then_some(k as u64 * len);
+        // Where a start was forced, a further column that cannot be read is lost with what it tells of the others:
+        // there none is read that need not be.
+        let decodes = self.trusted && readable >= k && (self.synced || rmw.is_none());
+        let decode = decodes.then_some(k as u64 * len);
         // Of those that read as much, the one that computes least.
         let plans = [
             (rcw, WritePlan::ReconstructWrite),
@@ -243,6 +248,7 @@ mod tests {
             lost: Columns(lost),
             parity,
             trusted,
+            synced: trusted,
         }
         .choose()
     }
@@ -300,53 +306,67 @@ mod tests {
                 (1..1u64 << k).flat_map(|w| (0..1u64 << width).map(move |l| (w, l)))
             {
                 // Whole columns, and a small piece of one of them.
-                for small in (0..k)
-                    .filter(|c| written >> c & 1 == 1)
-                    .map(Some)
-                    .chain([None])
-                {
+                let smalls = (0..k).filter(|c| written >> c & 1 == 1).map(Some);
+                for small in smalls.chain([None]) {
                     let cover = |c: usize| {
                         let (lo, hi) = (0, if small == Some(c) { 512 } else { 4096 });
                         let solid = true;
                         (written >> c & 1 == 1).then_some(Coverage { lo, hi, solid })
                     };
                     let coverage: Vec<Option<Coverage>> = (0..k).map(cover).collect();
-                    let parity = Columns(((1 << width) - (1 << k)) & !lost);
-                    let facts = Facts {
-                        geometry: &g,
-                        lo: 0,
-                        hi: 4096,
-                        coverage: &coverage,
-                        lost: Columns(lost),
-                        parity,
-                        trusted: true,
-                    };
-                    let touched = (0..k).any(|c| coverage[c].is_some() && lost >> c & 1 == 1);
-                    let plans = [
-                        WritePlan::ReconstructWrite,
-                        WritePlan::ReadModifyWrite,
-                        WritePlan::Decode,
-                    ];
-                    let fits = |plan: &WritePlan| {
-                        let builds_on_lost = touched && *plan == WritePlan::ReadModifyWrite;
-                        possible(&facts, *plan) && !builds_on_lost
-                    };
-                    let least = plans
-                        .into_iter()
-                        .filter(fits)
-                        .map(|p| reads(&facts, p))
-                        .min();
-                    match facts.choose() {
-                        Some(plan) => {
-                            assert!(
-                                reads(&facts, plan) <= least.unwrap_or(0),
-                                "{lost:b}: {plan:?}"
-                            );
-                        }
-                        None => assert_eq!(least, None, "{written:b} {lost:b} {small:?}"),
+                    // Of lost parities some have members: those that cannot be read only.
+                    let parities = ((1 << width) - 1) ^ ((1 << k) - 1);
+                    for (parity, trusted) in [
+                        (parities & !lost, true),
+                        (parities, true),
+                        (parities & !lost, false),
+                    ] {
+                        holds_least(&Facts {
+                            geometry: &g,
+                            lo: 0,
+                            hi: 4096,
+                            coverage: &coverage,
+                            lost: Columns(lost),
+                            parity: Columns(parity),
+                            trusted,
+                            synced: trusted,
+                        });
                     }
                 }
             }
+        }
+    }
+
+    /// No plan that is possible reads less than the one chosen, which is possible.
+    fn holds_least(facts: &Facts) {
+        let written = |c: usize| facts.coverage[c].is_some();
+        let k = facts.coverage.len();
+        let touched = (0..k).any(|c| written(c) && facts.lost.has(c));
+        let plans = [
+            WritePlan::ReconstructWrite,
+            WritePlan::ReadModifyWrite,
+            WritePlan::Decode,
+        ];
+        let fits = |plan: WritePlan| match plan {
+            WritePlan::ReadModifyWrite => facts.trusted && !touched && possible(facts, plan),
+            WritePlan::Decode => facts.trusted && possible(facts, plan),
+            _ => possible(facts, plan),
+        };
+        let (lost, trusted) = (facts.lost.0, facts.trusted);
+        let least = plans
+            .into_iter()
+            .filter(|&plan| fits(plan))
+            .map(|plan| reads(facts, plan))
+            .min();
+        match facts.choose() {
+            Some(plan) => {
+                assert!(fits(plan), "{lost:b} {trusted}: {plan:?}");
+                assert!(
+                    reads(facts, plan) <= least.unwrap_or(0),
+                    "{lost:b}: {plan:?}"
+                );
+            }
+            None => assert_eq!(least, None, "{lost:b} {trusted}"),
         }
     }
 

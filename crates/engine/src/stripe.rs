@@ -286,10 +286,15 @@ impl Shard {
         self.prepare(key);
     }
 
+    /// Parity agrees with the data in this stripe, whoever is lost.
+    pub(crate) fn synced(&self, stripe: StripeNo) -> bool {
+        self.gates[self.region(stripe).0 as usize].trusted()
+    }
+
     /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
     /// `gone`: columns that the operation cannot read, beside those that no member holds.
     pub(crate) fn trusted(&self, stripe: StripeNo, gone: Columns) -> bool {
-        self.gates[self.region(stripe).0 as usize].trusted()
+        self.synced(stripe)
             || canary::hit(Canary::ParityTrustedInNeedSync)
             || self.geometry.mirrored()
             || self.accepted(stripe, gone)

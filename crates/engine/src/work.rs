@@ -193,8 +193,8 @@ impl Work {
         matches!(self.kind, WorkKind::Write { .. })
     }
 
-    /// Where its data lies when it is computed with. What background work reads was just fetched by drives, much at
-    /// once, and goes back to drives alone.
+    /// Where its data lies when it is computed with. What background work reads was just written by
+    /// drives, much at once, and what it computes goes back to drives alone.
     pub(crate) fn heat(&self) -> Heat {
         match self.kind {
             WorkKind::Step { .. } => Heat::Cold,

@@ -48,6 +48,7 @@ impl Shard {
             lost,
             parity,
             trusted,
+            synced: self.synced(op.stripe),
         };
         let plan = facts.choose()?;
         let mut wanted = facts.reads(plan);

@@ -457,6 +457,25 @@ fn every_loss_set_of_up_to_twelve_members_comes_back() {
     });
 }
 
+/// As long as strips are: several tiles, sources that are prefetched, and a last vector that is partial.
+#[test]
+fn columns_of_the_length_of_strips_come_back() {
+    for_each_kernel(|kernel| {
+        let mut random = Random(10);
+        for (k, m) in [(4, 1), (8, 2), (8, 3), (10, 4), (9, 6)] {
+            let code = Code::new(k, m).unwrap();
+            for length in [16_384, 70_001] {
+                let data = random_data(&code, length, &mut random);
+                let columns = [data.clone(), reference_parities(&code, &data)].concat();
+                for count in 1..=m {
+                    let lost = random.subset(k + m, count);
+                    lose_and_decode(kernel, &code, &columns, &lost, count);
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn sampled_loss_sets_of_wide_codes_come_back() {
     for_each_kernel(|kernel| {

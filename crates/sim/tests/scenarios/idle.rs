@@ -104,3 +104,19 @@ fn what_stays_open_is_told_after_a_power_cut() {
         array.start().rest().verify().lose(1).verify();
     }
 }
+
+#[test]
+fn members_flush_once_for_all_regions_that_close_together() {
+    let mut array = Scenario::new("5", 4).start();
+    array.fill().rest();
+    let regions = u64::from(array.world.geometry.regions());
+    let before = crate::accepted(&array);
+    array.sleep();
+    assert_eq!(state(&mut array, 0), RegionState::Clean);
+    let took = (crate::accepted(&array) - before) / 4;
+    // The first that is closed begins a round and a version of its page; all others come with the next.
+    assert!(
+        regions > 2 * took,
+        "{took} I/Os of each member for {regions} regions"
+    );
+}
