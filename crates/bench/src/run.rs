@@ -1,5 +1,6 @@
 //! The order of a run: each level in the states optimal, degraded, rebuilding, and, where two
-//! members may be lost, degraded twice; in each state, rounds of raw members and the array in turns.
+//! members may be lost, degraded twice; in each state, rounds of raw members and the array in
+//! turns.
 //!
 //! Invariant: raw members and array are measured right after one another, load by load, so that
 //! both sides of a fraction see the same machine.

@@ -21,9 +21,8 @@ const USUAL_NS: u64 = 80_000;
 /// One read in so many of one member takes a hundred times as long.
 const SLOW_ONE_IN: u64 = 100;
 
-/// Latencies of random reads in simulated time, sorted, and how many of them were hedged: `depth`
-/// of them are in flight, and one member is slow now and then.
-fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>, u64) {
+/// An array that was written in full: regions that never were are not read.
+fn filled(shape: Shape, hedging: bool) -> Rig {
     let mut rig = Rig::new(shape, 64 << 10, false, WriteHole::Resync);
     rig.array.command(
         Time(0),
@@ -31,7 +30,6 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
         Command::Set(Setting::HedgedReads(hedging)),
     );
     rig.rest();
-    // Regions that were never written are not read.
     let payload = Buf::from_bytes(&vec![0xa5; 1 << 20]);
     for at in 0..rig.size() >> 20 {
         let data = Slice::new(payload.clone(), 0, 1 << 20);
@@ -40,6 +38,22 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
         rig.rest();
     }
     rig.replies.clear();
+    rig
+}
+
+/// How long a member takes for a read.
+fn read_ns(device: DeviceId, sequence: &mut Sequence) -> u64 {
+    let ns = USUAL_NS * 3 / 4 + sequence.next() % (USUAL_NS / 2);
+    match device == DeviceId(0) && sequence.next().is_multiple_of(SLOW_ONE_IN) {
+        true => ns * 100,
+        false => ns,
+    }
+}
+
+/// Latencies of random reads in simulated time, sorted, and how many of them were hedged: `depth`
+/// of them are in flight, and one member is slow now and then.
+fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>, u64) {
+    let mut rig = filled(shape, hedging);
     let mut sequence = Sequence(7);
     let mut due: std::collections::BinaryHeap<Due> = std::collections::BinaryHeap::new();
     let mut flights = std::collections::BTreeMap::new();
@@ -63,10 +77,7 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
         loop {
             match rig.shard.poll() {
                 Some(ShardOutput::Io(io)) => {
-                    let mut ns = USUAL_NS * 3 / 4 + sequence.next() % (USUAL_NS / 2);
-                    if io.device == DeviceId(0) && sequence.next().is_multiple_of(SLOW_ONE_IN) {
-                        ns *= 100;
-                    }
+                    let ns = read_ns(io.device, &mut sequence);
                     number += 1;
                     due.push(std::cmp::Reverse((now.0 + ns, number)));
                     flights.insert(number, io);
@@ -108,10 +119,13 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
             }
         }
     }
-    let members = rig.array.status().members;
-    let hedged = members.iter().map(|m| m.latency.hedges.issued).sum();
     latencies.sort_unstable();
-    (latencies, hedged)
+    (latencies, hedged(&rig))
+}
+
+fn hedged(rig: &Rig) -> u64 {
+    let members = rig.array.status().members;
+    members.iter().map(|m| m.latency.hedges.issued).sum()
 }
 
 /// What hedged reads do for the tail, in simulated time: off and on side by side.
