@@ -289,6 +289,25 @@ mod tests {
     }
 
     #[test]
+    fn the_guest_s_script_is_told_a_word_a_line() {
+        let value = |args: &[&str], name: &str| {
+            let env = options(args).env();
+            let mut lines = env.lines().filter_map(|line| line.split_once('='));
+            assert!(lines.clone().all(|(name, _)| !name.contains(' ')), "{env}");
+            let found = lines.find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.to_owned())
+        };
+        assert_eq!(value(&[], "IDLE_S").as_deref(), Some("60"));
+        assert_eq!(value(&["--smoke"], "IDLE_S").as_deref(), Some("5"));
+        assert_eq!(value(&[], "MEMBER_MIB").as_deref(), Some("384"));
+        assert_eq!(
+            value(&["--no-rebuild"], "REBUILDS").as_deref(),
+            Some("\"\"")
+        );
+        assert_eq!(value(&[], "DRIVE_MBPS").as_deref(), Some("0"));
+    }
+
+    #[test]
     fn the_guest_s_memory_holds_all_drives_of_the_widest_level() {
         let mib = options(&["--level", "6", "--member-mib", "100"]).memory_mib();
         assert_eq!(mib, (6 + 7 + 7) * 100 + 2560);
