@@ -4,12 +4,16 @@
 #
 #   rows         measurements, a line each: level, state, load, subject, round, number of fio's report, and what its
 #                drives read and wrote meanwhile, in sectors
-#   rebuilds     rebuilds, a line each: level, subject, load beside it, round, bytes, nanoseconds, number of fio's report
+#   rebuilds     rebuilds, a line each: level, subject, load beside it, round, bytes, nanoseconds, numbers of fio's
+#                reports of that load, during the rebuild and right before it (0: no load)
+#   drives       sequential writes to one raw drive, a line each: level, round, number of fio's report
+#   idle         an idle array, a line each: level, nanoseconds, and CPU time of its daemon meanwhile, in 1/100 s
 #   fio/N.json   fio's reports
 #
 #   LOADS        names of loads, without spaces, as in `load` below
 #   STATES       optimal, degraded or both
 #   ROUNDS       of everything; SECONDS of each measurement
+#   IDLE_S       seconds for which an open array has nothing to do
 #   MEMBER_MIB   size of a member
 #   DRIVE_IOPS   I/Os per second of a drive, DRIVE_MBPS 10^6 bytes per second; 0: as many as the CPUs manage
 #
@@ -25,9 +29,13 @@ NULLB=/sys/kernel/config/nullb
 STRIP=128K
 # I/Os that a drive with a limit works on at once.
 DRIVE_DEPTH=4
+# An array that was written has closed its regions by then.
+IDLE_REST_S=10
 mkdir -p "$SHARE/fio"
 : >"$SHARE/rows"
 : >"$SHARE/rebuilds"
+: >"$SHARE/drives"
+: >"$SHARE/idle"
 : >"$RUN/reports"
 
 # The drives are made here, for each level anew: there are none to wipe.
@@ -85,6 +93,7 @@ load() {
     random-write-4K) echo randwrite 4k 32 2 ;;
     random-read-4K-qd1) echo randread 4k 1 1 ;;
     random-write-4K-qd1) echo randwrite 4k 1 1 ;;
+    one-drive) echo write 512k 32 1 ;;
     *) fail "no load $1" ;;
     esac
 }
@@ -170,8 +179,12 @@ md_make() {
 strake_make() {
     daemon_start
     strake create bench --level "$LEVEL" --strip "$STRIP" --export ublk --yes $(members nstrake "$N")
-    strake create nothing --level 5 --strip "$STRIP" --export ublk --yes $(members nnothing 3)
     wait_for 60 "the devices" device bench
+}
+
+# What is measured later than `idle`.
+strake_more() {
+    strake create nothing --level 5 --strip "$STRIP" --export ublk --yes $(members nnothing 3)
     wait_for 60 "the devices" device nothing
     # One process that waits, instead of one for each question.
     "$RUN/strake" events --follow --json >"$RUN/told" </dev/null &
@@ -202,6 +215,33 @@ subjects_round() {
         measure "$state" "$name" ublk-alone "$round" "$(device nothing)"
     fi
     measure "$state" "$name" strake "$round" "$(device bench)"
+}
+
+# ---- idle ---------------------------------------------------------------------------------------------
+
+# daemon_ticks: CPU time of all threads of the daemon so far, in 1/100 s, as the kernel tells it to users.
+daemon_ticks() {
+    local pid stat fields
+    read -r pid <"$RUN/daemon.pid"
+    stat=$(<"/proc/$pid/stat")
+    # The name of the program may hold anything; what follows begins with the third field.
+    read -ra fields <<<"${stat##*) }"
+    echo $((fields[11] + fields[12]))
+}
+
+# idle: one array is open, with nothing to do; nor has anything else in the guest.
+idle() {
+    local before after begin end
+    # What was written comes to rest first.
+    sync
+    wait_for 120 "md to be in sync" md_idle
+    sleep "$IDLE_REST_S"
+    before=$(daemon_ticks)
+    begin=$(now)
+    sleep "$IDLE_S"
+    after=$(daemon_ticks)
+    end=$(now)
+    echo "$LEVEL $((end - begin)) $((after - before))" >>"$SHARE/idle"
 }
 
 md_idle() { [ "$(cat "/sys/block/${MD##*/}/md/sync_action")" = idle ]; }
@@ -244,11 +284,21 @@ strake_lose() { strake fail bench 1 && strake remove bench 1; }
 
 strake_take() { strake add bench "$1"; }
 
+# one_drive ROUND: what a rebuild's new member could be written at.
+one_drive() {
+    local number
+    number=$(report)
+    run_fio "$number" one-drive "$SECONDS_EACH" /dev/nraw0 || fail "fio on one raw drive failed"
+    echo "$LEVEL $1 $number" >>"$SHARE/drives"
+}
+
 # rebuild SUBJECT LOAD|idle ROUND DEVICE NEW: the array misses a member; from the word that gives it a new one until it is whole.
 rebuild() {
-    local begin end number=0 fio_pid=
+    local begin end number=0 alone=0 fio_pid=
     fresh "$5"
     if [ "$2" != idle ]; then
+        alone=$(report)
+        run_fio "$alone" "$2" "$SECONDS_EACH" "$4" || fail "fio on $4 failed: $2"
         number=$(report)
         run_fio "$number" "$2" "$REBUILD_LIMIT_S" "$4" &
         fio_pid=$!
@@ -268,7 +318,7 @@ rebuild() {
         wait "$fio_pid" || true
         [ -s "$SHARE/fio/$number.json" ] || fail "fio beside the rebuild left no report"
     fi
-    echo "$LEVEL $1 $2 $3 $((MEMBER_MIB << 20)) $((end - begin)) $number" >>"$SHARE/rebuilds"
+    echo "$LEVEL $1 $2 $3 $((MEMBER_MIB << 20)) $((end - begin)) $number $alone" >>"$SHARE/rebuilds"
 }
 
 # ---- levels -------------------------------------------------------------------------------------------
@@ -298,12 +348,16 @@ level_run() {
     strake_make
     for name in "$(joined nraw "$N")" "$MD" "$(device bench)"; do fill "$name"; done
     say "RAID $LEVEL of $N: filled after $SECONDS s"
+    idle
+    strake_more
+    say "RAID $LEVEL idle, after $SECONDS s"
     rounds_of optimal
     md_lose /dev/nmd1
     strake_lose
     rounds_of degraded
     spare=$N old=1
     for round in $(seq "$ROUNDS"); do
+        [ -z "$REBUILDS" ] || one_drive "$round"
         for beside in $REBUILDS; do
             rebuild md "$beside" "$round" "$MD" "/dev/nmd$spare"
             md_lose "/dev/nmd$spare"

@@ -8,14 +8,18 @@
 //!
 //! Sources, for stripes of k data strips and m parities on n = k + m members, one write within a
 //! strip at a time:
-//! * read: 1; where the strip is lost (1 of n), k: any k strips of a stripe give the others. A
-//!   request of whole stripes needs k reads for k strips, lost or not.
-//! * sequential write: whole stripes, n strips for k, less the lost one.
-//! * random write: old data and m parities read (or the k − 1 other strips, where these are
-//!   fewer), data and m parities written. With a lost member: the strip itself (1 of n): the k − 1
-//!   others read, m written; a parity (m of n): one parity less to read and write, and with none
-//!   left nothing to read; another data strip: its place in the sum stays, so all is read by the
-//!   first way.
+//! * read: 1; where the strip is lost, k: any k strips of a stripe give the others. A request of
+//!   whole stripes needs k reads for k strips, lost or not.
+//! * write of whole stripes, and sequential write, which becomes one: n strips for k, less those
+//!   lost.
+//! * random write within a strip, with p parities left: the strip, if it is left, and p parities
+//!   are written. With p = 0 nothing is read. A strip that is left: itself and p parities are read,
+//!   or the k − 1 other strips, where these are fewer and all there. A strip that is lost: the
+//!   k − 1 others. If one of those is lost, too, any k strips of the stripe, which give everything.
+//!
+//! Which strips of a stripe are lost with a member changes from stripe to stripe, in turns: what a
+//! request needs is the mean over all turns and over all strips that it may be for. Of two members
+//! it matters how far apart they are: those lost here lie side by side.
 //!
 //! Invariant: no figure here is measured; see `meter`.
 
@@ -30,38 +34,47 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    /// What a request needs at least, with so many members (none or one) lost.
+    /// What a request needs at least, with the first so many members lost.
     pub(crate) fn of(shape: Shape, lost: u64, load: Load) -> Need {
-        assert!(lost <= 1, "one lost member at most is measured");
-        let (n, k, m) = (shape.members() as f64, shape.k as f64, shape.m as f64);
+        assert!(lost <= shape.m, "data that is lost is not measured");
+        let (n, k) = (shape.members() as f64, shape.k as f64);
         let row = shape.k * u64::from(STRIP);
-        if !load.write {
-            let whole_rows = (load.bytes as u64).is_multiple_of(row);
-            let reads = match lost == 0 || whole_rows {
-                true => 1.0,
-                false => (n - 1.0) / n + k / n,
-            };
-            return Need { reads, writes: 0.0 };
+        let whole_rows = (load.bytes as u64).is_multiple_of(row);
+        match (load.write, load.random && !whole_rows) {
+            (false, _) if whole_rows => Need {
+                reads: 1.0,
+                writes: 0.0,
+            },
+            (false, _) => Need {
+                reads: (n - lost as f64 + lost as f64 * k) / n,
+                writes: 0.0,
+            },
+            (true, false) => Need {
+                reads: 0.0,
+                writes: (n - lost as f64) / k,
+            },
+            (true, true) => Need::of_small_writes(shape, lost),
         }
-        if !load.random {
-            let writes = (n - lost as f64) / k;
-            return Need { reads: 0.0, writes };
+    }
+
+    /// The mean of all writes within a strip.
+    fn of_small_writes(shape: Shape, lost: u64) -> Need {
+        let (n, k) = (shape.members(), shape.k);
+        let (mut reads, mut writes) = (0, 0);
+        for turn in 0..n {
+            let left = |strip: &u64| (strip + turn) % n >= lost;
+            let (data, parities) = ((0..k).filter(left).count(), (k..n).filter(left).count());
+            for strip in 0..k {
+                let itself = u64::from(left(&strip));
+                let others_lost = (k - data as u64) > (1 - itself);
+                reads += small_reads(k, parities as u64, itself == 1, others_lost);
+                writes += itself + parities as u64;
+            }
         }
-        if lost == 0 {
-            return Need {
-                reads: (1.0 + m).min(k - 1.0),
-                writes: 1.0 + m,
-            };
-        }
-        let fewer = if m == 1.0 { 0.0 } else { m.min(k - 1.0) };
-        let cases = [
-            (1.0 / n, k - 1.0, m),
-            (m / n, fewer, m),
-            ((k - 1.0) / n, 1.0 + m, 1.0 + m),
-        ];
+        let all = (n * k) as f64;
         Need {
-            reads: cases.iter().map(|(share, reads, _)| share * reads).sum(),
-            writes: cases.iter().map(|(share, _, writes)| share * writes).sum(),
+            reads: reads as f64 / all,
+            writes: writes as f64 / all,
         }
     }
 
@@ -73,6 +86,16 @@ impl Need {
     /// Requests per second, from those of raw reads and writes.
     pub(crate) fn ceiling(self, raw_reads_per_s: f64, raw_writes_per_s: f64) -> f64 {
         1.0 / (self.reads / raw_reads_per_s + self.writes / raw_writes_per_s)
+    }
+}
+
+/// Reads of a write within a strip, of k, with so many parities left.
+fn small_reads(k: u64, parities: u64, itself_left: bool, others_lost: bool) -> u64 {
+    let all = if others_lost { k } else { k - 1 };
+    match (parities, itself_left) {
+        (0, _) => 0,
+        (_, true) => all.min(1 + parities),
+        (_, false) => all,
     }
 }
 
@@ -109,6 +132,29 @@ mod tests {
         assert!((reads - 1.6).abs() < 1e-9 && writes == 0.0);
         let (reads, writes) = need(FIVE, 1, true, true, 4096);
         assert!((reads - (0.6 + 1.2)).abs() < 1e-9 && (writes - 1.6).abs() < 1e-9);
+        // Whole stripes are whole in any order.
+        assert_eq!(need(FIVE, 0, true, true, 512 << 10), (0.0, 1.25));
+        assert_eq!(need(SIX, 1, true, true, 1 << 20), (0.0, 1.25));
+        assert_eq!(need(SIX, 1, false, true, 1 << 20), (1.0, 0.0));
+        assert_eq!(need(FIVE, 0, true, true, 128 << 10), (2.0, 2.0));
+    }
+
+    #[test]
+    fn needs_with_two_members_lost_are_those_of_all_six_turns() {
+        let need = |write, random, bytes| {
+            let need = Need::of(SIX, 2, Load::new(write, random, bytes));
+            (need.reads, need.writes)
+        };
+        assert_eq!(need(true, false, 512 << 10), (0.0, 1.0));
+        assert_eq!(need(false, false, 512 << 10), (1.0, 0.0));
+        let (reads, writes) = need(false, true, 4096);
+        assert!((reads - 2.0).abs() < 1e-9 && writes == 0.0);
+        let (reads, writes) = need(true, true, 4096);
+        // Three turns lose two data strips: two of four strips need 4 and 2, two 3 and 3. Two lose
+        // a data strip and a parity: one needs 3 and 1, three 2 and 2. One loses both parities.
+        let of = |(both, mixed, none): (f64, f64, f64)| (3.0 * both + 2.0 * mixed + none) / 24.0;
+        assert!((reads - of((14.0, 9.0, 0.0))).abs() < 1e-9, "{reads}");
+        assert!((writes - of((10.0, 7.0, 4.0))).abs() < 1e-9, "{writes}");
     }
 
     #[test]

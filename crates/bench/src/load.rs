@@ -62,9 +62,10 @@ impl Load {
 
 /// The loads, in the order in which they are shown.
 pub(crate) fn all() -> Vec<Load> {
-    let sizes = [1 << 20, 512 << 10, 128 << 10, 64 << 10, 4 << 10];
-    let sequential = |write| sizes.map(|bytes| Load::new(write, false, bytes));
-    let random = |write| [4 << 10, 64 << 10].map(|bytes| Load::new(write, true, bytes));
+    let large = [1 << 20, 512 << 10, 128 << 10, 64 << 10, 4 << 10];
+    let small = [4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20];
+    let sequential = |write| large.map(|bytes| Load::new(write, false, bytes));
+    let random = |write| small.map(|bytes| Load::new(write, true, bytes));
     [
         &sequential(false)[..],
         &sequential(true),
@@ -72,6 +73,16 @@ pub(crate) fn all() -> Vec<Load> {
         &random(true),
     ]
     .concat()
+}
+
+/// Those of them that are measured with two members lost.
+pub(crate) fn twice() -> [Load; 4] {
+    [
+        Load::new(false, false, 512 << 10),
+        Load::new(true, false, 512 << 10),
+        Load::new(false, true, 4 << 10),
+        Load::new(true, true, 4 << 10),
+    ]
 }
 
 /// When a job gives no more requests.

@@ -57,7 +57,7 @@ struct Options {
     #[arg(long)]
     only: Option<String>,
     /// Only this state (may be given several times)
-    #[arg(long, value_parser = ["optimal", "degraded", "rebuilding"])]
+    #[arg(long, value_parser = ["optimal", "degraded", "rebuilding", "degraded twice"])]
     state: Vec<String>,
     /// Where the files go
     #[arg(long, default_value = "/dev/shm")]

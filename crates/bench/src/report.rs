@@ -202,7 +202,7 @@ impl Report {
             setup.seconds
         );
         println!(
-            "\n{:<11} {:<10} {:<21} {:<7} {:>4} {:>10} \
+            "\n{:<11} {:<14} {:<21} {:<7} {:>4} {:>10} \
              {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
             "subject",
             "state",
@@ -229,7 +229,7 @@ impl Report {
         println!("\nclosed beside resync, requests per second");
         for row in &self.closed {
             println!(
-                "{:<11} {:<10} {:<21} resync {:>8.0}  closed {:>8.0}  \
+                "{:<11} {:<14} {:<21} resync {:>8.0}  closed {:>8.0}  \
                  closed/resync {:.3} ({:+.1} %)",
                 row.subject,
                 row.state,
@@ -283,7 +283,7 @@ impl Row {
             maybe(share.map(|s| s * 100.0), 1) + if share.is_some() { " %" } else { "" }
         };
         println!(
-            "{:<11} {:<10} {:<21} {:<7} {:>4} {:>10.0} \
+            "{:<11} {:<14} {:<21} {:<7} {:>4} {:>10.0} \
              {:>8.2} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
             self.subject,
             self.state,

@@ -1,5 +1,6 @@
-//! The order of a run: each level in the states optimal, degraded, rebuilding; in each state,
-//! rounds of raw members and the array in turns.
+//! The order of a run: each level in the states optimal, degraded, rebuilding, and, where two
+//! members may be lost, degraded twice; in each state, rounds of raw members and the array in
+//! turns.
 //!
 //! Invariant: raw members and array are measured right after one another, load by load, so that
 //! both sides of a fraction see the same machine.
@@ -47,6 +48,8 @@ const TARGET_OF_ALONE: f64 = 2.0;
 /// The same in a smoke run, whose rebuilds are to end soon whatever the machine does.
 const TARGET_OF_ALONE_IN_SMOKE: f64 = 1000.0;
 
+type Foreground = (Load, WriteHole, Option<&'static str>, bool);
+
 /// What one run is made of.
 struct Run<'a> {
     options: &'a Options,
@@ -69,7 +72,7 @@ pub(crate) fn all(options: &Options) -> Result<Report> {
     let widest = widest.context("a level to measure")?;
     let (rounds, seconds, mib) = match options.smoke {
         true => (1, 0.03, 64),
-        false => (7, 0.2, 256),
+        false => (5, 0.2, 256),
     };
     let rounds = options.rounds.unwrap_or(rounds).max(1);
     let seconds = options.seconds.unwrap_or(seconds);
@@ -112,6 +115,10 @@ pub(crate) fn all(options: &Options) -> Result<Report> {
         run.shape(shape, &place, member_bytes)?;
         std::fs::remove_dir_all(&place)?;
     }
+    ensure!(
+        !(run.report.rows.is_empty() && run.report.rebuilds.is_empty()),
+        "nothing was measured: the levels have no such load in such a state"
+    );
     Ok(run.report)
 }
 
@@ -136,8 +143,10 @@ impl Run<'_> {
         if self.wants("optimal") {
             self.state(&mut raw, &mut array, 0)?;
         }
+        let mut lost = 0;
         if self.wants("degraded") || self.wants("rebuilding") {
             array.fail(0)?;
+            lost = 1;
             array.verify().context("after a member was lost")?;
         }
         if self.wants("degraded") {
@@ -145,18 +154,26 @@ impl Run<'_> {
         }
         if self.wants("rebuilding") {
             self.rebuilding(&mut raw, &mut array)?;
+            lost = 0;
+        }
+        if self.wants("degraded twice") && shape.m >= 2 {
+            (lost..2).try_for_each(|slot| array.fail(slot))?;
+            array.verify().context("after two members were lost")?;
+            self.state(&mut raw, &mut array, 2)?;
         }
         raw.verify().context("of the raw members")?;
         raw.close()?;
         array.close()
     }
 
-    /// All loads in one state.
+    /// All loads of one state.
     fn state(&mut self, raw: &mut Raw, array: &mut Subjected, lost: u64) -> Result<()> {
-        let state = if lost == 0 { "optimal" } else { "degraded" };
+        let state = ["optimal", "degraded", "degraded twice"][usize::try_from(lost)?];
+        let twice = load::twice();
         let mut all: Vec<Measured> = self
             .loads
             .iter()
+            .filter(|load| lost < 2 || twice.contains(load))
             .map(|&load| Measured {
                 load,
                 raw: Series::default(),
@@ -201,18 +218,7 @@ impl Run<'_> {
         one: &mut Measured,
     ) -> Result<()> {
         let load = one.load;
-        let need = Need::of(array.shape, lost, load);
-        let ground = raw.run(load, &self.limit, self.check)?;
-        let mut read = (ground.requests_per_s, ground.cpu_ns);
-        if load.write && need.reads > 0.0 {
-            let load = Load::new(false, load.random, load.bytes);
-            let sample = raw.run(load, &self.limit, self.check)?;
-            read = (sample.requests_per_s, sample.cpu_ns);
-        }
-        let ceiling = Ceiling {
-            requests_per_s: need.ceiling(read.0, ground.requests_per_s),
-            cpu_ns: need.cpu(read.1, ground.cpu_ns),
-        };
+        let (ground, ceiling) = self.ground(raw, array.shape, lost, load)?;
         one.raw.samples.push(ground);
         for (series, (_, policy)) in one.array.iter_mut().zip(POLICIES) {
             if load.write {
@@ -226,17 +232,32 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// What raw members make of a load, and the ceiling of an array that misses so many members.
+    fn ground(
+        &self,
+        raw: &mut Raw,
+        shape: Shape,
+        lost: u64,
+        load: Load,
+    ) -> Result<(Sample, Ceiling)> {
+        let need = Need::of(shape, lost, load);
+        let ground = raw.run(load, &self.limit, self.check)?;
+        let mut read = (ground.requests_per_s, ground.cpu_ns);
+        if load.write && need.reads > 0.0 {
+            let load = Load::new(false, load.random, load.bytes);
+            let sample = raw.run(load, &self.limit, self.check)?;
+            read = (sample.requests_per_s, sample.cpu_ns);
+        }
+        let ceiling = Ceiling {
+            requests_per_s: need.ceiling(read.0, ground.requests_per_s),
+            cpu_ns: need.cpu(read.1, ground.cpu_ns),
+        };
+        Ok((ground, ceiling))
+    }
+
     /// Rebuilds, idle and beside loads; the array misses slot 0 before, and another slot after.
     fn rebuilding(&mut self, raw: &mut Raw, array: &mut Subjected) -> Result<()> {
-        let (read, write) = (Load::new(false, true, 4096), Load::new(true, true, 4096));
-        let closed = Some("closed");
-        let foreground = [
-            (read, WriteHole::Closed, None, false),
-            (read, WriteHole::Closed, None, true),
-            (write, WriteHole::Resync, Some("resync"), false),
-            (write, WriteHole::Closed, closed, false),
-            (write, WriteHole::Closed, closed, true),
-        ];
+        let foreground = self.foreground();
         let mut idle = Rebuilds::default();
         let mut beside = vec![(Rebuilds::default(), Series::default()); foreground.len()];
         let (shape, subject) = (array.shape, name(array.shape));
@@ -246,9 +267,13 @@ impl Run<'_> {
             let ceiling = self.rebuild_ceiling(raw, shape)?;
             let (rebuilt, _) = array.rebuild(slot, None)?;
             idle.push(rebuilt, ceiling);
+            let mut grounds: Vec<(Load, Ceiling)> = Vec::new();
             for ((load, policy, _, aims), (rebuilds, series)) in foreground.iter().zip(&mut beside)
             {
                 slot = (slot + 1) % shape.members();
+                if grounds.last().is_none_or(|(of, _)| of != load) {
+                    grounds.push((*load, self.ground(raw, shape, 1, *load)?.1));
+                }
                 array.set_policy(*policy)?;
                 array.fail(slot)?;
                 let alone = array.run(*load, &self.limit, self.check)?;
@@ -264,6 +289,7 @@ impl Run<'_> {
                         target_us,
                     });
                     series.samples.push(sample);
+                    series.ceilings.extend(grounds.last().map(|(_, of)| *of));
                 }
             }
             array.set_target(0)?;
@@ -286,6 +312,28 @@ impl Run<'_> {
             self.report.rebuilds.push(row);
         }
         Ok(())
+    }
+
+    /// What runs beside rebuilds: a load, the policy, its name where it matters, and whether the
+    /// rebuild aims at a latency. What is of the same load stands together.
+    fn foreground(&self) -> Vec<Foreground> {
+        let random = |write| Load::new(write, true, 4 << 10);
+        let sequential = |write| Load::new(write, false, 512 << 10);
+        let (resync, closed) = (Some("resync"), Some("closed"));
+        let all = [
+            (random(false), WriteHole::Closed, None, false),
+            (random(false), WriteHole::Closed, None, true),
+            (random(true), WriteHole::Resync, resync, false),
+            (random(true), WriteHole::Closed, closed, false),
+            (random(true), WriteHole::Closed, closed, true),
+            (sequential(false), WriteHole::Closed, None, false),
+            (sequential(true), WriteHole::Resync, resync, false),
+            (sequential(true), WriteHole::Closed, closed, false),
+        ];
+        let wanted = all
+            .into_iter()
+            .filter(|(load, ..)| self.loads.contains(load));
+        wanted.collect()
     }
 
     fn target_of_alone(&self) -> f64 {

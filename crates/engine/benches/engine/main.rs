@@ -2,25 +2,34 @@
 //! nothing.
 //!
 //! Every figure stands beside a ceiling of the same run: a copy of the same bytes (memcpy). For one
-//! request it shows nanoseconds, instructions where the machine counts them, and allocations.
-//! `--smoke` runs small, over members that keep what is written, reads all back and compares;
-//! `--closed` shows only what the stripe log costs, `--shards` only what a second shard adds on a
-//! second thread, `--hedged` only what hedged reads do for the
-//! latency of reads, in simulated time; `--only TEXT` leaves loads out.
+//! request it shows nanoseconds, instructions where the machine counts them, and allocations; each
+//! is the median over several rounds. What can be asked for stands in `options`.
+//!
+//! Invariant: what the tables show is what `--json` says at the end.
 //!
 //! Deliberately absent: thresholds. These are figures.
 
+mod hedged;
 mod meter;
+mod options;
 mod rig;
 mod shards;
 
-use meter::{Cost, Meter};
-use rig::{Rig, Sequence, Shape};
+use std::process::ExitCode;
 
+use meter::{Cost, Meter, median, middle};
+use options::{List, Options};
+use rig::{Rig, Sequence};
+
+use serde_json::{Value, json};
 use strake_engine::event::*;
-use strake_engine::units::*;
 use strake_engine::{Buf, Slice};
 use strake_format::{Level, WriteHole};
+
+/// Rounds of everything; figures are medians over them.
+const ROUNDS: usize = 7;
+/// Reads of each row of the list of hedged reads.
+const HEDGED_REQUESTS: usize = 500_000;
 
 #[derive(Clone, Copy)]
 struct Load {
@@ -92,13 +101,13 @@ const LOADS: &[Load] = &[
     },
 ];
 
-/// Carries out a load of `total` bytes.
+/// Carries out a load of `total` bytes, and what is missing to a whole number of batches.
 fn measure(rig: &mut Rig, load: Load, total: u64, meter: &mut Meter) -> Cost {
     let payload = Buf::from_bytes(&vec![0xa5; load.bytes as usize]);
     let mut sequence = Sequence(load.bytes);
     let slots = rig.size() / load.bytes;
     let mut at = 0;
-    let requests = total / load.bytes;
+    let requests = (total / load.bytes).next_multiple_of(load.depth as u64);
     meter.of(requests, || {
         while at < requests {
             for _ in 0..load.depth {
@@ -133,7 +142,7 @@ fn measure(rig: &mut Rig, load: Load, total: u64, meter: &mut Meter) -> Cost {
 /// Nanoseconds of a copy of so many bytes.
 fn memcpy_ceiling(bytes: usize, meter: &mut Meter) -> f64 {
     let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
-    let rounds = ((256 << 20) / bytes) as u64;
+    let rounds = ((256 << 20) / ROUNDS / bytes).max(1) as u64;
     let cost = meter.of(rounds, || {
         for _ in 0..rounds {
             to.copy_from_slice(std::hint::black_box(&from));
@@ -143,7 +152,23 @@ fn memcpy_ceiling(bytes: usize, meter: &mut Meter) -> f64 {
     cost.ns
 }
 
-fn figures(only: &str, meter: &mut Meter) {
+/// The rounds of one load, each with a copy of the same bytes: the middle of the costs and of the
+/// copy's shares.
+fn rounds(rig: &mut Rig, load: Load, total: u64, meter: &mut Meter) -> (Cost, f64) {
+    // Regions become Dirty, and what is recycled comes to rest.
+    let some = rig.size().min(total / 4);
+    measure(rig, load, some, meter);
+    let (mut costs, mut shares) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let cost = measure(rig, load, total / ROUNDS as u64, meter);
+        shares.push(memcpy_ceiling(load.bytes as usize, meter) / cost.ns);
+        costs.push(cost);
+    }
+    (middle(costs), median(shares))
+}
+
+/// The main table.
+fn figures(only: &str, meter: &mut Meter) -> Vec<Value> {
     let shapes = [
         ("5 of 5", Level::Raid5, 5, None),
         ("6 of 8", Level::Raid6, 8, None),
@@ -152,9 +177,10 @@ fn figures(only: &str, meter: &mut Meter) {
         ("10 of 4", Level::Raid10, 4, None),
     ];
     println!(
-        "{:<10} {:<26} {:>10} {:>12} {:>10} {:>12} {:>10}",
+        "{:<10} {:<26} {:>10} {:>12} {:>10} {:>12} {:>10}   medians of {ROUNDS} rounds",
         "array", "load", "MiB/s", "ns", "of memcpy", "instructions", "allocs"
     );
+    let mut rows = Vec::new();
     for (name, level, members, group) in shapes {
         let shape = (level, members, group);
         let mut rig = Rig::new(shape, 64 << 10, false, WriteHole::Resync);
@@ -169,27 +195,29 @@ fn figures(only: &str, meter: &mut Meter) {
             } else {
                 512 << 20
             };
-            // Regions become Dirty, and what is recycled comes to rest.
-            let some = rig.size().min(total / 4);
-            measure(&mut rig, load, some, meter);
-            let cost = measure(&mut rig, load, total, meter);
-            let ceiling = memcpy_ceiling(load.bytes as usize, meter);
+            let (cost, of_memcpy) = rounds(&mut rig, load, total, meter);
             println!(
                 "{name:<10} {:<26} {:>10.0} {:>12.0} {:>9.1}% {:>12} {:>10.2}",
                 load.name,
                 load.bytes as f64 / 1048576.0 / (cost.ns * 1e-9),
                 cost.ns,
-                100.0 * ceiling / cost.ns,
+                100.0 * of_memcpy,
                 cost.instructions(),
                 cost.allocations
             );
+            rows.push(json!({
+                "array": name, "load": load.name, "depth": load.depth,
+                "bytes_per_s": load.bytes as f64 / (cost.ns * 1e-9),
+                "ns": cost.ns, "of_memcpy": of_memcpy,
+                "instructions": cost.instructions, "allocations": cost.allocations,
+            }));
         }
     }
+    rows
 }
 
-/// What the stripe log costs: the policies `closed` and `resync` side by side, round by round.
-fn cost_of_closed(only: &str, meter: &mut Meter) {
-    const ROUNDS: usize = 7;
+/// The loads that a closed write hole makes dearer.
+fn closed_loads(stripe: u64) -> [Load; 3] {
     let load = |name, bytes, random, depth| Load {
         name,
         write: true,
@@ -198,6 +226,15 @@ fn cost_of_closed(only: &str, meter: &mut Meter) {
         depth,
         lost: 0,
     };
+    [
+        load("random write 4K", 4096, true, 64),
+        load("random write 64K", 65536, true, 64),
+        load("full-stripe write", stripe, false, 8),
+    ]
+}
+
+/// What the stripe log costs: the policies `closed` and `resync` side by side, round by round.
+fn cost_of_closed(only: &str, meter: &mut Meter) -> Vec<Value> {
     let shapes = [
         ("5 of 5", (Level::Raid5, 5, None), 256 << 10),
         ("6 of 8", (Level::Raid6, 8, None), 384 << 10),
@@ -206,13 +243,10 @@ fn cost_of_closed(only: &str, meter: &mut Meter) {
         "\n{:<10} {:<22} {:<8} {:>10} {:>12} {:>10} {:>14}",
         "array", "load", "policy", "ns", "instructions", "allocs", "costs"
     );
+    let mut rows = Vec::new();
     for (name, shape, stripe) in shapes {
-        let loads = [
-            load("random write 4K", 4096, true, 64),
-            load("random write 64K", 65536, true, 64),
-            load("full-stripe write", stripe, false, 8),
-        ];
-        for load in loads.into_iter().filter(|load| load.name.contains(only)) {
+        let loads = closed_loads(stripe).into_iter();
+        for load in loads.filter(|load| load.name.contains(only)) {
             let policies = [WriteHole::Resync, WriteHole::Closed];
             let mut rigs = policies.map(|policy| Rig::new(shape, 64 << 10, false, policy));
             let total = if load.random { 128 << 20 } else { 1 << 30 };
@@ -226,15 +260,10 @@ fn cost_of_closed(only: &str, meter: &mut Meter) {
                     costs.push(measure(rig, load, total, meter));
                 }
             }
-            let median = costs.map(|mut all| {
-                all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
-                all.swap_remove(ROUNDS / 2)
-            });
-            for (policy, cost) in policies.into_iter().zip(&median) {
-                let more = match policy {
-                    WriteHole::Closed => format!("{:+.0} ns", cost.ns - median[0].ns),
-                    _ => String::new(),
-                };
+            let middles = costs.map(middle);
+            for (policy, cost) in policies.into_iter().zip(&middles) {
+                let costs_ns = (policy == WriteHole::Closed).then_some(cost.ns - middles[0].ns);
+                let more = costs_ns.map_or(String::new(), |ns| format!("{ns:+.0} ns"));
                 println!(
                     "{name:<10} {:<22} {:<8} {:>10.0} {:>12} {:>10.2} {more:>14}",
                     load.name,
@@ -243,143 +272,15 @@ fn cost_of_closed(only: &str, meter: &mut Meter) {
                     cost.instructions(),
                     cost.allocations,
                 );
+                rows.push(json!({
+                    "array": name, "load": load.name, "policy": policy.to_string(),
+                    "ns": cost.ns, "instructions": cost.instructions,
+                    "allocations": cost.allocations, "costs_ns": costs_ns,
+                }));
             }
         }
     }
-}
-
-/// A member I/O under simulated time: when it completes, and a number that keeps equal ones apart.
-type Due = std::cmp::Reverse<(u64, u64)>;
-
-/// Simulated latencies, nanoseconds: a member takes this long, give or take a quarter.
-const USUAL_NS: u64 = 80_000;
-/// One read in so many of one member takes a hundred times as long.
-const SLOW_ONE_IN: u64 = 100;
-
-/// Latencies of random reads in simulated time, sorted, and how many of them were hedged: `depth`
-/// of them are in flight, and one member is slow now and then.
-fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>, u64) {
-    let mut rig = Rig::new(shape, 64 << 10, false, WriteHole::Resync);
-    rig.array.command(
-        Time(0),
-        CommandId(2),
-        Command::Set(Setting::HedgedReads(hedging)),
-    );
-    rig.rest();
-    // Regions that were never written are not read.
-    let payload = Buf::from_bytes(&vec![0xa5; 1 << 20]);
-    for at in 0..rig.size() >> 20 {
-        let data = Slice::new(payload.clone(), 0, 1 << 20);
-        let (offset, fua) = (at << 20, false);
-        rig.submit(Op::Write { offset, data, fua });
-        rig.rest();
-    }
-    rig.replies.clear();
-    let mut sequence = Sequence(7);
-    let mut due: std::collections::BinaryHeap<Due> = std::collections::BinaryHeap::new();
-    let mut flights = std::collections::BTreeMap::new();
-    let mut begun = std::collections::BTreeMap::new();
-    let (mut now, mut number) = (Time(0), 0);
-    let (mut latencies, mut warm) = (Vec::with_capacity(requests), requests / 10);
-    let slots = rig.size() / 4096;
-    while latencies.len() < requests {
-        while begun.len() < depth {
-            let offset = sequence.next() % slots * 4096;
-            rig.next += 1;
-            let id = RequestId(rig.next);
-            begun.insert(id, now);
-            let mut pieces = Vec::new();
-            let op = Op::Read { offset, len: 4096 };
-            rig.router.route(Request { id, op }, &mut pieces);
-            for (_, piece) in pieces {
-                rig.shard.submit(now, piece);
-            }
-        }
-        loop {
-            match rig.shard.poll() {
-                Some(ShardOutput::Io(io)) => {
-                    let mut ns = USUAL_NS * 3 / 4 + sequence.next() % (USUAL_NS / 2);
-                    if io.device == DeviceId(0) && sequence.next().is_multiple_of(SLOW_ONE_IN) {
-                        ns *= 100;
-                    }
-                    number += 1;
-                    due.push(std::cmp::Reverse((now.0 + ns, number)));
-                    flights.insert(number, io);
-                }
-                Some(ShardOutput::Reply(reply)) => {
-                    if let Some(reply) = rig.router.join(reply) {
-                        assert!(reply.result.is_ok(), "reads succeed");
-                        let at = begun.remove(&reply.id).expect("answered once");
-                        match warm {
-                            0 => latencies.push(now.since(at)),
-                            _ => warm -= 1,
-                        }
-                    }
-                }
-                Some(ShardOutput::Message(message)) => {
-                    rig.array.message(now, ShardNo(0), message);
-                }
-                Some(ShardOutput::Again(_) | ShardOutput::Pass(..)) => {
-                    unreachable!("no data moves")
-                }
-                None => break,
-            }
-        }
-        if begun.len() < depth {
-            continue;
-        }
-        let next = due.peek().map_or(u64::MAX, |due| due.0.0);
-        match rig.shard.deadline() {
-            Some(at) if at.0 <= next => {
-                now = Time(now.0.max(at.0));
-                rig.shard.tick(now);
-            }
-            _ => {
-                let std::cmp::Reverse((at, number)) = due.pop().expect("reads are in flight");
-                now = Time(at);
-                let io = flights.remove(&number).expect("in flight");
-                let completion = rig.io(io);
-                rig.shard.complete(now, completion);
-            }
-        }
-    }
-    let members = rig.array.status().members;
-    let hedged = members.iter().map(|m| m.latency.hedges.issued).sum();
-    latencies.sort_unstable();
-    (latencies, hedged)
-}
-
-/// What hedged reads do for the tail, in simulated time: off and on side by side.
-fn hedged_reads(requests: usize) {
-    println!(
-        "\nrandom read 4K, one read in {SLOW_ONE_IN} of one member takes 100 times as long \
-         (simulated, us)"
-    );
-    println!(
-        "{:<10} {:>3} {:<12} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "array", "qd", "hedged reads", "p50", "p99", "p99.9", "p99.99", "hedged"
-    );
-    let shapes = [
-        ("5 of 5", (Level::Raid5, 5, None)),
-        ("6 of 8", (Level::Raid6, 8, None)),
-        ("1 of 2", (Level::Raid1, 2, None)),
-    ];
-    for (name, shape) in shapes {
-        for depth in [1, 32] {
-            for (word, on) in [("off", false), ("on", true)] {
-                let (latencies, hedged) = tail(shape, on, depth, requests);
-                let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize] / 1000;
-                println!(
-                    "{name:<10} {depth:>3} {word:<12} {:>9} {:>9} {:>9} {:>9} {:>8.2}%",
-                    at(0.5),
-                    at(0.99),
-                    at(0.999),
-                    at(0.9999),
-                    100.0 * hedged as f64 / requests as f64
-                );
-            }
-        }
-    }
+    rows
 }
 
 /// Writes a known pattern by requests of all sizes, takes members out, reads it back.
@@ -446,30 +347,64 @@ fn smoke() {
         }
         println!("level {level}: {members} members, {tolerated} lost, read back what was written");
     }
-    shards::beside_one(1);
 }
 
-fn main() {
-    let asked = |name: &str| std::env::args().any(|arg| arg == name);
-    if asked("--smoke") {
-        return smoke();
+/// A load's name contains the text that chooses loads.
+fn known(only: &str) -> bool {
+    let closed = closed_loads(0);
+    LOADS
+        .iter()
+        .chain(&closed)
+        .any(|load| load.name.contains(only))
+}
+
+/// Runs what was asked for; the lists as one value.
+fn all(options: &Options, meter: &mut Meter) -> Value {
+    let rounds = if options.smoke { 1 } else { ROUNDS };
+    let (mut rows, mut hedged, mut shards, mut closed) = (vec![], vec![], vec![], vec![]);
+    if options.smoke {
+        smoke();
+        shards = shards::beside_one(rounds);
+    } else {
+        if options.wants(List::Figures) {
+            rows = figures(&options.only, meter);
+        }
+        if options.wants(List::Hedged) {
+            hedged = hedged::off_and_on(HEDGED_REQUESTS);
+        }
+        if options.wants(List::Shards) {
+            shards = shards::beside_one(rounds);
+        }
+        if options.wants(List::Closed) {
+            closed = cost_of_closed(&options.only, meter);
+        }
     }
-    if asked("--hedged") {
-        return hedged_reads(500_000);
-    }
-    if asked("--shards") {
-        return shards::beside_one(7);
-    }
-    let only = std::env::args().skip_while(|arg| arg != "--only").nth(1);
-    let only = only.unwrap_or_default();
+    json!({
+        "smoke": options.smoke, "rounds": rounds,
+        "rows": rows, "hedged": hedged, "shards": shards, "closed": closed,
+    })
+}
+
+fn main() -> ExitCode {
+    let options = match options::read(std::env::args().skip(1)) {
+        Ok(options) if known(&options.only) => options,
+        Ok(options) => {
+            eprintln!("engine: no load's name contains {:?}", options.only);
+            return ExitCode::FAILURE;
+        }
+        Err(error) => {
+            eprintln!("engine: {error}; known are {}", options::KNOWN);
+            return ExitCode::FAILURE;
+        }
+    };
     let mut meter = Meter::new();
-    if !asked("--closed") {
-        figures(&only, &mut meter);
-        hedged_reads(500_000);
-        shards::beside_one(7);
-    }
-    cost_of_closed(&only, &mut meter);
-    if let Some(why) = meter.without_instructions() {
+    let lists = all(&options, &mut meter);
+    let counts = options.wants(List::Figures) || options.wants(List::Closed);
+    if let Some(why) = meter.without_instructions().filter(|_| counts) {
         println!("\nSKIPPED: instructions are not counted here: {why}");
     }
+    if options.json {
+        println!("{lists}");
+    }
+    ExitCode::SUCCESS
 }

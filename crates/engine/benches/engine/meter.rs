@@ -17,7 +17,7 @@ pub(crate) struct Meter {
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) ns: f64,
-    instructions: Option<f64>,
+    pub(crate) instructions: Option<f64>,
     pub(crate) allocations: f64,
 }
 
@@ -26,6 +26,18 @@ impl Cost {
     pub(crate) fn instructions(&self) -> String {
         self.instructions.map_or("-".into(), |n| format!("{n:.0}"))
     }
+}
+
+/// The cost in the middle of an odd number of them, by time.
+pub(crate) fn middle(mut costs: Vec<Cost>) -> Cost {
+    costs.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+    costs[costs.len() / 2]
+}
+
+/// The one in the middle of an odd number.
+pub(crate) fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
 }
 
 impl Meter {

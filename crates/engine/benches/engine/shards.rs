@@ -2,8 +2,9 @@
 //!
 //! Each thread asks as a queue of the block device does, of the whole array: half of what it asks
 //! is the other shard's. As in the runtime, reads are done by the shard that was asked, and writes
-//! and their answers travel in batches, one lock for many. The ceiling is what the machine gives: two arrays that have nothing to
-//! do with each other, on one thread each. Two virtual CPUs are often one core.
+//! and their answers travel in batches, one lock for many. The ceiling is what the machine gives:
+//! two arrays that have nothing to do with each other, on one thread each. Two virtual CPUs are
+//! often one core.
 //!
 //! Deliberately absent: sleeping. A thread without work looks for it.
 
@@ -11,11 +12,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use serde_json::{Value, json};
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Array, Buf, Pool, Router, Shard, Slice, Target, limits};
 use strake_format::{Level, WriteHole};
 
+use crate::meter::median;
 use crate::rig::{Sequence, Shape, assembled, at_once};
 
 /// Requests under way on each thread.
@@ -317,13 +320,8 @@ fn run(rigs: &mut [Rig], load: Load, requests: u64) -> f64 {
     threads as f64 * requests as f64 / begun.elapsed().as_secs_f64()
 }
 
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
-}
-
 /// One shard, two shards, and two arrays of one shard each, round by round.
-pub(crate) fn beside_one(rounds: usize) {
+pub(crate) fn beside_one(rounds: usize) -> Vec<Value> {
     println!(
         "\nrandom 4K, {READS_PERCENT} % reads, {DEPTH} under way on each thread: \
          requests each second, medians of {rounds}"
@@ -336,6 +334,7 @@ pub(crate) fn beside_one(rounds: usize) {
         ("5 of 5", (Level::Raid5, 5, None)),
         ("6 of 8", (Level::Raid6, 8, None)),
     ];
+    let mut rows = Vec::new();
     let requests = if rounds == 1 { 20_000 } else { 400_000 };
     for (name, shape) in shapes {
         for policy in [WriteHole::Resync, WriteHole::Closed] {
@@ -357,6 +356,12 @@ pub(crate) fn beside_one(rounds: usize) {
                 both / one,
                 100.0 * two / both
             );
+            rows.push(json!({
+                "array": name, "policy": policy.to_string(), "depth": DEPTH,
+                "one_shard_requests_per_s": one, "two_shards_requests_per_s": two,
+                "two_arrays_requests_per_s": both, "times": two / one, "of_ceiling": two / both,
+            }));
         }
     }
+    rows
 }

@@ -108,6 +108,11 @@ impl Options {
         }
     }
 
+    /// Seconds for which an open array has nothing to do.
+    fn idle_s(&self) -> u64 {
+        if self.smoke { 5 } else { 60 }
+    }
+
     fn member_mib(&self) -> u64 {
         if self.smoke { 48 } else { self.member_mib }
     }
@@ -121,7 +126,8 @@ impl Options {
         };
         format!(
             "LOADS=\"{}\"\nSTATES=\"{}\"\nREBUILDS=\"{}\"\nROUNDS={rounds}\n\
-             SECONDS_EACH={seconds}\nMEMBER_MIB={}\nREBUILD_LIMIT_S={REBUILD_LIMIT_S}\n\
+             SECONDS_EACH={seconds}\nIDLE_S={}\nMEMBER_MIB={}\n\
+             REBUILD_LIMIT_S={REBUILD_LIMIT_S}\n\
              DRIVE_IOPS={}\nDRIVE_MBPS={}\n",
             self.loads().join(" "),
             if self.smoke {
@@ -130,6 +136,7 @@ impl Options {
                 "optimal degraded"
             },
             self.beside().join(" "),
+            self.idle_s(),
             self.member_mib(),
             self.drive_iops.unwrap_or(0),
             self.drive_mbps.unwrap_or(0),
@@ -147,11 +154,13 @@ impl Options {
     /// The longest that the boot may take: what is measured, twice over, and a start.
     fn limit_s(&self) -> u64 {
         let measured = self.rounds * self.loads().len() as u64 * 9 * (self.seconds + 3);
+        // A load runs before each rebuild that it stands beside, too, and once on one raw drive.
+        let alone = self.rounds * (self.beside().len() as u64 * 2 + 1) * (self.seconds + 3);
         let rebuilt = self.rounds * self.beside().len() as u64 * 2 * REBUILD_LIMIT_S / 4;
         // Each set is filled once, and md writes its drives again when it is given a bitmap.
         let mib_per_s = self.drive_mbps.unwrap_or(100).min(100);
         let filled = (4 + self.rounds) * self.member_mib() / mib_per_s;
-        self.levels().len() as u64 * 2 * (measured + rebuilt + filled) + 300
+        self.levels().len() as u64 * 2 * (measured + alone + rebuilt + filled + self.idle_s()) + 300
     }
 }
 
@@ -277,6 +286,25 @@ mod tests {
         );
         assert_eq!(chosen("qd1").len(), 2);
         assert!(chosen("seqential").is_empty());
+    }
+
+    #[test]
+    fn the_guest_s_script_is_told_a_word_a_line() {
+        let value = |args: &[&str], name: &str| {
+            let env = options(args).env();
+            let mut lines = env.lines().filter_map(|line| line.split_once('='));
+            assert!(lines.clone().all(|(name, _)| !name.contains(' ')), "{env}");
+            let found = lines.find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.to_owned())
+        };
+        assert_eq!(value(&[], "IDLE_S").as_deref(), Some("60"));
+        assert_eq!(value(&["--smoke"], "IDLE_S").as_deref(), Some("5"));
+        assert_eq!(value(&[], "MEMBER_MIB").as_deref(), Some("384"));
+        assert_eq!(
+            value(&["--no-rebuild"], "REBUILDS").as_deref(),
+            Some("\"\"")
+        );
+        assert_eq!(value(&[], "DRIVE_MBPS").as_deref(), Some("0"));
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(super) struct Sample {
     /// Microseconds.
     pub(super) p50: f64,
     pub(super) p99: f64,
+    pub(super) p999: f64,
     /// What was asked for, bytes.
     asked: f64,
     /// What the drives read and wrote for each byte that was asked for.
@@ -55,8 +56,46 @@ const SECTOR: f64 = 512.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rebuild {
     pub(super) bytes_per_s: f64,
-    /// Of the load beside it, microseconds.
-    pub(super) p99: Option<f64>,
+    /// Sequential writes to one raw drive, of the same round: no rebuild writes faster.
+    pub(super) ceiling: f64,
+    /// The load beside it, if there was one.
+    pub(super) beside: Option<Beside>,
+}
+
+/// A load with a rebuild beside it, and the same load right before that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside {
+    pub(super) with: Sample,
+    pub(super) alone: Sample,
+}
+
+/// An open array with nothing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Idle {
+    pub(super) level: String,
+    pub(super) seconds: f64,
+    /// CPU time of its daemon as a share of one CPU.
+    pub(super) share: f64,
+}
+
+/// The kernel tells CPU time in hundredths of a second.
+const TICKS_PER_S: f64 = 100.0;
+
+/// A line of the list: level, nanoseconds, ticks of CPU time.
+fn idle(line: &str) -> Result<Idle> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let &[level, nanoseconds, ticks] = &words[..] else {
+        bail!("not an idle array: {line}");
+    };
+    let seconds = nanoseconds.parse::<f64>()? / 1e9;
+    if seconds <= 0.0 {
+        bail!("no time passed beside an idle array: {line}");
+    }
+    Ok(Idle {
+        level: level.to_owned(),
+        seconds,
+        share: f64::from(ticks.parse::<u32>()?) / TICKS_PER_S / seconds,
+    })
 }
 
 /// A subject's rebuilds beside one load.
@@ -76,6 +115,7 @@ type Rounds<T> = BTreeMap<u64, T>;
 pub(super) struct Results {
     pub(super) rows: BTreeMap<Row, BTreeMap<String, Rounds<Sample>>>,
     pub(super) rebuilds: BTreeMap<RebuildRow, Rounds<Rebuild>>,
+    pub(super) idle: Vec<Idle>,
 }
 
 /// The middle one, or the mean of the two in the middle.
@@ -114,33 +154,19 @@ impl Results {
             sample.drives_wrote = wrote.parse::<f64>()? * each;
             results.add(level, state, load, subject, round.parse()?, sample);
         }
-        for line in list("rebuilds")?.lines() {
+        let mut drives = BTreeMap::new();
+        for line in list("drives")?.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let &[level, subject, beside, round, bytes, nanoseconds, number] = &words[..] else {
-                bail!("not a rebuild: {line}");
+            let &[level, round, number] = &words[..] else {
+                bail!("not a measurement of one drive: {line}");
             };
-            let seconds = nanoseconds.parse::<f64>()? / 1e9;
-            let rebuild = Rebuild {
-                bytes_per_s: bytes.parse::<f64>()? / seconds,
-                p99: (number != "0")
-                    .then(|| report(number))
-                    .transpose()?
-                    .map(|s| s.p99),
-            };
-            let row = RebuildRow {
-                level: level.to_owned(),
-                order: results.rebuilds.len(),
-                beside: beside.to_owned(),
-                subject: subject.to_owned(),
-            };
-            let same = |known: &&RebuildRow| {
-                (&known.level, &known.beside, &known.subject)
-                    == (&row.level, &row.beside, &row.subject)
-            };
-            let row = results.rebuilds.keys().find(same).cloned().unwrap_or(row);
-            let rounds = results.rebuilds.entry(row).or_default();
-            rounds.insert(round.parse()?, rebuild);
+            let rate = report(number)?.bytes_per_s;
+            drives.insert((level.to_owned(), round.parse()?), rate);
         }
+        for line in list("rebuilds")?.lines() {
+            results.add_rebuild(line, &drives, report)?;
+        }
+        results.idle = list("idle")?.lines().map(idle).collect::<Result<_>>()?;
         results.check()?;
         Ok(results)
     }
@@ -158,7 +184,54 @@ impl Results {
         rounds.insert(round, s);
     }
 
-    /// All subjects of a row were measured in the same rounds, the raw drives among them.
+    /// A line of the list of rebuilds; `drives` has what one raw drive made in each round.
+    fn add_rebuild(
+        &mut self,
+        line: &str,
+        drives: &BTreeMap<(String, u64), f64>,
+        report: impl Fn(&str) -> Result<Sample>,
+    ) -> Result<()> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let &[
+            level,
+            subject,
+            beside,
+            round,
+            bytes,
+            nanoseconds,
+            with,
+            alone,
+        ] = &words[..]
+        else {
+            bail!("not a rebuild: {line}");
+        };
+        let round = round.parse()?;
+        let ceiling = drives.get(&(level.to_owned(), round));
+        let load = || -> Result<Beside> {
+            let (with, alone) = (report(with)?, report(alone)?);
+            Ok(Beside { with, alone })
+        };
+        let rebuild = Rebuild {
+            bytes_per_s: bytes.parse::<f64>()? / (nanoseconds.parse::<f64>()? / 1e9),
+            ceiling: *ceiling.with_context(|| format!("no raw drive beside it: {line}"))?,
+            beside: (with != "0").then(load).transpose()?,
+        };
+        let row = RebuildRow {
+            level: level.to_owned(),
+            order: self.rebuilds.len(),
+            beside: beside.to_owned(),
+            subject: subject.to_owned(),
+        };
+        let same = |known: &&RebuildRow| {
+            (&known.level, &known.beside, &known.subject) == (&row.level, &row.beside, &row.subject)
+        };
+        let row = self.rebuilds.keys().find(same).cloned().unwrap_or(row);
+        self.rebuilds.entry(row).or_default().insert(round, rebuild);
+        Ok(())
+    }
+
+    /// All subjects of a row were measured in the same rounds, the raw drives among them; and each
+    /// level's array has been idle.
     fn check(&self) -> Result<()> {
         if self.rows.is_empty() {
             bail!("nothing was measured");
@@ -172,6 +245,9 @@ impl Results {
                 if rounds(of) != rounds(raw) {
                     bail!("{subject} misses rounds of {}", row.load);
                 }
+            }
+            if !self.idle.iter().any(|idle| idle.level == row.level) {
+                bail!("RAID {} was not measured idle", row.level);
             }
         }
         Ok(())
@@ -216,7 +292,7 @@ impl Results {
     }
 
     /// Strake's rate as a multiple of md's, for each row and each rebuild.
-    pub(super) fn beside_md(&self) -> Vec<Beside> {
+    pub(super) fn beside_md(&self) -> Vec<BesideMd> {
         let rows = self.rows.keys().filter_map(|row| self.row_beside_md(row));
         let rebuilds = self.rebuilds.keys().filter(|row| row.subject == "strake");
         rows.chain(rebuilds.filter_map(|row| self.rebuild_beside_md(row)))
@@ -229,7 +305,7 @@ impl Results {
         self.rows.keys().filter_map(ratio).collect()
     }
 
-    fn row_beside_md(&self, row: &Row) -> Option<Beside> {
+    fn row_beside_md(&self, row: &Row) -> Option<BesideMd> {
         let ratios = PAIRS.iter().filter_map(|&(ours, theirs)| {
             let plain = !row.load.contains("write");
             let name = if plain {
@@ -240,13 +316,13 @@ impl Results {
             Some((name, self.ratio(row, ours, theirs)?))
         });
         let ratios: Vec<_> = ratios.collect();
-        (!ratios.is_empty()).then(|| Beside {
+        (!ratios.is_empty()).then(|| BesideMd {
             label: row.label(),
             ratios,
         })
     }
 
-    fn rebuild_beside_md(&self, row: &RebuildRow) -> Option<Beside> {
+    fn rebuild_beside_md(&self, row: &RebuildRow) -> Option<BesideMd> {
         let md = |known: &&RebuildRow| {
             known.subject == "md" && (&known.level, &known.beside) == (&row.level, &row.beside)
         };
@@ -254,7 +330,7 @@ impl Results {
         let quotient =
             |(round, r): (&u64, &Rebuild)| md.get(round).map(|md| r.bytes_per_s / md.bytes_per_s);
         let ratio = median(self.rebuilds[row].iter().filter_map(quotient))?;
-        Some(Beside {
+        Some(BesideMd {
             label: format!("RAID {} rebuild, {}", row.level, words(&row.beside)),
             ratios: vec![(String::new(), ratio)],
         })
@@ -262,7 +338,7 @@ impl Results {
 }
 
 /// One line of what Strake is beside md.
-pub(super) struct Beside {
+pub(super) struct BesideMd {
     pub(super) label: String,
     /// Of which to which (nothing where there is but one), and the ratio.
     pub(super) ratios: Vec<(String, f64)>,
@@ -339,6 +415,7 @@ fn sample(report: &str) -> Result<Sample> {
         bytes_per_s: sum("bw_bytes"),
         p50: percentile("50.000000")?,
         p99: percentile("99.000000")?,
+        p999: percentile("99.900000")?,
         asked: sum("io_bytes"),
         drives_read: 0.0,
         drives_wrote: 0.0,
@@ -359,6 +436,7 @@ mod tests {
             bytes_per_s: iops * 4096.0,
             p50: 1.0,
             p99: 2.0,
+            p999: 3.0,
             asked: 4096.0,
             drives_read: 0.0,
             drives_wrote: 0.0,
@@ -405,6 +483,14 @@ mod tests {
     }
 
     #[test]
+    fn a_level_that_was_never_idle_is_no_result() {
+        let mut results = results(&[("random-read-4K", "raw", 1, 1.0)]);
+        assert!(results.check().is_err());
+        results.idle.extend(idle("5 1000000000 0"));
+        assert!(results.check().is_ok());
+    }
+
+    #[test]
     fn a_report_with_an_error_or_without_requests_is_no_measurement() {
         let report = |error: i64, iops: f64| {
             format!(
@@ -412,14 +498,57 @@ mod tests {
 {{
  "jobs": [{{"error": {error}, "read": {{"iops": 0, "bw_bytes": 0}},
   "write": {{"iops": {iops}, "bw_bytes": 8192, "io_bytes": 4096,
-   "clat_ns": {{"percentile": {{"50.000000": 1000, "99.000000": 3000}}}}}}}}]}}"#
+   "clat_ns": {{"percentile": {{"50.000000": 1000, "99.000000": 3000,
+    "99.900000": 7000}}}}}}}}]}}"#
             )
         };
         let read = sample(&report(0, 2.0)).expect("a good report");
-        assert_eq!((read.iops, read.p50, read.p99), (2.0, 1.0, 3.0));
+        assert_eq!((read.iops, read.p50), (2.0, 1.0));
+        assert_eq!((read.p99, read.p999), (3.0, 7.0));
         assert!(sample(&report(5, 2.0)).is_err());
         assert!(sample(&report(0, 0.0)).is_err());
         assert!(sample("").is_err());
+    }
+
+    #[test]
+    fn a_rebuild_stands_beside_one_raw_drive_of_its_own_round() {
+        let drives = BTreeMap::from([(("5".to_owned(), 1), 1e8), (("5".to_owned(), 2), 2e8)]);
+        let report = |number: &str| Ok(sample_of(number.parse()?));
+        let mut results = Results::default();
+        for line in [
+            "5 strake idle 1 100000000 2000000000 0 0",
+            "5 strake random-read-4K 1 100000000 4000000000 7 6",
+            "5 strake idle 2 100000000 1000000000 0 0",
+        ] {
+            let added = results.add_rebuild(line, &drives, report);
+            added.expect("a rebuild");
+        }
+        let all: Vec<_> = results.rebuilds.values().collect();
+        let idle = all[0].values().map(|r| (r.bytes_per_s, r.ceiling));
+        assert_eq!(idle.collect::<Vec<_>>(), [(5e7, 1e8), (1e8, 2e8)]);
+        assert!(all[0][&1].beside.is_none());
+        let beside = all[1][&1].beside.expect("a load");
+        assert_eq!((beside.with.iops, beside.alone.iops), (7.0, 6.0));
+        for line in [
+            "5 md idle 3 1 1 0 0",
+            "6 md idle 1 1 1 0 0",
+            "5 md idle 1 1 1 0",
+        ] {
+            assert!(
+                results.add_rebuild(line, &drives, report).is_err(),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_idle_daemon_s_cpu_time_is_a_share_of_one_cpu() {
+        let found = idle("5 60000000000 6").expect("a measurement");
+        assert_eq!((found.level.as_str(), found.seconds), ("5", 60.0));
+        assert!((found.share - 0.001).abs() < 1e-12);
+        for line in ["5 60000000000", "5 0 6", "5 60000000000 -6", ""] {
+            assert!(idle(line).is_err(), "{line}");
+        }
     }
 
     #[test]
