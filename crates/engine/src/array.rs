@@ -664,6 +664,7 @@ impl Array {
             logging: self.logging(),
             log_from: self.cover.log_from,
             hedging: self.sb.settings.hedged_reads,
+            dma: self.live().iter().all(|d| self.members[d].info.dma),
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! Invariant: a rebuild writes only members that were incoming when it was planned.
 
+use strake_parity::Heat;
+
 use crate::buffers::{Buf, Slice};
 use crate::event::*;
 use crate::geometry::Shape;
@@ -11,6 +13,7 @@ use crate::plan::{Extra, Planned, Reads, available};
 use crate::shard::Shard;
 use crate::stripe::StripeOp;
 use crate::units::*;
+use crate::work::WorkKind;
 
 impl Shard {
     /// The incoming members of a stripe whose strip is not valid yet.
@@ -91,6 +94,16 @@ impl Shard {
             StepKind::Resync => self.compute_resync(key),
             StepKind::Scrub(mode) => self.compute_scrub(key, mode),
             StepKind::Init => unreachable!("its steps cover no stripe"),
+        }
+    }
+
+    /// Where an operation's data lies when it is computed with. What background work reads is much at
+    /// once, and what it computes goes back to the members alone: on members that move data by
+    /// themselves no CPU has seen it, nor will.
+    pub(crate) fn heat(&self, op: &StripeOp) -> Heat {
+        match op.work.kind {
+            WorkKind::Step { .. } if self.view.dma => Heat::Cold,
+            _ => Heat::Warm,
         }
     }
 

@@ -243,6 +243,8 @@ pub struct View {
     pub log_from: u64,
     /// Reads that their member does not answer in time are asked of the others, too.
     pub hedging: bool,
+    /// Every member moves its data past the CPU.
+    pub dma: bool,
 }
 
 impl View {

@@ -393,6 +393,7 @@ mod tests {
             block_bytes: 512,
             granularity_bytes: 0,
             volatile_cache: false,
+            dma: false,
         }
     }
 

@@ -18,6 +18,8 @@ pub struct DeviceInfo {
     pub granularity_bytes: u32,
     /// It has a volatile write cache.
     pub volatile_cache: bool,
+    /// It moves data from and to memory by itself, past the CPU and its caches.
+    pub dma: bool,
 }
 
 /// A member found at start, its metadata read by the caller.

@@ -226,6 +226,7 @@ mod tests {
             block_bytes: 4096,
             granularity_bytes: 0,
             volatile_cache: false,
+            dma: false,
         };
         assert_eq!(Repeats::of(&info, &IoKind::Flush), Repeats::All);
         info.volatile_cache = true;

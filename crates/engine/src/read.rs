@@ -111,7 +111,7 @@ impl Shard {
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
-        decoder.decode_with(op.work.heat(), &inputs, &mut slices);
+        decoder.decode_with(self.heat(op), &inputs, &mut slices);
         drop((inputs, slices));
         for (&column, buf) in decoder.wanted().iter().zip(outputs.drain()) {
             op.columns[column] = Some(Slice::new(buf, 0, len));

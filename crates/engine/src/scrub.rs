@@ -69,8 +69,7 @@ impl Shard {
     pub(crate) fn agree(&self, op: &StripeOp) -> bool {
         let columns: Vec<&[u8]> = op.columns.iter().flatten().map(|s| s.bytes()).collect();
         let (data, stored) = columns.split_at(self.shape(op.stripe).k);
-        self.code(op.stripe)
-            .check_with(op.work.heat(), data, stored)
+        self.code(op.stripe).check_with(self.heat(op), data, stored)
     }
 
     /// Finds the pieces that do not agree, and who lies there.

@@ -3,8 +3,6 @@
 //! Invariant: writes that are put together keep all their pieces, each of which is answered.
 //! Deliberately absent: how far it has come (`stripe`), and in what order (`order`).
 
-use strake_parity::Heat;
-
 use crate::buffers::Slice;
 use crate::event::StepKind;
 use crate::geometry::StripPart;
@@ -191,15 +189,6 @@ impl Work {
 
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.kind, WorkKind::Write { .. })
-    }
-
-    /// Where its data lies when it is computed with. What background work reads was just written by
-    /// drives, much at once, and what it computes goes back to drives alone.
-    pub(crate) fn heat(&self) -> Heat {
-        match self.kind {
-            WorkKind::Step { .. } => Heat::Cold,
-            _ => Heat::Warm,
-        }
     }
 
     /// All that it writes is zeros that a request asks for.

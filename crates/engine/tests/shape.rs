@@ -18,6 +18,7 @@ fn info(bytes: u64) -> DeviceInfo {
         block_bytes: 512,
         granularity_bytes: 0,
         volatile_cache: true,
+        dma: false,
     }
 }
 

@@ -157,6 +157,7 @@ fn spec_of(plan: &Plan, drives: &[Drive], identity: &mut Prng) -> CreateSpec {
                 block_bytes: plan.block,
                 granularity_bytes: 0,
                 volatile_cache: drive.ssd.volatile_cache(),
+                dma: true,
             };
             (info, MemberUuid(identity.bytes16()))
         })

@@ -288,6 +288,7 @@ impl World {
             block_bytes: self.plan.block,
             granularity_bytes: 0,
             volatile_cache: ssd.volatile_cache() && !hides,
+            dma: true,
         }
     }
 

@@ -359,6 +359,7 @@ impl Ssd {
             block_bytes: self.block as u32,
             granularity_bytes: 0,
             volatile_cache: self.volatile_cache(),
+            dma: true,
         }
     }
 

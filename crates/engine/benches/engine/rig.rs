@@ -44,6 +44,7 @@ pub(crate) fn assembled(
         block_bytes: 512,
         granularity_bytes: 0,
         volatile_cache: false,
+        dma: false,
     };
     let spec = CreateSpec {
         array: ArrayUuid([7; 16]),

@@ -100,6 +100,7 @@ pub(super) fn block(file: &File) -> io::Result<(Kind, DeviceInfo)> {
         block_bytes: block_bytes_logical,
         granularity_bytes: granularity.unwrap_or(0),
         volatile_cache: write_cache.as_deref() != Some("write through"),
+        dma: true,
     };
     Ok((
         Kind::Block {
@@ -114,7 +115,7 @@ pub(super) fn block(file: &File) -> io::Result<(Kind, DeviceInfo)> {
 /// logical block and memory to the same within pages.
 pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> {
     let mut block_bytes = 512;
-    let mut usable = true;
+    let (mut usable, mut dma) = (true, false);
     if direct {
         let asked = StatxFlags::DIOALIGN;
         let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked);
@@ -124,6 +125,8 @@ pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> 
             let align = stat.stx_dio_offset_align.max(stat.stx_dio_mem_align);
             // Zero: no direct I/O on this file after all.
             usable = stat.stx_dio_offset_align != 0 && align <= 4096;
+            // A file system that says nothing of it may take the flag and copy all the same (tmpfs).
+            dma = usable;
             if usable && align > 512 {
                 block_bytes = align;
             }
@@ -136,6 +139,7 @@ pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> 
             block_bytes,
             granularity_bytes: 0,
             volatile_cache: true,
+            dma,
         },
         usable,
     ))

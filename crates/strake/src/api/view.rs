@@ -602,6 +602,7 @@ mod tests {
             block_bytes: 4096,
             granularity_bytes: 0,
             volatile_cache: false,
+            dma: false,
         };
         let spec = CreateSpec {
             array: ArrayUuid([9; 16]),

@@ -432,6 +432,7 @@ fn checked(entry: &BackupArrayJson) -> Result<Definition, Failure> {
         block_bytes: definition.block_bytes,
         granularity_bytes: 0,
         volatile_cache: false,
+        dma: false,
     };
     let members = entry.members.iter();
     let trial = RestoreSpec {
