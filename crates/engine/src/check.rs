@@ -145,14 +145,11 @@ impl Shard {
         );
         let mut op = self.ops.take(key);
         let missing: Columns = (0..k).filter(|&c| lost.has(c)).collect();
-        let whole = missing.is_empty();
-        if !whole {
+        if !missing.is_empty() {
             self.decode_into(&mut op, lost, missing);
         }
-        // As nearly all are. To compare is cheaper than to compute parity and then compare. What was computed from
-        // parity just now agrees with it.
-        if whole && op.heal.is_empty() && op.columns.iter().all(Option::is_some) && self.agree(&op)
-        {
+        // As nearly all are. To compare is cheaper than to compute parity and then compare.
+        if op.heal.is_empty() && op.columns.iter().all(Option::is_some) && self.agree(&op) {
             return self.ops.put_back(key, op);
         }
         // A parity that could not be read is compared with nothing, but written.

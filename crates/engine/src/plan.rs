@@ -389,6 +389,36 @@ mod tests {
     }
 
     #[test]
+    fn where_only_a_forced_start_vouches_for_parity_no_further_column_is_read() {
+        let g = geometry(Level::Raid7_3, 11, 3);
+        let whole = Coverage {
+            lo: 0,
+            hi: 4096,
+            solid: true,
+        };
+        let mut coverage = vec![Some(whole); 8];
+        (coverage[5], coverage[6]) = (None, None);
+        let plan = |synced, lost| {
+            let facts = Facts {
+                geometry: &g,
+                lo: 0,
+                hi: 4096,
+                coverage: &coverage,
+                lost: Columns(lost),
+                parity: Columns(0b111 << 8),
+                trusted: true,
+                synced,
+            };
+            facts.choose()
+        };
+        // Six written and three parities, or any eight, among them column 6.
+        assert_eq!(plan(true, 1 << 5), Some(WritePlan::Decode));
+        assert_eq!(plan(false, 1 << 5), Some(WritePlan::ReadModifyWrite));
+        // What is written is lost: there is no other way.
+        assert_eq!(plan(false, 0b110_0000 | 1), Some(WritePlan::Decode));
+    }
+
+    #[test]
     fn untrusted_parity_is_never_built_on() {
         let g = geometry(Level::Raid5, 9, 1);
         assert_eq!(

@@ -53,6 +53,9 @@ impl Array {
             for region in std::mem::take(&mut self.map.settling.round) {
                 self.region_settled(region);
             }
+            if self.map.settling.pending > 0 {
+                return;
+            }
             let round = std::mem::take(&mut self.map.settling.next);
             if round.is_empty() {
                 return;

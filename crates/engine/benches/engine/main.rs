@@ -350,12 +350,12 @@ fn smoke() {
 }
 
 /// A load's name contains the text that chooses loads.
-fn known(only: &str) -> bool {
+fn known(options: &Options) -> bool {
     let closed = closed_loads(0);
-    LOADS
-        .iter()
-        .chain(&closed)
-        .any(|load| load.name.contains(only))
+    let named = |load: &Load| load.name.contains(&options.only);
+    let figures = options.wants(List::Figures) && LOADS.iter().any(named);
+    let closed = options.wants(List::Closed) && closed.iter().any(named);
+    options.only.is_empty() || figures || closed
 }
 
 /// Runs what was asked for; the lists as one value.
@@ -387,7 +387,7 @@ fn all(options: &Options, meter: &mut Meter) -> Value {
 
 fn main() -> ExitCode {
     let options = match options::read(std::env::args().skip(1)) {
-        Ok(options) if known(&options.only) => options,
+        Ok(options) if known(&options) => options,
         Ok(options) => {
             eprintln!("engine: no load's name contains {:?}", options.only);
             return ExitCode::FAILURE;

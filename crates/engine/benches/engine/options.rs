@@ -56,5 +56,14 @@ pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option
     if options.smoke && !options.lists.is_empty() {
         return Err("a smoke run has no lists".to_owned());
     }
+    if !options.only.is_empty() {
+        let named = |list: &List| matches!(list, List::Figures | List::Closed);
+        if options.smoke || !options.lists.iter().all(named) {
+            return Err("--only is about the main list and --closed".to_owned());
+        }
+        if options.lists.is_empty() {
+            options.lists = vec![List::Figures, List::Closed];
+        }
+    }
     Ok(options)
 }

@@ -79,6 +79,13 @@ pub(super) fn at_once(number: u64) -> usize {
     at_once_of(&sysfs(number)).unwrap_or(0)
 }
 
+/// A drive, or a path to one: not one that the kernel makes of memory, files or other devices (loop, brd, zram,
+/// nbd, device mapper, md), whose data the CPU copies or has looked at.
+fn is_hardware(sysfs: &Path) -> bool {
+    let place = sysfs.canonicalize();
+    place.is_ok_and(|place| !place.to_string_lossy().contains("/devices/virtual/block/"))
+}
+
 fn at_once_of(sysfs: &Path) -> Option<usize> {
     let value = |name| queue(sysfs, name)?.parse::<usize>().ok();
     let (kib, segments) = (value("max_sectors_kb")?, value("max_segments")?);
@@ -100,7 +107,7 @@ pub(super) fn block(file: &File) -> io::Result<(Kind, DeviceInfo)> {
         block_bytes: block_bytes_logical,
         granularity_bytes: granularity.unwrap_or(0),
         volatile_cache: write_cache.as_deref() != Some("write through"),
-        dma: true,
+        dma: is_hardware(&sysfs),
     };
     Ok((
         Kind::Block {
@@ -148,6 +155,34 @@ pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_makes_of_something_else_is_no_hardware() {
+        let dir = tempfile::tempdir().expect("folder");
+        let links = dir.path().join("dev/block");
+        std::fs::create_dir_all(&links).expect("folder");
+        for (number, place, hardware) in [
+            (
+                "259:0",
+                "devices/pci0000:00/0000:00:04.0/nvme/nvme0/nvme0n1",
+                true,
+            ),
+            (
+                "259:1",
+                "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1",
+                true,
+            ),
+            ("7:0", "devices/virtual/block/loop0", false),
+            ("253:1", "devices/virtual/block/dm-1", false),
+        ] {
+            let place = dir.path().join(place);
+            std::fs::create_dir_all(&place).expect("folder");
+            let link = links.join(number);
+            std::os::unix::fs::symlink(&place, &link).expect("link");
+            assert_eq!(is_hardware(&link), hardware, "{number}");
+        }
+        assert!(!is_hardware(&links.join("1:1")), "nothing is known of it");
+    }
 
     #[test]
     fn a_request_carries_what_the_queue_says_and_nothing_is_assumed() {

@@ -262,7 +262,9 @@ fn measure(rig: &Rig, options: &Options, binary: &Path) -> Result<Results> {
         let words = guest::last_words(NAME, &log_path);
         bail!("the guest ended ({end:?}); {words}");
     }
-    Results::read(&share)
+    let mut results = Results::read(&share)?;
+    results.held = options.drive_iops.is_some() || options.drive_mbps.is_some();
+    Ok(results)
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ const SECTOR: f64 = 512.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rebuild {
     pub(super) bytes_per_s: f64,
-    /// Sequential writes to one raw drive, of the same round: no rebuild writes faster.
+    /// Sequential writes to one raw drive, of the same round: a rebuild writes as much, and reads besides.
     pub(super) ceiling: f64,
     /// The load beside it, if there was one.
     pub(super) beside: Option<Beside>,
@@ -116,6 +116,8 @@ pub(super) struct Results {
     pub(super) rows: BTreeMap<Row, BTreeMap<String, Rounds<Sample>>>,
     pub(super) rebuilds: BTreeMap<RebuildRow, Rounds<Rebuild>>,
     pub(super) idle: Vec<Idle>,
+    /// Drives are held to a rate: each that is lost takes its part of the raw rates with it.
+    pub(super) held: bool,
 }
 
 /// The middle one, or the mean of the two in the middle.
@@ -272,7 +274,12 @@ impl Results {
             raw(&row.load.replace("write", "read")),
             raw(&row.load.replace("read", "write")),
         );
-        let rate = |of: Option<&Rounds<Sample>>, round: u64| Some(of?.get(&round)?.iops);
+        // Raw rates are those of all drives. Where CPUs are the limit, fewer would give no less.
+        let there = match self.held && row.degraded {
+            true => 1.0 - 1.0 / Need::drives(row),
+            false => 1.0,
+        };
+        let rate = |of: Option<&Rounds<Sample>>, round: u64| Some(of?.get(&round)?.iops * there);
         let ceiling = |round: u64| {
             let part = |need: f64, of| match need {
                 0.0 => Some(0.0),
@@ -367,9 +374,13 @@ struct Need {
 }
 
 impl Need {
+    fn drives(row: &Row) -> f64 {
+        if row.level == "6" { 6.0 } else { 5.0 }
+    }
+
     fn of(row: &Row) -> Need {
-        let m = if row.level == "6" { 2.0 } else { 1.0 };
-        let (k, n) = (4.0, 4.0 + m);
+        let (k, n) = (4.0, Need::drives(row));
+        let m = n - k;
         let (write, random) = (row.load.contains("write"), row.load.contains("random"));
         // A stripe is 512 KiB: sequential reads of 512K are whole ones.
         let (reads, writes) = match (write, random, row.degraded) {
@@ -464,6 +475,18 @@ mod tests {
         // Two reads and two writes: 2/100 + 2/50 of a second.
         assert!((ceilings[&1] - 100.0 / 6.0).abs() < 1e-9);
         assert!((ceilings[&2] - 200.0 / 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_drive_that_is_lost_takes_its_part_of_the_rate_with_it_where_drives_are_the_limit() {
+        let mut results = Results::default();
+        let load = "sequential-write-512K";
+        results.add("5", "degraded", load, "raw", 1, sample_of(500.0));
+        let row = results.rows.keys().next().expect("it is there").clone();
+        // Four strips for each stripe, to as many drives.
+        assert!((results.ceilings(&row)[&1] - 500.0).abs() < 1e-9);
+        results.held = true;
+        assert!((results.ceilings(&row)[&1] - 400.0).abs() < 1e-9);
     }
 
     #[test]

@@ -230,8 +230,8 @@ pub(super) fn json(about: &About<'_>, results: &Results) -> Value {
         let mids = Rebuilds::of(rounds);
         json!({
             "level": row.level, "beside": row.beside, "subject": row.subject,
-            "bytes_per_s": mids.bytes_per_s, "ceiling_bytes_per_s": mids.ceiling,
-            "of_ceiling": mids.of_ceiling,
+            "bytes_per_s": mids.bytes_per_s, "one_drive_bytes_per_s": mids.ceiling,
+            "of_one_drive": mids.of_ceiling,
             "p99_us": mids.with.map(|of| of.0), "p999_us": mids.with.map(|of| of.1),
             "alone_p99_us": mids.alone.map(|of| of.0), "alone_p999_us": mids.alone.map(|of| of.1),
         })
@@ -318,7 +318,7 @@ mod tests {
         }
         let json = json(&about, &results);
         assert_eq!(json["rows"][0]["p999_us"], 2000.0);
-        assert_eq!(json["rebuilds"][1]["of_ceiling"], 0.25);
+        assert_eq!(json["rebuilds"][1]["of_one_drive"], 0.25);
         assert_eq!(json["rebuilds"][1]["alone_p999_us"], 8000.0);
         assert!(json["rebuilds"][0]["alone_p99_us"].is_null());
         assert_eq!(json["idle"][0]["of_one_cpu"], 0.0005);
