@@ -211,6 +211,13 @@ mod tests {
         }
     }
 
+    /// All of a strip.
+    const WHOLE: Coverage = Coverage {
+        lo: 0,
+        hi: 4096,
+        solid: true,
+    };
+
     fn one(k: usize, column: usize, lo: u64, hi: u64) -> Vec<Option<Coverage>> {
         let mut coverage = vec![None; k];
         coverage[column] = Some(Coverage {
@@ -375,12 +382,7 @@ mod tests {
         // Seven of eight data columns are written whole: old data of seven and three parities are
         // ten columns, any eight tell the lost one.
         let g = geometry(Level::Raid7_3, 11, 3);
-        let whole = Coverage {
-            lo: 0,
-            hi: 4096,
-            solid: true,
-        };
-        let mut coverage = vec![Some(whole); 8];
+        let mut coverage = vec![Some(WHOLE); 8];
         coverage[5] = None;
         assert_eq!(choose(&g, &coverage, 1 << 5, true), Some(WritePlan::Decode));
         coverage[1..5].fill(None);
@@ -391,12 +393,7 @@ mod tests {
     #[test]
     fn where_only_a_forced_start_vouches_for_parity_no_further_column_is_read() {
         let g = geometry(Level::Raid7_3, 11, 3);
-        let whole = Coverage {
-            lo: 0,
-            hi: 4096,
-            solid: true,
-        };
-        let mut coverage = vec![Some(whole); 8];
+        let mut coverage = vec![Some(WHOLE); 8];
         (coverage[5], coverage[6]) = (None, None);
         let plan = |synced, lost| {
             let facts = Facts {

@@ -463,7 +463,7 @@ fn columns_of_the_length_of_strips_come_back() {
     for_each_kernel(|kernel| {
         let mut random = Random(10);
         for (k, m) in [(4, 1), (8, 2), (8, 3), (10, 4), (9, 6)] {
-            let code = Code::new(k, m).unwrap();
+            let code = Code::new(k, m).expect("such a code exists");
             for length in [16_384, 70_001] {
                 let data = random_data(&code, length, &mut random);
                 let columns = [data.clone(), reference_parities(&code, &data)].concat();
