@@ -48,8 +48,8 @@ pub use pool::{POOL_LABEL_BYTES, PoolLabel, PoolLabelError};
 pub use region_map::{MapPage, RegionState};
 pub use scrub::{ScrubCounts, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};
 pub use select::{
-    CopyStatus, Finding, Returns, Selection, copy_to_replace, former_end, newer_of_former, returns,
-    select_array, select_copy,
+    CopyStatus, Finding, Returns, Selection, SuperblockBytes, copy_to_replace, returns,
+    select_array, select_copy, select_member,
 };
 pub use settings::Settings;
 pub use superblock::{

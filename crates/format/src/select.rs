@@ -42,7 +42,10 @@
 use crate::error::{SelectError, SuperblockError};
 use crate::identity::{Generation, Slot};
 use crate::layout::Layout;
-use crate::superblock::{Role, SlotRecord, SlotState, Superblock};
+use crate::superblock::{Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock};
+
+/// What lies at a place for a superblock.
+pub type SuperblockBytes = Box<[u8; SUPERBLOCK_BYTES]>;
 
 /// What one copy of a superblock turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,21 +98,51 @@ pub fn select_copy(
     Ok((chosen, statuses))
 }
 
-/// Where the last copy of a member lies whose device has grown since it was written: `chosen` is
-/// what [`select_copy`] found at the places that a device of this size has. Nobody was there to
-/// write another at the new end, and the one that lies in the middle now may be the newer.
-pub fn former_end(device_bytes: u64, chosen: &Superblock) -> Option<u64> {
-    let then = chosen.layout.device_bytes;
-    let at = Layout::superblock_offsets(then)[1];
-    (then < device_bytes).then_some(at)
-}
-
-/// The newer of what was chosen and what lies at the member's [`former_end`].
-pub fn newer_of_former(chosen: Superblock, offset: u64, copy: &[u8]) -> Superblock {
-    let of = |s: &Superblock| (s.array, s.member, s.layout.device_bytes);
-    match Superblock::decode(copy, offset) {
-        Ok(former) if of(&former) == of(&chosen) && former.generation > chosen.generation => former,
-        _ => chosen,
+/// The superblock of one member: what [`select_copy`] chooses of its two copies, unless its device
+/// has grown since. Then nobody was there to write another copy at the new end, and the one that
+/// lies in the middle now may be the newer, or the only one that is whole.
+///
+/// `read` gives what lies at an offset, or nothing where that cannot be read.
+///
+/// # Errors
+/// As those of [`select_copy`].
+pub fn select_member(
+    device_bytes: u64,
+    mut read: impl FnMut(u64) -> Option<SuperblockBytes>,
+) -> Result<(Superblock, [CopyStatus; 2]), SelectError> {
+    // What cannot be read is as good as damaged: zeros are no superblock.
+    let zeros = || Box::new([0; SUPERBLOCK_BYTES]);
+    let copies = Layout::superblock_offsets(device_bytes);
+    let [first, last] = copies.map(|offset| read(offset).unwrap_or_else(zeros));
+    let end_of = |then: u64| Layout::superblock_offsets(then)[1];
+    let mut former = |then: u64| {
+        let offset = (then < device_bytes).then(|| end_of(then))?;
+        let former = Superblock::decode(&read(offset)?[..], offset).ok()?;
+        (former.layout.device_bytes == then).then_some(former)
+    };
+    match select_copy(device_bytes, &first[..], &last[..]) {
+        Ok((chosen, statuses)) => {
+            let of = |s: &Superblock| (s.array, s.member);
+            let newer = |former: &Superblock| {
+                of(former) == of(&chosen) && former.generation > chosen.generation
+            };
+            let former = former(chosen.layout.device_bytes).filter(newer);
+            Ok((former.unwrap_or(chosen), statuses))
+        }
+        // Torn, when nobody knew yet that the device had grown. Of a damaged copy nothing is believed
+        // but where to look.
+        Err(
+            error @ SelectError::NoValidCopy {
+                first: damaged @ SuperblockError::Damaged { .. },
+                last,
+            },
+        ) => {
+            let then = Superblock::claimed_device_bytes(&first[..]);
+            let statuses = [CopyStatus::Bad(damaged), CopyStatus::Bad(last)];
+            let former = then.and_then(former);
+            former.map(|former| (former, statuses)).ok_or(error)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -18,9 +18,9 @@ use strake_format::log::Scan;
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::unreadable;
 use strake_format::{
-    ArrayName, ArrayUuid, CopyStatus, Layout, LogBatch, MapError, MapPage, MemberUuid, RegionState,
-    Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, UnreadableList, copy_to_replace,
-    former_end, newer_of_former, select_copy,
+    ArrayName, ArrayUuid, CopyStatus, LogBatch, MapError, MapPage, MemberUuid, RegionState, Role,
+    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, SuperblockBytes, UnreadableList,
+    copy_to_replace, select_member,
 };
 
 use crate::canary::Canary;
@@ -224,39 +224,42 @@ pub type Carried = (Arc<Superblock>, [CopyStatus; 2]);
 pub struct Memo(RefCell<Option<Seen>>);
 
 struct Seen {
-    copies: [Vec<u8>; 2],
-    /// Where the last copy lay before the device grew, and what lies there.
-    former: Option<(u64, Vec<u8>)>,
+    /// Of a device of this size.
+    bytes: u64,
+    /// What was looked at for it, and what was there.
+    looked_at: Vec<(u64, Option<SuperblockBytes>)>,
     carried: Option<Carried>,
+}
+
+fn boxed(bytes: &[u8]) -> SuperblockBytes {
+    Box::new(bytes.try_into().expect("a superblock's length"))
 }
 
 impl Drive {
     /// What the drive carries.
     pub fn carried(&self) -> Option<Carried> {
-        let at = |offset: u64| self.ssd.peek(offset, SUPERBLOCK_BYTES).unwrap_or(&[]);
-        let [first, last] = Layout::superblock_offsets(self.ssd.len()).map(at);
+        let at = |offset: u64| self.ssd.peek(offset, SUPERBLOCK_BYTES);
         let mut memo = self.memo.0.borrow_mut();
+        let bytes = self.ssd.len();
         let same = |seen: &&Seen| {
-            let former = seen.former.as_ref();
-            seen.copies == [first, last] && former.is_none_or(|(offset, was)| at(*offset) == was)
+            let mut looked_at = seen.looked_at.iter();
+            seen.bytes == bytes
+                && looked_at.all(|(offset, was)| at(*offset) == was.as_ref().map(|was| &was[..]))
         };
         if let Some(seen) = memo.as_ref().filter(same) {
             return seen.carried.clone();
         }
-        let chosen = select_copy(self.ssd.len(), first, last).ok();
-        let end = chosen.as_ref();
-        let end = end.and_then(|(chosen, _)| former_end(self.ssd.len(), chosen));
-        let carried = chosen.map(|(chosen, copies)| {
-            let newest = match end {
-                Some(offset) => newer_of_former(chosen, offset, at(offset)),
-                None => chosen,
-            };
-            (Arc::new(newest), copies)
-        });
-        let copies = [first.to_vec(), last.to_vec()];
+        let mut looked_at = Vec::new();
+        let read = |offset| {
+            let copy = at(offset).map(boxed);
+            looked_at.push((offset, copy.clone()));
+            copy
+        };
+        let carried = select_member(bytes, read).ok();
+        let carried = carried.map(|(chosen, copies)| (Arc::new(chosen), copies));
         *memo = Some(Seen {
-            copies,
-            former: end.map(|offset| (offset, at(offset).to_vec())),
+            bytes,
+            looked_at,
             carried: carried.clone(),
         });
         carried
@@ -265,9 +268,11 @@ impl Drive {
     /// The identity that the drive carries, if it is one of this array: even if nobody could read
     /// it now.
     pub fn named(&self, array: ArrayUuid) -> Option<MemberUuid> {
-        let [first, last] = Layout::superblock_offsets(self.ssd.len()).map(|at| at as usize);
-        let copy = |from: usize| &self.ssd.bytes()[from..from + SUPERBLOCK_BYTES];
-        let (superblock, _) = select_copy(self.ssd.len(), copy(first), copy(last)).ok()?;
+        let read = |offset: u64| {
+            let bytes = self.ssd.bytes().get(offset as usize..)?;
+            Some(boxed(bytes.get(..SUPERBLOCK_BYTES)?))
+        };
+        let (superblock, _) = select_member(self.ssd.len(), read).ok()?;
         (superblock.array == array).then_some(superblock.member)
     }
 

@@ -300,6 +300,14 @@ impl Superblock {
         raw.parse(offset).map_err(SuperblockError::Invalid)
     }
 
+    /// How large these bytes, which need not be whole, say that their device was. `None` where that
+    /// cannot have been.
+    pub(crate) fn claimed_device_bytes(bytes: &[u8]) -> Option<u64> {
+        let raw = RawSuperblock::ref_from_bytes(bytes).ok()?;
+        let device_bytes = raw.device_bytes.get();
+        (device_bytes > 2 * SUPERBLOCK_BYTES as u64).then_some(device_bytes)
+    }
+
     /// The fields as they lie on the member, without the checksum.
     fn to_raw(&self, offset: u64, copy: u8) -> RawSuperblock {
         let mut raw = RawSuperblock::empty();

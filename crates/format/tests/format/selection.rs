@@ -223,22 +223,42 @@ fn the_last_copy_is_found_where_the_device_ended_before_it_grew() {
         ..old.clone()
     };
     let grown = DEVICE + (1 << 20);
+    let lie = |places: &[(u64, &[u8; 4096])], offset: u64| {
+        let mut found = places.iter().filter(|(at, _)| *at == offset);
+        found.next().map(|(_, copy)| Box::new(**copy))
+    };
     let first = old.encode(first_at);
-    let (chosen, copies) = select_copy(grown, &first[..], &[0; 4096]).expect("a superblock");
-    assert_eq!(copy_to_replace(copies), 1, "the new end comes first");
-    assert_eq!(former_end(DEVICE, &chosen), None);
-    assert_eq!(former_end(grown, &chosen), Some(last_at));
-    let newest = |copy: &[u8]| newer_of_former(chosen.clone(), last_at, copy);
-    assert_eq!(newest(&new.encode(last_at)[..]), new);
-    assert_eq!(newest(&old.encode(last_at)[..]), old);
+    let chosen = |former: &[u8; 4096]| {
+        let places = [(first_at, &*first), (last_at, former)];
+        let (chosen, copies) = select_member(grown, |at| lie(&places, at)).expect("a superblock");
+        assert_eq!(copy_to_replace(copies), 1, "the new end comes first");
+        chosen
+    };
+    assert_eq!(chosen(&new.encode(last_at)), new);
+    assert_eq!(chosen(&old.encode(last_at)), old);
     // A leftover of another member, or of the same one when it was smaller, says nothing.
     let other = Superblock {
         generation: Generation(3),
         ..superblock(Level::Raid5, 3, 3, 1)
     };
-    assert_eq!(newest(&other.encode(last_at)[..]), old);
-    assert_eq!(newest(&new.encode(first_at)[..]), old);
-    assert_eq!(newest(&[0; 4096]), old);
+    assert_eq!(chosen(&other.encode(last_at)), old);
+    assert_eq!(chosen(&new.encode(first_at)), old);
+    assert_eq!(chosen(&[0; 4096]), old);
+
+    // The first copy is torn, and nobody knew yet that the device had grown.
+    let mut torn = *new.encode(first_at);
+    torn[600] ^= 1;
+    let places = [(first_at, &torn), (last_at, &*old.encode(last_at))];
+    let (whole, copies) = select_member(grown, |at| lie(&places, at)).expect("a superblock");
+    assert_eq!(
+        (whole, copies.map(CopyStatus::is_valid)),
+        (old.clone(), [false; 2])
+    );
+    // Of what is torn nothing else is believed.
+    assert!(select_member(grown, |at| lie(&places[..1], at)).is_err());
+    torn[96..104].copy_from_slice(&u64::MAX.to_le_bytes());
+    let places = [(first_at, &torn), (last_at, &*old.encode(last_at))];
+    assert!(select_member(grown, |at| lie(&places, at)).is_err());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
     Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError, UnreadableList,
-    copy_to_replace, former_end, newer_of_former, select_copy, unreadable,
+    copy_to_replace, select_member, unreadable,
 };
 
 use super::{Device, DeviceError};
@@ -65,26 +65,20 @@ impl Device {
             return Err(DeviceError::NotStrake(self.path().to_owned()));
         }
         let offsets = Layout::superblock_offsets(bytes);
-        // A copy that cannot be read is as good as a damaged one: zeros are no superblock.
-        let [first, last] = offsets.map(|offset| {
-            let mut copy = [0; SUPERBLOCK_BYTES];
-            let read = self.read_at(offset, &mut copy);
-            (copy, read.err())
-        });
-        let (superblock, statuses) = match select_copy(bytes, &first.0, &last.0) {
-            Ok(chosen) => chosen,
-            Err(error) => return Err(self.no_member(error, first.1.or(last.1))),
-        };
-        let superblock = match former_end(bytes, &superblock) {
-            Some(offset) => {
-                let mut copy = [0; SUPERBLOCK_BYTES];
-                let read = self.read_at(offset, &mut copy);
-                match read {
-                    Ok(()) => newer_of_former(superblock, offset, &copy),
-                    Err(_) => superblock,
+        let mut failed = None;
+        let read = |offset| {
+            let mut copy = Box::new([0; SUPERBLOCK_BYTES]);
+            match self.read_at(offset, &mut copy[..]) {
+                Ok(()) => Some(copy),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    None
                 }
             }
-            None => superblock,
+        };
+        let (superblock, statuses) = match select_member(bytes, read) {
+            Ok(chosen) => chosen,
+            Err(error) => return Err(self.no_member(error, failed)),
         };
         let copies = [
             (offsets[0], statuses[0].is_valid()),
