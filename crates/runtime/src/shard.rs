@@ -14,8 +14,7 @@
 //! * A panic of this thread ends the process: an array that serves with a shard missing would hang
 //!   its users, while a daemon that is started again takes the block device over.
 //!
-//! Deliberately absent: decisions about the array, and locks that are held while anything waits. The map
-//! of volumes is behind one that only a change of volumes takes for writing.
+//! Deliberately absent: decisions about the array, and locks that are held while anything waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

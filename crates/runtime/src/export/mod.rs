@@ -6,8 +6,9 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex};
 
+use arc_swap::ArcSwap;
 use strake_engine::{Geometry, VolumeMap};
 
 use crate::ServeError;
@@ -79,28 +80,24 @@ impl Export {
     }
 }
 
-/// A volume as its exports see it: they go on while it grows.
+/// A volume as its exports see it: they go on while it grows. Who looks waits for nobody.
 #[derive(Debug)]
-pub(crate) struct VolumeView(RwLock<Arc<VolumeMap>>);
+pub(crate) struct VolumeView(ArcSwap<VolumeMap>);
 
 impl VolumeView {
     /// A volume that lies there.
     pub(crate) fn new(map: VolumeMap) -> Arc<VolumeView> {
-        Arc::new(VolumeView(RwLock::new(Arc::new(map))))
+        Arc::new(VolumeView(ArcSwap::from_pointee(map)))
     }
 
     /// Where its bytes lie now.
     pub(crate) fn map(&self) -> Arc<VolumeMap> {
-        let map = self.0.read();
-        Arc::clone(&map.expect("no thread panics while it looks at a map"))
+        self.0.load_full()
     }
 
     /// It has grown: no byte that it had lies elsewhere.
     pub(crate) fn grow(&self, map: VolumeMap) {
-        let mut now = self.0.write();
-        **now
-            .as_mut()
-            .expect("no thread panics while it looks at a map") = Arc::new(map);
+        self.0.store(Arc::new(map));
     }
 }
 
