@@ -36,6 +36,10 @@ pub enum Canary {
     NoStripeOrder,
     /// A write starts before its region's Dirty page is durable.
     DirtyAfterWrite,
+    /// A write that has read before its region is open does not wait for that any more.
+    WritesEarly,
+    /// It keeps what it read, and its place in the region, although that is to be given back.
+    KeepsEarlyReads,
     /// Views are published before the superblocks are durable everywhere.
     ViewBeforeDurable,
     /// Read-modify-write adds to Q with the coefficient of the neighbouring column.
@@ -147,9 +151,11 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 59] = [
+    pub const ALL: [Canary; 61] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
+        Canary::WritesEarly,
+        Canary::KeepsEarlyReads,
         Canary::ViewBeforeDurable,
         Canary::QCoefficientOff,
         Canary::ResyncSkipsRows,
@@ -222,6 +228,8 @@ impl Canary {
             Canary::NotSplitAnew => "request-not-split-anew",
             Canary::NoStripeOrder => "no-stripe-order",
             Canary::DirtyAfterWrite => "dirty-after-write",
+            Canary::WritesEarly => "writes-early",
+            Canary::KeepsEarlyReads => "keeps-early-reads",
             Canary::ViewBeforeDurable => "view-before-durable",
             Canary::QCoefficientOff => "q-coefficient-off",
             Canary::ResyncSkipsRows => "resync-skips-rows",

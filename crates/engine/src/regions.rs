@@ -6,10 +6,16 @@
 //!   so.
 //! * A read that only untrusted parity could answer, in a region that is being given back, waits
 //!   until the region reads as zeros.
+//! * A write may read before its region is open ([`Shard::starts_early`]), and does nothing else: it
+//!   is a user of the region until it may write. The buffers that it holds meanwhile leave enough
+//!   for any other operation, so nobody waits for a region who waits for nothing else.
 
+use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::shard::Shard;
+use crate::stripe::{Phase, StripeOp};
 use crate::units::*;
+use crate::work::WorkKind;
 
 /// One region, as a shard sees it.
 pub(crate) struct Gate {
@@ -67,6 +73,17 @@ impl Gate {
         !self.closing && matches!(self.access, RegionAccess::Open | RegionAccess::NeedSync)
     }
 
+    /// What is read before it is open counts when it is.
+    fn opens_as_it_is(&self) -> bool {
+        !self.closing && self.access == RegionAccess::Clean
+    }
+
+    /// An operation begins to write.
+    pub(crate) fn enter(&mut self) {
+        self.writers += 1;
+        self.writes = self.writes.saturating_add(1);
+    }
+
     /// True the first time that the array must be asked.
     pub(crate) fn ask(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)
@@ -91,11 +108,60 @@ impl Shard {
         // Where it reads as zeros, who only wants to zero is done, and the others ask.
         if gate.open() || gate.unwritten() {
             for op in std::mem::take(&mut gate.waiting) {
-                self.start_op(op);
+                match self.ops[op].reads_early() {
+                    true => self.compute(op),
+                    false => self.start_op(op),
+                }
             }
         } else if gate.ask() {
             self.say(FromShard::NeedRegion { region });
         }
+    }
+
+    /// Whether a write that waits for its region may read meanwhile: one round of waiting less.
+    pub(crate) fn starts_early(&self, op: &StripeOp) -> bool {
+        let write = matches!(op.work.kind, WorkKind::Write { .. });
+        let gate = &self.gates[self.region(op.stripe).0 as usize];
+        write && !op.patient && gate.opens_as_it_is() && self.starved.is_empty()
+    }
+
+    /// True if an operation that has read early may write now. Otherwise it waits, or begins again.
+    pub(crate) fn passes_gate(&mut self, key: usize) -> bool {
+        if let Some(error) = self.closed() {
+            self.finish_op(key, Some(error));
+            return false;
+        }
+        let region = self.region(self.ops[key].stripe);
+        let gate = &mut self.gates[region.0 as usize];
+        if gate.open() || canary::hit(Canary::WritesEarly) {
+            gate.enter();
+            let as_read = gate.trusted();
+            self.ops[key].gated = true;
+            if !as_read {
+                self.prepare(key);
+            }
+            return as_read;
+        }
+        if gate.unwritten() && !canary::hit(Canary::KeepsEarlyReads) {
+            self.back_to_gate(key);
+            return false;
+        }
+        self.ops[key].phase = Phase::Gate;
+        gate.waiting.push(key);
+        if gate.ask() {
+            self.say(FromShard::NeedRegion { region });
+        }
+        false
+    }
+
+    /// What an operation read early does not count: it begins again, once its region is open.
+    pub(crate) fn back_to_gate(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.drop_buffers();
+        (op.entered, op.patient, op.phase) = (false, true, Phase::Gate);
+        let region = self.region(self.ops[key].stripe);
+        self.leave_region(region, false);
+        self.start_op(key);
     }
 
     /// Parity is true in a region that is being closed.

@@ -1,7 +1,8 @@
 //! Stripe operations: one enum for what is done, one for how far it has come.
 //!
 //! Order of a write (each step waits for the one before):
-//! 1. *gate*: the region is open, so Dirty is durable on the members;
+//! 1. *gate*: the region is open, so Dirty is durable on the members; where it is about to be, 2
+//!    and 3 come before (`regions`);
 //! 2. *buffers*: all that the plan needs, or none;
 //! 3. *read* what the plan needs; a read that fails changes the plan and starts again from 2;
 //! 4. compute parity;
@@ -99,6 +100,8 @@ pub(crate) struct StripeOp {
     /// Counted as a user of its region, and as a writer there.
     pub(crate) entered: bool,
     pub(crate) gated: bool,
+    /// A write that reads nothing before its region is open.
+    pub(crate) patient: bool,
     /// A step's stripe in a region that was given back.
     pub(crate) skipped: bool,
     pub(crate) error: Option<RequestError>,
@@ -154,6 +157,7 @@ impl StripeOp {
             failed: Vec::new(),
             entered: false,
             gated: false,
+            patient: false,
             skipped: false,
             error: None,
             found_inconsistent: false,
@@ -205,6 +209,12 @@ impl StripeOp {
     /// not write any more.
     pub(crate) fn waits_for_view(&self, failed: bool) -> bool {
         matches!(self.phase, Phase::View | Phase::LogView) || (failed && self.phase == Phase::List)
+    }
+
+    /// A write that has begun to read, in a region that is not open yet.
+    pub(crate) fn reads_early(&self) -> bool {
+        let write = matches!(self.work.kind, WorkKind::Write { .. });
+        write && self.entered && !self.gated
     }
 
     /// Something of it may be in the logs or in place.
@@ -265,20 +275,19 @@ impl Shard {
             let gate = &mut self.gates[region.0 as usize];
             if !gate.open() {
                 let hasty = canary::hit(Canary::DirtyAfterWrite) && !gate.unwritten();
-                let asks = gate.ask();
-                if !hasty {
-                    gate.waiting.push(key);
-                }
-                if asks {
+                if gate.ask() {
                     self.say(FromShard::NeedRegion { region });
                 }
+                if !hasty && self.starts_early(&self.ops[key]) {
+                    self.gates[region.0 as usize].users += 1;
+                    self.ops[key].entered = true;
+                    return self.prepare(key);
+                }
                 if !hasty {
-                    return;
+                    return self.gates[region.0 as usize].waiting.push(key);
                 }
             }
-            let gate = &mut self.gates[region.0 as usize];
-            gate.writers += 1;
-            gate.writes = gate.writes.saturating_add(1);
+            self.gates[region.0 as usize].enter();
             self.ops[key].gated = true;
         }
         self.gates[region.0 as usize].users += 1;
@@ -350,7 +359,10 @@ impl Shard {
         // Its region was given back since it started: parity that no resync has passed over must
         // not be computed from only because the region counts as trusted now.
         if !op.gated && self.gates[self.region(op.stripe).0 as usize].unwritten() {
-            return self.pass_over(key);
+            return match op.reads_early() {
+                true => self.back_to_gate(key),
+                false => self.pass_over(key),
+            };
         }
         let (lost, stripe) = (self.lost(op), op.stripe);
         let planned = match &op.work.kind {
@@ -386,8 +398,11 @@ impl Shard {
         op.columns.resize_with(width, || None);
         (op.reads, op.extra, op.phase) = (reads, extra, Phase::Buffers);
         op.logging = self.view.logging;
-        if self.starved.is_empty() && self.take_buffers(key) {
+        let nothing_early = op.reads_early() && op.reads.is_empty();
+        if !nothing_early && self.starved.is_empty() && self.take_buffers(key) {
             self.issue_op_reads(key);
+        } else if self.ops[key].reads_early() {
+            self.back_to_gate(key);
         } else {
             self.starved.push_back(Starved::Op(key));
         }
@@ -395,6 +410,9 @@ impl Shard {
 
     /// The members cannot give what the operation needs.
     fn no_plan(&mut self, key: usize) {
+        if self.ops[key].reads_early() {
+            return self.back_to_gate(key);
+        }
         let op = &mut self.ops[key];
         op.drop_buffers();
         if self.is_hedge(key) {
@@ -441,7 +459,12 @@ impl Shard {
         let op = &mut self.ops[key];
         let reads = op.reads.iter().map(|&(_, lo, hi)| (hi - lo) as usize);
         let extra = std::iter::repeat_n(op.extra.bytes, op.extra.count);
-        self.pool.take_all(reads.chain(extra), &mut op.bufs)
+        // One that waits for its region with them leaves enough for the others.
+        let keep = match op.reads_early() {
+            true => crate::limits::widest(&self.geometry),
+            false => 0,
+        };
+        self.pool.take_all(reads.chain(extra), keep, &mut op.bufs)
     }
 
     pub(crate) fn issue_op_reads(&mut self, key: usize) {
@@ -537,6 +560,9 @@ impl Shard {
     pub(crate) fn compute(&mut self, key: usize) {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
+        }
+        if self.ops[key].reads_early() && !self.passes_gate(key) {
+            return;
         }
         // A write that is to be logged wants more buffers than one that is not.
         if self.view.logging && !self.ops[key].logging {

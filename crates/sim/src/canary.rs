@@ -73,7 +73,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 85] = [
+    pub const ALL: [(Canary, u64); 87] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -92,6 +92,8 @@ impl Canary {
         (Canary::Misread, 15),
         (Canary::Inside(engine::Canary::NoStripeOrder), 20),
         (Canary::Inside(engine::Canary::DirtyAfterWrite), 1500),
+        (Canary::Inside(engine::Canary::WritesEarly), 1500),
+        (Canary::Inside(engine::Canary::KeepsEarlyReads), 6000),
         (Canary::Inside(engine::Canary::ViewBeforeDurable), 20000),
         (Canary::Inside(engine::Canary::QCoefficientOff), 80),
         (Canary::Inside(engine::Canary::ResyncSkipsRows), 60),

@@ -36,6 +36,7 @@ pub struct Scenario {
 }
 
 /// What to make before the first start.
+#[derive(Clone)]
 pub struct Draft(Plan);
 
 impl Scenario {
@@ -298,8 +299,12 @@ impl Scenario {
     }
     /// Reads blocks and tells how long that took, microseconds.
     pub fn read_us(&mut self, first: u64, count: u64) -> u64 {
+        self.ask_us(AskKind::Read, first, count)
+    }
+    /// Makes one request and tells how long it took, microseconds.
+    pub fn ask_us(&mut self, kind: AskKind, first: u64, count: u64) -> u64 {
         let begun = self.world.clock.now();
-        self.begin(AskKind::Read, first, count);
+        self.begin(kind, first, count);
         while !self.world.asks.is_empty() {
             self.steps(1);
         }

@@ -3,6 +3,7 @@
 use strake_engine::units::*;
 use strake_format::{RegionState, WriteHole};
 use strake_sim::scenario::{Draft, Scenario};
+use strake_sim::workload::AskKind;
 
 fn drafts() -> Vec<Draft> {
     let mut drafts = Vec::new();
@@ -119,4 +120,84 @@ fn members_flush_once_for_all_regions_that_close_together() {
         regions > 2 * took,
         "{took} I/Os of each member for {regions} regions"
     );
+}
+
+/// How long it takes to write so many blocks in each region, one region after the other,
+/// microseconds.
+fn write_each_us(array: &mut Scenario, count: u64) -> u64 {
+    let regions = 0..array.world.geometry.regions();
+    let ask = |region| {
+        let block = first_block(array, region);
+        array.ask_us(AskKind::Write, block, count)
+    };
+    regions.map(ask).sum()
+}
+
+#[test]
+fn a_write_reads_while_its_region_is_opened() {
+    for policy in [WriteHole::Closed, WriteHole::Resync] {
+        let draft = || Scenario::new("5", 4).policy(policy).no_caches();
+        let stripe = {
+            let array = draft().start();
+            array.world.geometry.stripe_bytes() / array.world.geometry.block
+        };
+        // A whole stripe has nothing to read: it waits for its region first.
+        let [whole, part] = [stripe, 1].map(|count| {
+            let mut array = filled(draft());
+            let (mut closed, mut open) = (0, 0);
+            for _ in 0..8 {
+                closed += write_each_us(&mut array, count);
+                open += write_each_us(&mut array, count);
+                array.sleep();
+            }
+            closed.saturating_sub(open)
+        });
+        assert!(
+            4 * part < 3 * whole,
+            "{part} us more for regions that have to be opened, {whole} us without reads"
+        );
+    }
+}
+
+#[test]
+fn writes_that_wait_for_their_regions_keep_no_buffers_from_others() {
+    for draft in drafts() {
+        // The least memory that there is, and more writes than it holds.
+        let mut array = filled(draft);
+        for region in 0..array.world.geometry.regions() {
+            let block = first_block(&array, region);
+            for at in block..(block + 4).min(array.world.oracle.blocks()) {
+                array.begin_to_write_blocks(at, 1);
+            }
+        }
+        array.begin_to_read().rest().verify();
+    }
+}
+
+#[test]
+fn a_region_is_given_back_while_a_write_reads_there() {
+    for draft in drafts() {
+        for events in 0..24 {
+            let mut array = filled(draft.clone());
+            let block = first_block(&array, 2);
+            array.begin_to_discard().steps(events);
+            array.begin_to_write_blocks(block, 1).rest().verify();
+            array.sleep().begin_to_write_blocks(block, 1).steps(events);
+            array.begin_to_discard().rest().verify();
+        }
+    }
+}
+
+#[test]
+fn members_leave_and_power_goes_while_a_write_waits_for_its_region() {
+    for draft in drafts() {
+        for events in 0..24 {
+            let mut array = filled(draft.clone());
+            let (one, other) = (first_block(&array, 2), first_block(&array, 5));
+            array.begin_to_write_blocks(one, 1).steps(events);
+            array.power_cut().start().rest().verify().sleep();
+            array.begin_to_write_blocks(other, 1).steps(events);
+            array.lose(1).rest().verify();
+        }
+    }
 }
