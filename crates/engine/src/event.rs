@@ -566,8 +566,21 @@ pub enum ShardOutput {
     /// Bring this read to the shard that owns its stripe ([`crate::Shard::passed`]), and the member
     /// that is late with it, if one is.
     Pass(ShardNo, Request, Option<DeviceId>),
+    /// Bring this to a shard ([`crate::Shard::turn`]).
+    Turn(ShardNo, Turn),
     /// Bring this to the array.
     Message(FromShard),
+}
+
+/// Whose turn it is to write a rebuild's target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Of this step.
+    pub(crate) step: u64,
+    /// The stripe whose turn it is.
+    pub(crate) next: StripeNo,
+    /// Where the step ends.
+    pub(crate) end: StripeNo,
 }
 
 /// What the array wants done.

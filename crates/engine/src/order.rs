@@ -105,6 +105,12 @@ impl Shard {
         }
     }
 
+    /// Something waits for the stripe.
+    pub(crate) fn is_pressed(&self, stripe: StripeNo) -> bool {
+        let lock = self.locks.get(&stripe);
+        lock.is_some_and(|lock| !lock.queue.is_empty())
+    }
+
     fn locks_tidy(&mut self, stripe: StripeNo) {
         if self
             .locks

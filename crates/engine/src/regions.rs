@@ -68,6 +68,11 @@ impl Gate {
         !self.closing && self.trusted() && !self.unwritten()
     }
 
+    /// It is given back once no operation of any kind is at work here.
+    pub(crate) fn waits_for_users(&self) -> bool {
+        self.closing && self.unwritten()
+    }
+
     /// Writes may start.
     pub(crate) fn open(&self) -> bool {
         !self.closing && matches!(self.access, RegionAccess::Open | RegionAccess::NeedSync)
@@ -219,10 +224,9 @@ impl Shard {
     fn say_if_closed(&mut self, region: RegionNo) {
         let quiet = self.log_quiet();
         let gate = &mut self.gates[region.0 as usize];
-        let busy = if gate.unwritten() {
-            gate.users
-        } else {
-            gate.writers
+        let busy = match gate.waits_for_users() {
+            true => gate.users,
+            false => gate.writers,
         };
         if gate.closing && !gate.told && busy == 0 && quiet {
             gate.told = true;

@@ -254,7 +254,7 @@ impl Shard {
             ops: Ops::default(),
             ios: Slab::new(),
             steps: Vec::new(),
-            turns: Turns::default(),
+            turns: Turns::new(index),
             rebuilt: Vec::new(),
             starved: VecDeque::new(),
             out: VecDeque::new(),
@@ -797,6 +797,7 @@ impl Shard {
                 self.pump(stripe, false);
             } else if !self.pump_logs()
                 && !self.feed_starved()
+                && !self.take_turns()
                 && !self.give_up_turns()
                 && !self.let_go()
                 && !self.say_stopped()

@@ -44,6 +44,13 @@ impl Shard {
         }
         let range = self.geometry.stripes_of_rows(step.first, step.end);
         let (next, end) = (range.start, range.end);
+        if step.kind == StepKind::Rebuild {
+            self.turns.begin(Turn {
+                step: step.step,
+                next: StripeNo(next),
+                end: StripeNo(end),
+            });
+        }
         let run = StepRun {
             step,
             next,
@@ -100,6 +107,9 @@ impl Shard {
             let run = &mut self.steps[at];
             run.at_work += 1;
             at_work += 1;
+            if run.step.kind == StepKind::Rebuild {
+                self.turns.enter(run.step.step, stripe);
+            }
             let work = Work::step(run.step.step, run.step.kind, self.geometry.strip);
             self.enqueue(stripe, work);
         }
@@ -113,7 +123,14 @@ impl Shard {
         (foreground, any.then(|| std::mem::take(&mut self.latencies)))
     }
 
+    /// A stripe of a step that this shard has not come to yet.
+    pub(crate) fn still_to_begin(&self, (step, stripe): (u64, StripeNo)) -> bool {
+        let mut runs = self.steps.iter();
+        runs.any(|run| run.step.step == step && run.next <= stripe.0)
+    }
+
     pub(crate) fn step_stripe_done(&mut self, step: u64, unreadable: bool, op: &StripeOp) {
+        self.turns.leave(step, op.stripe);
         let at = self
             .steps
             .iter()

@@ -38,7 +38,7 @@ pub(crate) enum Phase {
     Gate,
     Buffers,
     Reading,
-    /// Of a rebuild: what lies before it in the step is still being read.
+    /// Of a rebuild: what lies before it is not written yet.
     Turn,
     /// Records are on their way to the logs.
     Logging,
@@ -501,9 +501,8 @@ impl Shard {
             self.ops[key].pending += 1;
         }
         self.ops[key].reads = reads;
-        match self.ops[key].pending {
-            0 => self.compute(key),
-            _ => self.enter_turn(key),
+        if self.ops[key].pending == 0 && !self.awaits_turn(key) {
+            self.compute(key);
         }
     }
 
@@ -542,7 +541,6 @@ impl Shard {
             }
         }
         if self.ops[key].pending == 0 {
-            self.leave_turn(key);
             let op = &self.ops[key];
             if op.read_failed {
                 self.prepare(key)
@@ -553,7 +551,6 @@ impl Shard {
             } else if !self.awaits_turn(key) {
                 self.compute(key)
             }
-            self.take_turns();
         }
     }
 
@@ -577,8 +574,9 @@ impl Shard {
                 let fua = *fua;
                 self.compute_zero(key, fua);
             }
-            WorkKind::Step { kind, .. } => {
-                let kind = *kind;
+            WorkKind::Step { step, kind, .. } => {
+                let (step, kind) = (*step, *kind);
+                self.turns.leave(step, self.ops[key].stripe);
                 self.compute_step(key, kind);
             }
         }

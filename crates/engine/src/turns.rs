@@ -1,102 +1,160 @@
-//! The order in which a rebuild writes its target: stripes of a step are read several at a time,
-//! and written one after the other.
+//! The order in which a rebuild writes its target: stripes are read several at a time, on every
+//! shard, and written one after the other.
 //!
 //! A drive that is written from its first strip to its last, each strip whole and a multiple of its
 //! write granularity, has nothing to read back or to move.
 //!
-//! Invariants:
-//! * A stripe waits for none but those before it whose reads are in flight, and those come back by
-//!   themselves: it never waits for a buffer, a lock, a region or a view, so nobody waits for
-//!   another in a circle.
-//! * No request waits for the buffers of a stripe that only awaits its turn.
+//! One turn goes from stripe to stripe, and from shard to shard with them. Who has it and has read
+//! its stripe begins to write, and gives it on; who has not, keeps it until then.
 //!
-//! Deliberately absent: order between shards; their stripes take turns on the target, and a drive
-//! sees them within the few that are at work.
+//! Invariants:
+//! * There is one turn. It comes to every stripe of every step of a rebuild, in their order, also
+//!   to those that need it no more.
+//! * A stripe waits for its turn with nothing that others need: where a request waits for the
+//!   stripe, or for buffers, or a stripe before it does for buffers, or its region is given back,
+//!   it is written out of order.
+//!
+//! Deliberately absent: order among writes in flight. What a drive makes of them is its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::event::StepKind;
+use crate::event::{ShardOutput, StepKind, Turn};
 use crate::shard::{Shard, Starved};
 use crate::stripe::Phase;
-use crate::units::StripeNo;
+use crate::units::{ShardNo, StripeNo, Time};
 use crate::work::WorkKind;
 
-/// Stripes of a rebuild whose reads are in flight, and those that are read and await their turn.
+/// A stripe of a step.
+type Place = (u64, StripeNo);
+
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    reading: BTreeSet<StripeNo>,
-    waiting: BTreeMap<StripeNo, usize>,
+    /// The turn, if it is here.
+    here: Option<Turn>,
+    /// Steps that the turn has not come to the end of, as far as is known here: from their first
+    /// stripe.
+    begun: VecDeque<Turn>,
+    /// The last step that was begun here.
+    last: u64,
+    /// Stripes that are at work and not written yet, and those of them that are read.
+    at_work: BTreeSet<Place>,
+    waiting: BTreeMap<Place, usize>,
 }
 
-impl Shard {
-    fn rebuilds(&self, key: usize) -> bool {
-        let kind = &self.ops[key].work.kind;
-        let rebuild = StepKind::Rebuild;
-        matches!(kind, WorkKind::Step { kind, .. } if *kind == rebuild)
-    }
-
-    /// The reads of an operation begin.
-    pub(crate) fn enter_turn(&mut self, key: usize) {
-        if self.rebuilds(key) {
-            self.turns.reading.insert(self.ops[key].stripe);
+impl Turns {
+    /// The turn begins on the first shard, before all steps.
+    pub(crate) fn new(index: ShardNo) -> Turns {
+        let here = (index == ShardNo(0)).then_some(Turn {
+            step: 0,
+            next: StripeNo(0),
+            end: StripeNo(0),
+        });
+        Turns {
+            here,
+            ..Turns::default()
         }
     }
 
-    /// They are all there, or failed.
-    pub(crate) fn leave_turn(&mut self, key: usize) {
-        self.turns.reading.remove(&self.ops[key].stripe);
+    /// A step of a rebuild begins here.
+    pub(crate) fn begin(&mut self, step: Turn) {
+        self.last = step.step;
+        self.begun.push_back(step);
     }
 
-    /// True if it has to wait for stripes before it.
+    /// A stripe of it is at work.
+    pub(crate) fn enter(&mut self, step: u64, stripe: StripeNo) {
+        self.at_work.insert((step, stripe));
+    }
+
+    /// It is being written, or over.
+    pub(crate) fn leave(&mut self, step: u64, stripe: StripeNo) {
+        self.at_work.remove(&(step, stripe));
+    }
+}
+
+impl Shard {
+    /// The turn comes from another shard.
+    pub fn turn(&mut self, now: Time, turn: Turn) {
+        self.now = now;
+        self.turns.here = Some(turn);
+    }
+
+    fn place(&self, key: usize) -> Option<Place> {
+        let op = &self.ops[key];
+        let rebuild = StepKind::Rebuild;
+        match &op.work.kind {
+            WorkKind::Step { step, kind, .. } if *kind == rebuild => Some((*step, op.stripe)),
+            _ => None,
+        }
+    }
+
+    /// True if it has to wait for its turn.
     pub(crate) fn awaits_turn(&mut self, key: usize) -> bool {
-        let stripe = self.ops[key].stripe;
-        let behind = self
-            .turns
-            .reading
-            .first()
-            .is_some_and(|first| *first < stripe);
-        let waits = behind && self.rebuilds(key) && !self.others_starve();
+        let Some(place) = self.place(key) else {
+            return false;
+        };
+        let turn = self.turns.here.as_ref();
+        let has_it = turn.is_some_and(|turn| (turn.step, turn.next) == place);
+        let waits = self.turns.at_work.contains(&place) && !has_it && !self.in_need(place);
         if waits {
             self.ops[key].phase = Phase::Turn;
-            self.turns.waiting.insert(stripe, key);
+            self.turns.waiting.insert(place, key);
         }
         waits
     }
 
-    /// Lets those go on whose turn has come.
-    pub(crate) fn take_turns(&mut self) {
-        while let Some((&stripe, _)) = self.turns.waiting.first_key_value() {
-            if self
-                .turns
-                .reading
-                .first()
-                .is_some_and(|first| *first < stripe)
-            {
-                return;
-            }
-            let (_, key) = self.turns.waiting.pop_first().expect("it is the first");
-            self.compute(key);
-        }
-    }
-
-    /// Somebody else than a rebuild waits for buffers. A stripe of its own comes later in the order
-    /// than those that have theirs.
-    fn others_starve(&self) -> bool {
-        let other = |starved: &Starved| match starved {
-            Starved::Read(_) => true,
-            Starved::Op(key) => !self.rebuilds(*key),
+    /// Lets the stripe go on to which the turn has come, or gives it on. True if it did.
+    pub(crate) fn take_turns(&mut self) -> bool {
+        let Some(turn) = self.turns.here.as_mut() else {
+            return false;
         };
-        self.starved.iter().any(other)
-    }
-
-    /// Somebody waits for buffers: nobody keeps any for the sake of order. True if somebody did.
-    pub(crate) fn give_up_turns(&mut self) -> bool {
-        if self.turns.waiting.is_empty() || !self.others_starve() {
+        if turn.next == turn.end {
+            let step = turn.step;
+            self.turns.begun.retain(|begun| begun.step > step);
+            let next = self.turns.begun.front();
+            next.inspect(|next| *turn = (*next).clone());
+            return next.is_some();
+        }
+        let place = (turn.step, turn.next);
+        let owner = self.geometry.shard(turn.next, self.count);
+        if owner != self.index {
+            let turn = self.turns.here.take().expect("it is here");
+            self.out.push_back(ShardOutput::Turn(owner, turn));
+            return true;
+        }
+        if self.turns.last < place.0 || self.still_to_begin(place) {
             return false;
         }
-        for key in std::mem::take(&mut self.turns.waiting).into_values() {
-            self.compute(key);
+        if self.turns.at_work.contains(&place) {
+            let read = self.turns.waiting.remove(&place);
+            read.inspect(|key| self.compute(*key));
+            return read.is_some();
         }
+        let turn = self.turns.here.as_mut().expect("it is here");
+        turn.next.0 += 1;
+        true
+    }
+
+    /// Somebody needs what the stripe holds while it waits.
+    fn in_need(&self, place: Place) -> bool {
+        let first = |starved: &Starved| match starved {
+            Starved::Read(_) => true,
+            Starved::Op(key) => self.place(*key).is_none_or(|other| other < place),
+        };
+        let left = self.gates[self.region(place.1).0 as usize].waits_for_users();
+        let wanted = left || self.closed().is_some() || self.is_pressed(place.1);
+        wanted || self.starved.iter().any(first)
+    }
+
+    /// Nobody waits for its turn whom somebody else waits for. True if somebody did.
+    pub(crate) fn give_up_turns(&mut self) -> bool {
+        let mut waiting = self.turns.waiting.keys();
+        let Some(place) = waiting.find(|place| self.in_need(**place)).copied() else {
+            return false;
+        };
+        let key = self.turns.waiting.remove(&place).expect("it waits");
+        self.compute(key);
         true
     }
 }

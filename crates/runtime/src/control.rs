@@ -111,6 +111,7 @@ impl Control {
             Mail::ToShard(_)
             | Mail::Piece(_)
             | Mail::Passed(..)
+            | Mail::Turn(_)
             | Mail::InPlace(..)
             | Mail::InPlaceDone(_)
             | Mail::PieceAgain(_)

@@ -35,6 +35,8 @@ pub(crate) enum Mail {
     Piece(Request),
     /// A read that another shard began, and the member that is late with it, if one is.
     Passed(Request, Option<DeviceId>),
+    /// The turn of a rebuild comes to this shard.
+    Turn(Turn),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),
     /// An I/O that was tried again is over (shard 0's thread only).

@@ -322,6 +322,7 @@ impl Worker {
                 Mail::ToShard(message) => self.hear(now, message),
                 Mail::Piece(request) => self.engine.submit(now, request),
                 Mail::Passed(request, late) => self.engine.passed(now, request, late),
+                Mail::Turn(turn) => self.engine.turn(now, turn),
                 Mail::PieceAgain(piece) => self.split_anew(now, piece),
                 Mail::PieceReply(reply) => self.join(reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
@@ -381,6 +382,7 @@ impl Worker {
             ShardOutput::Pass(owner, request, late) => {
                 self.post(owner, Mail::Passed(request, late));
             }
+            ShardOutput::Turn(shard, turn) => self.post(shard, Mail::Turn(turn)),
             ShardOutput::Message(message) => match &mut self.control {
                 Some(control) => control.array.message(now, self.index, message),
                 None => self.post(ShardNo(0), Mail::FromShard(self.index, message)),

@@ -47,6 +47,8 @@ pub enum Happening {
     Visit(ShardNo, u16, Request),
     /// A read that another shard began reaches its owner, with the member that is late.
     Passed(u16, Request, Option<DeviceId>),
+    /// The turn of a rebuild reaches a shard.
+    Turn(u16, Turn),
     /// A message reaches the array.
     FromShard(u16, FromShard),
     /// A request reaches the array.
@@ -407,6 +409,13 @@ impl World {
                 self.join_batch(shard);
                 self.poll_shard(shard)?;
             }
+            Happening::Turn(shard, turn) => {
+                self.trace([15, u64::from(shard), 0, 0], || {
+                    format!("shard {shard}: {turn:?}")
+                });
+                self.machines().shards[usize::from(shard)].turn(now, turn);
+                self.poll_shard(shard)?;
+            }
             Happening::FromShard(shard, message) => {
                 self.trace([4, u64::from(shard), 0, 0], || {
                     format!("array: from shard {shard}: {message:?}")
@@ -636,6 +645,10 @@ impl World {
                     self.stats.visits_passed += 1;
                     let what = Happening::Passed(owner.0, piece, late);
                     self.send(Place::Shard(shard), Place::Shard(owner.0), what);
+                }
+                ShardOutput::Turn(to, turn) => {
+                    let what = Happening::Turn(to.0, turn);
+                    self.send(Place::Shard(shard), Place::Shard(to.0), what);
                 }
                 ShardOutput::Message(message) => self.tell_array(shard, message),
             }

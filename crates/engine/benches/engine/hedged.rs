@@ -95,7 +95,7 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
                 Some(ShardOutput::Message(message)) => {
                     rig.array.message(now, ShardNo(0), message);
                 }
-                Some(ShardOutput::Again(_) | ShardOutput::Pass(..)) => {
+                Some(ShardOutput::Again(_) | ShardOutput::Pass(..) | ShardOutput::Turn(..)) => {
                     unreachable!("no data moves")
                 }
                 None => break,

@@ -154,7 +154,9 @@ impl Rig {
                         self.array.message(Time(0), ShardNo(0), message);
                     }
                     ShardOutput::Reply(reply) => self.replies.extend(self.router.join(reply)),
-                    ShardOutput::Again(_) | ShardOutput::Pass(..) => unreachable!("no data moves"),
+                    ShardOutput::Again(_) | ShardOutput::Pass(..) | ShardOutput::Turn(..) => {
+                        unreachable!("one shard, and no data moves")
+                    }
                 }
             }
             if quiet {

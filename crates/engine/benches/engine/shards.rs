@@ -216,7 +216,9 @@ impl Lane {
                 ShardOutput::Pass(owner, piece, _) => {
                     self.out[usize::from(owner.0)].pieces.push(piece);
                 }
-                ShardOutput::Again(_) => unreachable!("no data moves"),
+                ShardOutput::Again(_) | ShardOutput::Turn(..) => {
+                    unreachable!("no data moves, and nothing is rebuilt")
+                }
             }
         }
         for (post, out) in common.boxes.iter().zip(&mut self.out) {

@@ -3,9 +3,11 @@
 //! The members here have one arm: each I/O in flight makes the next one wait, so that a rebuild in
 //! full swing makes every request late.
 
+use std::collections::BTreeSet;
+
 use strake_engine::create::Init;
 use strake_engine::event::{ArrayState, Command, HeldBack, IoKind, JobKind, ScrubMode, Setting};
-use strake_engine::units::{RequestId, Time};
+use strake_engine::units::{RegionNo, RequestId, Time};
 use strake_format::Settings;
 use strake_sim::scenario::{Draft, Scenario};
 use strake_sim::workload::{Ask, AskKind};
@@ -362,4 +364,44 @@ fn a_rebuild_that_meets_what_is_being_zeroed_in_a_pause_does_not_wait_for_ever()
     array.sleep();
     assert_eq!(array.state(), ArrayState::Optimal);
     array.verify();
+}
+
+/// Where a rebuild writes its target, in the order in which the target is asked to.
+fn order_on_the_target(array: &mut Scenario) -> Vec<u64> {
+    array.lose(1).add();
+    let mut asked = Vec::new();
+    let mut before = BTreeSet::new();
+    while array.state() != ArrayState::Optimal {
+        let target = array.world.looks()[1].incoming;
+        let now = target.map_or(Vec::new(), |target| {
+            let ssd = &array.world.drives[target].ssd;
+            let data = |kind: &IoKind| match kind {
+                IoKind::Write { offset, .. } => ssd.data.contains(offset).then_some(*offset),
+                _ => None,
+            };
+            ssd.kinds().filter_map(data).collect()
+        });
+        asked.extend(now.iter().filter(|at| !before.contains(*at)));
+        before = now.into_iter().collect::<BTreeSet<u64>>();
+        array.steps(1);
+    }
+    asked
+}
+
+#[test]
+fn a_rebuild_writes_its_target_in_order_whatever_the_number_of_shards() {
+    for (level, members) in [("5", 4), ("6", 6), ("60", 8), ("10", 4)] {
+        for shards in [1, 2, 3, 5] {
+            let mut array = Scenario::new(level, members).large().shards(shards).start();
+            array.fill().rest();
+            let region = array.world.geometry.region_bytes(RegionNo(2));
+            let blocks = |bytes: u64| bytes / array.world.geometry.block;
+            let hole = (blocks(region.start), blocks(region.end - region.start));
+            array.ask(AskKind::Discard, hole.0, hole.1).rest();
+            let asked = order_on_the_target(&mut array);
+            assert!(asked.len() > 500, "{} strips", asked.len());
+            assert!(asked.is_sorted(), "{level} on {shards} shards");
+            array.verify();
+        }
+    }
 }
