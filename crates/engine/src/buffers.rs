@@ -354,15 +354,14 @@ impl Pool {
     }
 
     /// Takes one buffer for each length in `wanted`, or none at all; false if they are not all
-    /// there with `keep` of the largest class left to others. `taken` is empty before.
+    /// there. `taken` is empty before.
     pub fn take_all(
         &mut self,
         wanted: impl IntoIterator<Item = usize>,
-        keep: usize,
         taken: &mut Vec<Buf>,
     ) -> bool {
         let all = wanted.into_iter().all(|bytes| {
-            let buf = self.take_leaving(bytes, keep);
+            let buf = self.take(bytes);
             let there = buf.is_some();
             taken.extend(buf);
             there
@@ -457,12 +456,9 @@ mod tests {
     fn all_or_none_are_taken() {
         let mut pool = Pool::new(&[(4096, 1), (16384, 1)]);
         let mut taken = Vec::new();
-        assert!(!pool.take_all([4096, 16384, 1], 0, &mut taken));
+        assert!(!pool.take_all([4096, 16384, 1], &mut taken));
         assert_eq!((pool.free(), taken.len()), (2, 0));
-        assert!(
-            pool.take_all([1, 1], 0, &mut taken),
-            "the larger serves, too"
-        );
+        assert!(pool.take_all([1, 1], &mut taken), "the larger serves, too");
         assert_eq!((taken[0].len(), taken[1].len()), (4096, 16384));
     }
 

@@ -7,8 +7,8 @@
 //! * A read that only untrusted parity could answer, in a region that is being given back, waits
 //!   until the region reads as zeros.
 //! * A write may read before its region is open ([`Shard::starts_early`]), and does nothing else: it
-//!   is a user of the region until it may write. The buffers that it holds meanwhile leave enough
-//!   for any other operation, so nobody waits for a region who waits for nothing else.
+//!   is a user of the region until it may write. Buffers that it holds meanwhile are given up for
+//!   whoever waits for some: nobody waits for a region who waits for nothing else.
 
 use crate::canary::{self, Canary};
 use crate::event::*;
@@ -140,14 +140,18 @@ impl Shard {
         let gate = &mut self.gates[region.0 as usize];
         if gate.open() || canary::hit(Canary::WritesEarly) {
             gate.enter();
-            let as_read = gate.trusted();
+            // A member may be there that was not when it was planned, and takes this region for one
+            // that nobody wrote meanwhile.
+            let seen = self.ops[key].view == self.view.version;
+            let as_read = seen && gate.trusted();
             self.ops[key].gated = true;
             if !as_read {
                 self.prepare(key);
             }
             return as_read;
         }
-        if gate.unwritten() && !canary::hit(Canary::KeepsEarlyReads) {
+        let empty = gate.unwritten() && !canary::hit(Canary::KeepsEarlyReads);
+        if empty || !self.starved.is_empty() {
             self.back_to_gate(key);
             return false;
         }
@@ -167,6 +171,23 @@ impl Shard {
         let region = self.region(self.ops[key].stripe);
         self.leave_region(region, false);
         self.start_op(key);
+    }
+
+    /// Somebody waits for buffers: nobody keeps any before a gate. True if somebody did.
+    pub(crate) fn give_up_early(&mut self) -> bool {
+        if self.starved.is_empty() {
+            return false;
+        }
+        let waits = |op: &StripeOp| op.reads_early() && op.phase == Phase::Gate;
+        let found = self.ops.iter().find(|(_, op)| waits(op));
+        let Some(key) = found.map(|(key, _)| key) else {
+            return false;
+        };
+        let region = self.region(self.ops[key].stripe);
+        let gate = &mut self.gates[region.0 as usize];
+        gate.waiting.retain(|waiting| *waiting != key);
+        self.back_to_gate(key);
+        true
     }
 
     /// Parity is true in a region that is being closed.

@@ -799,6 +799,7 @@ impl Shard {
                 && !self.feed_starved()
                 && !self.take_turns()
                 && !self.give_up_turns()
+                && !self.give_up_early()
                 && !self.let_go()
                 && !self.say_stopped()
                 && !self.say_held()

@@ -65,10 +65,14 @@ impl Shard {
     /// Begins stripes of the steps that there are, in order, as many as may be at work, and tells of steps
     /// that are over.
     fn feed_steps(&mut self) {
-        let mut at = 0;
+        let (mut at, mut begun) = (0, true);
         while at < self.steps.len() {
-            self.feed_step(at);
+            // Those of a later one may wait for the turn of those before.
+            if begun {
+                self.feed_step(at);
+            }
             let run = &self.steps[at];
+            begun &= run.next >= run.end;
             if run.at_work > 0 || run.next < run.end {
                 at += 1;
                 continue;

@@ -89,6 +89,8 @@ pub(crate) struct StripeOp {
     pub(crate) read_failed: bool,
     pub(crate) heal: Columns,
     pub(crate) plan: WritePlan,
+    /// The view that it was made by.
+    pub(crate) view: u64,
     /// Columns to read, over which part of the strip.
     pub(crate) reads: Reads,
     /// Buffers wanted beyond the reads'.
@@ -150,6 +152,7 @@ impl StripeOp {
             read_failed: false,
             heal: Columns::default(),
             plan: WritePlan::Full,
+            view: 0,
             reads: Reads::new(),
             extra: Extra::default(),
             bufs: Vec::new(),
@@ -386,6 +389,7 @@ impl Shard {
             .collect();
         let op = &mut self.ops[key];
         (op.plan, op.lost, op.read_failed) = (plan, lost, false);
+        op.view = self.view.version;
         (op.parity, op.targets) = (parity, targets);
         self.want(key, reads, extra);
     }
@@ -459,12 +463,7 @@ impl Shard {
         let op = &mut self.ops[key];
         let reads = op.reads.iter().map(|&(_, lo, hi)| (hi - lo) as usize);
         let extra = std::iter::repeat_n(op.extra.bytes, op.extra.count);
-        // One that waits for its region with them leaves enough for the others.
-        let keep = match op.reads_early() {
-            true => crate::limits::widest(&self.geometry),
-            false => 0,
-        };
-        self.pool.take_all(reads.chain(extra), keep, &mut op.bufs)
+        self.pool.take_all(reads.chain(extra), &mut op.bufs)
     }
 
     pub(crate) fn issue_op_reads(&mut self, key: usize) {

@@ -32,8 +32,7 @@ type Place = (u64, StripeNo);
 pub(crate) struct Turns {
     /// The turn, if it is here.
     here: Option<Turn>,
-    /// Steps that the turn has not come to the end of, as far as is known here: from their first
-    /// stripe.
+    /// Steps that the turn has not come to yet, as far as is known here: from their first stripe.
     begun: VecDeque<Turn>,
     /// The last step that was begun here.
     last: u64,
@@ -62,6 +61,15 @@ impl Turns {
         self.begun.push_back(step);
     }
 
+    /// The turn is past all steps up to this.
+    fn forget(&mut self, step: u64) {
+        while self
+            .begun
+            .pop_front_if(|begun| begun.step <= step)
+            .is_some()
+        {}
+    }
+
     /// A stripe of it is at work.
     pub(crate) fn enter(&mut self, step: u64, stripe: StripeNo) {
         self.at_work.insert((step, stripe));
@@ -77,6 +85,7 @@ impl Shard {
     /// The turn comes from another shard.
     pub fn turn(&mut self, now: Time, turn: Turn) {
         self.now = now;
+        self.turns.forget(turn.step);
         self.turns.here = Some(turn);
     }
 
@@ -106,15 +115,16 @@ impl Shard {
 
     /// Lets the stripe go on to which the turn has come, or gives it on. True if it did.
     pub(crate) fn take_turns(&mut self) -> bool {
-        let Some(turn) = self.turns.here.as_mut() else {
+        let Some(turn) = &self.turns.here else {
             return false;
         };
-        if turn.next == turn.end {
+        if turn.next >= turn.end {
             let step = turn.step;
-            self.turns.begun.retain(|begun| begun.step > step);
-            let next = self.turns.begun.front();
-            next.inspect(|next| *turn = (*next).clone());
-            return next.is_some();
+            self.turns.forget(step);
+            let next = self.turns.begun.pop_front();
+            let goes_on = next.is_some();
+            self.turns.here = next.or(self.turns.here.take());
+            return goes_on;
         }
         let place = (turn.step, turn.next);
         let owner = self.geometry.shard(turn.next, self.count);

@@ -17,6 +17,8 @@
 //! Deliberately absent: members that went on without those that have the newest writes, and are
 //! found alone. Nothing on them can tell that there was more (`part` has what can be told).
 
+use std::ops::Range;
+
 use strake_engine::StartError;
 use strake_engine::event::*;
 use strake_engine::units::*;
@@ -173,12 +175,19 @@ impl World {
         Ok(())
     }
 
+    /// The slots of a group; there may be fewer groups than when it was chosen.
+    fn slots_of(&self, group: usize) -> Range<usize> {
+        let (width, groups) = (self.geometry.width, self.geometry.groups as usize);
+        let first = group % groups * width;
+        first..first + width
+    }
+
     /// Drives of the slots of a group that hold a member in sync, and are there.
     fn serving(&mut self, group: usize) -> Vec<(usize, usize)> {
-        let width = self.geometry.width;
         let looks = self.looks();
-        let slots = group * width..(group + 1) * width;
-        let in_sync = slots.filter_map(|slot| Some((slot, looks[slot].in_sync?)));
+        let in_sync = self
+            .slots_of(group)
+            .filter_map(|slot| Some((slot, looks[slot].in_sync?)));
         in_sync
             .filter(|&(_, drive)| !self.drives[drive].ssd.faults.gone)
             .collect()
@@ -233,8 +242,8 @@ impl World {
     fn strike_beyond(&mut self, group: usize, pause: u64) -> Going<Vec<usize>> {
         let mut victims = Vec::new();
         if self.chance.faults.percent(30) {
-            let width = self.geometry.width;
-            let targets: Vec<usize> = self.looks()[group * width..(group + 1) * width]
+            let slots = self.slots_of(group);
+            let targets: Vec<usize> = self.looks()[slots]
                 .iter()
                 .filter_map(|look| look.incoming)
                 .filter(|&drive| !self.drives[drive].ssd.faults.gone)
@@ -434,15 +443,14 @@ impl World {
     /// While nothing runs: members in sync of a group, by what is durable, that go as well, so that
     /// too many are gone.
     fn victims_at_rest(&mut self, group: usize) -> Vec<usize> {
-        let width = self.geometry.width;
         let (drives, _) = self.condition_on_media();
-        let mut there: Vec<usize> = drives[group * width..(group + 1) * width]
+        let mut there: Vec<usize> = drives[self.slots_of(group)]
             .iter()
             .flatten()
             .copied()
             .collect();
         self.chance.faults.shuffle(&mut there);
-        let least = (there.len() + 1).saturating_sub(width - self.geometry.m);
+        let least = (there.len() + 1).saturating_sub(self.geometry.width - self.geometry.m);
         let count = self.chance.faults.range(least as u64, there.len() as u64);
         there.truncate(count as usize);
         // These would do, too.
@@ -456,12 +464,12 @@ impl World {
 
     /// Members that only some tables call in sync in a slot of the group.
     pub(crate) fn doubtful(&self, group: usize, agreed: &[Option<usize>]) -> Vec<usize> {
-        let width = self.geometry.width;
+        let slots = self.slots_of(group);
         let present = self.present();
         let in_sync = |member: MemberUuid| {
             // A table from before the shape changed has fewer rows.
             let rows = |sb: &Superblock| {
-                let mut rows = sb.slots.iter().skip(group * width).take(width);
+                let mut rows = sb.slots.iter().skip(slots.start).take(slots.len());
                 rows.any(|row| row.member == member && row.state == SlotState::InSync)
             };
             present.iter().any(|(_, sb)| rows(sb))

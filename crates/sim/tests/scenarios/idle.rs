@@ -201,3 +201,25 @@ fn members_leave_and_power_goes_while_a_write_waits_for_its_region() {
         }
     }
 }
+
+#[test]
+fn a_member_comes_back_while_writes_wait_for_their_regions() {
+    for shards in [1, 3] {
+        for events in (0..400).step_by(3) {
+            let draft = Scenario::new("6", 6).shards(shards).message_ns(400_000);
+            let mut array = filled(draft);
+            let drive = array.drive(1);
+            // It is missed in the first region.
+            array.lose(1).write_at(0, 1).rest().sleep();
+            array.bring_back(drive);
+            let id = array.world.offer(drive).expect("it holds a member");
+            array.steps(events);
+            for region in 0..array.world.geometry.regions() {
+                array.begin_to_write_blocks(first_block(&array, region), 1);
+            }
+            array.answer(id).expect("it is taken back");
+            array.rest().verify().sleep();
+            array.begin_to_scrub().rest().lose(0).lose(2).verify();
+        }
+    }
+}
