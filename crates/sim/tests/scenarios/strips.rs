@@ -122,7 +122,7 @@ fn small(level: &str, members: u8) -> Scenario {
 
 #[test]
 fn a_power_cut_anywhere_in_a_move_to_larger_strips_loses_nothing() {
-    cut_everywhere(|| small("5", 3), 32 * KIB, 89, None);
+    cut_everywhere(|| small("5", 3), 32 * KIB, 79, None);
 }
 
 #[test]
