@@ -13,8 +13,9 @@ use strake_engine::canary as engine;
 use strake_engine::event::{IoKind, MemberIo};
 use strake_engine::units::Row;
 use strake_format::region_map::PAGE_BYTES;
-use strake_format::{Layout, MapPage, Slot, Superblock, UnreadableList};
+use strake_format::{Layout, MapPage, Slot, Superblock, UnreadableList, WriteHole};
 
+use crate::plan::{Action, End, Plan};
 use crate::prng::{Prng, Purpose};
 use crate::workload::AskKind;
 use crate::world::World;
@@ -92,7 +93,7 @@ impl Canary {
         (Canary::Misread, 15),
         (Canary::Inside(engine::Canary::NoStripeOrder), 20),
         (Canary::Inside(engine::Canary::DirtyAfterWrite), 1500),
-        (Canary::Inside(engine::Canary::WritesEarly), 1500),
+        (Canary::Inside(engine::Canary::WritesEarly), 4000),
         (Canary::Inside(engine::Canary::KeepsEarlyReads), 6000),
         (Canary::Inside(engine::Canary::ViewBeforeDurable), 20000),
         (Canary::Inside(engine::Canary::QCoefficientOff), 80),
@@ -142,7 +143,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ForceBelievesStale), 2000),
         (Canary::Inside(engine::Canary::ForceForEver), 30000),
         (Canary::Inside(engine::Canary::GoesOnBeyond), 300),
-        (Canary::Inside(engine::Canary::JoinsWithoutBase), 10000),
+        (Canary::Inside(engine::Canary::JoinsWithoutBase), 30000),
         (
             Canary::Inside(engine::Canary::SyndromeBesideUntouched),
             12000,
@@ -158,7 +159,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
         (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
         (Canary::Inside(engine::Canary::EmptyForEver), 500),
-        (Canary::Inside(engine::Canary::FoldedUnclean), 12000),
+        (Canary::Inside(engine::Canary::FoldedUnclean), 60000),
         (Canary::Inside(engine::Canary::FrontierBeforeRows), 3000),
         (Canary::Inside(engine::Canary::RowsOfOneShape), 600),
         (Canary::Inside(engine::Canary::LoweringForgotten), 400),
@@ -168,6 +169,26 @@ impl Canary {
         (Canary::Inside(engine::Canary::NewcomerHearsEarly), 1000),
         (Canary::Inside(engine::Canary::NotSplitAnew), 6000),
     ];
+
+    /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:
+    /// in others it would only be looked for.
+    pub fn may_be_met(self, plan: &Plan) -> bool {
+        let cut_off = || plan.lives.iter().any(|life| life.end != End::Stop);
+        let does = |what: Action| {
+            let mut lives = plan.lives.iter();
+            lives.any(|life| life.actions.iter().any(|(_, action)| *action == what))
+        };
+        let logs = plan.write_hole != WriteHole::Resync;
+        match self {
+            Canary::Inside(engine::Canary::FoldedUnclean) => logs && does(Action::Strip),
+            Canary::Inside(engine::Canary::RegionNotRetired) => logs && cut_off(),
+            Canary::Inside(engine::Canary::JoinsWithoutBase) => logs && cut_off(),
+            Canary::Inside(engine::Canary::HedgeTrustsAnyParity) => {
+                plan.write_hole != WriteHole::Closed && plan.hedging.one_in == 1 && cut_off()
+            }
+            _ => true,
+        }
+    }
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {

@@ -158,11 +158,15 @@ pub fn run_many(like: &Run, first: u64, count: u64, threads: usize, stop_after: 
             if seed >= first + count {
                 break;
             }
+            summary.seeds += 1;
+            let met = |canary: Canary| canary.may_be_met(&Plan::draw(seed, like.level));
+            if like.canary.is_some_and(|canary| !met(canary)) {
+                continue;
+            }
             let outcome = run(&Run {
                 seed,
                 ..like.clone()
             });
-            summary.seeds += 1;
             summary.stats.add(&outcome.stats);
             summary.hash ^= crate::prng::mix(outcome.hash ^ seed);
             if outcome.failure.is_some() {
