@@ -4,6 +4,9 @@
 //! line `N passed, N failed, N skipped`. A failed step does not stop the later ones: one run tells
 //! everything that is wrong. Only a workspace that does not build ends the run early, since nothing
 //! after it could speak.
+//!
+//! The virtual machine waits a good part of its time, in which a step *beside* it works: one whose
+//! result no clock decides, and which takes only what is left of the CPUs. Its line comes last.
 
 use crate::bench::BENCHES;
 use crate::outcome::{Counts, Outcome};
@@ -11,6 +14,7 @@ use crate::{need, test, tidy, vm};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -26,14 +30,41 @@ pub(crate) struct Options {
 /// One step: its name, and what it does.
 struct Step {
     name: String,
-    run: Box<dyn FnOnce() -> Result<Outcome>>,
+    run: Box<dyn FnOnce() -> Result<Outcome> + Send>,
+    /// Those after it do not wait for it.
+    beside: bool,
 }
 
-fn step(name: impl Into<String>, run: impl FnOnce() -> Result<Outcome> + 'static) -> Step {
+fn step(name: impl Into<String>, run: impl FnOnce() -> Result<Outcome> + Send + 'static) -> Step {
     Step {
         name: name.into(),
         run: Box::new(run),
+        beside: false,
     }
+}
+
+impl Step {
+    fn beside(mut self) -> Step {
+        self.beside = true;
+        self
+    }
+
+    fn perform(self) -> Performed {
+        let start = Instant::now();
+        let outcome = (self.run)().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
+        Performed {
+            name: self.name,
+            outcome,
+            time: start.elapsed(),
+        }
+    }
+}
+
+/// A step that is over.
+struct Performed {
+    name: String,
+    outcome: Outcome,
+    time: Duration,
 }
 
 /// The levels whose whole life the demo must show.
@@ -74,13 +105,13 @@ fn steps(quick: bool) -> Vec<Step> {
         steps.push(step("demo level 5", || test::demo("5")));
         return steps;
     }
-    steps.push(step("sim canaries", test::sim_canaries));
     for level in LEVELS {
         steps.push(step(format!("demo level {level}"), move || {
             test::demo(level)
         }));
     }
     steps.push(step("fuzz smoke", test::fuzz_smoke));
+    steps.push(step("sim canaries", test::sim_canaries).beside());
     steps.push(step("vm bench smoke", vm::bench::smoke));
     steps.push(step("virtual machine", vm::step));
     steps
@@ -96,14 +127,27 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let with_vm = !options.quick;
         move || Ok(needs(with_vm))
     });
+    let mut beside: Vec<(String, JoinHandle<Performed>)> = Vec::new();
     for step in std::iter::once(what).chain(steps) {
         let name = step.name.clone();
-        let counts = perform(step);
+        if step.beside {
+            beside.push((name, std::thread::spawn(|| step.perform())));
+            continue;
+        }
+        let counts = tell(step.perform());
         total += counts;
         if name == "release build" && counts.failed > 0 {
             println!("the workspace does not build: the steps after this one cannot run");
             break;
         }
+    }
+    for (name, running) in beside {
+        let performed = running.join().unwrap_or_else(|_| Performed {
+            name,
+            outcome: Outcome::failed("the step has panicked"),
+            time: start.elapsed(),
+        });
+        total += tell(performed);
     }
     let Counts {
         passed,
@@ -119,20 +163,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// Runs one step and prints its line.
-fn perform(step: Step) -> Counts {
-    let start = Instant::now();
-    let outcome = (step.run)().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
+/// Prints the line of a step.
+fn tell(performed: Performed) -> Counts {
+    let Performed {
+        name,
+        outcome,
+        time,
+    } = performed;
     let Counts {
         passed,
         failed,
         skipped,
     } = outcome.counts;
     let word = if failed > 0 { "FAILED" } else { "ok" };
-    let time = seconds(start.elapsed());
+    let time = seconds(time);
     println!(
-        "{word:<6} {:<20} {time:>9}   {passed} passed, {failed} failed, {skipped} skipped",
-        step.name
+        "{word:<6} {name:<20} {time:>9}   {passed} passed, {failed} failed, {skipped} skipped"
     );
     for line in outcome.notes.iter().flat_map(|note| note.lines()) {
         println!("         {line}");
