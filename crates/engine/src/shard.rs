@@ -29,7 +29,7 @@ use crate::direct::DirectRead;
 use crate::emptied::Emptied;
 use crate::event::*;
 use crate::geometry::{Geometry, Shape, StripPart};
-use crate::hedge::Hedges;
+use crate::hedge::{Hedges, NEVER};
 use crate::hold::Hold;
 use crate::latency::Histogram;
 use crate::list::{List, listed};
@@ -77,6 +77,8 @@ pub struct Shard {
     /// The time of the latest input.
     pub(crate) now: Time,
     pub(crate) requests: Slab<Active>,
+    /// Flushes, and devices whose flush failed: answered when the view has none of them.
+    awaited: Vec<(usize, DeviceId)>,
     /// Pieces of reads that wait for the batch to be complete.
     pub(crate) rows: Vec<Row>,
     pub(crate) ops: Ops,
@@ -142,22 +144,41 @@ struct UserRead {
 /// A user request at work.
 pub(crate) struct Active {
     pub(crate) id: RequestId,
-    /// When a read or write came, for its latency.
-    came: Option<Time>,
-    /// What it is to streams, if it writes.
-    flow: Option<Flow>,
+    /// When a read or write came, for its latency; never, of others.
+    came: Time,
+    sort: Sort,
     /// Pieces not finished.
-    remaining: usize,
+    remaining: u32,
+    /// For flushes, devices whose flush failed ([`Shard::awaited`]).
+    awaits: u32,
     error: Option<RequestError>,
     /// For reads, the pieces in order.
     parts: List<Option<Slice>>,
-    /// For flushes, devices whose flush failed: answered when the view has none of them.
-    awaits: Vec<DeviceId>,
-    /// It reads a stripe of another shard.
-    visit: Option<Visit>,
     /// This member was late with it when another shard asked.
     pub(crate) late: Option<DeviceId>,
 }
+
+/// What is to be known of a request beside its pieces.
+enum Sort {
+    Plain,
+    /// It writes: what it is to streams.
+    Write(Flow),
+    /// It reads a stripe of another shard.
+    Visit(Visit),
+}
+
+impl Active {
+    fn visit(&mut self) -> &mut Visit {
+        match &mut self.sort {
+            Sort::Visit(visit) => visit,
+            _ => unreachable!("it was begun as one"),
+        }
+    }
+}
+
+// A request is moved to its place and out of it again, a member I/O as well: what is longer than this is
+// moved by a call.
+const _: () = assert!(size_of::<Active>() <= 128 && size_of::<InFlight>() <= 128);
 
 /// A member I/O in flight.
 pub(crate) struct InFlight {
@@ -250,6 +271,7 @@ impl Shard {
             streams: Streams::default(),
             now: Time(0),
             requests: Slab::new(),
+            awaited: Vec::new(),
             rows: Vec::new(),
             ops: Ops::default(),
             ios: Slab::new(),
@@ -357,16 +379,18 @@ impl Shard {
     }
 
     fn begin(&mut self, id: RequestId, remaining: usize, parts: usize) -> usize {
-        let parts = (0..parts).map(|_| None).collect();
+        let parts = match parts {
+            1 => List::of(None),
+            _ => (0..parts).map(|_| None).collect(),
+        };
         self.requests.insert(Active {
             id,
-            came: None,
-            flow: None,
-            remaining,
+            came: NEVER,
+            sort: Sort::Plain,
+            remaining: remaining as u32,
+            awaits: 0,
             error: None,
             parts,
-            awaits: Vec::new(),
-            visit: None,
             late: None,
         })
     }
@@ -434,7 +458,7 @@ impl Shard {
         let pieces = self.pieces(read.offset, read.len, self.geometry.strip);
         let request = self.begin(read.id, pieces.len(), pieces.len());
         let active = &mut self.requests[request];
-        (active.came, active.late) = (Some(read.came), read.late);
+        (active.came, active.late) = (read.came, read.late);
         let mut first = 0;
         for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
             self.read_row(request, first, row, read.place);
@@ -478,9 +502,9 @@ impl Shard {
         let (unit, len) = (self.run_bytes(), data.len as u64);
         let pieces = self.pieces(offset, len, unit);
         let request = self.begin(id, pieces.len(), 0);
-        self.requests[request].came = Some(self.now);
         let flow = self.streams.begin(&self.geometry, self.count, offset, len);
-        self.requests[request].flow = Some(flow);
+        let active = &mut self.requests[request];
+        (active.came, active.sort) = (self.now, Sort::Write(flow));
         for piece in &pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
             self.write_piece(request, piece, data, fua, false);
@@ -591,21 +615,23 @@ impl Shard {
             active.error.get_or_insert(error);
         }
         active.remaining -= 1;
-        if active.remaining > 0 || !active.awaits.is_empty() {
+        if active.remaining > 0 || active.awaits > 0 {
             return;
         }
         let mut active = self.requests.remove(request);
-        if let Some(flow) = active.flow {
+        if let Sort::Write(flow) = active.sort {
             self.streams.answered(flow);
         }
-        if let Some(came) = active.came {
-            self.latencies.note(self.now.since(came));
+        if active.came != NEVER {
+            self.latencies.note(self.now.since(active.came));
         }
         let pieces = active.parts.len();
         let read = |part: Option<Slice>| part.expect("every piece was read");
-        let result = match active.error {
-            Some(error) => Err(error),
-            None => Ok(active.parts.drain().map(read).collect()),
+        let result = match (active.error, &mut active.parts[..]) {
+            (Some(error), _) => Err(error),
+            // Most reads are one piece.
+            (None, [one]) => Ok(Slices::of(read(one.take()))),
+            (None, _) => Ok(active.parts.drain().map(read).collect()),
         };
         self.answer(active.id, result);
         if pieces > 0 {
@@ -625,14 +651,13 @@ impl Shard {
         self.read_pieces += parts;
         let key = self.begin(id, parts, parts);
         let active = &mut self.requests[key];
-        (active.came, active.visit) = (Some(self.now), Some(visit));
+        (active.came, active.sort) = (self.now, Sort::Visit(visit));
         key
     }
 
     pub(crate) fn visit_of(&mut self, request: usize) -> (RequestId, &mut Visit) {
         let active = &mut self.requests[request];
-        let visit = active.visit.as_mut().expect("it was begun as one");
-        (active.id, visit)
+        (active.id, active.visit())
     }
 
     /// A part came, or did not; parts that are left.
@@ -641,12 +666,11 @@ impl Shard {
         request: usize,
         part: usize,
         slice: Option<Slice>,
-    ) -> (usize, &mut Visit) {
+    ) -> (u32, &mut Visit) {
         let active = &mut self.requests[request];
         active.parts[part] = slice;
         active.remaining -= 1;
-        let visit = active.visit.as_mut().expect("it was begun as one");
-        (active.remaining, visit)
+        (active.remaining, active.visit())
     }
 
     /// All parts of a visit are there.
@@ -682,7 +706,8 @@ impl Shard {
                         return self.finish_part(request, None, Err(RequestError::Failed));
                     }
                     if self.in_view(device) {
-                        self.requests[request].awaits.push(device);
+                        self.requests[request].awaits += 1;
+                        self.awaited.push((request, device));
                     }
                 }
                 self.finish_part(request, None, Ok(()));
@@ -767,19 +792,17 @@ impl Shard {
         }
         let view = Arc::clone(&self.view);
         let still = |device: &DeviceId| !view.failed && view.has(*device);
-        let flushes: Vec<usize> = self
-            .requests
-            .iter()
-            .filter(|(_, r)| !r.awaits.is_empty())
-            .map(|(key, _)| key)
-            .collect();
-        for request in flushes {
+        for (request, device) in std::mem::take(&mut self.awaited) {
+            if still(&device) {
+                self.awaited.push((request, device));
+                continue;
+            }
             let active = &mut self.requests[request];
-            active.awaits.retain(still);
+            active.awaits -= 1;
             if view.failed {
                 active.error.get_or_insert(RequestError::Failed);
             }
-            if active.awaits.is_empty() && active.remaining == 0 {
+            if active.awaits == 0 && active.remaining == 0 {
                 active.remaining = 1;
                 self.finish_part(request, None, Ok(()));
             }

@@ -184,6 +184,9 @@ fn figures(only: &str, meter: &mut Meter) -> Vec<Value> {
     for (name, level, members, group) in shapes {
         let shape = (level, members, group);
         let mut rig = Rig::new(shape, 64 << 10, false, WriteHole::Resync);
+        // What was never written is read from no member: whatever is asked for, all is written.
+        let all = rig.size();
+        measure(&mut rig, LOADS[0], all, meter);
         let mut lost = 0;
         for &load in LOADS.iter().filter(|load| load.name.contains(only)) {
             while lost < load.lost {
