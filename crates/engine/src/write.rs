@@ -193,20 +193,52 @@ impl Shard {
         data: &[(usize, u64, Slice)],
         parity: &[Slice],
     ) -> List<Slice, 3> {
+        let written = data.iter();
+        let written = written.map(|(column, from, slice)| (*column, *from, slice.bytes()));
+        self.copies_with(op, rows, parity, written)
+    }
+
+    /// Copies of these rows over the run, to which what is `added` of data columns contributes: the
+    /// first of them in the pass that copies.
+    fn copies_with<'a>(
+        &self,
+        op: &mut StripeOp,
+        rows: &[usize],
+        bases: &[Slice],
+        mut added: impl Iterator<Item = (usize, u64, &'a [u8])>,
+    ) -> List<Slice, 3> {
         let lo = op.work.lo;
-        let mut syndromes: List<Slice, 3> = parity.iter().map(|slice| copied(op, slice)).collect();
-        for (column, from, slice) in data {
-            let start = (from - lo) as usize;
-            self.add(
-                op.stripe,
-                rows,
-                *column,
-                slice.bytes(),
-                start,
-                &mut syndromes,
-            );
+        let mut copies: List<Slice, 3> = bases
+            .iter()
+            .map(|base| {
+                let buf = op.bufs.pop().expect("a buffer for each copy");
+                Slice::new(buf, 0, base.len)
+            })
+            .collect();
+        let first = added.next();
+        let part = match first {
+            Some((_, from, bytes)) => (from - lo) as usize..(from - lo) as usize + bytes.len(),
+            None => 0..0,
+        };
+        for (copy, base) in copies.iter_mut().zip(bases) {
+            let (to, from) = (copy.buf.bytes_mut(), base.bytes());
+            to[..part.start].copy_from_slice(&from[..part.start]);
+            to[part.end..from.len()].copy_from_slice(&from[part.end..]);
         }
-        syndromes
+        if let Some((column, _, bytes)) = first {
+            let bases: Brief<&[u8]> = bases.iter().map(|b| &b.bytes()[part.clone()]).collect();
+            let mut outputs: Brief<&mut [u8]> = copies
+                .iter_mut()
+                .map(|copy| &mut copy.buf.bytes_mut()[part.clone()])
+                .collect();
+            self.code(op.stripe)
+                .update_copies(rows, column, bytes, &bases, &mut outputs);
+        }
+        for (column, from, bytes) in added {
+            let start = (from - lo) as usize;
+            self.add(op.stripe, rows, column, bytes, start, &mut copies);
+        }
+        copies
     }
 
     /// Adds what `bytes` of a data column, from byte `start` of the run, contribute to each of
@@ -317,36 +349,12 @@ impl Shard {
                 &mut syndromes,
             );
         }
-        // The first parity is the sum: where one column is written, a single pass makes it.
-        let mut only = written();
-        let sum = match (rows.first(), only.next(), only.next()) {
-            (Some(0), Some((_, (slice, _))), None) if slice.len == syndromes[0].len => Some(slice),
-            _ => None,
-        };
-        let mut parity: List<Slice, 3> = (0..rows.len())
-            .map(|at| match sum.filter(|_| at == 0) {
-                Some(new) => {
-                    let mut buf = op.bufs.pop().expect("a buffer for each syndrome");
-                    let out = &mut buf.bytes_mut()[..new.len];
-                    xor(out, syndromes[0].bytes(), new.bytes());
-                    Slice::new(buf, 0, new.len)
-                }
-                None => copied(op, &syndromes[at]),
-            })
-            .collect();
-        let done = usize::from(sum.is_some());
-        let (rows, left) = (&rows[done..], &mut parity[done..]);
-        for (c, (slice, from)) in written().filter(|_| !rows.is_empty()) {
-            let c = self.coefficient_of(op.stripe, c, rows);
-            self.add(
-                op.stripe,
-                rows,
-                c,
-                slice.bytes(),
-                (from - lo) as usize,
-                left,
-            );
-        }
+        let stripe = op.stripe;
+        let added = written().map(|(c, (slice, from))| {
+            let column = self.coefficient_of(stripe, c, rows);
+            (column, *from, slice.bytes())
+        });
+        let parity = self.copies_with(op, rows, &syndromes, added);
         Parities {
             parity,
             syndromes: Some(syndromes),
@@ -441,13 +449,6 @@ type Rows = List<usize, 4>;
 struct Parities {
     parity: List<Slice, 3>,
     syndromes: Option<List<Slice, 3>>,
-}
-
-/// A copy in a buffer of the operation's.
-fn copied(op: &mut StripeOp, slice: &Slice) -> Slice {
-    let mut buf = op.bufs.pop().expect("a buffer for each syndrome");
-    buf.bytes_mut()[..slice.len].copy_from_slice(slice.bytes());
-    Slice::new(buf, 0, slice.len)
 }
 
 /// New content of the written columns, each over its own coverage or, where the whole run is known,

@@ -219,6 +219,30 @@ impl Code {
         delta: &[u8],
         outputs: &mut [&mut [u8]],
     ) {
+        self.change_rows(Goal::Accumulate, rows, column, delta, outputs);
+    }
+
+    /// As [`Code::update_rows`], of copies: `outputs[n] = bases[n] ^ c · delta`, in one pass. What
+    /// the outputs held does not matter.
+    pub fn update_copies(
+        &self,
+        rows: &[usize],
+        column: usize,
+        delta: &[u8],
+        bases: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+    ) {
+        self.change_rows(Goal::Onto(bases), rows, column, delta, outputs);
+    }
+
+    fn change_rows(
+        &self,
+        goal: Goal<'_>,
+        rows: &[usize],
+        column: usize,
+        delta: &[u8],
+        outputs: &mut [&mut [u8]],
+    ) {
         assert!(column < self.k, "data column {column} of {}", self.k);
         let mut of_rows: [&[u8]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
         let map = self.map(rows, &mut of_rows);
@@ -235,7 +259,7 @@ impl Code {
             shape,
             rows: &of_rows[..rows.len()],
         };
-        dispatch::ops().combine(&map, Goal::Accumulate, &[delta], outputs);
+        dispatch::ops().combine(&map, goal, &[delta], outputs);
     }
 
     /// Whether the stored parity is that of the data: every syndrome is zero. `data` has k slices,

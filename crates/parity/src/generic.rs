@@ -237,6 +237,26 @@ impl<I: Isa> Target<I> for Accumulate<'_, '_> {
     }
 }
 
+/// Writes the sums of rows and bases.
+struct Onto<'o, 'b, 's> {
+    bases: &'o [&'b [u8]],
+    outputs: &'o mut [&'s mut [u8]],
+}
+
+impl<I: Isa> Target<I> for Onto<'_, '_, '_> {
+    #[inline(always)]
+    fn put<S: Span<I, N>, const N: usize>(
+        &mut self,
+        isa: I,
+        span: S,
+        row: usize,
+        vectors: [I::Vector; N],
+    ) {
+        let base = span.load(isa, self.bases[row]);
+        span.store(isa, xor_all(isa, vectors, base), self.outputs[row]);
+    }
+}
+
 /// Compares rows with stored ones: gathers every bit of their syndromes.
 struct Compare<'o, 's, V> {
     stored: &'o [&'s [u8]],
@@ -523,7 +543,7 @@ fn run<I: Isa, T: Target<I>, const COLD: bool>(
 pub(crate) fn combine<I: Isa>(
     isa: I,
     map: &Map<'_>,
-    goal: Goal,
+    goal: Goal<'_>,
     sources: &[&[u8]],
     outputs: &mut [&mut [u8]],
 ) {
@@ -538,6 +558,14 @@ pub(crate) fn combine<I: Isa>(
         }
         Goal::Accumulate => {
             let target = &mut Accumulate(outputs);
+            run::<I, _, false>(isa, map, length, tile, sources, target);
+        }
+        Goal::Onto(bases) => {
+            assert!(
+                bases.len() == outputs.len() && bases.iter().all(|base| base.len() == length),
+                "a base for each output, as long as that"
+            );
+            let target = &mut Onto { bases, outputs };
             run::<I, _, false>(isa, map, length, tile, sources, target);
         }
     }

@@ -1,4 +1,4 @@
-//! Parity arithmetic over GF(2^8): generate, update, reconstruct and check.
+//! Parity arithmetic over GF(2^8): generate, update (in place or of copies), reconstruct and check.
 //!
 //! A [`Code`] is `k` data columns and `m` parity rows, `parity[j] = Σ_i c_ji · data[i]`, taken byte
 //! by byte over the field of [`gf`]. A [`Decoder`] is the inverse question: which of the columns

@@ -74,13 +74,16 @@ impl<'a> Map<'a> {
     }
 }
 
-/// What happens to the bytes an output held.
+/// What an output becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal {
-    /// They are ignored and overwritten.
+pub(crate) enum Goal<'a> {
+    /// The result, whatever it held.
     Overwrite,
-    /// The result is added to them.
+    /// What it held, and the result added to that.
     Accumulate,
+    /// These bytes, one slice for each output, and the result added to them: a copy and an update
+    /// in one pass.
+    Onto(&'a [&'a [u8]]),
 }
 
 /// Where sources and outputs lie, as the caller knows it: a hint, the bytes are the same.
@@ -100,8 +103,8 @@ pub(crate) trait Ops: Sync {
     /// The name by which `dispatch` and its users know it.
     fn name(&self) -> &'static str;
 
-    /// `outputs[j] = Σ_i rows[j][i]·sources[i]`, or `^=`, as `goal` says.
-    fn combine(&self, map: &Map<'_>, goal: Goal, sources: &[&[u8]], outputs: &mut [&mut [u8]]);
+    /// `outputs[j] = Σ_i rows[j][i]·sources[i]`, or that added to something, as `goal` says.
+    fn combine(&self, map: &Map<'_>, goal: Goal<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]);
 
     /// Whether `stored[j] == Σ_i rows[j][i]·sources[i]` for every row. Stops early where not.
     fn consistent(&self, map: &Map<'_>, sources: &[&[u8]], stored: &[&[u8]]) -> bool;

@@ -99,7 +99,7 @@ impl Ops for Scalar {
         "scalar"
     }
 
-    fn combine(&self, map: &Map<'_>, goal: Goal, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    fn combine(&self, map: &Map<'_>, goal: Goal<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
         generic::combine(*self, map, goal, sources, outputs);
     }
 

@@ -335,6 +335,30 @@ fn update_equals_generating_anew() {
                 );
                 output.assert_guards();
             }
+            let bases: Vec<Guarded> = rows
+                .iter()
+                .map(|&row| Guarded::new(&old[row], random.below(WIDEST)))
+                .collect();
+            let mut outputs: Vec<Guarded> = rows
+                .iter()
+                .map(|_| Guarded::poisoned(length, random.misalignment(), &mut random))
+                .collect();
+            let bases = guarded(&bases);
+            code.update_copies(
+                &rows,
+                column,
+                &delta,
+                &bases,
+                &mut guarded_mut(&mut outputs),
+            );
+            for (output, &row) in outputs.iter().zip(&rows) {
+                assert_eq!(
+                    output.get(),
+                    new[row],
+                    "{kernel} column {column} copies of rows {rows:?}"
+                );
+                output.assert_guards();
+            }
             for row in 0..code.m() {
                 let mut output = old[row].clone();
                 code.update(row, column, &delta, &mut output);

@@ -9,7 +9,8 @@
 //! compute it, and in smoke size one that stands below. There is no absolute threshold on speed.
 //!
 //! "Data in" is the bytes of the k columns read when generating, checking or reconstructing, and of
-//! the one changed column (old XOR new) when updating all parities.
+//! the one changed column (old XOR new) when updating all parities, or copies of them: those of
+//! ISA-L are copied first.
 //! Columns begin at page boundaries, as an engine's buffers do. The read ceiling is a loop that
 //! XORs words, with the vectors every CPU of the target has. Absent: threads (one core is
 //! measured), statistics beyond the best of several rounds, a ceiling for reads and stores past the
@@ -248,6 +249,30 @@ impl Arena<'_> {
                         Contender::Kernel(..) => code.update_rows(&rows, column, delta, parity),
                         Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
                             isal.update(of(&tables), column, delta, parity);
+                        }
+                    }
+                }
+            },
+        );
+        self.contest(
+            table,
+            "copy+update",
+            (size.column_bytes, Theirs::Matrix, ONE_FORM),
+            &mut targets,
+            |who, targets| {
+                for (data, copies) in sources.iter().zip(targets) {
+                    let delta = black_box(data[column]);
+                    // Any columns serve as what is copied.
+                    let held = &data[..m];
+                    match who {
+                        Contender::Kernel(..) => {
+                            code.update_copies(&rows, column, delta, held, copies);
+                        }
+                        Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
+                            for (copy, base) in copies.iter_mut().zip(held) {
+                                copy.copy_from_slice(base);
+                            }
+                            isal.update(of(&tables), column, delta, copies);
                         }
                     }
                 }

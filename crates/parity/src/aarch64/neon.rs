@@ -22,12 +22,12 @@ impl Ops for Neon {
         "neon"
     }
 
-    fn combine(&self, map: &Map<'_>, goal: Goal, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    fn combine(&self, map: &Map<'_>, goal: Goal<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
         #[target_feature(enable = "neon")]
         fn with_features(
             isa: Neon,
             map: &Map<'_>,
-            goal: Goal,
+            goal: Goal<'_>,
             sources: &[&[u8]],
             outputs: &mut [&mut [u8]],
         ) {

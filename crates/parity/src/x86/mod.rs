@@ -27,7 +27,7 @@ macro_rules! ops {
             fn combine(
                 &self,
                 map: &$crate::ops::Map<'_>,
-                goal: $crate::ops::Goal,
+                goal: $crate::ops::Goal<'_>,
                 sources: &[&[u8]],
                 outputs: &mut [&mut [u8]],
             ) {
@@ -35,7 +35,7 @@ macro_rules! ops {
                 fn with_features(
                     isa: $isa,
                     map: &$crate::ops::Map<'_>,
-                    goal: $crate::ops::Goal,
+                    goal: $crate::ops::Goal<'_>,
                     sources: &[&[u8]],
                     outputs: &mut [&mut [u8]],
                 ) {
