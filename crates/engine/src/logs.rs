@@ -200,7 +200,7 @@ struct Entry {
 }
 
 /// Operations whose records are in one batch.
-type Ops = List<usize>;
+type Ops = List<usize, 6>;
 
 /// A batch on its way.
 pub(crate) struct Flight {
