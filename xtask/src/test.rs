@@ -217,7 +217,7 @@ pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
 pub(crate) fn sim_canaries() -> Result<Outcome> {
     let last = ["nice", "-n", "19"];
     Ok(
-        match simulator("sim-canaries", 3000, &last, &["canaries"])? {
+        match simulator("sim-canaries", 3600, &last, &["canaries"])? {
             None => Outcome::skipped("strake-sim has no program yet"),
             Some(run) => Outcome::of(&run, 60),
         },
