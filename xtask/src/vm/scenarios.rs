@@ -74,7 +74,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 200,
+        usual_s: 260,
         limit_s: 1800,
         late: false,
         scenarios: &[
@@ -105,7 +105,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 65,
+        usual_s: 60,
         limit_s: 900,
         late: false,
         scenarios: &[
@@ -125,7 +125,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 30,
+        usual_s: 40,
         limit_s: 900,
         late: false,
         scenarios: &[Scenario {
@@ -142,7 +142,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 150,
+        usual_s: 190,
         limit_s: 1800,
         late: false,
         scenarios: &[
@@ -168,7 +168,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 5,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 135,
+        usual_s: 130,
         limit_s: 1800,
         late: false,
         scenarios: &[scenario(
@@ -184,7 +184,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 345,
+        usual_s: 280,
         limit_s: 1800,
         late: true,
         scenarios: &[
@@ -226,7 +226,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 5,
         size_mib: 192,
         block_bytes: 512,
-        usual_s: 200,
+        usual_s: 140,
         limit_s: 1800,
         late: true,
         scenarios: &[
@@ -260,7 +260,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 8,
         size_mib: 256,
         block_bytes: 512,
-        usual_s: 320,
+        usual_s: 300,
         limit_s: 1800,
         late: false,
         scenarios: &[
@@ -304,7 +304,7 @@ pub(crate) const BOOTS: [Boot; 10] = [
         drives: 10,
         size_mib: 128,
         block_bytes: 4096,
-        usual_s: 380,
+        usual_s: 205,
         limit_s: 1800,
         late: false,
         scenarios: &[
