@@ -307,6 +307,7 @@ impl Array {
         self.sb.clean = false;
         self.sb.covered = self.logging() && !self.map.untold();
         self.sb.log_base = self.cover.log_from;
+        self.sb.numbers_noted = false;
         // Writes may be under way from now on.
         self.sb.accepted = 0;
         // By the frontier that is believed regions may be nobody's which counted by another: until
@@ -409,19 +410,26 @@ impl Array {
                 region,
                 closed,
                 writes,
-            } => self.region_closed(region, from, closed, writes),
+                next_number,
+            } => {
+                self.cover.note_used(next_number);
+                self.region_closed(region, from, closed, writes);
+            }
             FromShard::StepDone {
                 step,
                 outcome,
                 seen,
             } => self.step_done(step, outcome, seen.as_deref()),
             FromShard::Drained { log_from } => self.shard_drained(from, log_from),
+            FromShard::NumbersPast { log_from, next } => self.shard_past(log_from, next),
             FromShard::NumbersShort => self.numbers_short(),
             FromShard::Held {
                 buffers,
+                next_number,
                 foreground,
                 seen,
             } => {
+                self.cover.note_used(next_number);
                 self.shard_held(from, buffers);
                 self.served_beside_move(foreground, seen.as_deref());
             }

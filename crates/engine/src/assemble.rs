@@ -90,6 +90,20 @@ pub enum StartError {
     /// The policy wants the stripe log, and the log areas have no room for as many shards.
     #[error("the members' log areas are too small for {0} shards")]
     LogTooSmall(u16),
+    /// The stripe log has used up its numbers for operations, and the policy wants it.
+    #[error("the numbers of operations in the stripe log are used up: the log base is {base}")]
+    NumbersExhausted {
+        /// The base that a start would begin with.
+        base: u64,
+    },
+    /// A counter that lies on the members is about to end.
+    #[error("{counter} has come to {value}, and must not wrap")]
+    CounterExhausted {
+        /// Which.
+        counter: &'static str,
+        /// How far it has come.
+        value: u64,
+    },
     /// Superblocks of one array that describe different geometry.
     #[error("the members of {0} describe different arrays")]
     Geometry(ArrayUuid),
@@ -486,6 +500,18 @@ fn members_of(
         .ok_or(StartError::Geometry(sb.array))
 }
 
+/// What a session may add to a counter: a thousand steps a second for thousands of years.
+const COUNTER_END: u64 = u64::MAX - (1 << 48);
+
+/// Nothing starts that would make a counter wrap.
+fn counts_on(counters: &[(&'static str, u64)]) -> Result<(), StartError> {
+    let ended = counters.iter().find(|(_, value)| *value > COUNTER_END);
+    match ended {
+        Some(&(counter, value)) => Err(StartError::CounterExhausted { counter, value }),
+        None => Ok(()),
+    }
+}
+
 impl Array {
     /// Chooses among the members found and gets ready to start. Devices that are not believed come
     /// out as [`ArrayOutput::Release`].
@@ -495,11 +521,16 @@ impl Array {
     pub fn assemble(found: Vec<Found>, options: &StartOptions) -> Result<Array, StartError> {
         let superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
         let mut selection = select_array(&superblocks)?;
+        let newest = &found[selection.authority].superblock;
+        counts_on(&[
+            ("the epoch", newest.epoch.0),
+            ("the generation of the superblocks", newest.generation.0),
+        ])?;
         if options.force && canary::hit(Canary::ForceBelievesStale) {
             believe_stale(&mut selection);
         }
         let Believed {
-            sb,
+            mut sb,
             slots,
             spares,
             stale,
@@ -534,6 +565,17 @@ impl Array {
             forget_nobodys(&shapes, &sb, page);
         }
         let unreadable = newest_list(&geometry, &pages, &slots, &found)?;
+        let pages_sequence = pages.iter().map(|page| page.sequence).max();
+        counts_on(&[
+            (
+                "the sequence of the region map",
+                pages_sequence.unwrap_or(0),
+            ),
+            (
+                "the sequence of the list of unreadable blocks",
+                unreadable.sequence(),
+            ),
+        ])?;
         if crate::logs::shards_for(&sb, options.shards) != options.shards {
             return Err(StartError::LogTooSmall(options.shards));
         }
@@ -574,7 +616,17 @@ impl Array {
             distrust_replacements(&geometry, &pages, &mut slots);
         }
         let members = members_of(&sb, &found, &used)?;
-        let cover = Cover::new(sb.log_base, highest(&logs));
+        let seen = crate::gather::is_read(&sb).then(|| highest(&logs));
+        let cover = Cover::new(sb.log_base, seen);
+        let logs_writes = parity && sb.write_hole != WriteHole::Resync;
+        if logs_writes && cover.ended() {
+            if !options.force {
+                let base = cover.log_from;
+                return Err(StartError::NumbersExhausted { base });
+            }
+            // An administrator said that it is to go on without the log.
+            sb.write_hole = WriteHole::Resync;
+        }
         // Where there is one, nothing was written since its base.
         let replay = (covered && copy.is_none()).then(|| {
             let pieces = recover::winners(&geometry, sb.log_base, &logs);

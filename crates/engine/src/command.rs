@@ -310,6 +310,18 @@ pub enum CommandError {
     /// The members' log areas are too small for this geometry and number of shards.
     #[error("the members' log areas are too small for the stripe log of this array")]
     LogTooSmall,
+    /// More bytes than a block device can have.
+    #[error(
+        "{data_bytes} bytes of data on each member would make an array of more than the \
+         2^63 - 1 bytes that a block device can have"
+    )]
+    ArrayTooLarge {
+        /// On each member.
+        data_bytes: u64,
+    },
+    /// The stripe log has used up its numbers for operations.
+    #[error("the numbers of operations in the stripe log are used up")]
+    NumbersExhausted,
     /// The device failed while it was being added.
     #[error("the device failed while it was being prepared")]
     DeviceFailed,

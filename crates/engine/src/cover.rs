@@ -12,6 +12,16 @@
 //! So does a member that takes a slot. What retires the records that it brings back from before it
 //! was away may lie on a single member; and writes that began before then have their records on as
 //! many members as could be lost without it.
+//!
+//! A base exceeds every number that was given out, and is the next one or little more. Shards number
+//! by themselves: the array knows what they had come to when they spoke of it last ([`Cover::used`]).
+//! A shard that had come further when the view reached it says so, and the array tries a base with
+//! some room above that.
+//!
+//! A start begins above all that lies in the logs, and above what a member that is not there may
+//! have of operations that were under way ([`UNDER_WAY_MOST`]). Clean stops note how far numbers
+//! were used.
+//!
 //! After a start that has a resync to do, `covered` waits for the pages that say NeedSync: what is
 //! only Dirty then is not resynced.
 //!
@@ -22,6 +32,8 @@
 //! Invariants:
 //! * `covered` is durable only while no write goes in place without a record.
 //! * No record with a number from `log_base` on is older than a change in place that has none.
+//! * A base is above every number that was given out before it, in this session or another.
+//! * No number wraps: an array fails, or does not start, before that ([`NUMBERS_END`]).
 
 use strake_format::*;
 
@@ -32,8 +44,17 @@ use crate::persist::After;
 use crate::reshape::Reshape;
 use crate::units::*;
 
-/// From one base to the next. A shard that comes to use half of it asks for the next.
-pub(crate) const STRIDE: u64 = 1 << 36;
+/// Room that a base leaves for numbers that shards take while it is on its way to them, where the
+/// one before was passed; and 16 times as much each time that it did not suffice.
+const ROOM: u64 = 1 << 12;
+/// Operations of one shard that are under way at once, at most: each has a kilobyte of memory. So
+/// far may the numbers in the log of a member that is away be above those of the others.
+const UNDER_WAY_MOST: u64 = 1 << 26;
+/// No base is higher.
+pub(crate) const NUMBERS_END: u64 = u64::MAX - (1 << 33);
+/// The shard that gives out this number says so, and the array fails. What it gives out until it
+/// hears that does not wrap.
+pub(crate) const NUMBERS_SHORT: u64 = u64::MAX - (1 << 32);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -48,19 +69,66 @@ pub(crate) struct Cover {
     /// Regions that wait for the base under way, and for the next.
     held: Vec<RegionNo>,
     regions: Vec<RegionNo>,
-    /// The numbers of this base run short.
+    /// Above every number that a shard had given out when it spoke of it.
+    used: u64,
+    /// So many bases in a row did not exceed what had been given out when shards heard of them.
+    tries: u32,
+    /// The next is to begin because of that.
     short: bool,
+    /// There is no higher base, or shards are about to have no higher number.
+    exhausted: bool,
     /// A member is about to take a slot.
     joins: bool,
 }
 
 impl Cover {
-    /// The first base after a start; `seen` is above every number in the logs.
-    pub(crate) fn new(log_base: u64, seen: u64) -> Cover {
+    /// The first base after a start; `seen` is above every number in the logs, if these were read:
+    /// otherwise `log_base` is.
+    pub(crate) fn new(log_base: u64, seen: Option<u64>) -> Cover {
+        let log_from = match seen {
+            Some(seen) => log_base.max(seen).saturating_add(UNDER_WAY_MOST),
+            // A copy of data that moves is not taken for that of another window.
+            None => log_base.saturating_add(1),
+        };
         Cover {
-            log_from: log_base.max(seen).saturating_add(STRIDE),
+            log_from,
+            used: log_from,
             ..Cover::default()
         }
+    }
+
+    /// Above every number that was given out, as far as shards have said.
+    pub(crate) fn used(&self) -> u64 {
+        self.log_from.max(self.used)
+    }
+
+    /// No base can follow.
+    pub(crate) fn ended(&self) -> bool {
+        self.used() >= NUMBERS_END
+    }
+
+    /// A shard has given out numbers below this.
+    pub(crate) fn note_used(&mut self, next: u64) {
+        self.used = self.used.max(next);
+    }
+
+    /// The replay has given out numbers below this; shards have given out none.
+    pub(crate) fn replayed(&mut self, next: u64) -> bool {
+        let higher = next > self.log_from;
+        self.log_from = self.log_from.max(next);
+        self.note_used(next);
+        higher
+    }
+
+    /// The next base, which shards do not know yet.
+    fn advance(&mut self) {
+        let room = match self.tries {
+            0 => 1,
+            tries => ROOM << (4 * (tries - 1)).min(24),
+        };
+        let next = self.used().saturating_add(room);
+        self.exhausted |= next > NUMBERS_END;
+        self.log_from = next.min(NUMBERS_END).max(self.log_from);
     }
 }
 
@@ -108,8 +176,17 @@ impl Array {
 
     fn next_base(&mut self) {
         (self.cover.short, self.cover.joins) = (false, false);
-        self.cover.log_from = self.cover.log_from.saturating_add(STRIDE);
+        self.cover.advance();
         self.cover.waits = Some((0..self.shards).map(ShardNo).collect());
+    }
+
+    /// A shard had given out numbers from this base on when it heard of it: the next is higher.
+    pub(crate) fn shard_past(&mut self, log_from: u64, next: u64) {
+        self.cover.note_used(next);
+        if log_from == self.cover.log_from && self.cover.waits.take().is_some() {
+            self.cover.tries += 1;
+            self.cover.short = true;
+        }
     }
 
     /// A shard says that what began before this base is over.
@@ -152,7 +229,7 @@ impl Array {
     /// All is at rest and durable: from a new base on every write has a record, if any has.
     pub(crate) fn cover_at_rest(&mut self) {
         if self.logging() && !self.sb.covered && !self.map.untold() {
-            self.cover.log_from = self.cover.log_from.saturating_add(STRIDE);
+            self.cover.advance();
             (self.sb.log_base, self.sb.covered) = (self.cover.log_from, true);
         }
     }
@@ -181,6 +258,7 @@ impl Array {
     /// All that began before the newest base is over, and durable where it has no record.
     fn base_reached(&mut self) {
         self.cover.waits = None;
+        self.cover.tries = 0;
         self.sb.covered = true;
         self.sb.log_base = self.cover.log_from;
         self.touch();
@@ -197,7 +275,7 @@ impl Array {
 
     /// A shard is about to run out of numbers.
     pub(crate) fn numbers_short(&mut self) {
-        self.cover.short = true;
+        self.cover.exhausted = true;
     }
 
     /// Members are about to take slots: a base is to begin, and the one before it, for
@@ -227,6 +305,11 @@ impl Array {
 
     /// Begins the base that regions wait for.
     pub(crate) fn drive_cover(&mut self) {
+        let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
+        if std::mem::take(&mut self.cover.exhausted) && !over {
+            // Without numbers that are higher no write could be told from an older one.
+            return self.fail(FailCause::NumbersExhausted);
+        }
         let serving = matches!(self.stage, Stage::Serving | Stage::Stopping);
         if !serving || self.persist.view_due || self.cover.waits.is_some() || self.base_stays() {
             return;

@@ -189,6 +189,17 @@ pub enum CreateError {
         /// The members'.
         has: u32,
     },
+    /// More bytes than a block device can have.
+    #[error(
+        "{data_bytes} bytes of data on each of {members} members are more than the 2^63 - 1 bytes \
+         that a block device can have"
+    )]
+    TooLarge {
+        /// On each member.
+        data_bytes: u64,
+        /// Members.
+        members: usize,
+    },
     /// A member too small for any data.
     #[error("member {index} is too small: {source}")]
     Layout {
@@ -262,6 +273,13 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
     };
     let ids: Vec<MemberUuid> = all.iter().map(|(_, member)| *member).collect();
     let mut superblocks = superblocks(spec.array, spec.created_unix_s, &definition, &ids, &layouts);
+    if superblocks[0].size_bytes().is_none() {
+        let data_bytes = layouts[0].data_bytes;
+        return Err(CreateError::TooLarge {
+            data_bytes,
+            members,
+        });
+    }
     for sb in &mut superblocks {
         sb.zeroing = spec.init == Init::Zero;
     }
@@ -435,6 +453,7 @@ pub(crate) fn superblocks(
         replacements: Vec::new(),
         settings: definition.settings,
         zeroing: false,
+        numbers_noted: true,
         scrub: None,
         scrub_begun_unix_s: 0,
         last_scrub: None,

@@ -425,6 +425,8 @@ pub enum FromShard {
     Held {
         /// Strip-sized buffers that the shard has.
         buffers: usize,
+        /// Above every number that this shard has given to operations.
+        next_number: u64,
         /// Requests since this, or the end of a step, was told last.
         foreground: u64,
         /// How long those took that were answered.
@@ -512,6 +514,8 @@ pub enum FromShard {
         closed: bool,
         /// Operations that wrote there since the last answer.
         writes: u32,
+        /// Above every number that this shard has given to operations.
+        next_number: u64,
     },
     /// Every write that was logged, or began in place, before a view with this `log_from` came is
     /// over; those after it have records with numbers from there on, if the view says so.
@@ -519,7 +523,15 @@ pub enum FromShard {
         /// Which.
         log_from: u64,
     },
-    /// The numbers for operations of this base run short.
+    /// Numbers from this `log_from` on were given out before a view with it came: nothing follows
+    /// but another view, with a higher one.
+    NumbersPast {
+        /// Which.
+        log_from: u64,
+        /// Above all that were given out.
+        next: u64,
+    },
+    /// There are hardly any numbers left for operations.
     NumbersShort,
     /// How long members take, as this shard sees them.
     Latencies(Vec<(DeviceId, Box<crate::meters::Latencies>)>),
@@ -902,6 +914,8 @@ pub enum FailCause {
     MembersLost,
     /// The list of unreadable blocks has no room for what a replay of the stripe log cannot decide.
     ListFull,
+    /// All numbers that there are for operations in the stripe log have been used.
+    NumbersExhausted,
 }
 
 /// Why a job stopped.

@@ -25,9 +25,14 @@ const SLACK_BYTES: usize = 1 << 20;
 /// believe, which [`crate::Array::assemble`] then says.
 pub fn log_base(found: &[Found]) -> Option<u64> {
     let superblock = authority(found)?;
-    let wanted =
-        !superblock.clean && (superblock.level.parity_count() > 0 || superblock.moving.is_some());
-    wanted.then_some(superblock.log_base)
+    is_read(superblock).then_some(superblock.log_base)
+}
+
+/// The log areas are read: something may have to be replayed, or the log base is not above all
+/// numbers that were used, as an older program left it.
+pub(crate) fn is_read(superblock: &Superblock) -> bool {
+    let wanted = !superblock.clean || !superblock.numbers_noted;
+    wanted && (superblock.level.parity_count() > 0 || superblock.moving.is_some())
 }
 
 /// The superblock that will be believed about the array's settings.

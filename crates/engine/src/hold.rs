@@ -65,6 +65,7 @@ impl Shard {
             let seen = seen.map(Box::new);
             self.say(FromShard::Held {
                 buffers,
+                next_number: self.logs.next(),
                 foreground,
                 seen,
             });

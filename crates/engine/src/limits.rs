@@ -246,7 +246,16 @@ fn restriped(sb: &Superblock, more: usize, shape: DataShape) -> Result<Superbloc
         moved_rows: 0,
         stopped: false,
     });
+    may_be_as_large(&wide)?;
     Ok(wide)
+}
+
+/// Whether a block device can have as many bytes.
+pub(crate) fn may_be_as_large(sb: &Superblock) -> Result<(), CommandError> {
+    let data_bytes = sb.layout.data_bytes;
+    let size = sb.size_bytes();
+    size.map(|_| ())
+        .ok_or(CommandError::ArrayTooLarge { data_bytes })
 }
 
 /// The superblock of the shape with so many members more, which it does not name yet.

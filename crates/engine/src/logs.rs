@@ -282,7 +282,8 @@ impl Logs {
         if plan != self.plan {
             return false;
         }
-        (self.next, self.from) = (setup.view.log_from, setup.view.log_from);
+        self.from = setup.view.log_from;
+        self.next = self.next.max(self.from);
         self.active = Active::default();
         self.lanes.clear();
         self.draining = None;
@@ -290,12 +291,17 @@ impl Logs {
     }
 
     /// A number for an operation that is about to have records, and whether it is the one at which
-    /// to ask for a new base.
+    /// to say that numbers run short.
     pub(crate) fn number(&mut self) -> (u64, bool) {
         let number = self.next;
         self.next += 1;
         self.active.begin(number);
-        (number, number == self.from + crate::cover::STRIDE / 2)
+        (number, number == crate::cover::NUMBERS_SHORT)
+    }
+
+    /// Above every number that was given out.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
     }
 
     /// The operation is over, or its records mean nothing: in place nothing of it was begun.
@@ -441,10 +447,16 @@ impl Shard {
         self.logs.publishing == 0
     }
 
-    /// A view came: if it begins new numbers, tells the array once all that began before is over.
+    /// A view came: if it begins new numbers, tells the array once all that began before is over;
+    /// or at once that it is not above all numbers that were given out.
     pub(crate) fn begin_drain(&mut self) {
-        if !self.logs.begin_at(self.view.log_from) {
+        let (log_from, next) = (self.view.log_from, self.logs.next());
+        if !self.logs.begin_at(log_from) {
             return;
+        }
+        if next > log_from && !canary::hit(Canary::BaseBelowNumbers) {
+            self.logs.draining = None;
+            return self.say(FromShard::NumbersPast { log_from, next });
         }
         let began = self
             .ops

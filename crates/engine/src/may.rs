@@ -126,9 +126,10 @@ impl Array {
             Setting::ReadErrorThreshold(errors) => errors > 0,
             Setting::WriteHole(policy) => {
                 let parity = self.geometry.m > 0 && !self.geometry.mirrored();
-                return match policy != WriteHole::Resync && parity && !self.log_fits() {
-                    true => Err(CommandError::LogTooSmall),
-                    false => Ok(()),
+                return match policy != WriteHole::Resync && parity {
+                    true if !self.log_fits() => Err(CommandError::LogTooSmall),
+                    true if self.cover.ended() => Err(CommandError::NumbersExhausted),
+                    _ => Ok(()),
                 };
             }
             Setting::ScrubPeriod(_)

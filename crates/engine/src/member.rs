@@ -691,6 +691,10 @@ impl Array {
                     self.sb.write_hole = before;
                     return Err(CommandError::LogTooSmall);
                 }
+                if policy != WriteHole::Resync && parity && self.cover.ended() {
+                    self.sb.write_hole = before;
+                    return Err(CommandError::NumbersExhausted);
+                }
                 self.persist.view_due |= before != policy;
             }
         }
@@ -738,9 +742,10 @@ impl Array {
             // Who still waits for a region is told that the array stops.
             self.sb.clean = self.regions_in(crate::map::Phase::NeedSync).is_empty();
             if self.sb.clean {
-                // Logs are not read after a clean stop. All is over: numbers of a base that was on
-                // its way must not be given out again, or these records would count.
-                self.sb.log_base = self.cover.log_from;
+                // All is over. Numbers that were given out, or are of a base that was on its way,
+                // must not be given out again, or these records would count.
+                self.sb.log_base = self.cover.used();
+                self.sb.numbers_noted = true;
             }
             // Nothing is under way: what force was used for need not be said again.
             self.sb.accepted = match self.sb.clean {

@@ -231,6 +231,7 @@ impl Shard {
                 region,
                 closed: false,
                 writes,
+                next_number: self.logs.next(),
             });
         }
         (gate.closing, gate.told) = (true, false);
@@ -256,6 +257,7 @@ impl Shard {
                 region,
                 closed: true,
                 writes,
+                next_number: self.logs.next(),
             });
         }
     }

@@ -133,8 +133,8 @@ impl Replay {
             phase: Phase::Flush,
             pending: 0,
             again: false,
-            // Above all numbers in the logs, below those of the session to come.
-            next_operation: log_from - crate::cover::STRIDE / 2,
+            // Above all numbers in the logs; those of the session to come begin above them.
+            next_operation: log_from,
             sequence: earlier.last_sequence(),
             bound: false,
             records: 0,
@@ -508,6 +508,7 @@ impl Array {
         let mut replay = self.replay.take().expect("the array recovers");
         replay.stripes.sort_unstable();
         replay.stripes.dedup();
+        self.persist.view_due |= self.cover.replayed(replay.next_operation);
         self.event(EventKind::LogReplayed {
             records: replay.records,
             stripes: replay.stripes.len() as u64,

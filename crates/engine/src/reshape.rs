@@ -232,7 +232,14 @@ impl Array {
             return Err(CommandError::NothingToGrow { smallest });
         }
         match layout.grown(data_bytes, smallest, strip) {
-            Ok(_) => Ok(data_bytes),
+            Ok(layout) => {
+                let grown = Superblock {
+                    layout,
+                    ..self.sb.clone()
+                };
+                limits::may_be_as_large(&grown)?;
+                Ok(data_bytes)
+            }
             Err(_) => Err(CommandError::MapTooSmall { bytes: data_bytes }),
         }
     }

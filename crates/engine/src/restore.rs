@@ -194,7 +194,7 @@ pub fn superblocks(spec: &RestoreSpec) -> Result<Vec<Superblock>, RestoreError> 
     // Nobody knows whether parity is true. As long as that is so, a start without a member has to be
     // refused: of one that a power cut kept from its superblock, too.
     for sb in &mut superblocks {
-        sb.clean = false;
+        (sb.clean, sb.numbers_noted) = (false, false);
     }
     // Before anything computes with numbers that may come from a file which anybody wrote.
     for sb in &superblocks {

@@ -142,6 +142,11 @@ impl Unreadable {
         }
     }
 
+    /// How many versions there have been.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Ranges that the list has room for, in places of so many bytes.
     pub(crate) fn room(&self, place_bytes: u32) -> usize {
         capacity(place_bytes).saturating_sub(self.lost.blocks.len())

@@ -220,7 +220,7 @@ fn give(
     if there < units {
         return Err(VolumeError::NoSpace {
             free_bytes: there * table.unit_bytes,
-            needed_bytes: units * table.unit_bytes,
+            needed_bytes: units.saturating_mul(table.unit_bytes),
         });
     }
     let behind = extents.last().map(|last| last.end());

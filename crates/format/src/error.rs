@@ -258,6 +258,12 @@ pub enum Invalid {
     /// Zeroing that is neither on nor off.
     #[error("zeroing {0}")]
     ZeroingCode(u8),
+    /// More bytes than a block device can have.
+    #[error("an array of members with {0} bytes of data is larger than 2^63 - 1 bytes")]
+    Size(u64),
+    /// Numbers that are neither noted nor not.
+    #[error("numbers noted {0}")]
+    NumbersNotedCode(u8),
     /// Longer than a week.
     #[error("spare delay {0} ms")]
     SpareDelay(u32),

@@ -64,3 +64,5 @@ pub use volumes::{
 
 /// The unit of everything durable that is not data: no structure is smaller, none starts elsewhere.
 pub const BLOCK_BYTES: u64 = 4096;
+/// The largest array: offsets of a block device are signed 64-bit numbers to the kernel.
+pub const ARRAY_BYTES_MAX: u64 = i64::MAX as u64;

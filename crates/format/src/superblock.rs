@@ -16,6 +16,7 @@ mod raw;
 
 use zerocopy::IntoBytes;
 
+use crate::ARRAY_BYTES_MAX;
 use crate::checksum;
 use crate::error::Invalid;
 use crate::identity::{ArrayName, ArrayUuid, Epoch, Generation, MemberUuid, Slot, WriteHole};
@@ -139,6 +140,8 @@ pub struct Superblock {
     pub covered: bool,
     /// Records of operations with a lower number are retired: recovery ignores them.
     pub log_base: u64,
+    /// The array was stopped cleanly, and no operation ever had a number from `log_base` on.
+    pub numbers_noted: bool,
     /// Bit i: what the member of slot i held in regions that need a resync is taken to be what
     /// parity makes of it, because an administrator said so. Set by the clean stop of an array that
     /// was started by force, taken away by its next start.
@@ -250,6 +253,9 @@ impl Superblock {
             .check(self.strip_bytes)
             .map_err(Invalid::Layout)?;
         self.settings.check()?;
+        if self.size_bytes().is_none() {
+            return Err(Invalid::Size(self.layout.data_bytes));
+        }
         let done_bytes = self.scrub.map_or(0, |scrub| scrub.done_bytes);
         if done_bytes > self.layout.data_bytes {
             return Err(Invalid::ScrubDone(done_bytes));
@@ -281,6 +287,15 @@ impl Superblock {
             Role::Spare => self.spares.contains(&self.member),
         };
         if listed { Ok(()) } else { Err(Invalid::Role) }
+    }
+
+    /// Bytes that the array has when no data moves: those of a member times columns of data. `None`
+    /// where these are more than [`ARRAY_BYTES_MAX`].
+    pub fn size_bytes(&self) -> Option<u64> {
+        let groups = self.members.checked_div(self.group_size)?;
+        let columns = u64::from(groups) * u64::from(self.level.data_count(self.group_size));
+        let bytes = self.layout.data_bytes.checked_mul(columns)?;
+        (bytes <= ARRAY_BYTES_MAX).then_some(bytes)
     }
 
     /// The strip as users know it, bytes.

@@ -140,6 +140,9 @@ pub enum VolumeTableError {
     /// A name that another has.
     #[error("volume {0} has the name of another")]
     Twice(u16),
+    /// A generation that is about to end.
+    #[error("the table's generation has come to {0}, and must not wrap")]
+    Generation(u64),
     /// A size that is none, or for which there are too few or too many units.
     #[error("volume {0} has a size that its extents do not have")]
     Size(u16),
@@ -254,6 +257,9 @@ impl VolumeTable {
         if self.unit_bytes == 0 || !self.unit_bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(VolumeTableError::Unit(self.unit_bytes));
         }
+        if self.generation.0 > u64::MAX - (1 << 48) {
+            return Err(VolumeTableError::Generation(self.generation.0));
+        }
         if self.volumes.len() > VOLUMES_MAX {
             return Err(VolumeTableError::VolumeCount(self.volumes.len()));
         }
@@ -274,7 +280,11 @@ impl VolumeTable {
             if !volume.size_bytes.is_multiple_of(512) || units == 0 || units != volume.units() {
                 return Err(VolumeTableError::Size(at));
             }
-            let sound = |e: &Extent| e.units > 0 && e.end() <= u64::from(u32::MAX);
+            let inside = |e: &Extent| {
+                let end = e.end().checked_mul(self.unit_bytes);
+                end.is_some_and(|end| end <= crate::ARRAY_BYTES_MAX)
+            };
+            let sound = |e: &Extent| e.units > 0 && e.end() <= u64::from(u32::MAX) && inside(e);
             if !volume.extents.iter().all(sound) {
                 return Err(VolumeTableError::Extent(at));
             }

@@ -123,6 +123,9 @@ pub enum ServeError {
     /// A power cut left more blocks undecided than the list of unreadable blocks has room for.
     #[error("more blocks were left undecided than the list of unreadable blocks has room for")]
     ListFull,
+    /// The stripe log has used up its numbers.
+    #[error("the numbers of operations in the stripe log are used up")]
+    NumbersExhausted,
 }
 
 impl ServeError {
@@ -710,6 +713,9 @@ impl ThreadStart {
         match turn_receiver.recv() {
             Ok(Turn::Started) => {}
             Ok(Turn::Failed(FailCause::ListFull)) => return Err(ServeError::ListFull),
+            Ok(Turn::Failed(FailCause::NumbersExhausted)) => {
+                return Err(ServeError::NumbersExhausted);
+            }
             Ok(Turn::Failed(FailCause::MembersLost) | Turn::Stopped) | Err(_) => {
                 return Err(ServeError::MembersFailed);
             }

@@ -74,7 +74,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 87] = [
+    pub const ALL: [(Canary, u64); 88] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -95,6 +95,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::DirtyAfterWrite), 1500),
         (Canary::Inside(engine::Canary::WritesEarly), 4000),
         (Canary::Inside(engine::Canary::KeepsEarlyReads), 6000),
+        (Canary::Inside(engine::Canary::BaseBelowNumbers), 6000),
         (Canary::Inside(engine::Canary::ViewBeforeDurable), 20000),
         (Canary::Inside(engine::Canary::QCoefficientOff), 80),
         (Canary::Inside(engine::Canary::ResyncSkipsRows), 60),

@@ -246,6 +246,16 @@ catalogue! {
     ListFull, "unreadable-list-full", Refused,
         "bring the missing members back, or use start --force, which takes what cannot be listed \
          as zeros and tells where";
+    /// More than a block device can have.
+    ArrayTooLarge, "array-too-large", Refused,
+        "use fewer or smaller members, or make several arrays";
+    /// The stripe log has no numbers left.
+    NumbersExhausted, "log-numbers-exhausted", Refused,
+        "use start --force, which goes on without the log (write_hole=resync), and copy the data \
+         to a new array";
+    /// A counter on the members ends.
+    CounterExhausted, "counter-exhausted", Refused,
+        "nothing was written: strake examine DEV shows the counter; copy the data to a new array";
     /// Would fail the array.
     WouldFail, "would-fail", Refused, "wait for the rebuild, or strake add NAME DEV for one: strake show NAME tells which member is missing";
     /// Member in use.
@@ -413,6 +423,7 @@ impl From<CreateError> for Failure {
             CreateError::Block(_) | CreateError::BlockTooSmall { .. } => Code::BlockSize,
             CreateError::MixedBlocks(..) => Code::MixedBlocks,
             CreateError::Layout { .. } => Code::DeviceTooSmall,
+            CreateError::TooLarge { .. } => Code::ArrayTooLarge,
         };
         let failure = Failure::new(code, error.to_string());
         match error {
@@ -440,6 +451,8 @@ impl From<CommandError> for Failure {
             CommandError::NotKept => Code::NotKept,
             CommandError::SplitBrain => Code::SplitBrain,
             CommandError::LogTooSmall => Code::LogTooSmall,
+            CommandError::NumbersExhausted => Code::NumbersExhausted,
+            CommandError::ArrayTooLarge { .. } => Code::ArrayTooLarge,
             CommandError::NotOptimal => Code::NotOptimal,
             CommandError::Reshaping => Code::Reshaping,
             CommandError::Moving => Code::DataMoves,
@@ -517,6 +530,8 @@ impl From<StartError> for Failure {
             StartError::DirtyDegraded => Code::DirtyDegraded,
             StartError::LogTooSmall(_) => Code::LogTooSmall,
             StartError::ListFull { .. } => Code::ListFull,
+            StartError::NumbersExhausted { .. } => Code::NumbersExhausted,
+            StartError::CounterExhausted { .. } => Code::CounterExhausted,
             StartError::MapDamaged(_) | StartError::UnreadableDamaged | StartError::Geometry(_) => {
                 Code::Damaged
             }
@@ -538,6 +553,7 @@ impl From<ServeError> for Failure {
                 shards,
             } => crate::daemon::placement::too_little(least_bytes, shards),
             ServeError::ListFull => Failure::new(Code::ListFull, error.to_string()),
+            ServeError::NumbersExhausted => Failure::new(Code::NumbersExhausted, error.to_string()),
         }
     }
 }

@@ -19,8 +19,8 @@ const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
 /// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
 /// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other groups, or
-/// to parities that rotate. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
-const VERSION_MINOR: u16 = 9;
+/// to parities that rotate, 9 arrays that are zeroed, 11 a log base above all numbers used. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
+const VERSION_MINOR: u16 = 11;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
 const FEATURE_CARVED: u64 = 1;
@@ -192,8 +192,11 @@ struct RawSuperblock {
     init_priority: u8,
     /// An array that was to be zeroed throughout and, after a restart, is not: 0 no, 1 zeroing.
     zeroing: u8,
+    /// Numbers of operations given out again after a clean stop: 0 where some may have been used
+    /// from the log base on, 1 where none were.
+    numbers_noted: u8,
     /// Room to grow; zero.
-    reserved: [u8; 387],
+    reserved: [u8; 386],
     /// An array never scrubbed after a restart, or that repairs what it was told only to report.
     scrub_period: u8,
     scrub_policy: u8,
@@ -237,7 +240,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, moving_group) == 3604);
     assert!(std::mem::offset_of!(RawSuperblock, moving_fixed) == 3605);
     assert!(std::mem::offset_of!(RawSuperblock, init_priority) == 3606);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3608);
+    assert!(std::mem::offset_of!(RawSuperblock, numbers_noted) == 3608);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3609);
     assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
     assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
@@ -359,6 +363,7 @@ impl Superblock {
         raw.spare_count = self.spares.len() as u8;
         raw.scrubs.put(self);
         raw.zeroing = u8::from(self.zeroing);
+        raw.numbers_noted = u8::from(self.numbers_noted);
         raw.put_settings(&self.settings);
         let name = self.name.as_str().as_bytes();
         raw.name_bytes = name.len() as u8;
@@ -604,6 +609,7 @@ impl RawSuperblock {
             || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
         let moves = u64::from(self.moving | self.moving_members) | self.moved_rows.get();
         let uses = [
+            (11, self.numbers_noted != 0),
             (9, self.init_priority | self.zeroing != 0),
             (8, self.moving_group | self.moving_fixed != 0),
             (
@@ -805,6 +811,11 @@ impl RawSuperblock {
                 0 => false,
                 1 => true,
                 code => return Err(Invalid::ZeroingCode(code)),
+            },
+            numbers_noted: match self.numbers_noted {
+                0 => false,
+                1 => true,
+                code => return Err(Invalid::NumbersNotedCode(code)),
             },
             scrub: self.scrubs.scrub()?,
             scrub_begun_unix_s: self.scrubs.begun_unix_s(),

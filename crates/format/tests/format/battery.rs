@@ -323,7 +323,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 10), (32, 8), (3800, 1), (187, 5)] {
+    for (at, byte) in [(10, 12), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
@@ -364,6 +364,23 @@ fn zeroing_is_kept_and_an_older_program_that_ignores_it_leaves_it_undone() {
     reseal(&mut bytes[..]);
     let refused = Superblock::decode(&bytes[..], 4096);
     let wrong = Invalid::ZeroingCode(2);
+    assert_eq!(refused, Err(SuperblockError::Invalid(wrong)));
+}
+
+#[test]
+fn that_numbers_are_noted_is_kept_and_an_older_program_that_ignores_it_takes_it_back() {
+    let superblock = Superblock {
+        numbers_noted: true,
+        ..superblock(Level::Raid5, 3, 3, 0)
+    };
+    let mut bytes = superblock.encode(4096);
+    assert_eq!((bytes[10], bytes[3608]), (11, 1));
+    assert_eq!(bytes[24..32], [0; 8], "it may be ignored");
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+    bytes[3608] = 2;
+    reseal(&mut bytes[..]);
+    let refused = Superblock::decode(&bytes[..], 4096);
+    let wrong = Invalid::NumbersNotedCode(2);
     assert_eq!(refused, Err(SuperblockError::Invalid(wrong)));
 }
 

@@ -102,6 +102,8 @@ fn superblocks_are_what_they_were() {
     });
     let mut zeroing = superblock(Level::Raid6, 5, 5, 3);
     (zeroing.zeroing, zeroing.settings.init_priority) = (true, 31);
+    let mut numbers = superblock(Level::Raid6, 5, 5, 2);
+    (numbers.clean, numbers.covered, numbers.numbers_noted) = (true, true, true);
     let lowered = Superblock {
         moving: Some(Moving {
             members: 6,
@@ -123,6 +125,7 @@ fn superblocks_are_what_they_were() {
         ("superblock-bands", banded),
         ("superblock-groups", regrouped),
         ("superblock-zeroing", zeroing),
+        ("superblock-numbers", numbers),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {

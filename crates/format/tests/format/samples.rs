@@ -84,6 +84,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         replacements: vec![],
         settings: Settings::default(),
         zeroing: false,
+        numbers_noted: false,
         scrub: None,
         scrub_begun_unix_s: 0,
         last_scrub: None,
@@ -218,6 +219,7 @@ prop_compose! {
                 scrub_policy: modes[hole],
             },
             zeroing: !clean && covered,
+            numbers_noted: clean && covered,
             scrub: block.then_some(ScrubRecord {
                 mode: modes[usize::from(scrub_priority) % 3],
                 paused: clean,

@@ -373,6 +373,7 @@ fn array_words(kind: &EventKind) -> Words {
             let cause = match cause {
                 FailCause::MembersLost => "members_lost",
                 FailCause::ListFull => "unreadable_list_full",
+                FailCause::NumbersExhausted => "log_numbers_exhausted",
             };
             let effect = text("requests answer an error, nothing is written");
             ("failed", None, text(cause), effect)
