@@ -151,7 +151,7 @@ device() {
 # What is asked again and again is found without jq: of the array, `state` comes before that of its members.
 state_is() {
     local json
-    json=$(strake show "$1" --json) || [ $? -eq 5 ]
+    json=$(strake show "$1" --json) || [ $? -ge 5 ]
     [[ $json =~ \"state\":\"([a-z_]+)\" ]] && [ "${BASH_REMATCH[1]}" = "$2" ]
 }
 

@@ -27,6 +27,8 @@ pub struct EventRecord {
     pub kind: EventKind,
     /// Path of the device that the event names, if any.
     pub device: Option<PathBuf>,
+    /// Of a member that is out because an I/O failed: its errno.
+    pub errno: Option<i32>,
 }
 
 /// A turn in the life of an array.
@@ -167,6 +169,18 @@ impl Control {
             | EventKind::SpareAdded { device } => Some(device),
             _ => None,
         };
+        let errno = match event.kind {
+            EventKind::MemberOut {
+                device: Some(id),
+                cause:
+                    OutCause::Gone | OutCause::WriteError | OutCause::TimedOut | OutCause::ReadErrors,
+                ..
+            } => devices.recent_errno(id),
+            EventKind::ReadError { device, .. } | EventKind::MemberFailing { device, .. } => {
+                devices.recent_errno(device)
+            }
+            _ => None,
+        };
         let device = device.and_then(|id| devices.path(id));
         let time = clock.wall(event.time);
         // The receiver may have lost interest.
@@ -174,6 +188,7 @@ impl Control {
             time,
             kind: event.kind,
             device,
+            errno,
         });
     }
 }

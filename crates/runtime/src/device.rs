@@ -19,6 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
@@ -30,6 +31,9 @@ pub use metadata::MemberImage;
 
 /// Bytes of one synchronous transfer.
 const CHUNK: usize = 1 << 20;
+
+/// So long the errno of an I/O explains what becomes of its device: longer than an I/O may take.
+const ERRNO_EXPLAINS: Duration = Duration::from_secs(300);
 
 /// How long a device that is held is tried again.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
@@ -46,6 +50,7 @@ pub struct Device {
     kind: Kind,
     info: DeviceInfo,
     at_once: usize,
+    last_error: Mutex<Option<(i32, Instant)>>,
 }
 
 /// What a device is.
@@ -241,6 +246,7 @@ impl Device {
             },
             kind,
             info,
+            last_error: Mutex::default(),
         })
     }
 
@@ -430,9 +436,23 @@ impl Device {
         }
     }
 
+    fn last_error(&self) -> MutexGuard<'_, Option<(i32, Instant)>> {
+        self.last_error
+            .lock()
+            .expect("no thread panics with the last error of a device")
+    }
+
+    /// The errno of the last I/O that failed, if that was a short while ago: it explains why the
+    /// device goes out now. An older one explains nothing.
+    pub(crate) fn recent_errno(&self) -> Option<i32> {
+        let (errno, at) = (*self.last_error())?;
+        (at.elapsed() < ERRNO_EXPLAINS).then_some(errno)
+    }
+
     /// What an errno of this device means to the engine. Of a drive that was pulled Linux says many things: EIO,
     /// and, since it has no size any more, ENOSPC of writes and EINVAL of zeroes.
     pub(crate) fn classify(&self, errno: i32) -> IoError {
+        *self.last_error() = Some((errno, Instant::now()));
         match errno {
             libc::ENODEV | libc::ENXIO | libc::EBADF | libc::ENOMEDIUM | libc::ESHUTDOWN => {
                 IoError::Gone

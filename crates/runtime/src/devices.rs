@@ -20,6 +20,8 @@ struct Table {
     open: BTreeMap<DeviceId, Arc<Device>>,
     /// Kept after release: events still name them.
     paths: Vec<PathBuf>,
+    /// Of what was released: why, if an I/O said so.
+    errnos: BTreeMap<DeviceId, i32>,
 }
 
 impl Devices {
@@ -54,7 +56,19 @@ impl Devices {
 
     /// Lets go of a device; it closes when the last shard has let go.
     pub(crate) fn close(&self, id: DeviceId) {
-        self.table().open.remove(&id);
+        let mut table = self.table();
+        let closed = table.open.remove(&id);
+        let errno = closed.and_then(|device| device.recent_errno());
+        table.errnos.extend(errno.map(|errno| (id, errno)));
+    }
+
+    /// What the last I/O that failed on a device was answered, if that was a short while ago.
+    pub(crate) fn recent_errno(&self, id: DeviceId) -> Option<i32> {
+        let table = self.table();
+        match table.open.get(&id) {
+            Some(device) => device.recent_errno(),
+            None => table.errnos.get(&id).copied(),
+        }
     }
 
     /// The path of a device, open or not.

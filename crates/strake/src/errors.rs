@@ -28,6 +28,18 @@ pub(crate) enum Exit {
     Refused = 4,
     /// Done, but the array is degraded.
     Degraded = 5,
+    /// The array has failed.
+    ArrayFailed = 6,
+    /// The array is stopped, and can be started.
+    Stopped = 7,
+    /// The array is stopped, and what was found of it does not suffice to start it.
+    TooFew = 8,
+    /// Without a daemon that answers, it is not known what state the array is in.
+    Unknown = 9,
+    /// A job came to its end and found what it did not mend.
+    Found = 10,
+    /// A job was waited for and did not come to its end.
+    Unfinished = 11,
 }
 
 macro_rules! catalogue {
@@ -296,7 +308,14 @@ impl Code {
     /// Status of an HTTP answer that carries it.
     pub(crate) fn http(self) -> u16 {
         match self.exit() {
-            Exit::Failed | Exit::Degraded => 500,
+            Exit::Failed
+            | Exit::Degraded
+            | Exit::ArrayFailed
+            | Exit::Stopped
+            | Exit::TooFew
+            | Exit::Unknown
+            | Exit::Found
+            | Exit::Unfinished => 500,
             Exit::Usage => 400,
             Exit::NotFound => 404,
             Exit::Refused => 409,
@@ -582,7 +601,10 @@ mod tests {
                 "{name}"
             );
             assert!((400..=500).contains(&code.http()), "{name}");
-            assert_ne!(code.exit(), Exit::Degraded, "{name} is no error");
+            assert!(
+                (code.exit() as u8) < Exit::Degraded as u8,
+                "{name} is no error"
+            );
         }
     }
 

@@ -14,7 +14,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("Version", "version:string pid:integer dir:string"),
     (
         "Array",
-        "name:string uuid:string level:string state:string size_bytes:integer strip_bytes:integer \
+        "name:string uuid:string level:string state:string daemon:boolean startable:boolean? size_bytes:integer strip_bytes:integer \
          group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
          placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
@@ -69,7 +69,11 @@ const SHAPES: &[(&str, &str)] = &[
         "Member",
         "slot:integer? device:string? uuid:string? state:string read_errors:integer \
          write_errors:integer mismatches:integer retries:Retries slow:boolean read_latency:Latency? \
-         write_latency:Latency? hedged_reads:HedgedReads spare_in_s:integer?",
+         write_latency:Latency? hedged_reads:HedgedReads spare_in_s:integer? was:Was?",
+    ),
+    (
+        "Was",
+        "device:string model:string? serial:string? until:string? cause:string? errno:integer?",
     ),
     (
         "Retries",
@@ -93,7 +97,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Job",
         "kind:string slot:integer? partial:boolean done_bytes:integer total_bytes:integer \
-         rate_bytes_per_s:integer eta_s:integer? paused:boolean held_back_by:string \
+         rate_bytes_per_s:integer eta_s:integer? paused:boolean paused_by:string? held_back_by:string \
          foreground_p99_us:integer? inconsistent_stripes:integer repaired_stripes:integer",
     ),
     (
@@ -105,7 +109,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Created",
-        "dry_run:boolean serving:boolean notes:string[] name:string uuid:string level:string state:string \
+        "dry_run:boolean serving:boolean notes:string[] name:string uuid:string level:string state:string daemon:boolean startable:boolean? \
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
          block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string \
          epoch:integer unwritten_bytes:integer \
@@ -153,7 +157,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Outcome",
-        "array:string changed:boolean what:string notes:string[]",
+        "array:string changed:boolean what:string notes:string[] ended:string? scrub:Scrub?",
     ),
     (
         "ScanArray",
@@ -248,7 +252,7 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "Event",
         "sequence:integer time:string array:string? event:string slot:integer? device:string? \
-         cause:string? effect:string? inconsistent_stripes:integer? \
+         cause:string? effect:string? errno:integer? inconsistent_stripes:integer? \
          repaired_stripes:integer?",
     ),
     ("Error", "code:string found:string cure:string"),
@@ -445,6 +449,7 @@ mod tests {
             rate_bytes_per_s: 0,
             eta_s: None,
             paused: false,
+            paused_by: None,
             held_back_by: String::new(),
             foreground_p99_us: None,
             inconsistent_stripes: 0,

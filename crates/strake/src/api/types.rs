@@ -14,6 +14,12 @@ pub(crate) struct ArrayJson {
     pub(crate) uuid: String,
     pub(crate) level: String,
     pub(crate) state: String,
+    /// A daemon says so. False: none answers, and this is what the drives say.
+    #[serde(default)]
+    pub(crate) daemon: bool,
+    /// Of a stopped array: whether enough members were found to start it; `null` of others.
+    #[serde(default)]
+    pub(crate) startable: Option<bool>,
     pub(crate) size_bytes: u64,
     pub(crate) strip_bytes: u64,
     pub(crate) group_size: Option<u8>,
@@ -294,6 +300,23 @@ pub(crate) struct MemberJson {
     /// It is missing, and a spare takes its place after so many seconds.
     #[serde(default)]
     pub(crate) spare_in_s: Option<u64>,
+    /// The device that left the slot last; `null` where none did, or it is back.
+    #[serde(default)]
+    pub(crate) was: Option<WasJson>,
+}
+
+/// A device that was in a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WasJson {
+    pub(crate) device: String,
+    pub(crate) model: Option<String>,
+    pub(crate) serial: Option<String>,
+    /// RFC 3339; `null` where nothing saw it leave.
+    pub(crate) until: Option<String>,
+    /// Why it left, as the event says.
+    pub(crate) cause: Option<String>,
+    /// What the kernel answered to the I/O that failed.
+    pub(crate) errno: Option<i32>,
 }
 
 /// What became of a member's I/Os that did not get through at once, since the start.
@@ -343,6 +366,10 @@ pub(crate) struct JobJson {
     pub(crate) rate_bytes_per_s: u64,
     pub(crate) eta_s: Option<u64>,
     pub(crate) paused: bool,
+    /// Why it is paused: `asked`, `members_missing`, `resync`, `membership`, `unreadable`,
+    /// `unreadable_list_full` or `inconsistent`; `null` where it is not, or that is not known.
+    #[serde(default)]
+    pub(crate) paused_by: Option<String>,
     /// `none`, `priority` or `latency`: what makes it slower than it could be.
     #[serde(default)]
     pub(crate) held_back_by: String,
@@ -732,6 +759,12 @@ pub(crate) struct OutcomeJson {
     /// What is good to know, though nothing is wrong.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
+    /// With `--wait`, how the job ended: `done`, `paused`, `stopped` or `not_begun`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<String>,
+    /// With `--wait`, what the scrub found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scrub: Option<ScrubJson>,
 }
 
 impl OutcomeJson {
@@ -880,7 +913,7 @@ pub(crate) struct PlaceJson {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct EventJson {
     /// Grows by one with each event of this daemon.
     pub(crate) sequence: u64,
@@ -895,6 +928,9 @@ pub(crate) struct EventJson {
     pub(crate) cause: Option<String>,
     /// What came of it.
     pub(crate) effect: Option<String>,
+    /// Of an I/O that failed: what the kernel answered.
+    #[serde(default)]
+    pub(crate) errno: Option<i32>,
     /// Of a finished resync or scrub.
     pub(crate) inconsistent_stripes: Option<u64>,
     /// Of a finished resync or scrub: those that are consistent again.

@@ -208,6 +208,7 @@ pub(crate) fn running(
         write_latency: m.latency.write.map(latency),
         hedged_reads: hedged(&m.latency.hedges),
         spare_in_s: m.spare_in_ns.map(|ns| ns.div_ceil(1_000_000_000)),
+        was: None,
     };
     let (slots, spares): (Vec<_>, Vec<_>) = status.members.iter().partition(|m| m.slot.is_some());
     ArrayJson {
@@ -280,6 +281,7 @@ fn job(job: &JobStatus) -> JobJson {
         rate_bytes_per_s: job.rate_bytes_per_s,
         eta_s: (!job.paused && job.rate_bytes_per_s > 0).then(|| left / job.rate_bytes_per_s),
         paused: job.paused,
+        paused_by: None,
         held_back_by: held_back(job.held_back).to_owned(),
         foreground_p99_us: job.foreground_p99_ns.map(|ns| ns / 1000),
         inconsistent_stripes: job.inconsistent,
@@ -294,6 +296,8 @@ fn blank(sb: &Superblock) -> ArrayJson {
         uuid: sb.array.to_string(),
         level: sb.level.to_string(),
         state: array_state(ArrayState::Stopped).to_owned(),
+        daemon: false,
+        startable: None,
         size_bytes: Geometry::of(sb).size(),
         strip_bytes: u64::from(sb.user_strip_bytes()),
         group_size: group_size(sb),
@@ -371,6 +375,7 @@ pub(crate) fn stopped(
             write_latency: None,
             hedged_reads: HedgedJson::default(),
             spare_in_s: None,
+            was: None,
         }
     };
     let spare = |uuid: &MemberUuid| MemberJson {
@@ -387,6 +392,7 @@ pub(crate) fn stopped(
         write_latency: None,
         hedged_reads: HedgedJson::default(),
         spare_in_s: None,
+        was: None,
     };
     ArrayJson {
         members: sb.slots.iter().enumerate().map(member).collect(),

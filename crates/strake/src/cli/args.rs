@@ -381,6 +381,9 @@ pub(crate) struct AddArgs {
     /// Overwrite foreign signatures
     #[arg(long)]
     pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -397,6 +400,9 @@ pub(crate) struct ReplaceArgs {
     /// Overwrite foreign signatures
     #[arg(long)]
     pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -450,6 +456,9 @@ pub(crate) struct RestripeArgs {
     /// Overwrite foreign signatures; let the last parity go
     #[arg(long)]
     pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,

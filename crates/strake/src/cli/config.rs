@@ -152,7 +152,7 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
                 pool.name
             )
         }));
-        confirm(args.yes, false, &what.join("; "))?;
+        confirm(args.yes, &what.join("; "))?;
         request.dry_run = false;
         restored = client.post("/v1/config/restore", &request)?;
     }

@@ -14,10 +14,10 @@ mod reshape;
 pub(crate) mod size;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
+mod wait;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use clap::CommandFactory;
@@ -29,7 +29,7 @@ use crate::api::types::*;
 use crate::api::view;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::output::Bar;
+use crate::cli::wait::Wait;
 use crate::daemon::degraded::{OwnRule, Rule};
 use crate::daemon::running::Limits;
 use crate::daemon::schedule;
@@ -70,6 +70,15 @@ impl Context {
             notes.iter().for_each(|note| eprintln!("note: {note}"));
         }
     }
+    /// Says on standard error what the answer is worth, also with `--json`: where the answer has no
+    /// place for it.
+    pub(crate) fn aside(&self, note: &str) {
+        // A reader that has gone away does not want it.
+        let _ = match self.json {
+            true => writeln!(std::io::stderr(), "{}", serde_json::json!({ "note": note })),
+            false => writeln!(std::io::stderr(), "note: {note}"),
+        };
+    }
     pub(crate) fn outcome(&self, outcome: &OutcomeJson) -> Ended {
         self.notes(&outcome.notes);
         self.say(outcome, |o| {
@@ -106,10 +115,11 @@ struct Planned {
     would: String,
 }
 
-/// 5 when degraded.
+/// 5 when degraded, 6 when failed.
 pub(crate) fn state_exit(array: &ArrayJson) -> u8 {
     match array.state.as_str() {
-        "degraded" | "failed" => Exit::Degraded as u8,
+        "degraded" => Exit::Degraded as u8,
+        "failed" => Exit::ArrayFailed as u8,
         _ => DONE,
     }
 }
@@ -258,23 +268,30 @@ fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
 fn create(context: &Context, args: CreateArgs) -> Ended {
     let (yes, wait) = (args.yes, args.wait && !args.dry_run);
     let request = create_request(args)?;
-    if request.force && !request.dry_run {
-        confirm(yes, true, "--force overwrites what lies on the devices")?;
-    }
     let client = match wait {
         // Who waits waits for an array that serves.
         true => Some(Client::need(&context.dir)?),
         false => Client::find(&context.dir)?,
     };
-    let mut created: CreatedJson = match &client {
-        Some(client) => client.post("/v1/arrays", &request)?,
-        None => offline::create(context, &request)?,
+    let ask = |request: &CreateRequest| match &client {
+        Some(client) => client.post::<CreatedJson>("/v1/arrays", request),
+        None => offline::create(context, request),
     };
+    if request.force && !request.dry_run {
+        confirm_force(yes, |force| {
+            ask(&CreateRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            })
+        })?;
+    }
+    let mut created = ask(&request)?;
     if let Some(client) = client.filter(|_| wait) {
+        let wait = Wait::new(context, &client, &request.name)?;
         for kind in ["init", "resync"] {
-            wait_for(context, &client, &request.name, kind)?;
+            created.array = wait.until_over(kind)?.needs_done(kind)?;
         }
-        created.array = client.get(&url(&request.name, "")?)?;
     }
     context.notes(&created.notes);
     context.say(&created, |c| {
@@ -292,17 +309,14 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
     Ok(state_exit(&created.array))
 }
 
-/// Asks on a terminal; without one `--yes` must say it (unless the command line says enough by
-/// itself).
-pub(crate) fn confirm(yes: bool, said_enough: bool, what: &str) -> Result<(), Failure> {
+/// The one rule for all that destroys data: it is asked about on a terminal, and without one `--yes`
+/// must say it.
+pub(crate) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return match said_enough {
-            true => Ok(()),
-            false => Err(Failure::new(Code::NotConfirmed, what)),
-        };
+        return Err(Failure::new(Code::NotConfirmed, what));
     }
     eprint!("{what}. Go on? [y/N] ");
     let mut line = String::new();
@@ -314,15 +328,38 @@ pub(crate) fn confirm(yes: bool, said_enough: bool, what: &str) -> Result<(), Fa
     }
 }
 
+/// The same for what is asked for with `--force` (or `--shrink`): what that overrides is what would be
+/// destroyed. `check` asks for a dry run, with the option or without. Where nothing has to be overridden
+/// there is no question, and what is refused all the same is refused before it.
+pub(crate) fn confirm_force<T>(
+    yes: bool,
+    check: impl Fn(bool) -> Result<T, Failure>,
+) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    check(true)?;
+    match check(false) {
+        // Redundancy goes, and no data.
+        Err(failure) if failure.code != Code::LastParity => confirm(false, &failure.found),
+        _ => Ok(()),
+    }
+}
+
 fn show(context: &Context, name: Option<&str>) -> Ended {
     let client = Client::find(&context.dir)?;
+    let here = client.is_none();
     if let Some(name) = name {
         let path = url(name, "")?;
         let array: ArrayJson = match client {
             Some(client) => client.get(&path)?,
             None => offline::shown(context, &offline::found(context, name)?),
         };
-        return context.array(&array);
+        if here && !context.json {
+            offline::say_no_daemon(context);
+        }
+        context.say(&array, output::array);
+        return Ok(shown_exit(&array));
     }
     let all: Vec<ArrayJson> = match client {
         Some(client) => client.get("/v1/arrays")?,
@@ -331,8 +368,28 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
             .map(|a| offline::shown(context, a))
             .collect(),
     };
+    if here && (!context.json || all.is_empty()) {
+        offline::say_no_daemon(context);
+    }
     context.say(&all, |all| output::arrays(all));
-    Ok(all.iter().map(state_exit).max().unwrap_or(DONE))
+    // The first of these that any of them has. That one is stopped is no fault of all.
+    let faults = [Exit::ArrayFailed, Exit::TooFew, Exit::Degraded];
+    let exits: Vec<u8> = all.iter().map(shown_exit).collect();
+    let worst = faults
+        .map(|e| e as u8)
+        .into_iter()
+        .find(|exit| exits.contains(exit));
+    Ok(worst.unwrap_or(DONE))
+}
+
+/// What `show NAME` answers: the state of the array as an exit status.
+fn shown_exit(array: &ArrayJson) -> u8 {
+    match (array.state.as_str(), array.startable) {
+        ("stopped", Some(false)) => Exit::TooFew as u8,
+        ("stopped", _) => Exit::Stopped as u8,
+        ("unknown", _) => Exit::Unknown as u8,
+        _ => state_exit(array),
+    }
 }
 
 fn wear(context: &Context, name: &str, since: Option<Duration>) -> Ended {
@@ -440,11 +497,7 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
     if dry_run {
         return context.planned(&planned);
     }
-    confirm(
-        yes,
-        false,
-        &format!("strake destroy {name} {}", planned.what),
-    )?;
+    confirm(yes, &format!("strake destroy {name} {}", planned.what))?;
     context.outcome(&ask(false)?)
 }
 
@@ -467,11 +520,12 @@ pub(crate) fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, 
         Ok(slot) => m.slot == Some(slot),
         Err(_) => m.device.as_ref() == Some(&path),
     };
-    array
-        .members
-        .iter()
-        .chain(&array.spares)
+    // The device that was in a slot is the slot's, too.
+    let had = |m: &&MemberJson| m.was.as_ref().is_some_and(|was| was.device == path);
+    let members = || array.members.iter().chain(&array.spares);
+    members()
         .find(is)
+        .or_else(|| members().find(had))
         .cloned()
         .ok_or_else(|| {
             let found = format!("{text} is no slot or device of {}", array.name);
@@ -503,8 +557,13 @@ fn add(context: &Context, args: &AddArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    let outcome: OutcomeJson = client.post(&url(&args.name, "add")?, &request)?;
-    context.outcome(&outcome)
+    take_device(
+        context,
+        &client,
+        &url(&args.name, "add")?,
+        &request,
+        args.yes,
+    )
 }
 
 fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
@@ -515,8 +574,34 @@ fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    let outcome: OutcomeJson = client.post(&url(&args.name, "replace")?, &request)?;
-    context.outcome(&outcome)
+    take_device(
+        context,
+        &client,
+        &url(&args.name, "replace")?,
+        &request,
+        args.yes,
+    )
+}
+
+/// Gives a device to an array. What `--force` overwrites on it is asked about.
+fn take_device(
+    context: &Context,
+    client: &Client,
+    path: &str,
+    request: &DeviceRequest,
+    yes: bool,
+) -> Ended {
+    if request.force && !request.dry_run {
+        confirm_force(yes, |force| {
+            let rehearsal = DeviceRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            client.post::<OutcomeJson>(path, &rehearsal)
+        })?;
+    }
+    context.outcome(&client.post(path, request)?)
 }
 
 fn start_or_stop(context: &Context, verb: &str, args: &JobArgs) -> Ended {
@@ -549,35 +634,17 @@ fn scrub(context: &Context, args: &ScrubArgs) -> Ended {
 
 fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &JobHow) -> Ended {
     let client = Client::need(&context.dir)?;
+    let waits = how.wait && request.action == "start" && !request.dry_run;
+    let wait = waits.then(|| Wait::new(context, &client, name));
+    let wait = wait.transpose()?;
     let outcome: OutcomeJson = client.post(&url(name, verb)?, request)?;
     if request.dry_run {
         return context.planned(&outcome);
     }
-    if how.wait && request.action == "start" {
-        wait_for(context, &client, name, verb)?;
+    match wait {
+        Some(wait) => wait.until_over(verb)?.answer(context, &outcome),
+        None => context.outcome(&outcome),
     }
-    context.outcome(&outcome)
-}
-
-/// Waits until no job of this kind is at work; one that itself waits for data that moves is waited for, too.
-fn wait_for(context: &Context, client: &Client, name: &str, kind: &str) -> Result<(), Failure> {
-    let mut bar = Bar::new(kind, 0, context.json);
-    loop {
-        let array: ArrayJson = client.get(&url(name, "")?)?;
-        if array.state == "failed" {
-            let what = format!("{name} has failed: {kind} does not go on");
-            return Err(Failure::new(Code::NotServing, what));
-        }
-        let moves = kind == "init" && array.moving.is_some();
-        let at_work = |job: &&JobJson| job.kind == kind && (!job.paused || moves);
-        let Some(job) = array.jobs.iter().find(at_work) else {
-            break;
-        };
-        bar.at(job.done_bytes, job.total_bytes);
-        thread::sleep(Duration::from_millis(250));
-    }
-    bar.end();
-    Ok(())
 }
 
 /// As people say it, with a unit in the value; and as JSON has it.
@@ -757,7 +824,6 @@ fn setting(key: &str, value: &serde_json::Value) -> String {
 }
 
 fn events(context: &Context, follow: bool) -> Ended {
-    let client = Client::need(&context.dir)?;
     let print = |line: &str| {
         if context.json {
             let _ = writeln!(std::io::stdout(), "{line}");
@@ -765,7 +831,14 @@ fn events(context: &Context, follow: bool) -> Ended {
             let _ = writeln!(std::io::stdout(), "{}", output::event(&event));
         }
     };
-    client.lines(&format!("/v1/events?follow={follow}"), print)?;
+    let client = match follow {
+        true => Some(Client::need(&context.dir)?),
+        false => Client::find(&context.dir)?,
+    };
+    match client {
+        Some(client) => client.lines(&format!("/v1/events?follow={follow}"), print)?,
+        None => offline::events(context)?.iter().for_each(|e| print(e)),
+    }
     Ok(DONE)
 }
 

@@ -14,6 +14,7 @@ use crate::cli::args::StartArgs;
 use crate::cli::output;
 use crate::cli::{Context, Ended, absolutes, done};
 use crate::daemon::events::EventLog;
+use crate::daemon::journal;
 use crate::daemon::pools::{Pools, check_named};
 use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
@@ -23,6 +24,7 @@ use crate::daemon::{EndSignals, log_to_stderr};
 use crate::drives::find::{self, FoundArray};
 use crate::drives::make;
 use crate::drives::pool;
+use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
 /// Arrays on these devices, or on all that can be found.
@@ -62,9 +64,28 @@ pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure
     find::pick(scan(context, &[]), name)
 }
 
-/// An array that does not run, as `show` tells it.
+/// An array that no daemon here serves, as `show` says it. Somebody else may serve it, which its
+/// members being held gives away: then its state is not known.
 pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
-    view::with_placement(found.stopped_json(), &context.dir.placement(found.uuid))
+    let array = context.dir.seats(found.uuid).shown(found.stopped_json());
+    let mut array = view::with_placement(array, &context.dir.placement(found.uuid));
+    if let Some(held) = found.members.iter().find(|m| sysfs::is_held(&m.path)) {
+        let (name, path) = (&array.name, held.path.display());
+        context.notes(&[format!(
+            "{name}: {path} is held by another process, such as a daemon with a STRAKE_DIR of its own"
+        )]);
+        array.state = "unknown".to_owned();
+        array.startable = None;
+    }
+    array
+}
+
+/// Says that no daemon answers.
+pub(crate) fn say_no_daemon(context: &Context) {
+    let dir = context.dir.path().display();
+    context.aside(&format!(
+        "no daemon listens in {dir}: this is what the drives say, and nothing is known of what runs"
+    ));
 }
 
 /// Makes an array.
@@ -184,6 +205,30 @@ pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Fa
     ))
 }
 
+/// The events that the journal holds, each as a line of JSON; says that no daemon answers.
+pub(crate) fn events(context: &Context) -> Result<Vec<String>, Failure> {
+    let dir = context.dir.path().display();
+    let mut unread = None;
+    for path in context.dir.events() {
+        if !path.exists() {
+            continue;
+        }
+        match journal::read(&path) {
+            Ok(events) => {
+                let path = path.display();
+                context.aside(&format!(
+                    "no daemon listens in {dir}: these events are those of the journal {path}"
+                ));
+                let line = |event| serde_json::to_string(event).expect("the shapes are all JSON");
+                return Ok(events.iter().map(line).collect());
+            }
+            Err(error) => unread = Some(Failure::io(path.display(), &error)),
+        }
+    }
+    let found = format!("no daemon listens in {dir}, and there is no journal of events");
+    Err(unread.unwrap_or_else(|| Failure::new(Code::NoDaemon, found)))
+}
+
 /// What past scrubs of an array found.
 pub(crate) fn scrubs(context: &Context, name: &str) -> Result<ScrubsJson, Failure> {
     let found = found(context, name)?;
@@ -244,7 +289,10 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     let ended = running.json().and_then(|array| context.array(&array));
     runtime.block_on(signals.asked());
     match running.not_in_use() {
-        Ok(()) => running.stop(&context.dir)?,
+        Ok(()) => {
+            running.stop(&context.dir)?;
+            log.finish();
+        }
         // To stop it would take the block device from under its users.
         Err(failure) => {
             running.leave();

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::api::latency::LatenciesJson;
 use crate::api::types::*;
 use crate::cli::{size, volume};
+use crate::daemon::events::errno_text;
 
 /// Columns, as wide as they must be.
 #[derive(Debug, Default)]
@@ -141,12 +142,43 @@ fn percent(done: u64, total: u64) -> u64 {
 }
 
 fn job_short(job: &JobJson) -> String {
-    let paused = if job.paused { " paused" } else { "" };
+    let paused = match (job.paused, job.paused_by.as_deref()) {
+        (false, _) => String::new(),
+        (true, None) => " paused".to_owned(),
+        (true, Some(by)) => format!(" paused ({})", paused_by(by)),
+    };
     let partial = if job.partial { "partial " } else { "" };
     format!(
         "{partial}{} {} %{paused}",
         job.kind,
         percent(job.done_bytes, job.total_bytes)
+    )
+}
+
+/// Why a job is paused, in a sentence.
+pub(crate) fn paused_by(word: &str) -> String {
+    match word {
+        "asked" => "a user stopped it",
+        "members_missing" => "a slot has no member in sync",
+        "resync" => "it waits for the resync",
+        "restripe" => "it waits for the data that moves",
+        "membership" => "the members changed",
+        "unreadable" => "blocks cannot be read",
+        "unreadable_list_full" => "the list of unreadable blocks is full",
+        "inconsistent" => "a stripe is inconsistent",
+        other => other,
+    }
+    .to_owned()
+}
+
+/// What a scrub found, in a sentence.
+pub(crate) fn found(scrub: &ScrubJson) -> String {
+    format!(
+        "{} stripes inconsistent, wrong member known in {}, {} repaired; {} unreadable",
+        scrub.inconsistent_stripes,
+        scrub.located_stripes,
+        scrub.repaired_stripes,
+        scrub.unreadable_stripes
     )
 }
 
@@ -263,12 +295,17 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         1 => ", the last for an added parity alone".to_owned(),
         n => format!(", the last {n} for added parities alone"),
     };
+    let state = match (a.state.as_str(), a.startable) {
+        ("stopped", Some(false)) => "stopped, too few members found to start it",
+        ("unknown", _) => "unknown: another process holds members",
+        (state, _) => state,
+    };
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n{}{}  \
          write hole  {}\n  latency     target {}\n  degraded    start {}\n  uuid        {}, epoch {}\n",
         a.name,
-        a.state,
+        state,
         a.level,
         a.members.len(),
         size::bytes(a.strip_bytes),
@@ -317,21 +354,42 @@ pub(crate) fn array(a: &ArrayJson) -> String {
             ));
         }
     }
+    for member in &a.members {
+        if let (Some(slot), Some(was)) = (member.slot, &member.was) {
+            text.push_str(&format!("  {}\n", self::was(slot, was)));
+        }
+    }
     text.push_str(&latencies(a));
     for job in &a.jobs {
         text.push_str(&format!("  {}\n", job_long(job)));
     }
     if let Some(scrub) = &a.last_scrub {
         text.push_str(&format!(
-            "  last scrub ({} to {}): {} stripes inconsistent, wrong member known in {}, {} repaired; {} \
-             unreadable\n",
+            "  last scrub ({} to {}): {}\n",
             scrub.begun,
             scrub.ended,
-            scrub.inconsistent_stripes,
-            scrub.located_stripes,
-            scrub.repaired_stripes,
-            scrub.unreadable_stripes
+            found(scrub)
         ));
+    }
+    text
+}
+
+/// What a slot had.
+fn was(slot: u8, was: &WasJson) -> String {
+    let mut text = format!("slot {slot} had {}", was.device);
+    let serial = was.serial.as_ref().map(|serial| format!("serial {serial}"));
+    let known: Vec<String> = was.model.iter().cloned().chain(serial).collect();
+    if !known.is_empty() {
+        text.push_str(&format!(" ({})", known.join(", ")));
+    }
+    if let Some(until) = &was.until {
+        text.push_str(&format!(" until {until}"));
+    }
+    let why: Vec<String> = (was.cause.iter().cloned())
+        .chain(was.errno.map(errno_text))
+        .collect();
+    if !why.is_empty() {
+        text.push_str(&format!(": {}", why.join(", ")));
     }
     text
 }
@@ -599,6 +657,9 @@ pub(crate) fn event(e: &EventJson) -> String {
     ] {
         if let Some(part) = part {
             text.push_str(&format!(" {word}{part}"));
+        }
+        if let (Some(errno), "because: ") = (e.errno, word) {
+            text.push_str(&format!(" ({})", errno_text(errno)));
         }
     }
     text

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use crate::api::types::*;
 use crate::cli::client::Client;
 use crate::cli::output::Table;
-use crate::cli::{Context, DONE, Ended, absolutes, confirm, offline, size};
+use crate::cli::{Context, DONE, Ended, absolutes, confirm, confirm_force, offline, size};
 use crate::daemon::pools::Pools;
 use crate::drives::make::parse_name;
 use crate::errors::Failure;
@@ -66,20 +66,13 @@ pub(crate) struct PoolDevices {
 }
 
 impl PoolDevices {
-    fn request(&self) -> Result<PoolRequest, Failure> {
-        if self.force && !self.dry_run {
-            confirm(
-                self.yes,
-                true,
-                "--force overwrites what lies on the devices",
-            )?;
-        }
-        Ok(PoolRequest {
+    fn request(&self) -> PoolRequest {
+        PoolRequest {
             devices: absolutes(&self.devices),
             force: self.force,
             dry_run: self.dry_run,
             ..PoolRequest::default()
-        })
+        }
     }
 }
 
@@ -88,16 +81,14 @@ pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
     match command {
         PoolCommand::Create(args) => {
             let path = url(&args.pool, "")?;
-            let request = args.request()?;
-            change(context, &path, &request, |pools| {
-                pools.create(&args.pool, &request)
+            take(context, &path, args, |pools, name, request| {
+                pools.create(name, request)
             })
         }
         PoolCommand::Add(args) => {
             let path = url(&args.pool, "/add")?;
-            let request = args.request()?;
-            change(context, &path, &request, |pools| {
-                pools.add(&args.pool, &request)
+            take(context, &path, args, |pools, name, request| {
+                pools.add(name, request)
             })
         }
         PoolCommand::Remove {
@@ -116,7 +107,7 @@ pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
             if !dry_run {
                 let what =
                     format!("strake pool delete {pool} would take all its devices out of it");
-                confirm(*yes, false, &what)?;
+                confirm(*yes, &what)?;
             }
             let request = PoolRequest {
                 all: true,
@@ -127,6 +118,31 @@ pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
         }
         PoolCommand::Show { pool } => show(context, pool.as_deref()),
     }
+}
+
+/// Gives devices to a pool. What `--force` overwrites on them is asked about.
+fn take(
+    context: &Context,
+    path: &str,
+    args: &PoolDevices,
+    here: fn(&Pools<'_>, &str, &PoolRequest) -> Result<PoolDone, Failure>,
+) -> Ended {
+    let request = args.request();
+    if request.force && !request.dry_run {
+        confirm_force(args.yes, |force| {
+            let rehearsal = PoolRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            ask(context, path, &rehearsal, |pools| {
+                here(pools, &args.pool, &rehearsal)
+            })
+        })?;
+    }
+    change(context, path, &request, |pools| {
+        here(pools, &args.pool, &request)
+    })
 }
 
 fn remove(context: &Context, pool: &str, request: &PoolRequest) -> Ended {
@@ -143,16 +159,26 @@ fn url(pool: &str, verb: &str) -> Result<String, Failure> {
 }
 
 /// Asks the daemon, or does it here where there is none.
+fn ask(
+    context: &Context,
+    path: &str,
+    request: &PoolRequest,
+    here: impl FnOnce(&Pools<'_>) -> Result<PoolDone, Failure>,
+) -> Result<PoolDone, Failure> {
+    match Client::find(&context.dir)? {
+        Some(client) => client.post(path, request),
+        None => here(&offline::pools(context)),
+    }
+}
+
+/// The same, and says what was done.
 fn change(
     context: &Context,
     path: &str,
     request: &PoolRequest,
     here: impl FnOnce(&Pools<'_>) -> Result<PoolDone, Failure>,
 ) -> Ended {
-    let done: PoolDone = match Client::find(&context.dir)? {
-        Some(client) => client.post(path, request)?,
-        None => here(&offline::pools(context))?,
-    };
+    let done = ask(context, path, request, here)?;
     context.say(&done, |done| {
         let unchanged = if done.changed {
             ""

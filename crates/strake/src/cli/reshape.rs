@@ -1,30 +1,23 @@
 //! `strake grow` and `strake restripe`.
 
-use std::thread;
-use std::time::Duration;
-
-use crate::api::types::{ArrayJson, GrowRequest, OutcomeJson, RestripeRequest};
+use crate::api::types::{GrowRequest, OutcomeJson, RestripeRequest};
 use crate::cli::args::{GrowArgs, RestripeArgs};
 use crate::cli::client::Client;
-use crate::cli::output::Bar;
-use crate::cli::{Context, Ended, absolutes, size, url};
-use crate::errors::Failure;
-
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(250);
-/// So long data may stand still before whoever waits for it is told.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::cli::wait::Wait;
+use crate::cli::{Context, Ended, absolutes, confirm_force, size, url};
 
 pub(super) fn grow(context: &Context, args: &GrowArgs) -> Ended {
     let client = Client::need(&context.dir)?;
     let request = GrowRequest {
         dry_run: args.dry_run,
     };
-    let mut outcome: OutcomeJson = client.post(&url(&args.name, "grow")?, &request)?;
-    if args.wait && !args.dry_run {
-        wait_for_shape(context, &client, &args.name, &mut outcome)?;
+    let wait = (args.wait && !args.dry_run).then(|| Wait::new(context, &client, &args.name));
+    let wait = wait.transpose()?;
+    let outcome: OutcomeJson = client.post(&url(&args.name, "grow")?, &request)?;
+    match wait {
+        Some(wait) => wait.until_shaped()?.answer(context, &outcome),
+        None => context.outcome(&outcome),
     }
-    context.outcome(&outcome)
 }
 
 pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
@@ -49,45 +42,22 @@ pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    let mut outcome: OutcomeJson = client.post(&url(&args.name, "restripe")?, &request)?;
-    if args.wait && !args.dry_run {
-        wait_for_shape(context, &client, &args.name, &mut outcome)?;
+    let wait = (args.wait && !args.dry_run).then(|| Wait::new(context, &client, &args.name));
+    let wait = wait.transpose()?;
+    let path = url(&args.name, "restripe")?;
+    if request.force && !request.dry_run {
+        confirm_force(args.yes, |force| {
+            let rehearsal = RestripeRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            client.post::<OutcomeJson>(&path, &rehearsal)
+        })?;
     }
-    context.outcome(&outcome)
-}
-
-/// Waits until the array has the shape that it is to get: data moves no more, and what was added is rebuilt. What waits
-/// itself, for a member or a word, is not waited for without end.
-fn wait_for_shape(
-    context: &Context,
-    client: &Client,
-    name: &str,
-    outcome: &mut OutcomeJson,
-) -> Result<(), Failure> {
-    const KINDS: [&str; 3] = ["restripe", "rebuild", "resync"];
-    let mut bar = Bar::new("restripe", 0, context.json);
-    let mut idle = Duration::ZERO;
-    let stands = loop {
-        let array: ArrayJson = client.get(&url(name, "")?)?;
-        let mut jobs = array.jobs.iter();
-        let job = jobs.find(|job| KINDS.contains(&job.kind.as_str()) && !job.paused);
-        match (job, array.moving) {
-            (Some(job), _) => {
-                idle = Duration::ZERO;
-                bar.at(job.done_bytes, job.total_bytes);
-            }
-            (None, None) => break false,
-            (None, Some(moving)) if moving.stopped || idle >= PATIENCE => break true,
-            (None, Some(_)) => idle += PAUSE,
-        }
-        thread::sleep(PAUSE);
-    };
-    bar.end();
-    match stands {
-        true => outcome.notes.push(format!(
-            "data stands half-way: strake show {name} and strake events tell why"
-        )),
-        false => outcome.what.push_str("; it is done"),
+    let outcome: OutcomeJson = client.post(&path, &request)?;
+    match wait {
+        Some(wait) => wait.until_shaped()?.answer(context, &outcome),
+        None => context.outcome(&outcome),
     }
-    Ok(())
 }

@@ -34,7 +34,7 @@ pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
     if !args.dry_run {
         let what: Vec<String> = cleaned.devices.iter().map(device_text).collect();
         let what = format!("strake drive clean would wipe {}", what.join(", "));
-        confirm(args.yes, false, &what)?;
+        confirm(args.yes, &what)?;
         cleaned = ask(false)?;
     }
     context.say(&cleaned, |cleaned| {
@@ -61,10 +61,10 @@ pub(crate) fn locate(context: &Context, args: &LocateArgs) -> Ended {
     };
     let outcome: OutcomeJson = match Client::find(&context.dir)? {
         Some(client) => client.post(&path, &request)?,
-        None => switch_light(
-            &offline::found(context, &args.name)?.stopped_json(),
-            &request,
-        )?,
+        None => {
+            let array = offline::shown(context, &offline::found(context, &args.name)?);
+            switch_light(&context.dir, &array, &request)?
+        }
     };
     context.outcome(&outcome)
 }

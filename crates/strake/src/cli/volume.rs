@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use crate::api::types::*;
 use crate::cli::client::Client;
 use crate::cli::output::{Table, or_dash};
-use crate::cli::{Context, DONE, Ended, checked, confirm, size, url};
+use crate::cli::{Context, DONE, Ended, checked, confirm, confirm_force, size, url};
 use crate::drives::make::parse_name;
 use crate::errors::{Code, Failure};
 
@@ -98,7 +98,7 @@ pub(crate) fn run(context: &Context, command: &VolumeCommand) -> Ended {
             let path = of(array, volume)?;
             let client = Client::need(&context.dir)?;
             if !dry_run {
-                confirm(*yes, false, &format!("all that is on {volume} is lost"))?;
+                confirm(*yes, &format!("all that is on {volume} is lost"))?;
             }
             let deletion = VolumeDeletion { dry_run: *dry_run };
             context.outcome(&client.call("DELETE", &path, &deletion)?)
@@ -144,10 +144,18 @@ fn create(context: &Context, args: &CreateVolume) -> Ended {
         dry_run: args.dry_run,
     };
     let path = url(&args.array, "volumes")?;
+    let client = Client::need(&context.dir)?;
     if request.force && !request.dry_run {
-        confirm(args.yes, true, "--force gives up what is on the array")?;
+        confirm_force(args.yes, |force| {
+            let rehearsal = VolumeRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            client.post::<VolumeCreatedJson>(&path, &rehearsal)
+        })?;
     }
-    let created: VolumeCreatedJson = Client::need(&context.dir)?.post(&path, &request)?;
+    let created: VolumeCreatedJson = client.post(&path, &request)?;
     context.say(&created, |created| {
         let mut text = table(std::slice::from_ref(&created.volume));
         if created.carves {
@@ -167,10 +175,6 @@ fn create(context: &Context, args: &CreateVolume) -> Ended {
 fn resize(context: &Context, args: &ResizeVolume) -> Ended {
     let size_bytes = size::parse(&args.size)?;
     let path = of(&args.array, &args.volume)?;
-    if args.shrink && !args.dry_run {
-        let what = format!("what lies behind the new end of {} is lost", args.volume);
-        confirm(args.yes, true, &what)?;
-    }
     let change = VolumeChange {
         size_bytes: Some(size_bytes),
         shrink: args.shrink,
@@ -178,6 +182,16 @@ fn resize(context: &Context, args: &ResizeVolume) -> Ended {
         ..VolumeChange::default()
     };
     let client = Client::need(&context.dir)?;
+    if args.shrink && !args.dry_run {
+        confirm_force(args.yes, |shrink| {
+            let rehearsal = VolumeChange {
+                shrink,
+                dry_run: true,
+                ..change.clone()
+            };
+            client.call::<OutcomeJson>("PATCH", &path, &rehearsal)
+        })?;
+    }
     context.outcome(&client.call("PATCH", &path, &change)?)
 }
 

@@ -1,43 +1,52 @@
-//! What happened, when, why: a ring in memory, the same in `events.jsonl`, and followers.
+//! What happened, when, why: a ring in memory, the same in a file (`journal`), and followers.
 //!
 //! Invariants: sequences grow by one; a follower that keeps up misses nothing, one that does not
-//! misses the oldest; the file is bounded (one older part is kept). Deliberately absent:
+//! misses the oldest; nothing is logged and no file is written under the lock. Deliberately absent:
 //! notifications by mail and the like.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
 use strake_format::{ArrayName, Level, Slot};
 use strake_runtime::{EventRecord, NotTold};
 use tokio::sync::watch;
 
-use crate::api::types::{EventJson, SettingsJson};
+use crate::api::types::{ArrayJson, EventJson, SettingsJson};
 use crate::api::view;
+use crate::daemon::journal::Journal;
 
 const RING: usize = 4096;
-const FILE_BYTES_MAX: u64 = 4 << 20;
+/// So long the end of a process waits for its last events.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     inner: Mutex<Inner>,
     newest: watch::Sender<u64>,
+    /// Threads that may note more: one for each array.
+    telling: AtomicUsize,
+}
+
+/// A thread that notes what an array tells, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Telling<'a>(&'a EventLog);
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.0.telling.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
 struct Inner {
     ring: VecDeque<EventJson>,
     next: u64,
-    path: PathBuf,
-    file: Option<File>,
-    file_bytes: u64,
-    /// The file may end within a line.
-    torn: bool,
+    journal: Journal,
 }
 
 /// An event before it has a number and a time.
@@ -49,6 +58,7 @@ pub(crate) struct Happened {
     pub(crate) device: Option<String>,
     pub(crate) cause: Option<String>,
     pub(crate) effect: Option<String>,
+    pub(crate) errno: Option<i32>,
     pub(crate) inconsistent_stripes: Option<u64>,
     pub(crate) repaired_stripes: Option<u64>,
 }
@@ -112,40 +122,41 @@ impl Happened {
 }
 
 impl EventLog {
-    /// A log that goes on where the file at `path` ends. Lines that are no events, as a full disk or
-    /// a crash leaves them, are passed over.
-    pub(crate) fn open(path: &Path) -> EventLog {
-        let read = |path: &Path| {
-            fs::read(path).unwrap_or_else(|error| {
-                if error.kind() != std::io::ErrorKind::NotFound {
-                    tracing::warn!(%error, path = %path.display(), "earlier events are not known");
-                }
-                Vec::new()
-            })
-        };
-        let (older, bytes) = (read(&older_of(path)), read(path));
-        let lines = [&older, &bytes]
-            .into_iter()
-            .flat_map(|part| part.split(|&b| b == b'\n'));
-        let mut ring: VecDeque<EventJson> = lines
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect();
+    /// A log that goes on where the journal ends: the first of these files that can be written.
+    pub(crate) fn open(paths: &[PathBuf]) -> EventLog {
+        let (journal, before) = Journal::open(paths);
+        let mut ring = VecDeque::from(before);
         while ring.len() > RING {
             ring.pop_front();
         }
         let next = ring.back().map_or(1, |last| last.sequence + 1);
-        let file = File::options().create(true).append(true).open(path).ok();
-        let inner = Inner {
-            ring,
-            next,
-            path: path.to_owned(),
-            file,
-            file_bytes: bytes.len() as u64,
-            torn: bytes.last().is_some_and(|&last| last != b'\n'),
-        };
         EventLog {
-            inner: Mutex::new(inner),
+            inner: Mutex::new(Inner {
+                ring,
+                next,
+                journal,
+            }),
             newest: watch::Sender::new(next),
+            telling: AtomicUsize::new(0),
+        }
+    }
+
+    /// From now on until this is dropped, a thread may note events.
+    pub(crate) fn telling(&self) -> Telling<'_> {
+        self.telling.fetch_add(1, Ordering::Relaxed);
+        Telling(self)
+    }
+
+    /// Before the process ends: waits, not for ever, until all that arrays told is noted and durable.
+    pub(crate) fn finish(&self) {
+        let give_up = Instant::now() + END_PATIENCE;
+        while self.telling.load(Ordering::Relaxed) > 0 && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let flushed = self.lock().journal.flush();
+        if let Some(flushed) = flushed {
+            // The journal's disk may have failed; the process ends all the same.
+            let _ = flushed.recv_timeout(give_up.saturating_duration_since(Instant::now()));
         }
     }
 
@@ -172,27 +183,37 @@ impl EventLog {
             device: happened.device,
             cause: happened.cause,
             effect: happened.effect,
+            errno: happened.errno,
             inconsistent_stripes: happened.inconsistent_stripes,
             repaired_stripes: happened.repaired_stripes,
         };
+        inner.next += 1;
+        let left_out = inner.journal.left_out();
+        inner.journal.append(&event);
+        let left_out = (inner.journal.left_out() > left_out).then_some(left_out + 1);
+        if inner.ring.len() == RING {
+            inner.ring.pop_front();
+        }
+        inner.ring.push_back(event.clone());
+        let next = inner.next;
+        drop(inner);
+        self.newest.send_replace(next);
         tracing::info!(
             array = event.array.as_deref(),
             slot = event.slot,
             device = event.device.as_deref(),
             cause = event.cause.as_deref(),
+            errno = event.errno,
             effect = event.effect.as_deref(),
             "{}",
             event.event
         );
-        inner.next += 1;
-        inner.append(&event);
-        if inner.ring.len() == RING {
-            inner.ring.pop_front();
+        if let Some(events) = left_out {
+            tracing::warn!(
+                events,
+                "the journal of events does not keep up: events are not in it"
+            );
         }
-        inner.ring.push_back(event);
-        let next = inner.next;
-        drop(inner);
-        self.newest.send_replace(next);
     }
 
     /// Events from `sequence` on, as far as they are still in memory.
@@ -203,6 +224,32 @@ impl EventLog {
             .filter(|e| e.sequence >= sequence)
             .cloned()
             .collect()
+    }
+
+    /// Says why jobs of an array are paused: by what holds them now, else by the event of their stop.
+    pub(crate) fn explain_pauses(&self, array: &mut ArrayJson) {
+        let all_in_sync = array.members.iter().all(|m| m.state == "in_sync");
+        let resyncs = array.jobs.iter().any(|job| job.kind == "resync");
+        let stopped = array.moving.as_ref().is_some_and(|m| m.stopped);
+        for job in array.jobs.iter_mut().filter(|job| job.paused) {
+            let is = |e: &&EventJson| {
+                let of = e.event == "job_stopped" && e.effect.as_ref() == Some(&job.kind);
+                of && e.array.as_ref() == Some(&array.name)
+            };
+            job.paused_by = match job.kind.as_str() {
+                "restripe" if stopped => text("asked"),
+                "restripe" if !all_in_sync => text("members_missing"),
+                "restripe" | "init" if resyncs => text("resync"),
+                "init" if array.moving.is_some() => text("restripe"),
+                _ => self
+                    .lock()
+                    .ring
+                    .iter()
+                    .rev()
+                    .find(is)
+                    .and_then(|e| e.cause.clone()),
+            };
+        }
     }
 
     /// Changes whenever an event is noted.
@@ -216,38 +263,6 @@ impl EventLog {
     }
 }
 
-impl Inner {
-    fn append(&mut self, event: &EventJson) {
-        let Ok(mut line) = serde_json::to_vec(event) else {
-            return;
-        };
-        line.push(b'\n');
-        if std::mem::take(&mut self.torn) {
-            line.insert(0, b'\n');
-        }
-        if self.file_bytes + line.len() as u64 > FILE_BYTES_MAX
-            && fs::rename(&self.path, older_of(&self.path)).is_ok()
-        {
-            self.file = File::options()
-                .create(true)
-                .append(true)
-                .open(&self.path)
-                .ok();
-            self.file_bytes = 0;
-        }
-        // A full /run must not stop the arrays: the event is in memory and in the daemon's log.
-        if let Some(file) = &mut self.file {
-            self.torn = file.write_all(&line).is_err();
-            self.file_bytes += line.len() as u64;
-        }
-    }
-}
-
-/// Where the part before this one is kept.
-fn older_of(path: &Path) -> PathBuf {
-    path.with_extension("jsonl.1")
-}
-
 fn out_cause(cause: OutCause) -> &'static str {
     match cause {
         OutCause::NotFound => "not_found",
@@ -258,6 +273,14 @@ fn out_cause(cause: OutCause) -> &'static str {
         OutCause::ReadErrors => "read_errors",
         OutCause::Asked => "asked",
         OutCause::Replaced => "replaced",
+    }
+}
+
+/// Why a member left its slot, in a word.
+pub(crate) fn out_cause_of(kind: &EventKind) -> Option<String> {
+    match kind {
+        EventKind::MemberOut { cause, .. } => text(out_cause(*cause)),
+        _ => None,
     }
 }
 
@@ -289,9 +312,17 @@ pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
         device: record.device.as_ref().map(|p| p.display().to_string()),
         cause,
         effect,
+        errno: record.errno,
         inconsistent_stripes,
         repaired_stripes,
     }
+}
+
+/// An errno as people read it: `errno 5, Input/output error`.
+pub(crate) fn errno_text(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    format!("errno {errno}, {text}")
 }
 
 /// Name, slot, cause and effect of an event.
@@ -572,8 +603,6 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -589,7 +618,7 @@ mod tests {
     fn a_log_goes_on_where_the_file_ends() {
         let dir = tempfile::tempdir().expect("temporary folder");
         let path = dir.path().join("events.jsonl");
-        let log = EventLog::open(&path);
+        let log = EventLog::open(std::slice::from_ref(&path));
         log.note(Happened {
             event: "one",
             ..Happened::default()
@@ -599,7 +628,7 @@ mod tests {
             ..Happened::default()
         });
         drop(log);
-        let log = EventLog::open(&path);
+        let log = EventLog::open(std::slice::from_ref(&path));
         log.note(Happened {
             event: "three",
             ..Happened::default()
@@ -610,44 +639,5 @@ mod tests {
             .map(|e| (e.sequence, e.event))
             .collect();
         assert_eq!(events, [(2, "two".to_owned()), (3, "three".to_owned())]);
-    }
-
-    #[test]
-    fn a_torn_line_costs_its_event_and_no_other() {
-        let dir = tempfile::tempdir().expect("temporary folder");
-        let path = dir.path().join("events.jsonl");
-        let note = |event| {
-            EventLog::open(&path).note(Happened {
-                event,
-                ..Happened::default()
-            });
-        };
-        note("one");
-        let mut file = File::options().append(true).open(&path).expect("there");
-        file.write_all(b"\xff\xfe no event\n{\"sequence\":2,\"tim")
-            .expect("written");
-        note("two");
-        fs::rename(&path, older_of(&path)).expect("kept as the older part");
-        note("three");
-        let events = EventLog::open(&path).since(0);
-        let events: Vec<(u64, &str)> = events.iter().map(|e| (e.sequence, &e.event[..])).collect();
-        assert_eq!(events, [(1, "one"), (2, "two"), (3, "three")]);
-    }
-
-    #[test]
-    fn the_file_is_bounded() {
-        let dir = tempfile::tempdir().expect("temporary folder");
-        let path = dir.path().join("events.jsonl");
-        let log = EventLog::open(&path);
-        let long = "x".repeat(100_000);
-        for _ in 0..100 {
-            log.note(Happened {
-                event: "e",
-                cause: Some(long.clone()),
-                ..Happened::default()
-            });
-        }
-        assert!(fs::metadata(&path).expect("file").len() <= FILE_BYTES_MAX);
-        assert!(dir.path().join("events.jsonl.1").exists());
     }
 }

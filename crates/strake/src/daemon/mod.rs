@@ -10,6 +10,7 @@
 pub(crate) mod backup;
 pub(crate) mod degraded;
 pub(crate) mod events;
+pub(crate) mod journal;
 pub(crate) mod late;
 pub(crate) mod names;
 pub(crate) mod placement;
@@ -21,6 +22,7 @@ pub(crate) mod reshape;
 pub(crate) mod running;
 pub(crate) mod schedule;
 pub(crate) mod scrubs;
+pub(crate) mod seats;
 pub(crate) mod service;
 pub(crate) mod settings;
 pub(crate) mod state;
@@ -115,6 +117,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let socket = config.dir.socket();
     let result = runtime.block_on(serve(Arc::clone(&service), socket, watcher));
     service.stop_all();
+    service.events.finish();
     runtime.shutdown_background();
     result
 }

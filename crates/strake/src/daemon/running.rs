@@ -25,6 +25,7 @@ use crate::api::types::{ArrayJson, ExplainJson};
 use crate::api::view;
 use crate::daemon::events::{self, EventLog};
 use crate::daemon::names;
+use crate::daemon::seats::Keeper;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::daemon::volumes::Volumes;
 use crate::drives::find::FoundArray;
@@ -268,12 +269,15 @@ pub(crate) fn start(
         link(&link_of(&name), &device);
     }
     let (events, mut array) = (Arc::clone(log), name.to_string());
+    let mut seats = Keeper::new(dir, found.uuid, &serving);
     let serving = Arc::new(RwLock::new(Some(serving)));
     let served = Arc::downgrade(&serving);
     std::thread::Builder::new()
         .name(format!("events {array}"))
         .spawn(move || {
+            let _telling = events.telling();
             for record in receiver {
+                seats.follow(&record);
                 events.note_at(record.time, events::describe(&array, &record));
                 if let EventKind::Renamed { to, .. } = &record.kind {
                     array = to.to_string();

@@ -214,9 +214,14 @@ impl Service {
     }
 
     /// An array with what was said of it here.
-    pub(super) fn placed(&self, array: ArrayJson) -> ArrayJson {
+    pub(super) fn placed(&self, mut array: ArrayJson) -> ArrayJson {
+        self.events.explain_pauses(&mut array);
+        array.daemon = true;
         match array.uuid.parse() {
-            Ok(uuid) => view::with_placement(array, &self.dir.placement(uuid)),
+            Ok(uuid) => {
+                let array = self.dir.seats(uuid).shown(array);
+                view::with_placement(array, &self.dir.placement(uuid))
+            }
             Err(_) => array,
         }
     }
@@ -861,6 +866,8 @@ pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
         changed,
         what: what.to_owned(),
         notes: Vec::new(),
+        ended: None,
+        scrub: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array; and what
 //! must outlive a restart of the machine: what an array may take of it, which array a name means, how
-//! drives wear, what scrubs found.
+//! drives wear, what scrubs found, what happened, what was in which slot.
 //!
 //! Without STRAKE_DIR these are two folders, because /run is empty after a restart of the machine.
 //!
@@ -21,6 +21,7 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::daemon::placement::PlacementRecord;
 use crate::daemon::scrubs::PastScrub;
+use crate::daemon::seats::Seats;
 use crate::errors::{Code, Failure};
 
 /// The folder of one daemon.
@@ -79,9 +80,9 @@ impl Dir {
     pub(crate) fn socket(&self) -> PathBuf {
         self.here.join("api.sock")
     }
-    /// The event log.
-    pub(crate) fn events(&self) -> PathBuf {
-        self.here.join("events.jsonl")
+    /// Where the journal of events may lie: the first that can be written has it.
+    pub(crate) fn events(&self) -> [PathBuf; 2] {
+        [&self.lasting, &self.here].map(|dir| dir.join("events.jsonl"))
     }
     /// How drives wear.
     pub(crate) fn wear(&self) -> PathBuf {
@@ -116,7 +117,8 @@ impl Dir {
             make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
         }
         // A machine whose /var cannot be written serves all the same.
-        let lasting = ["placement", "scrubs", "restoring"].map(|name| self.lasting.join(name));
+        let lasting =
+            ["placement", "scrubs", "restoring", "seats"].map(|name| self.lasting.join(name));
         for dir in lasting.into_iter().chain([self.names()]) {
             if let Err(failure) = make(dir) {
                 tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
@@ -193,6 +195,7 @@ impl Dir {
         let _ = fs::remove_file(self.here.join(Dir::record_name(uuid)));
         let _ = fs::remove_file(self.placement_file(uuid));
         let _ = fs::remove_file(self.scrubs_file(uuid));
+        let _ = fs::remove_file(self.seats_file(uuid));
         self.disown(uuid, None);
     }
 
@@ -229,6 +232,20 @@ impl Dir {
     pub(crate) fn restored(&self, name: &str) {
         // It tells of what was, and is harmless.
         let _ = fs::remove_file(self.restoring_file(name));
+    }
+
+    fn seats_file(&self, uuid: ArrayUuid) -> PathBuf {
+        self.lasting.join("seats").join(format!("{uuid}.json"))
+    }
+    /// What is and was in the slots of an array.
+    pub(crate) fn seats(&self, uuid: ArrayUuid) -> Seats {
+        let text = fs::read(self.seats_file(uuid)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers it.
+    pub(crate) fn keep_seats(&self, uuid: ArrayUuid, seats: &Seats) -> Result<(), Failure> {
+        let file = self.seats_file(uuid);
+        replace(&file, seats).map_err(|error| Failure::io(file.display(), &error))
     }
 
     fn scrubs_file(&self, uuid: ArrayUuid) -> PathBuf {

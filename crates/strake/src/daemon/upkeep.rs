@@ -61,7 +61,7 @@ impl Service {
         request: &LocateRequest,
     ) -> Result<OutcomeJson, Failure> {
         let array = self.show_one(name)?;
-        let done = switch_light(&array, request)?;
+        let done = switch_light(&self.dir, &array, request)?;
         if done.changed {
             let member = shown_member(&array, &request.member)?;
             self.events.note(Happened {
@@ -144,16 +144,38 @@ pub(crate) fn light(device: &Path, on: bool, dry_run: bool) -> Result<DriveDone,
 
 /// Switches the light of a member of an array, as it is told.
 pub(crate) fn switch_light(
+    dir: &Dir,
     array: &ArrayJson,
     request: &LocateRequest,
 ) -> Result<OutcomeJson, Failure> {
     let member = shown_member(array, &request.member)?;
-    let none = || {
-        let found = format!("nothing is in {} of {} now", request.member, array.name);
-        Failure::new(Code::MemberNotFound, found)
+    let seats = array.uuid.parse().map(|uuid| dir.seats(uuid));
+    let seats = seats.unwrap_or_default();
+    let had = member.slot.and_then(|slot| seats.seat(slot));
+    let (on, dry_run) = (request.on, request.dry_run);
+    let what = match (&member.device, had) {
+        (Some(device), _) => locate::switch(Path::new(device), on, dry_run)?,
+        (None, Some(had)) if had.is_there() => locate::switch(&had.device, on, dry_run)?,
+        (None, Some(had)) => {
+            let shown = had.device.display().to_string();
+            let Some(light) = had.light.as_ref().filter(|light| light.exists()) else {
+                let name = &array.name;
+                let found = format!(
+                    "{shown}, which was in slot {} of {name}, is gone, and no light of its place is known",
+                    request.member
+                );
+                return Err(Failure::new(Code::NoLight, found));
+            };
+            locate::switch_place(&shown, light, on, dry_run)?
+        }
+        (None, None) => {
+            let found = format!(
+                "nothing is in {} of {} now, and what was there is not known",
+                request.member, array.name
+            );
+            return Err(Failure::new(Code::MemberNotFound, found));
+        }
     };
-    let device = member.device.ok_or_else(none)?;
-    let what = locate::switch(Path::new(&device), request.on, request.dry_run)?;
     Ok(outcome(&array.name, !request.dry_run, &what))
 }
 

@@ -186,9 +186,14 @@ impl FoundArray {
     pub(crate) fn stopped_json(&self) -> crate::api::types::ArrayJson {
         let authority = &self.authority().image;
         let lost = authority.lost_bytes().unwrap_or_default();
-        view::stopped(&authority.superblock, &authority.map, &lost, |member| {
-            self.path_of(member)
-        })
+        let path = |member| self.path_of(member);
+        crate::api::types::ArrayJson {
+            startable: Some(matches!(
+                self.readiness(),
+                Readiness::Complete | Readiness::Degraded
+            )),
+            ..view::stopped(&authority.superblock, &authority.map, &lost, path)
+        }
     }
 }
 

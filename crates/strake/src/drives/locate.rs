@@ -22,6 +22,31 @@ enum Light {
     Ledctl,
 }
 
+/// The file that switches the light of a drive, if the kernel has one.
+pub(crate) fn light_of(device: &Path) -> Option<PathBuf> {
+    let Identity::Block(rdev) = sysfs::identity(device).ok()? else {
+        return None;
+    };
+    find(Path::new("/sys"), &sysfs::dev_text(rdev)).ok()
+}
+
+/// Switches the light of the place where a drive was plugged in that is gone.
+pub(crate) fn switch_place(
+    shown: &str,
+    file: &Path,
+    on: bool,
+    dry_run: bool,
+) -> Result<String, Failure> {
+    let (word, by) = (if on { "on" } else { "off" }, file.display());
+    if dry_run {
+        return Ok(format!(
+            "would switch the light where {shown} was {word} ({by})"
+        ));
+    }
+    fs::write(file, if on { "1" } else { "0" }).map_err(|error| Failure::io(&by, &error))?;
+    Ok(format!("the light where {shown} was is {word} ({by})"))
+}
+
 /// Switches the light of a drive, or says what would be done.
 pub(crate) fn switch(device: &Path, on: bool, dry_run: bool) -> Result<String, Failure> {
     let shown = device.display();

@@ -39,6 +39,31 @@ pub(crate) fn wwid(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// What is printed on a drive, of a block device or of the drive that a partition lies on; `None` is what
+/// the kernel does not know.
+pub(crate) fn model_and_serial(path: &Path) -> (Option<String>, Option<String>) {
+    let Ok(Identity::Block(rdev)) = identity(path) else {
+        return (None, None);
+    };
+    let Ok(mut folder) = fs::canonicalize(sys_dir(rdev)) else {
+        return (None, None);
+    };
+    if folder.join("partition").exists() {
+        folder.pop();
+    }
+    let read = |file: &str| {
+        let text = read_trimmed(&folder.join("device").join(file))?;
+        Some(text).filter(|text| !text.is_empty())
+    };
+    let serial = read("serial").or_else(|| read_trimmed(&folder.join("serial")));
+    (
+        read("model"),
+        serial
+            .filter(|text| !text.is_empty())
+            .or_else(|| wwid(path)),
+    )
+}
+
 /// Looks at what a path stands for, through links.
 pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
     let meta = fs::metadata(path).map_err(|error| match error.kind() {
@@ -59,6 +84,29 @@ pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
             path.display()
         );
         Err(Failure::new(Code::DeviceKind, found))
+    }
+}
+
+/// Whether another process has this member for itself, as whoever serves it does: block devices are
+/// opened exclusively, files are locked. What cannot be asked is taken as not held.
+pub(crate) fn is_held(path: &Path) -> bool {
+    use std::os::unix::fs::OpenOptionsExt;
+    let block = matches!(identity(path), Ok(Identity::Block(_)));
+    let flags = match block {
+        true => rustix::fs::OFlags::EXCL | rustix::fs::OFlags::NONBLOCK,
+        false => rustix::fs::OFlags::NONBLOCK,
+    };
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    match opened {
+        Ok(_) if block => false,
+        Ok(file) => {
+            let shared = rustix::fs::FlockOperation::NonBlockingLockShared;
+            rustix::fs::flock(&file, shared) == Err(rustix::io::Errno::WOULDBLOCK)
+        }
+        Err(error) => block && error.kind() == std::io::ErrorKind::ResourceBusy,
     }
 }
 

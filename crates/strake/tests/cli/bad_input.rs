@@ -246,8 +246,14 @@ fn a_foreign_signature_needs_force() {
             .ok();
         assert_eq!(run.json()["dry_run"], true);
         assert!(before == bytes(&devices[1]), "a dry run wrote");
-        rig.create("a", "5", &["--force", "--export", "nbd"], &devices)
-            .ok();
+        // What would be lost is asked about; nothing answers here.
+        let run = rig
+            .create("a", "5", &["--force"], &devices)
+            .refused(4, "not-confirmed");
+        assert!(run.err.contains("ext4"), "{run:?}");
+        assert!(before == bytes(&devices[1]), "it was written without --yes");
+        let options = ["--force", "--yes", "--export", "nbd"];
+        rig.create("a", "5", &options, &devices).ok();
     }
 }
 
@@ -261,7 +267,9 @@ fn a_member_of_another_array_needs_force() {
     rig.create("b", "5", &[], &three)
         .refused(4, "member-of-another-array");
     assert!(before == bytes(&devices[0]), "a refused device was written");
-    rig.create("b", "5", &["--force"], &three).ok();
+    rig.create("b", "5", &["--force"], &three)
+        .refused(4, "not-confirmed");
+    rig.create("b", "5", &["--force", "--yes"], &three).ok();
 }
 
 #[test]

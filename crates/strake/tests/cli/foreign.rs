@@ -208,7 +208,7 @@ fn what_belongs_to_somebody_else_is_refused_by_name_and_left_as_it_is() {
     let path = rig.file("forced", BYTES);
     md_1(&path, 4096);
     lvm(&path);
-    rig.create("data", "1", &["--force"], &[blank, path.clone()])
+    rig.create("data", "1", &["--force", "--yes"], &[blank, path.clone()])
         .ok();
     let left = Command::new("wipefs").args(["--no-act", &path]).output();
     assert!(left.expect("wipefs runs").stdout.is_empty());
@@ -283,7 +283,10 @@ fn a_member_that_somebody_used_while_it_was_away_is_not_taken_back() {
         .refused(4, "foreign-signature");
     assert!(rig::bytes(&devices[2]) == before, "it was changed");
     // By force it is taken, and nothing that it holds is believed.
-    rig.run(&["add", "--force", "data", &devices[2]]).ok();
+    rig.run(&["add", "--force", "data", &devices[2]])
+        .refused(4, "not-confirmed");
+    rig.run(&["add", "--force", "--yes", "data", &devices[2]])
+        .ok();
     rig.until_state("data", "optimal");
     let events = rig.events();
     assert!(
@@ -384,5 +387,7 @@ fn a_member_of_an_array_that_serves_is_named_as_in_use_and_nothing_advises_to_fo
     let refused = rig.run(&["pool", "add", "spares", member]);
     assert!(refused.err.contains("--force"), "{refused:?}");
     refused.refused(4, "member-of-another-array");
-    rig.run(&["pool", "add", "spares", member, "--force"]).ok();
+    let add = ["pool", "add", "spares", member, "--force"];
+    rig.run(&add).refused(4, "not-confirmed");
+    rig.run(&[&add[..], &["--yes"]].concat()).ok();
 }

@@ -40,7 +40,8 @@ fn without_a_daemon_create_makes_what_scan_and_examine_find() {
     );
     // The files are remembered: no need to name them again.
     assert_eq!(rig.show("data")["size_bytes"], made["size_bytes"]);
-    let said = rig.run_command(rig.command().args(["show", "data"])).ok();
+    let said = rig.run_command(rig.command().args(["show", "data"]));
+    assert_eq!(said.code, 7, "{said:?}");
     assert!(said.out.contains("stopped"), "{said:?}");
 }
 
@@ -253,13 +254,16 @@ fn scrub_repair_names_the_member_of_raid_6_that_lies_and_rewrites_it() {
 /// Scrubs, waits, and tells what was found.
 fn scrub(rig: &Rig, flags: &[&str]) -> Value {
     let before = rig.events().len();
-    rig.run(&[&["scrub", "data", "--wait"], flags].concat())
-        .ok();
-    rig.until("the scrub", || {
-        let done = |e: &Value| e["event"] == "job_finished" && e["cause"] == "scrub";
-        rig.events()[before..].iter().any(done)
-    });
-    rig.show("data")["last_scrub"].clone()
+    let run = rig.run(&[&["scrub", "data", "--wait"], flags].concat());
+    let done = |e: &Value| e["event"] == "job_finished" && e["cause"] == "scrub";
+    assert!(rig.events()[before..].iter().any(done), "{run:?}");
+    // The answer has what was found, and its exit status says whether something is left.
+    let (told, found) = (run.json(), rig.show("data")["last_scrub"].clone());
+    assert_eq!((&told["ended"], &told["scrub"]), (&"done".into(), &found));
+    let count = |key: &str| found[key].as_u64().expect("a number");
+    let left = count("inconsistent_stripes") > count("repaired_stripes");
+    assert_eq!(run.code, if left { 10 } else { 0 }, "{run:?}");
+    found
 }
 
 /// The file of a place that `explain` told, and the byte.
@@ -607,7 +611,10 @@ fn a_half_that_went_on_alone_is_not_overwritten_unasked() {
     assert_eq!(rig.run(&["start", "data", &devices[0]]).code, 5);
     rig.run(&["add", "data", &devices[1]])
         .refused(4, "split-brain");
-    rig.run(&["add", "data", &devices[1], "--force"]).ok();
+    rig.run(&["add", "data", &devices[1], "--force"])
+        .refused(4, "not-confirmed");
+    rig.run(&["add", "data", &devices[1], "--force", "--yes"])
+        .ok();
     rig.until_state("data", "optimal");
 }
 

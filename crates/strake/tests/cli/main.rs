@@ -3,12 +3,14 @@
 //! Invariant: no test needs the network, another test, or a block device of the machine that it did
 //! not make.
 
+mod answers;
 mod bad_input;
 mod config;
 mod degraded;
 mod demo;
 mod devices;
 mod dry_run;
+mod events;
 mod foreign;
 mod groups;
 mod init;

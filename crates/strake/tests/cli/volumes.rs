@@ -180,7 +180,8 @@ fn volumes_grow_shrink_and_are_renamed_and_what_they_give_up_never_shows_again()
     io(&rig, "a", &["read -P 0xa1 0 39M", "read -P 0xa2 39M 31M"]);
     io(&rig, "b", &["read -P 0xb1 0 33M"]);
     resize("10M", &[]).refused(4, "would-shrink");
-    resize("10M", &["--shrink"]).ok();
+    resize("10M", &["--shrink"]).refused(4, "not-confirmed");
+    resize("10M", &["--shrink", "--yes"]).ok();
     resize("40M", &[]).ok();
     io(&rig, "a", &["read -P 0xa1 0 10M", "read -P 0 10M 30M"]);
     rig.run(&["volume", "delete", "data", "b"])
@@ -236,6 +237,9 @@ fn an_array_with_data_is_carved_only_by_force_and_then_reads_as_zeros() {
     rig.run(&create).refused(4, "array-not-empty");
     rig.qemu_io("data", &["read -P 0xee 0 8M"]);
     assert_eq!(rig.show("data")["carved"], false);
+    let forced = [&create[..], &["--force"]].concat();
+    rig.run(&forced).refused(4, "not-confirmed");
+    rig.qemu_io("data", &["read -P 0xee 0 8M"]);
     let forced = [&create[..], &["--force", "--yes"]].concat();
     rig.run(&forced).ok();
     io(&rig, "a", &["read -P 0 0 80M"]);

@@ -1,0 +1,241 @@
+//! What commands answer: how a job ended that was waited for, what state an array is in and whether
+//! that is known, what was in a slot.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::rig::{self, Rig};
+
+const NBD: &[&str] = &["--export", "nbd"];
+const MIB: u64 = 1 << 20;
+
+/// `rebuild --wait` said "rebuild started" and 0 where there was nothing to rebuild onto.
+#[test]
+fn a_rebuild_without_a_spare_says_so_and_does_not_exit_as_if_it_were_done() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    rig.run(&["fail", "data", "1"]).ok();
+    let run = rig.run(&["rebuild", "data", "--wait"]);
+    assert_eq!((run.code, &run.json()["ended"]), (5, &"not_begun".into()));
+    let what = run.json()["what"].to_string();
+    assert!(
+        what.contains("slot 1") && what.contains("no spare"),
+        "{what}"
+    );
+    rig.run(&["add", "data", &devices[3]]).ok();
+    let run = rig.run(&["rebuild", "data", "--wait"]).ok().json();
+    assert_eq!(run["ended"], "done", "{run}");
+    assert_eq!(rig.show("data")["state"], "optimal");
+}
+
+/// `restripe --wait` said that data stands half-way, exited with 0, and `show` did not say why.
+#[test]
+fn a_restripe_that_stands_half_way_says_why_and_exits_with_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    if rig
+        .qemu_io("data", &["write -P 1 0 80M", "flush"])
+        .is_none()
+    {
+        return;
+    }
+    rig.run(&["set", "data", "restripe_priority=1"]).ok();
+    rig.run(&["restripe", "data", "--add", &devices[3]]).ok();
+    rig.run(&["restripe", "data", "--stop"]).ok();
+    let job = || rig.show("data")["jobs"][0].clone();
+    rig.until("it moves no further", || job()["paused"] == true);
+    assert_eq!(job()["paused_by"], "asked");
+    rig.run(&["fail", "data", "0"]).ok();
+    let run = rig.run(&["restripe", "data", "--continue", "--wait"]);
+    let told = run.json();
+    assert_eq!((run.code, &told["ended"]), (5, &"paused".into()), "{told}");
+    let what = told["what"].to_string();
+    assert!(what.contains("no member in sync"), "{what}");
+    assert_eq!(job()["paused_by"], "members_missing");
+    let shown = rig.run_command(rig.command().args(["show", "data"]));
+    let why = "paused (a slot has no member in sync)";
+    assert!(shown.out.contains(why), "{shown:?}");
+}
+
+#[test]
+fn the_exit_status_of_show_tells_states_apart() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let code = |args: &[&str]| rig.run(args).code;
+    assert_eq!(code(&["show", "data"]), 0);
+    rig.run(&["fail", "data", "1"]).ok();
+    assert_eq!((code(&["show", "data"]), code(&["show"])), (5, 5));
+    rig.run(&["stop", "data"]).ok();
+    let stopped = rig.run(&["show", "data"]);
+    assert_eq!(
+        (stopped.code, &stopped.json()["startable"]),
+        (7, &true.into())
+    );
+    // That an array is stopped is no fault of all arrays.
+    assert_eq!(code(&["show"]), 0);
+    fs::rename(&devices[0], rig.path("away")).expect("renamed");
+    let stopped = rig.run(&["show", "data"]);
+    assert_eq!(
+        (stopped.code, &stopped.json()["startable"]),
+        (8, &false.into())
+    );
+    assert_eq!(code(&["show"]), 8);
+    let said = rig.run_command(rig.command().args(["show", "data"]));
+    assert!(said.out.contains("too few members"), "{said:?}");
+}
+
+#[test]
+fn an_array_that_has_failed_exits_otherwise_than_a_degraded_one() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    if rig.qemu_io("data", &["write -P 1 0 1M", "flush"]).is_none() {
+        return;
+    }
+    for device in &devices[..2] {
+        fs::remove_file(device).expect("removed");
+    }
+    rig.until_state("data", "failed");
+    assert_eq!(rig.run(&["show", "data"]).code, 6);
+    assert_eq!(rig.run(&["show"]).code, 6);
+    let run = rig.run(&["scrub", "data", "--wait"]);
+    assert!(run.code != 0, "{run:?}");
+}
+
+/// Without a daemon every array was called `stopped`, also one that another daemon served.
+#[test]
+fn without_a_daemon_show_says_so_and_calls_nothing_stopped_that_somebody_serves() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.create("data", "5", &[], &devices).ok();
+    let said = rig.run_command(rig.command().args(["show", "data"]));
+    assert!(said.err.contains("no daemon listens"), "{said:?}");
+    let shown = rig.show("data");
+    assert_eq!(shown["daemon"], false);
+    assert_eq!(shown["state"], "stopped", "nothing holds its members");
+    let other = rig.path("other");
+    let serving = rig.foreground(&["data"]);
+    // Another STRAKE_DIR, without a daemon, that knows the files.
+    fs::create_dir_all(&other).expect("made");
+    let known = rig.dir().join("known-files.json");
+    fs::copy(known, format!("{other}/known-files.json")).expect("copied");
+    let elsewhere = |args: &[&str]| {
+        let mut command = rig.command();
+        rig.run_command(command.env("STRAKE_DIR", &other).args(args))
+    };
+    let run = elsewhere(&["--json", "show", "data"]);
+    assert_eq!((run.code, &run.json()["state"]), (9, &"unknown".into()));
+    assert_eq!(run.json()["daemon"], false);
+    let said = elsewhere(&["show", "data"]);
+    assert!(said.err.contains("held by another process"), "{said:?}");
+    assert!(rig::end(serving));
+    let run = elsewhere(&["--json", "show", "data"]);
+    assert_eq!((run.code, &run.json()["state"]), (7, &"stopped".into()));
+}
+
+#[test]
+fn show_remembers_what_was_in_a_slot_also_after_restarts_and_locate_goes_by_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    assert_eq!(rig.show("data")["members"][1]["was"], Value::Null);
+    rig.run(&["fail", "data", "1"]).ok();
+    let was = |rig: &Rig| rig.show("data")["members"][1]["was"].clone();
+    rig.until("it is remembered", || {
+        was(&rig)["device"] == devices[1].as_str()
+    });
+    assert_eq!(was(&rig)["cause"], "asked");
+    let run = rig.run(&["locate", "data", "1", "on", "--dry-run"]);
+    assert!(run.err.contains(&devices[1]), "{run:?}");
+    run.refused(1, "no-locate-light");
+    let kept = was(&rig);
+    rig.kill_daemon();
+    assert_eq!(was(&rig), kept, "without a daemon");
+    rig.start_daemon();
+    rig.until_state("data", "degraded");
+    assert_eq!(was(&rig), kept);
+    let said = rig.run_command(rig.command().args(["show", "data"]));
+    let line = format!("slot 1 had {} until ", devices[1]);
+    assert!(said.out.contains(&line), "{said:?}");
+    // A spare takes its place: which drive is to be pulled is still known.
+    rig.run(&["add", "data", &devices[3]]).ok();
+    rig.until_state("data", "optimal");
+    let shown = rig.show("data");
+    assert_eq!(shown["members"][1]["device"], devices[3].as_str());
+    assert_eq!(shown["members"][1]["was"], kept);
+    rig.run(&["destroy", "nothing", "--yes"])
+        .refused(3, "array-not-found");
+}
+
+/// A member that failed a write told nothing of what the kernel had answered.
+#[test]
+fn a_failed_member_keeps_its_errno_in_events_and_show() {
+    let mut rig = Rig::new();
+    let small = rig.path("small");
+    fs::create_dir(&small).expect("made");
+    let Some(_mount) = Tmpfs::on(&small, 8 * MIB) else {
+        return;
+    };
+    rig.start_daemon();
+    let mut devices = rig.files(2);
+    // Sparse: the file system under it has no room for what is to be written.
+    devices.push(rig.file("small/d", 64 * MIB));
+    rig.create("data", "5", NBD, &devices).ok();
+    if rig
+        .qemu_io("data", &["write -P 1 0 40M", "flush"])
+        .is_none()
+    {
+        return;
+    }
+    rig.until_state("data", "degraded");
+    let was = || rig.show("data")["members"][2]["was"].clone();
+    rig.until("it is remembered", || was()["cause"] == "write_error");
+    assert_eq!(was()["errno"], 28, "ENOSPC");
+    let events = rig.events();
+    let out = events.iter().find(|e| e["event"] == "member_out");
+    assert_eq!(out.expect("an event")["errno"], 28);
+    let said = rig.run_command(rig.command().args(["show", "data"]));
+    let why = "write_error, errno 28, No space left on device";
+    assert!(said.out.contains(why), "{said:?}");
+    let said = rig.run_command(rig.command().arg("events")).ok();
+    assert!(
+        said.out.contains("write_error (errno 28, No space"),
+        "{said:?}"
+    );
+    rig.stop_daemon();
+}
+
+/// A small file system in memory, taken away again.
+struct Tmpfs(String);
+
+impl Tmpfs {
+    fn on(path: &str, bytes: u64) -> Option<Tmpfs> {
+        let size = format!("size={bytes}");
+        let mut mount = std::process::Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", &size, "tmpfs", path]);
+        match mount.status() {
+            Ok(status) if status.success() => Some(Tmpfs(path.to_owned())),
+            _ => {
+                rig::skipped("a tmpfs cannot be mounted");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let mut umount = std::process::Command::new("umount");
+        // A test that failed may still have a daemon that uses it.
+        let _ = umount.args(["--lazy", &self.0]).status();
+    }
+}
