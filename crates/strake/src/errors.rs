@@ -137,11 +137,11 @@ catalogue! {
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
         "rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: 1 to 100; \
-         latency_target: off, 2ms (to 60s); spare_delay: off, 45s (to 7d); read_error_threshold: 1 and more; \
+         latency_target: off, 2ms (50us to 60s); spare_delay: off, 45s (to 7d); read_error_threshold: 1 and more; \
          write_hole: closed, degraded, resync; hedged_reads: on, off; \
          scrub_schedule: off, continuous, daily, weekly, monthly; scrub_at: 03:00; scrub_policy: report, repair, halt; \
          cpus: auto, 0-3,8; shards: auto, 1 to 64; memory_limit: auto, 256M; requests: auto, 1 and more; \
-         replace_at_wear: off, 1 to 255; pool: none, NAME";
+         replace_at_wear: off, 1 to 100; pool: none, NAME";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
     /// Not there.
@@ -359,6 +359,11 @@ impl Failure {
         self.cure = cure.into();
         self
     }
+    /// The same about a device.
+    pub(crate) fn about(mut self, device: impl fmt::Display) -> Failure {
+        self.found = format!("{device}: {}", self.found);
+        self
+    }
     /// An I/O error while doing something.
     pub(crate) fn io(doing: impl fmt::Display, error: &io::Error) -> Failure {
         let code = match error.kind() {
@@ -446,7 +451,7 @@ impl From<CreateError> for Failure {
         };
         let failure = Failure::new(code, error.to_string());
         match error {
-            CreateError::NoGroups(_) => failure.cure("leave --group-size away"),
+            CreateError::NoGroups(_) => failure.cure("omit --group-size"),
             CreateError::GroupSizeMissing(_) => failure.cure("give --group-size"),
             _ => failure,
         }

@@ -9,6 +9,14 @@
 //! Deliberately absent: an interface for other programs. What is public here is the program itself,
 //! and what fuzzing needs of it.
 
+/// Writes a line to standard error. A reader that has gone away, or a terminal, does not want it.
+macro_rules! tell {
+    ($($line:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($line)*);
+    }};
+}
+
 mod api;
 mod cli;
 mod daemon;
@@ -34,15 +42,15 @@ pub fn main() -> ExitCode {
     let json = cli.json;
     match cli::run(cli) {
         Ok(status) => ExitCode::from(status),
-        Err(failure) => tell(&failure, json),
+        Err(failure) => say(&failure, json),
     }
 }
 
 /// Prints an error.
-fn tell(failure: &Failure, json: bool) -> ExitCode {
+fn say(failure: &Failure, json: bool) -> ExitCode {
     match serde_json::to_string(&failure.json()) {
-        Ok(text) if json => eprintln!("{text}"),
-        _ => eprintln!("{failure}"),
+        Ok(text) if json => tell!("{text}"),
+        _ => tell!("{failure}"),
     }
     ExitCode::from(failure.code.exit() as u8)
 }
@@ -64,5 +72,5 @@ fn refused(error: &clap::Error) -> ExitCode {
         .map(|line| line.trim().trim_start_matches("error: "))
         .collect();
     let json = std::env::args().any(|arg| arg == "--json");
-    tell(&Failure::new(Code::Usage, said.join(" ")), json)
+    say(&Failure::new(Code::Usage, said.join(" ")), json)
 }

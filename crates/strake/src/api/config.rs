@@ -188,6 +188,9 @@ pub(crate) struct RestoredArrayJson {
     pub(crate) doubt: Option<String>,
     /// Where its members are, by slot.
     pub(crate) devices: Vec<String>,
+    /// Settings that are not as they were, and why.
+    #[serde(default)]
+    pub(crate) not_applied: Option<String>,
 }
 
 impl BackupArrayJson {

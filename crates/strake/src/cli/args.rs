@@ -531,6 +531,9 @@ pub(crate) struct DaemonArgs {
     /// as long; seconds (default 75)
     #[arg(long)]
     pub(crate) io_timeout: Option<f64>,
+    /// End when this process, which started the daemon, ends
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) end_with: Option<u32>,
 }
 
 /// Arguments of `demo`.

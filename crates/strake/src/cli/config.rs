@@ -13,10 +13,10 @@ use crate::api::config::{
     BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, RestoredPoolJson, SlotDevice,
 };
 use crate::cli::client::Client;
-use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, offline};
+use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, offline, size};
 use crate::daemon::backup;
 use crate::daemon::state::replace_bytes;
-use crate::errors::{Code, Failure};
+use crate::errors::{Code, Exit, Failure};
 
 /// What to do with the configuration.
 #[derive(Debug, Subcommand)]
@@ -85,11 +85,11 @@ fn write(context: &Context, file: Option<&Path>) -> Ended {
     context.say(&backup, |backup| {
         let pools = match backup.pools.len() {
             0 => String::new(),
-            n => format!(" and {n} pools"),
+            n => format!(" and {}", size::count(n, "pool")),
         };
         format!(
-            "{} arrays{pools} in {}\n",
-            backup.arrays.len(),
+            "{}{pools} in {}\n",
+            size::count(backup.arrays.len(), "array"),
             file.display()
         )
     });
@@ -163,7 +163,11 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
         let arrays = restored.arrays.iter().map(line);
         arrays.chain(restored.pools.iter().map(pool)).collect()
     });
-    Ok(DONE)
+    let lacks = |array: &RestoredArrayJson| array.not_applied.is_some();
+    Ok(match restored.arrays.iter().any(lacks) {
+        true => Exit::Degraded as u8,
+        false => DONE,
+    })
 }
 
 /// `N=DEV`.

@@ -11,6 +11,7 @@ pub(crate) mod offline;
 pub(crate) mod output;
 pub(crate) mod pool;
 mod reshape;
+mod settings;
 pub(crate) mod size;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
@@ -22,18 +23,17 @@ use std::time::Duration;
 
 use clap::CommandFactory;
 use serde::Serialize;
-use strake_format::{ArrayName, ArrayUuid, WriteHole};
+use strake_format::ArrayUuid;
 
 use crate::api::latency::LatenciesJson;
 use crate::api::types::*;
-use crate::api::view;
 use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::wait::Wait;
-use crate::daemon::degraded::{OwnRule, Rule};
+use crate::daemon::degraded::Rule;
 use crate::daemon::running::Limits;
-use crate::daemon::schedule;
 use crate::daemon::service::{Sources, outcome};
+use crate::daemon::settings as ranges;
 use crate::daemon::state::Dir;
 use crate::daemon::{self, Config};
 use crate::drives::make::parse_name;
@@ -67,7 +67,7 @@ impl Context {
     /// Tells what is good to know; in JSON the answer has it.
     pub(crate) fn notes(&self, notes: &[String]) {
         if !self.json {
-            notes.iter().for_each(|note| eprintln!("note: {note}"));
+            notes.iter().for_each(|note| tell!("note: {note}"));
         }
     }
     /// Says on standard error what the answer is worth, also with `--json`: where the answer has no
@@ -132,6 +132,26 @@ fn absolutes(paths: &[PathBuf]) -> Vec<PathBuf> {
     paths.iter().map(|p| absolute(p)).collect()
 }
 
+/// Says which devices are not looked at because the array runs.
+pub(crate) fn note_ignored(
+    context: &Context,
+    client: &Client,
+    name: &str,
+    devices: &[PathBuf],
+) -> Result<(), Failure> {
+    if devices.is_empty() {
+        return Ok(());
+    }
+    // An array that is not found is for the command itself to refuse.
+    let array = client.get::<ArrayJson>(&url(name, "")?);
+    if array.is_ok_and(|array| array.state != "stopped") {
+        let shown: Vec<String> = devices.iter().map(|d| d.display().to_string()).collect();
+        let shown = shown.join(", ");
+        context.aside(&format!("{name} runs already: {shown} is not looked at"));
+    }
+    Ok(())
+}
+
 /// A name or uuid that is fit for a URL.
 pub(crate) fn checked(name: &str) -> Result<&str, Failure> {
     if name.parse::<ArrayUuid>().is_err() {
@@ -193,8 +213,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
             name,
             settings,
             dry_run,
-        } => set(&context, &name, &settings, dry_run),
-        Command::Get { name, key } => get(&context, &name, key.as_deref()),
+        } => settings::set(&context, &name, &settings, dry_run),
+        Command::Get { name, key } => settings::get(&context, &name, key.as_deref()),
         Command::Pool(command) => pool::run(&context, &command),
         Command::Config(command) => config::run(&context, &command),
         Command::Volume(command) => volume::run(&context, &command),
@@ -203,7 +223,10 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "strake", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "strake", &mut script);
+            // A reader that has gone away does not want the rest.
+            let _ = std::io::stdout().write_all(&script);
             Ok(DONE)
         }
     }
@@ -219,13 +242,9 @@ fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
         .transpose()?
         .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
     let latency_target = args.latency_target.as_deref().map(|text| {
-        let wrong = || {
-            Failure::new(
-                Code::SettingInvalid,
-                format!("'{text}' is no latency target"),
-            )
-        };
-        size::micros(text).ok_or_else(wrong)
+        let us = size::micros(text);
+        us.and_then(|us| ranges::latency_target(us).ok())
+            .ok_or_else(|| ranges::not_taken("latency_target", text))
     });
     let memory_limit = args.memory_limit.as_deref().map(size::parse).transpose()?;
     // As the API has them, 0 is what is not said.
@@ -318,7 +337,8 @@ pub(crate) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Failure::new(Code::NotConfirmed, what));
     }
-    eprint!("{what}. Go on? [y/N] ");
+    // Who cannot be asked does not answer.
+    let _ = write!(std::io::stderr(), "{what}. Go on? [y/N] ");
     let mut line = String::new();
     // Nothing read means no.
     let _ = std::io::stdin().read_line(&mut line);
@@ -434,6 +454,7 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
     let mut worst = DONE;
     let mut refused: Option<Failure> = None;
     for name in names {
+        note_ignored(context, &client, &name, &args.devices)?;
         let array: ArrayJson = match client.post(&url(&name, "start")?, &request) {
             Ok(array) => array,
             // It keeps none of the others from it.
@@ -647,188 +668,18 @@ fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &Jo
     }
 }
 
-/// As people say it, with a unit in the value; and as JSON has it.
-const LATENCY_TARGET: &str = "latency_target";
-const LATENCY_TARGET_US: &str = "latency_target_us";
-const SPARE_DELAY: &str = "spare_delay";
-const SPARE_DELAY_MS: &str = "spare_delay_ms";
-const MEMORY_LIMIT: &str = "memory_limit";
-const MEMORY_LIMIT_BYTES: &str = "memory_limit_bytes";
-const REPLACE_AT_WEAR: &str = "replace_at_wear";
-/// Left to Strake.
-const AUTO: &str = "auto";
-
-fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
-    let wrong = || Failure::new(Code::SettingInvalid, format!("'{text}' is no setting"));
-    let (key, value) = text.split_once('=').ok_or_else(wrong)?;
-    match key {
-        "rebuild_priority" | "resync_priority" | "scrub_priority" | "restripe_priority"
-        | "init_priority" => {
-            let priority = value.parse().ok().filter(|p| (1..=100).contains(p));
-            let place = match key {
-                "rebuild_priority" => &mut into.rebuild_priority,
-                "resync_priority" => &mut into.resync_priority,
-                "restripe_priority" => &mut into.restripe_priority,
-                "init_priority" => &mut into.init_priority,
-                _ => &mut into.scrub_priority,
-            };
-            *place = Some(priority.ok_or_else(wrong)?);
-        }
-        LATENCY_TARGET | LATENCY_TARGET_US => {
-            into.latency_target_us = Some(size::micros(value).ok_or_else(wrong)?);
-        }
-        "scrub_schedule" => {
-            schedule::parse_period(value).ok_or_else(wrong)?;
-            into.scrub_schedule = Some(value.to_owned());
-        }
-        "scrub_at" => {
-            let minute = schedule::parse_time(value).ok_or_else(wrong)?;
-            into.scrub_at = Some(schedule::time_text(minute));
-        }
-        "scrub_policy" => {
-            schedule::parse_policy(value).ok_or_else(wrong)?;
-            into.scrub_policy = Some(value.to_owned());
-        }
-        SPARE_DELAY => into.spare_delay_ms = Some(size::delay_ms(value).ok_or_else(wrong)?),
-        SPARE_DELAY_MS => into.spare_delay_ms = Some(value.parse().map_err(|_| wrong())?),
-        "read_error_threshold" => {
-            let threshold = value.parse().ok().filter(|t| *t > 0);
-            into.read_error_threshold = Some(threshold.ok_or_else(wrong)?);
-        }
-        "write_hole" => {
-            let policy: WriteHole = value.parse().map_err(|_| wrong())?;
-            into.write_hole = Some(policy.to_string());
-        }
-        "hedged_reads" => {
-            view::parse_on_off(value).ok_or_else(wrong)?;
-            into.hedged_reads = Some(value.to_owned());
-        }
-        "cpus" => into.cpus = Some(value.to_owned()),
-        MEMORY_LIMIT | MEMORY_LIMIT_BYTES => {
-            into.memory_limit_bytes = Some(match value {
-                AUTO => 0,
-                size => size::parse(size)
-                    .ok()
-                    .filter(|&bytes| bytes > 0)
-                    .ok_or_else(wrong)?,
-            });
-        }
-        "shards" => into.shards = Some(number(value).ok_or_else(wrong)?),
-        "requests" => into.requests = Some(number(value).ok_or_else(wrong)?),
-        REPLACE_AT_WEAR => {
-            into.replace_at_wear = Some(match value {
-                "off" => 0,
-                percent => number(percent).filter(|&n| n > 0).ok_or_else(wrong)?,
-            });
-        }
-        "pool" => {
-            into.pool = Some(
-                value
-                    .parse()
-                    .map(|name: ArrayName| name.to_string())
-                    .map_err(|_| wrong())?,
-            );
-        }
-        "degraded" => into.degraded = Some(OwnRule::text(OwnRule::parse(value)?)),
-        _ => return Err(wrong()),
-    }
-    Ok(())
-}
-
-/// 1 or more; `auto` is what 0 stands for.
-fn number<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Option<T> {
-    match text {
-        AUTO => Some(T::default()),
-        text => text.parse().ok().filter(|n| *n > T::default()),
-    }
-}
-
-fn set(context: &Context, name: &str, settings: &[String], dry_run: bool) -> Ended {
-    let mut wanted = SettingsJson {
-        dry_run,
-        ..SettingsJson::default()
-    };
-    for setting in settings {
-        parse_setting(setting, &mut wanted)?;
-    }
-    let client = Client::need(&context.dir)?;
-    let done: OutcomeJson = client.call("PATCH", &url(name, "settings")?, &wanted)?;
-    if dry_run {
-        return context.would(&done.array, &format!("set {}", settings.join(" ")));
-    }
-    let at_once = SettingsJson {
-        replace_at_wear: None,
-        pool: None,
-        degraded: None,
-        ..wanted.clone()
-    };
-    let later = match at_once.places() {
-        true => "; cpus, shards, memory_limit and requests hold from the next start on",
-        false => "",
-    };
-    context.outcome(&OutcomeJson {
-        what: format!("set {}{later}", settings.join(" ")),
-        ..done
-    })
-}
-
-fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
-    let path = url(name, "settings")?;
-    let settings: SettingsJson = match Client::find(&context.dir)? {
-        Some(client) => client.get(&path)?,
-        None => offline::settings(context, name)?,
-    };
-    let all = serde_json::to_value(&settings).expect("settings are JSON");
-    let Some(key) = key else {
-        context.say(&settings, |_| {
-            let map = all.as_object().into_iter().flatten();
-            map.map(|(key, value)| setting(key, value)).collect()
-        });
-        return Ok(DONE);
-    };
-    let key = match key {
-        LATENCY_TARGET => LATENCY_TARGET_US,
-        SPARE_DELAY => SPARE_DELAY_MS,
-        MEMORY_LIMIT => MEMORY_LIMIT_BYTES,
-        key => key,
-    };
-    let value = all.get(key).ok_or_else(|| {
-        Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
-            .cure("strake get NAME tells all of them")
-    })?;
-    context.say(&serde_json::json!({ key: value }), |_| {
-        let line = setting(key, value);
-        line.split_once('=')
-            .map_or_else(String::new, |(_, value)| value.to_owned())
-    });
-    Ok(DONE)
-}
-
-/// A setting as `set` takes it.
-fn setting(key: &str, value: &serde_json::Value) -> String {
-    match (key, value.as_u64()) {
-        (LATENCY_TARGET_US, Some(us)) => format!("{LATENCY_TARGET}={}\n", size::latency_target(us)),
-        (SPARE_DELAY_MS, Some(ms)) => format!("{SPARE_DELAY}={}\n", size::delay(ms)),
-        (MEMORY_LIMIT_BYTES, Some(0)) => format!("{MEMORY_LIMIT}={AUTO}\n"),
-        (MEMORY_LIMIT_BYTES, Some(bytes)) => format!("{MEMORY_LIMIT}={}\n", size::exact(bytes)),
-        (REPLACE_AT_WEAR, Some(0)) => format!("{key}=off\n"),
-        ("shards" | "requests", Some(0)) => format!("{key}={AUTO}\n"),
-        // Without the quotes that JSON has.
-        _ => format!(
-            "{key}={}\n",
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
-        ),
-    }
-}
-
 fn events(context: &Context, follow: bool) -> Ended {
     let print = |line: &str| {
-        if context.json {
-            let _ = writeln!(std::io::stdout(), "{line}");
+        let written = if context.json {
+            writeln!(std::io::stdout(), "{line}")
         } else if let Ok(event) = serde_json::from_str::<EventJson>(line) {
-            let _ = writeln!(std::io::stdout(), "{}", output::event(&event));
+            writeln!(std::io::stdout(), "{}", output::event(&event))
+        } else {
+            Ok(())
+        };
+        if written.is_err() {
+            // A reader that has gone away wants no more of them, and there is nothing to undo.
+            std::process::exit(i32::from(DONE));
         }
     };
     let client = match follow {
@@ -857,17 +708,48 @@ fn seconds(value: f64) -> Result<Duration, Failure> {
         .map_err(|_| Failure::new(Code::Usage, format!("{value} is no number of seconds")))
 }
 
+/// Has the kernel end this process with the one that started it.
+fn end_with(parent: u32) -> Result<(), Failure> {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|e| Failure::io("ending with the parent process", &e.into()))?;
+    let alive = getppid()
+        .map(Pid::as_raw_nonzero)
+        .map(|pid| pid.get().unsigned_abs());
+    match alive == Some(parent) {
+        true => Ok(()),
+        false => Err(Failure::new(Code::Usage, "the parent process is gone")),
+    }
+}
+
 fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
     daemon::log_to_stderr("info");
+    args.end_with.map(end_with).transpose()?;
     let mut limits = Limits::default();
+    let usage = |found: String, cure: &str| Failure::new(Code::Usage, found).cure(cure);
     if let Some(shards) = args.shards {
-        limits.shards = shards.max(1);
+        if !(1..=64).contains(&shards) {
+            let found = format!("--shards {shards}: an array has 1 to 64 threads");
+            return Err(usage(found, "give 1 to 64"));
+        }
+        limits.shards = shards;
     }
     if let Some(memory) = &args.memory {
-        limits.memory_bytes = size::parse(memory)? as usize;
+        let bytes = size::parse(memory)?;
+        limits.memory_bytes = usize::try_from(bytes)
+            .ok()
+            .filter(|&b| b > 0)
+            .ok_or_else(|| {
+                let found = format!("--memory {memory} leaves nothing to work with");
+                usage(found, "give more, or omit it")
+            })?;
     }
     if let Some(timeout) = args.io_timeout {
         limits.io_timeout = seconds(timeout)?;
+        if limits.io_timeout < Duration::from_millis(100) {
+            let found = format!("--io-timeout {timeout}: every I/O would count as timed out");
+            return Err(usage(found, "give 0.1 seconds or more; 75 is usual"));
+        }
     }
     let sources = Sources {
         devices: !args.no_devices,
@@ -897,80 +779,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn settings_parse_within_their_ranges() {
-        let mut into = SettingsJson::default();
-        parse_setting("rebuild_priority=100", &mut into).expect("a setting");
-        parse_setting("read_error_threshold=7", &mut into).expect("a setting");
-        parse_setting("scrub_priority=1", &mut into).expect("a setting");
-        parse_setting("init_priority=3", &mut into).expect("a setting");
-        assert_eq!(into.init_priority, Some(3));
-        assert_eq!((into.scrub_priority, into.resync_priority), (Some(1), None));
-        for (text, us) in [
-            ("off", 0),
-            ("0", 0),
-            ("750", 750),
-            ("500us", 500),
-            ("1.5ms", 1500),
-            ("1.001ms", 1001),
-        ] {
-            parse_setting(&format!("latency_target={text}"), &mut into).expect("a setting");
-            assert_eq!(into.latency_target_us, Some(us));
-        }
-        let told = setting("latency_target_us", &serde_json::json!(1500));
-        assert_eq!(told, "latency_target=1500us\n");
-        for (text, ms) in [
-            ("off", 0),
-            ("0", 0),
-            ("45s", 45_000),
-            ("3m", 180_000),
-            ("1h30m", 5_400_000),
-            ("7d", 604_800_000),
-        ] {
-            parse_setting(&format!("spare_delay={text}"), &mut into).expect("a setting");
-            assert_eq!(into.spare_delay_ms, Some(ms));
-        }
-        let told = |ms: u64| setting("spare_delay_ms", &serde_json::json!(ms));
-        assert_eq!(told(180_000), "spare_delay=3m\n");
-        assert_eq!(told(0), "spare_delay=off\n");
-        parse_setting("write_hole=degraded", &mut into).expect("a setting");
-        assert_eq!(into.write_hole.as_deref(), Some("degraded"));
-        parse_setting("hedged_reads=off", &mut into).expect("a setting");
-        assert_eq!(into.hedged_reads.as_deref(), Some("off"));
-        assert_eq!(
-            (into.rebuild_priority, into.read_error_threshold),
-            (Some(100), Some(7))
-        );
-        for wrong in [
-            "",
-            "x",
-            "rebuild_priority",
-            "rebuild_priority=0",
-            "rebuild_priority=101",
-            "resync_priority=0",
-            "init_priority=101",
-            "latency_target=",
-            "latency_target=61s",
-            "latency_target=-1ms",
-            "latency_target=1h",
-            "latency_target=0.5us",
-            "spare_delay=",
-            "scrub_schedule=yearly",
-            "scrub_at=24:00",
-            "scrub_policy=ask",
-            "spare_delay=soon",
-            "spare_delay=-1s",
-            "spare_delay=8d",
-            "write_hole=open",
-            "hedged_reads=perhaps",
-            "degraded=perhaps",
-            "degraded=0",
-            "degraded=",
-        ] {
-            let parsed = parse_setting(wrong, &mut into).map_err(|f| f.code);
-            assert_eq!(parsed, Err(Code::SettingInvalid), "{wrong}");
-        }
     }
 }

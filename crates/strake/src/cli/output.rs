@@ -704,7 +704,7 @@ impl Bar {
         let tenth = percent(done, total) / 10;
         if self.plain && tenth > self.told {
             self.told = tenth;
-            eprintln!("{}: {} %", self.what, tenth * 10);
+            tell!("{}: {} %", self.what, tenth * 10);
         }
     }
     /// Takes it away.

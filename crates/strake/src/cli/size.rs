@@ -111,6 +111,14 @@ pub(crate) fn delay(ms: u64) -> String {
     }
 }
 
+/// Prints a number of things: `1 device`, `2 devices`.
+pub(crate) fn count(n: usize, thing: &str) -> String {
+    match n {
+        1 => format!("1 {thing}"),
+        n => format!("{n} {thing}s"),
+    }
+}
+
 /// Prints a rate.
 pub(crate) fn rate(bytes_per_s: u64) -> String {
     format!("{}/s", bytes(bytes_per_s))
@@ -155,6 +163,14 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!(
+            [0, 1, 2].map(|n| count(n, "device")),
+            ["0 devices", "1 device", "2 devices"]
+        );
     }
 
     #[test]

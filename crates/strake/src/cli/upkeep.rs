@@ -7,7 +7,9 @@ use std::path::Path;
 use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{Context, DONE, Ended, absolute, absolutes, confirm, done, offline, url};
+use crate::cli::{
+    Context, DONE, Ended, absolute, absolutes, confirm, done, note_ignored, offline, url,
+};
 use crate::daemon::upkeep::{clean_devices, light, switch_light};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
@@ -141,6 +143,9 @@ pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
         dry_run: args.dry_run,
     };
     let client = Client::find(&context.dir)?;
+    if let Some(client) = &client {
+        note_ignored(context, client, &args.array, &request.devices)?;
+    }
     let array: ArrayJson = match &client {
         Some(client) => client.post(&path, &request)?,
         None => offline::import(context, &args.array, &request)?,

@@ -155,8 +155,9 @@ impl<'a> Wait<'a> {
             for event in self.events()?.iter().rev() {
                 let (cause, effect) = (event.cause.as_deref(), event.effect.as_deref());
                 if event.event == "job_finished" && cause == Some("scrub") {
-                    let found: ScrubsJson = self.client.get(&url(self.name, "scrub")?)?;
-                    let scrub = found.past.into_iter().next();
+                    // Its result was durable before the event.
+                    let array = self.array()?;
+                    let scrub = array.last_scrub.clone();
                     return Ok(End {
                         scrub,
                         ..End::new(array, "done", None)

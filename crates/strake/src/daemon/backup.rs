@@ -24,6 +24,7 @@ use crate::api::config::{
     BackupArrayJson, BackupJson, BackupPoolJson, FORMAT, RestoreRequest, RestoredArrayJson,
     RestoredJson, SlotDevice,
 };
+use crate::api::types::SettingsJson;
 use crate::api::view;
 use crate::daemon::events::Happened;
 use crate::daemon::pool_backup;
@@ -130,6 +131,7 @@ impl Service {
             what: what.to_owned(),
             doubt,
             devices: devices.iter().map(|d| d.display().to_string()).collect(),
+            not_applied: None,
         };
         let array = uuid(&entry.uuid)?;
         if entry.moving {
@@ -197,11 +199,34 @@ impl Service {
             .into_iter()
             .filter_map(|member| member.device.map(PathBuf::from))
             .collect();
-        let what = match self.set(&name, &entry.settings) {
-            Ok(_) => "made again: it serves, and its parity is being made true".to_owned(),
-            Err(failure) => format!("made again, but its settings are not: {failure}"),
+        let not_applied = self.settle_restored(&name, &entry.settings);
+        let what = match &not_applied {
+            None => "made again: it serves, and its parity is being made true".to_owned(),
+            Some(not_applied) => {
+                format!(
+                    "made again: it serves, but its settings are not all as they were: {not_applied}"
+                )
+            }
         };
-        Ok(answer(true, doubt, &what, &devices))
+        Ok(RestoredArrayJson {
+            not_applied,
+            ..answer(true, doubt, &what, &devices)
+        })
+    }
+
+    /// Gives a restored array its settings. A pool that is not there keeps none of the others from
+    /// it. What could not be applied, and why.
+    fn settle_restored(&self, name: &str, settings: &SettingsJson) -> Option<String> {
+        let failure = self.set(name, settings).err()?;
+        let without = SettingsJson {
+            pool: None,
+            ..settings.clone()
+        };
+        if failure.code == Code::PoolNotFound && self.set(name, &without).is_ok() {
+            let pool = settings.pool.as_deref().unwrap_or_default();
+            return Some(format!("pool={pool}: {}", failure.found));
+        }
+        Some(format!("none was applied: {}", failure.found))
     }
 
     /// Why the array needs no restoring, if that is so.

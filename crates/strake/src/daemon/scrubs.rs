@@ -65,7 +65,8 @@ fn with_last(mut past: Vec<PastScrub>, last: Option<&ScrubResult>) -> (Vec<PastS
     let last = last.map(PastScrub::of);
     let new = last.filter(|last| !past.contains(last));
     let added = new.is_some();
-    past.extend(new);
+    // Before those that ended in the same second.
+    past.splice(0..0, new);
     past.sort_by_key(|scrub| std::cmp::Reverse((scrub.ended_unix_s, scrub.begun_unix_s)));
     past.truncate(KEPT);
     (past, added)

@@ -20,6 +20,7 @@ use strake_runtime::{Device, OpenMode};
 
 use crate::api::types::*;
 use crate::api::view;
+use crate::cli::size;
 use crate::daemon::degraded::{self, OwnRule};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::placement::{PlacementRecord, Wanted};
@@ -332,7 +333,7 @@ impl Service {
             array: Some(name.clone()),
             event: "created",
             cause: Some("asked".to_owned()),
-            effect: Some(format!("{} devices", made.paths.len())),
+            effect: Some(size::count(made.paths.len(), "device")),
             ..Happened::default()
         });
         keep_placement(&self.dir, made.superblock.array, &placement)?;
@@ -778,7 +779,11 @@ pub(crate) enum Job {
 /// before what is on the device is overwritten.
 pub(super) fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Failure> {
     let infos = safety::infos(&[path.to_owned()])?;
-    running.with(|s| Ok(s.may_join(&infos, Joining::Spares)?))?;
+    let joins = running.with(|s| Ok(s.may_join(&infos, Joining::Spares)?));
+    joins.map_err(|failure| match failure.code {
+        Code::DeviceTooSmall => failure.about(path.display()),
+        _ => failure,
+    })?;
     let rebuilds = |m: &MemberStatus| m.slot == slot && m.state == MemberState::Rebuilding;
     match slot.is_some() && running.status()?.members.iter().any(rebuilds) {
         true => Err(CommandError::Rebuilding.into()),
@@ -914,7 +919,10 @@ pub(crate) fn destroy_found(found: &FoundArray, dry_run: bool) -> Result<String,
     }
     match failure {
         Some(failure) => Err(failure),
-        None => Ok(format!("{} superblocks wiped", devices.len())),
+        None => Ok(format!(
+            "{} wiped",
+            size::count(devices.len(), "superblock")
+        )),
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::demo::interrupt;
 use crate::demo::oracle::{BLOCK, Oracle, Verdict};
 use crate::demo::target::{Aligned, Target};
 
@@ -76,7 +77,7 @@ impl Field {
         if matches!(verdict, Verdict::Lost | Verdict::Wrong) {
             let seen = self.oracle.mismatches() + self.oracle.lost();
             if seen <= 10 {
-                eprintln!("block {block}: {verdict:?}");
+                tell!("block {block}: {verdict:?}");
             }
         }
     }
@@ -90,6 +91,7 @@ impl Field {
         let work = || -> io::Result<()> {
             let mut buffer = Aligned::new(PIECE * BLOCK);
             loop {
+                interrupt::check_io()?;
                 let first = next.fetch_add(PIECE, Ordering::Relaxed);
                 if first >= blocks {
                     return Ok(());
@@ -188,9 +190,9 @@ impl Mixture {
             .clone()
     }
     /// Ends it, every write answered.
-    pub(crate) fn stop(self) -> Result<u64, String> {
+    pub(crate) fn stop(mut self) -> Result<u64, String> {
         self.stop.store(true, Ordering::Relaxed);
-        for worker in self.workers {
+        for worker in std::mem::take(&mut self.workers) {
             if worker.join().is_err() {
                 return Err("a worker of the load panicked".to_owned());
             }
@@ -202,6 +204,17 @@ impl Mixture {
             .expect("never held in a panic")
             .take();
         trouble.map_or(Ok(self.shared.requests.load(Ordering::Relaxed)), Err)
+    }
+}
+
+impl Drop for Mixture {
+    /// Also where the play ends early: nothing may use the block device when that goes.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for worker in self.workers.drain(..) {
+            // What it had to say is of no interest any more.
+            let _ = worker.join();
+        }
     }
 }
 

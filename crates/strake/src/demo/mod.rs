@@ -9,6 +9,7 @@
 //! Invariant: the last line on standard output with `--json` is the JSON of cli.md, also when data
 //! were wrong.
 
+mod interrupt;
 mod load;
 mod nbd;
 mod oracle;
@@ -120,8 +121,13 @@ struct Play {
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs, json: bool) -> Ended {
     let plan = plan(args)?;
+    interrupt::catch()?;
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let mut play = Play::begin(plan, &parent, json)?;
+    Stage::sweep(&parent);
+    let mut play = match Play::begin(plan, &parent, args.keep, json) {
+        Err(_) if interrupt::status().is_some() => interrupted(),
+        begun => begun?,
+    };
     let played = play.all_acts();
     play.report.verified_bytes = play.field.oracle.verified_bytes();
     play.report.mismatches = play.field.oracle.mismatches();
@@ -136,6 +142,13 @@ pub(crate) fn run(args: &DemoArgs, json: bool) -> Ended {
         ..
     } = play;
     drop(field);
+    if interrupt::status().is_some() {
+        match args.keep {
+            true => drop(stage.keep()),
+            false => drop(stage),
+        }
+        interrupted();
+    }
     let keep = args.keep || played.is_err() || !good;
     let tail = stage.log_tail();
     let kept = if keep { Some(stage.keep()) } else { None };
@@ -146,12 +159,18 @@ pub(crate) fn run(args: &DemoArgs, json: bool) -> Ended {
     }
     end(&report, json, started.elapsed(), resent);
     if let Some(path) = &kept {
-        eprintln!("kept: {}", path.display());
+        tell!("kept: {}", path.display());
     }
     match good {
         true => Ok(0),
         false => Err(Failure::new(Code::DemoFailed, "data were wrong or lost")),
     }
+}
+
+/// Nothing is left of it.
+fn interrupted() -> ! {
+    tell!("interrupted");
+    std::process::exit(interrupt::status().unwrap_or(1))
 }
 
 /// The closing table, or the one JSON line.
@@ -196,11 +215,16 @@ fn end(report: &Report, json: bool, took: Duration, resent: u64) {
 }
 
 impl Play {
-    fn begin(plan: Plan, parent: &std::path::Path, quiet: bool) -> Result<Play, Failure> {
+    fn begin(
+        plan: Plan,
+        parent: &std::path::Path,
+        keep: bool,
+        quiet: bool,
+    ) -> Result<Play, Failure> {
         let started = Instant::now();
         let files = usize::from(plan.members) + 1;
-        let mut stage = Stage::set(parent, files, plan.member_bytes)?;
-        eprintln!(
+        let mut stage = Stage::set(parent, files, plan.member_bytes, keep)?;
+        tell!(
             "{files} files of {} in {}",
             size::bytes(plan.member_bytes),
             stage.path().display()
@@ -229,7 +253,7 @@ impl Play {
             dry_run: false,
         })?;
         let device = array.device.clone().unwrap_or_default();
-        eprintln!(
+        tell!(
             "array of {} served as {device}",
             size::bytes(array.size_bytes)
         );
@@ -263,7 +287,7 @@ impl Play {
     }
 
     fn say(&self, text: &str) {
-        eprintln!("{:>6.1} s  {text}", self.started.elapsed().as_secs_f64());
+        tell!("{:>6.1} s  {text}", self.started.elapsed().as_secs_f64());
     }
 
     fn all_acts(&mut self) -> Result<(), Failure> {
@@ -304,6 +328,7 @@ impl Play {
     fn let_run(&self, load: &Mixture, time: Duration) -> Result<(), Failure> {
         let end = Instant::now() + time;
         while Instant::now() < end {
+            interrupt::check()?;
             if let Some(trouble) = load.trouble() {
                 let found = format!("the load was answered with an error: {trouble}");
                 return Err(Failure::new(Code::DemoFailed, found));

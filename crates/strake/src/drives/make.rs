@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use strake_engine::Geometry;
-use strake_engine::create::{self, CreatePlan, CreateSpec, Init, Step};
+use strake_engine::create::{self, CreateError, CreatePlan, CreateSpec, Init, Step};
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::types::CreateRequest;
+use crate::cli::size;
 use crate::drives::notes;
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
@@ -120,6 +121,7 @@ pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Fa
         data: None,
     };
     let mut granularity = 0;
+    let mut sizes = Vec::new();
     let plan = lay(&paths, permit, request.dry_run, prepare, |devices| {
         let granularities = devices.iter().map(|d| d.info().granularity_bytes);
         granularity = granularities.max().unwrap_or(0);
@@ -127,12 +129,63 @@ pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Fa
         let (members, spares) = devices.split_at(request.devices.len());
         spec.members = members.iter().map(draw).collect();
         spec.spares = spares.iter().map(draw).collect();
-        Ok(create::plan(&spec)?)
+        sizes.extend(devices.iter().map(|d| d.info().bytes));
+        create::plan(&spec).map_err(|error| match error {
+            CreateError::Layout { .. } => too_small(&mut spec, &paths, error),
+            error => error.into(),
+        })
     })?;
+    let members = request.devices.iter().zip(sizes);
+    let uneven = notes::of_sizes(&members.collect::<Vec<_>>());
     let made = Made::of(plan, paths, matches!(spec.init, Init::Lazy | Init::Zero));
     let strip = u64::from(made.superblock.strip_bytes);
-    let notes = notes::of_shape(&Geometry::of(&made.superblock), strip, granularity);
+    let mut notes = notes::of_shape(&Geometry::of(&made.superblock), strip, granularity);
+    notes.extend(uneven);
     Ok(Made { notes, ..made })
+}
+
+/// A device is too small for the array: which, and what would suffice. What does not fit is found first where
+/// as much is laid out as the smallest has, which may be any of them: it is the smallest that is meant.
+fn too_small(spec: &mut CreateSpec, paths: &[PathBuf], error: CreateError) -> Failure {
+    const PAGE: u64 = 4096;
+    let members = spec.members.len();
+    let all = spec.members.iter().chain(&spec.spares);
+    let has: Vec<u64> = all.map(|(info, _)| info.bytes).collect();
+    let smallest = (0..has.len()).min_by_key(|&at| has[at]);
+    let Some((index, path)) = smallest.and_then(|at| Some((at, paths.get(at)?))) else {
+        return error.into();
+    };
+    // The smallest says how much of each is used, so all are to be as large.
+    let mut suffice = |pages: u64| {
+        let all = spec.members.iter_mut().chain(&mut spec.spares);
+        for ((info, _), has) in all.zip(&has) {
+            info.bytes = (*has).max(pages * PAGE);
+        }
+        create::plan(spec).is_ok()
+    };
+    let Some(mut enough) = (1..=48).map(|bits| 1 << bits).find(|&pages| suffice(pages)) else {
+        return error.into();
+    };
+    let mut less = enough / 2;
+    while enough - less > 1 {
+        let middle = less + (enough - less) / 2;
+        match suffice(middle) {
+            true => enough = middle,
+            false => less = middle,
+        }
+    }
+    let what = match index < members {
+        true => format!("slot {index}"),
+        false => "a spare".to_owned(),
+    };
+    let found = format!(
+        "{}, for {what}, is too small: it has {} bytes, and at least {} ({}) are needed",
+        path.display(),
+        has[index],
+        enough * PAGE,
+        size::bytes(enough * PAGE)
+    );
+    Failure::new(Code::DeviceTooSmall, found)
 }
 
 /// Makes the metadata of an array again over the data that these devices hold, one for each slot (or, with `dry_run`,
@@ -213,13 +266,7 @@ fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
 
 /// The latency target that is asked for, in microseconds; none is 0.
 fn latency_target(us: Option<u32>) -> Result<u32, Failure> {
-    match us.unwrap_or(0) {
-        us if us > Settings::LATENCY_TARGET_US_MAX => {
-            let found = format!("a latency target of {us} µs");
-            Err(Failure::new(Code::SettingInvalid, found))
-        }
-        us => Ok(us),
-    }
+    crate::daemon::settings::latency_target(us.unwrap_or(0))
 }
 
 fn write_or_wipe(devices: &[Device], plan: &CreatePlan, prepare: Prepare) -> Result<(), Failure> {

@@ -65,6 +65,24 @@ pub(crate) fn of_shape(
     notes
 }
 
+/// What members of different sizes leave unused: of each only as much as the smallest has.
+pub(crate) fn of_sizes(members: &[(&std::path::PathBuf, u64)]) -> Option<String> {
+    let (small, least) = members.iter().min_by_key(|(_, bytes)| *bytes)?;
+    let larger = members.iter().filter(|(_, bytes)| *bytes / 4 * 3 > *least);
+    let larger: Vec<String> = larger
+        .map(|(path, bytes)| format!("{} ({})", path.display(), size::bytes(*bytes)))
+        .collect();
+    if larger.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "of each member as much is used as the smallest has, {} with {}: the rest of {} is not",
+        small.display(),
+        size::bytes(*least),
+        larger.join(", ")
+    ))
+}
+
 /// What a device pays that joins an array with strips of so many bytes, whose members write in
 /// units of `members_bytes`.
 pub(crate) fn of_joining(

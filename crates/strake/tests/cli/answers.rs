@@ -214,6 +214,141 @@ fn a_failed_member_keeps_its_errno_in_events_and_show() {
     rig.stop_daemon();
 }
 
+/// `completions bash | true` panicked.
+#[test]
+fn a_reader_that_has_gone_away_ends_a_command_quietly() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    let commands: [&[&str]; 7] = [
+        &["completions", "bash"],
+        &["--help"],
+        &["show"],
+        &["--json", "show", "data"],
+        &["events"],
+        &["events", "--follow"],
+        &["show", "nothing"],
+    ];
+    for args in commands {
+        // Nothing reads either of them.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let errors = writer.try_clone().expect("a pipe");
+        let mut command = rig.command();
+        let status = command.args(args).stdout(writer).stderr(errors).status();
+        let code = status.expect("it runs").code();
+        assert!(matches!(code, Some(0 | 3)), "{args:?}: {code:?}");
+    }
+}
+
+#[test]
+fn numbers_just_outside_of_their_range_are_refused_with_the_range() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", NBD, &devices).ok();
+    for (setting, takes) in [
+        ("rebuild_priority=0", "1 to 100"),
+        ("rebuild_priority=101", "1 to 100"),
+        ("scrub_priority=-1", "1 to 100"),
+        ("replace_at_wear=101", "1 to 100"),
+        ("latency_target=49us", "50us to 60s"),
+        ("latency_target=61s", "50us to 60s"),
+        ("spare_delay=8d", "to 7d"),
+        ("read_error_threshold=0", "1 to"),
+        ("read_error_threshold=4294967296", "1 to 4294967295"),
+        ("scrub_at=24:00", "00:00 to 23:59"),
+        ("shards=0", "1 to 64"),
+        ("hedged_reads=maybe", "on or off"),
+        ("write_hole=open", "closed, degraded or resync"),
+    ] {
+        let run = rig.run(&["set", "data", setting]);
+        assert!(run.err.contains(takes), "{setting}: {run:?}");
+        run.refused(2, "setting-invalid");
+    }
+    // The API knows them as well.
+    let socket = rig.dir().join("api.sock");
+    for (body, takes) in [
+        (r#"{"rebuild_priority":101}"#, "1 to 100"),
+        (r#"{"replace_at_wear":101}"#, "1 to 100"),
+        (r#"{"latency_target_us":49}"#, "50 to 60000000"),
+        (r#"{"read_error_threshold":0}"#, "1 to"),
+    ] {
+        use std::io::{Read, Write};
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+        let head = "PATCH /v1/arrays/data/settings HTTP/1.1\r\nhost: strake\r\nconnection: close\r\ncontent-type: application/json\r\n";
+        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(request.as_bytes()).expect("asks");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("answers");
+        assert!(
+            text.contains("setting-invalid") && text.contains(takes),
+            "{body}: {text}"
+        );
+    }
+    for wrong in [
+        &["--shards", "0"][..],
+        &["--shards", "65"],
+        &["--io-timeout", "0"],
+        &["--memory", "0"],
+    ] {
+        let run = rig.run(&[&["daemon", "--no-devices"], wrong].concat());
+        assert_eq!(run.code, 2, "{wrong:?}: {run:?}");
+    }
+}
+
+#[test]
+fn a_device_that_is_too_small_is_named_with_what_would_suffice() {
+    let rig = Rig::new();
+    let devices = [
+        rig.file("a", 64 * MIB),
+        rig.file("tiny", MIB),
+        rig.file("c", 64 * MIB),
+    ];
+    let run = rig.create("data", "5", &[], &devices);
+    let found = run.json_error()["found"].as_str().expect("text").to_owned();
+    run.refused(2, "device-too-small");
+    assert!(found.contains("tiny, for slot 1,"), "{found}");
+    let least = found
+        .split("at least ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let least: u64 = least.expect("a size").parse().expect("a number");
+    let retry = |bytes: u64| {
+        let tiny = rig.file("tiny", bytes);
+        rig.create(
+            "data",
+            "5",
+            &["--dry-run"],
+            &[devices[0].clone(), tiny, devices[2].clone()],
+        )
+    };
+    retry(least - 4096).refused(2, "device-too-small");
+    let made = retry(least).ok().json();
+    let notes = made["notes"].to_string();
+    assert!(
+        notes.contains("as the smallest has") && notes.contains("tiny"),
+        "{notes}"
+    );
+    let even = [rig.file("e", 64 * MIB), rig.file("f", 80 * MIB)];
+    let made = rig.create("even", "1", &["--dry-run"], &even).ok().json();
+    assert!(!made["notes"].to_string().contains("smallest"), "{made}");
+}
+
+#[test]
+fn devices_named_for_an_array_that_runs_are_said_to_be_ignored() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "1", NBD, &devices[..2]).ok();
+    for verb in ["import", "start"] {
+        let run = rig.run(&[verb, "data", &devices[2]]);
+        assert!(run.err.contains("data runs already"), "{run:?}");
+        assert!(run.err.contains(&devices[2]), "{run:?}");
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+}
+
 /// A small file system in memory, taken away again.
 struct Tmpfs(String);
 

@@ -463,3 +463,29 @@ fn a_device_of_a_pool_that_is_somebody_s_by_now_is_not_taken_for_it() {
     );
     assert_eq!(in_pool(&rig, "spares"), d[..1]);
 }
+
+/// Restored without its pool, an array lost all other settings with it, and the command exited with 0.
+#[test]
+fn an_array_whose_pool_is_gone_is_made_again_with_its_other_settings_and_says_what_is_not() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    rig.run(&["pool", "create", "shelf", &devices[3]]).ok();
+    let set = ["set", "data", "pool=shelf", "rebuild_priority=77"];
+    rig.run(&set).ok();
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["pool", "delete", "shelf", "--yes"]).ok();
+    devices[..3].iter().for_each(|device| destroy(device, HEAD));
+    let run = rig.run(&["config", "restore", &file, "data", "--yes"]);
+    let told = run.json();
+    assert_eq!(run.code, 5, "{run:?}");
+    let lacks = told["arrays"][0]["not_applied"].to_string();
+    assert!(lacks.contains("pool=shelf"), "{told}");
+    let what = told["arrays"][0]["what"].to_string();
+    assert!(what.contains("pool=shelf"), "{told}");
+    let get = rig.run(&["get", "data", "rebuild_priority"]).ok().json();
+    assert_eq!(get["rebuild_priority"], 77, "{get}");
+}

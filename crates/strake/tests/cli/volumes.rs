@@ -2,6 +2,7 @@
 //! deleted while it serves; daemons stopped and killed; members lost; what is refused.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -264,7 +265,9 @@ fn what_makes_no_sense_of_a_volume_is_refused_by_name() {
     run(&["rename", "data", "a", "b"]).refused(4, "volume-exists");
     run(&["rename", "data", "a", "a/b"]).refused(2, "name-invalid");
     // Whoever is connected keeps its volume.
-    let client = UnixStream::connect(socket(&rig, "a")).expect("it is served");
+    let mut client = UnixStream::connect(socket(&rig, "a")).expect("it is served");
+    // It is one as soon as it is greeted, and not before.
+    client.read_exact(&mut [0; 8]).expect("a greeting");
     let busy = || run(&["delete", "data", "a", "--yes"]);
     rig.until("the client to be seen", || {
         busy().code == 4 && !names(&rig).is_empty()
