@@ -28,6 +28,7 @@ const FOR_TESTS: &[Need] = &[
     need("qemu-img", "qemu-utils"),
     need("qemu-io", "qemu-utils"),
     need("fio", "fio"),
+    need("promtool", "prometheus"),
     need("mkfs.xfs", "xfsprogs"),
     need("mkfs.ext4", "e2fsprogs"),
     need("mdadm", "mdadm"),

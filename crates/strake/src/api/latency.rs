@@ -88,18 +88,25 @@ pub(crate) fn of(status: &Status, path: impl Fn(DeviceId) -> Option<PathBuf>) ->
 /// What a family of histograms is of a member.
 type Part = fn(&MemberLatenciesJson) -> &DistributionJson;
 
-/// The families: name and part.
-const FAMILIES: [(&str, Part); 2] = [
-    ("strake_member_read_latency_seconds", |m| &m.reads),
-    ("strake_member_write_latency_seconds", |m| &m.writes),
+/// The families: name, help and part.
+const FAMILIES: [(&str, &str, Part); 2] = [
+    (
+        "strake_member_read_latency_seconds",
+        "All reads of the member since it took its slot.",
+        |m| &m.reads,
+    ),
+    (
+        "strake_member_write_latency_seconds",
+        "All writes of the member since it took its slot.",
+        |m| &m.writes,
+    ),
 ];
 
 /// All arrays' histograms in Prometheus' text format, of members that are there. The lines of a
 /// family stand together, as the format wants it.
 pub(super) fn metrics(text: &mut String, arrays: &[LatenciesJson]) {
-    for (family, of) in FAMILIES {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "# TYPE {family} histogram");
+    for (family, help, of) in FAMILIES {
+        let mut lines = String::new();
         for array in arrays {
             // The second in a slot is to take the place of the first.
             for member in array
@@ -111,8 +118,15 @@ pub(super) fn metrics(text: &mut String, arrays: &[LatenciesJson]) {
                     continue;
                 }
                 let labels = format!("array=\"{}\",slot=\"{}\"", array.name, member.slot);
-                histogram(text, family, &labels, of(member));
+                histogram(&mut lines, family, &labels, of(member));
             }
+        }
+        if !lines.is_empty() {
+            // Writing to a String cannot fail.
+            let _ = write!(
+                text,
+                "# HELP {family} {help}\n# TYPE {family} histogram\n{lines}"
+            );
         }
     }
 }
@@ -129,7 +143,7 @@ fn histogram(text: &mut String, family: &str, labels: &str, all: &DistributionJs
 }
 
 /// Nanoseconds as seconds, to the last digit.
-fn seconds(ns: u64) -> String {
+pub(super) fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -177,10 +191,11 @@ mod tests {
         metrics(&mut text, &[array]);
         let lines: Vec<&str> = text.lines().collect();
         let read = "strake_member_read_latency_seconds";
-        assert_eq!(lines[0], format!("# TYPE {read} histogram"));
+        assert!(lines[0].starts_with(&format!("# HELP {read} ")));
+        assert_eq!(lines[1], format!("# TYPE {read} histogram"));
         let labels = "array=\"a\",slot=\"0\"";
         assert_eq!(
-            lines[1..6],
+            lines[2..7],
             [
                 format!("{read}_bucket{{{labels},le=\"0.000008192\"}} 3"),
                 format!("{read}_bucket{{{labels},le=\"0.000016384\"}} 5"),
@@ -189,6 +204,6 @@ mod tests {
                 format!("{read}_count{{{labels}}} 6"),
             ]
         );
-        assert_eq!(lines.len(), 12, "nothing of a member that is not there");
+        assert_eq!(lines.len(), 14, "nothing of a member that is not there");
     }
 }

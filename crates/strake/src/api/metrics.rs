@@ -9,9 +9,151 @@ use crate::api::latency;
 use crate::api::types::{JobJson, MemberJson};
 use crate::daemon::service::{DriveTold, Service};
 
+/// The families, in the order in which they are told: name and help. What ends in `_total` is a counter,
+/// what is told by quantiles a summary, the rest a gauge.
+const FAMILIES: &[(&str, &str)] = &[
+    ("strake_event_followers", "Clients that follow events."),
+    ("strake_reads_total", "Reads of users that were answered."),
+    ("strake_read_bytes_total", "Bytes that users read."),
+    ("strake_writes_total", "Writes of users that were answered."),
+    ("strake_written_bytes_total", "Bytes that users wrote."),
+    (
+        "strake_request_errors_total",
+        "Requests of users that were answered with an error.",
+    ),
+    ("strake_member_reads_total", "Reads of members."),
+    ("strake_member_writes_total", "Writes of members."),
+    ("strake_member_read_bytes_total", "Bytes read of members."),
+    (
+        "strake_member_written_bytes_total",
+        "Bytes written to members.",
+    ),
+    (
+        "strake_member_reads_in_place_total",
+        "Reads that a member filled in the memory of the request.",
+    ),
+    ("strake_size_bytes", "Size of the array."),
+    (
+        "strake_members_not_in_sync",
+        "Slots without a member in sync.",
+    ),
+    ("strake_member_in_sync", "1 where the member is in sync."),
+    (
+        "strake_member_read_errors_total",
+        "Reads that the member answered with an error.",
+    ),
+    (
+        "strake_member_write_errors_total",
+        "Writes that the member answered with an error.",
+    ),
+    (
+        "strake_member_mismatches_total",
+        "Pieces of strips that scrubs found wrong.",
+    ),
+    ("strake_member_retries_total", "Tries after the first."),
+    (
+        "strake_member_retried_ios_total",
+        "I/Os that got through after more than one try.",
+    ),
+    (
+        "strake_member_retried_ios_failed_total",
+        "I/Os that did not get through.",
+    ),
+    (
+        "strake_member_resets_total",
+        "Resets of the drive that cost nothing.",
+    ),
+    (
+        "strake_member_slow",
+        "1 where the member is far slower than the others.",
+    ),
+    (
+        "strake_member_hedged_reads_total",
+        "Reads that the other members were asked for, too.",
+    ),
+    (
+        "strake_member_hedged_reads_won_total",
+        "Hedged reads that the others answered.",
+    ),
+    (
+        "strake_member_hedged_reads_lost_total",
+        "Hedged reads that the member answered after all.",
+    ),
+    (
+        "strake_member_hedged_reads_refused_total",
+        "Reads that were not hedged: there were too many.",
+    ),
+    (
+        "strake_member_temperature_celsius",
+        "Temperature of the drive.",
+    ),
+    (
+        "strake_member_percentage_used",
+        "Endurance used, per cent; may exceed 100.",
+    ),
+    (RECENT_READS, "Recent reads of the member, by quantiles."),
+    (RECENT_WRITES, "Recent writes of the member, by quantiles."),
+    (
+        "strake_member_read_latency_us",
+        "The same in microseconds: superseded, kept for those who read it.",
+    ),
+    (
+        "strake_member_write_latency_us",
+        "The same in microseconds: superseded, kept for those who read it.",
+    ),
+    ("strake_job_done_bytes", "Bytes that the job has done."),
+    ("strake_job_total_bytes", "Bytes that the job has to do."),
+    (
+        "strake_job_rate_bytes_per_second",
+        "Rate of the job since it started.",
+    ),
+    ("strake_job_paused", "1 where the job is paused."),
+];
+
+const RECENT_READS: &str = "strake_member_recent_read_latency_seconds";
+const RECENT_WRITES: &str = "strake_member_recent_write_latency_seconds";
+
+/// Lines by family: the lines of one stand together, whichever array they are of, as the format wants it.
+#[derive(Debug)]
+struct Families(Vec<String>);
+
+impl Families {
+    fn new() -> Families {
+        Families(vec![String::new(); FAMILIES.len()])
+    }
+
+    /// Adds a line.
+    fn push(&mut self, family: &str, labels: &str, value: impl std::fmt::Display) {
+        let at = FAMILIES.iter().position(|(name, _)| *name == family);
+        let lines = &mut self.0[at.expect("every family that is told is in the list")];
+        // Writing to a String cannot fail.
+        let _ = match labels {
+            "" => writeln!(lines, "{family} {value}"),
+            labels => writeln!(lines, "{family}{{{labels}}} {value}"),
+        };
+    }
+
+    /// All of them, each with its help and its type; none without a line.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for ((name, help), lines) in FAMILIES.iter().zip(&self.0) {
+            let kind = match *name {
+                RECENT_READS | RECENT_WRITES => "summary",
+                name if name.ends_with("_total") => "counter",
+                _ => "gauge",
+            };
+            if !lines.is_empty() {
+                let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
+            }
+        }
+        text
+    }
+}
+
 /// All of them.
 pub(super) fn text(service: &Service) -> String {
-    let mut text = format!("strake_event_followers {}\n", service.events.followers());
+    let mut families = Families::new();
+    families.push("strake_event_followers", "", service.events.followers());
     let mut all_latencies = Vec::new();
     for running in service.all_running() {
         let (Ok(counters), Ok((array, latencies))) = (running.counters(), running.told()) else {
@@ -44,26 +186,26 @@ pub(super) fn text(service: &Service) -> String {
             ("strake_size_bytes", array.size_bytes),
             ("strake_members_not_in_sync", missing),
         ] {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{metric}{{array=\"{name}\"}} {value}");
+            families.push(metric, &format!("array=\"{name}\""), value);
         }
         // The second in a slot is to take the place of the first.
         let same = |a: &MemberJson, b: &MemberJson| a.slot.is_some() && a.slot == b.slot;
         for member in array.members.chunk_by(same).map(|of| &of[0]) {
             let told = member.device.as_ref().and_then(|d| service.told(d));
-            member_metrics(&mut text, name, member, told);
+            member_metrics(&mut families, name, member, told);
         }
         array
             .jobs
             .iter()
-            .for_each(|job| job_metrics(&mut text, name, job));
+            .for_each(|job| job_metrics(&mut families, name, job));
     }
+    let mut text = families.text();
     latency::metrics(&mut text, &all_latencies);
     text
 }
 
 /// How far a job is.
-fn job_metrics(text: &mut String, array: &str, job: &JobJson) {
+fn job_metrics(families: &mut Families, array: &str, job: &JobJson) {
     let kind = &job.kind;
     let slot = job.slot.map(|slot| format!(",slot=\"{slot}\""));
     let labels = format!(
@@ -76,13 +218,18 @@ fn job_metrics(text: &mut String, array: &str, job: &JobJson) {
         ("strake_job_rate_bytes_per_second", job.rate_bytes_per_s),
         ("strake_job_paused", u64::from(job.paused)),
     ] {
-        let _ = writeln!(text, "{metric}{{{labels}}} {value}");
+        families.push(metric, &labels, value);
     }
 }
 
 /// What was counted against a member in a slot, how long it takes, what became of reads that it did not answer in time, and
 /// what its drive told of itself.
-fn member_metrics(text: &mut String, array: &str, member: &MemberJson, told: Option<DriveTold>) {
+fn member_metrics(
+    families: &mut Families,
+    array: &str,
+    member: &MemberJson,
+    told: Option<DriveTold>,
+) {
     let Some(slot) = member.slot.filter(|_| member.device.is_some()) else {
         return;
     };
@@ -112,27 +259,34 @@ fn member_metrics(text: &mut String, array: &str, member: &MemberJson, told: Opt
         ("strake_member_hedged_reads_lost_total", hedged.lost),
         ("strake_member_hedged_reads_refused_total", hedged.refused),
     ] {
-        let _ = writeln!(text, "{metric}{{{labels}}} {value}");
+        families.push(metric, &labels, value);
     }
     if let Some(told) = told {
         let (celsius, used) = (told.temperature_c, told.percentage_used);
-        let _ = writeln!(
-            text,
-            "strake_member_temperature_celsius{{{labels}}} {celsius}"
-        );
-        let _ = writeln!(text, "strake_member_percentage_used{{{labels}}} {used}");
+        families.push("strake_member_temperature_celsius", &labels, celsius);
+        families.push("strake_member_percentage_used", &labels, used);
     }
-    for (metric, latency) in [
-        ("strake_member_read_latency_us", member.read_latency),
-        ("strake_member_write_latency_us", member.write_latency),
+    for (recent, superseded, latency) in [
+        (
+            RECENT_READS,
+            "strake_member_read_latency_us",
+            member.read_latency,
+        ),
+        (
+            RECENT_WRITES,
+            "strake_member_write_latency_us",
+            member.write_latency,
+        ),
     ] {
         let Some(latency) = latency else { continue };
-        for (quantile, value) in [
+        for (quantile, us) in [
             ("0.5", latency.p50_us),
             ("0.99", latency.p99_us),
             ("0.999", latency.p999_us),
         ] {
-            let _ = writeln!(text, "{metric}{{{labels},quantile=\"{quantile}\"}} {value}");
+            let labels = format!("{labels},quantile=\"{quantile}\"");
+            families.push(recent, &labels, latency::seconds(us * 1000));
+            families.push(superseded, &labels, us);
         }
     }
 }
@@ -163,9 +317,9 @@ mod tests {
             percentage_used: 107,
         };
         let of = |told| {
-            let mut text = String::new();
-            member_metrics(&mut text, "a", &member, told);
-            text
+            let mut families = Families::new();
+            member_metrics(&mut families, "a", &member, told);
+            families.text()
         };
         let labels = "{array=\"a\",slot=\"2\"}";
         let text = of(Some(told));
@@ -195,8 +349,9 @@ mod tests {
             "eta_s": null, "paused": true, "inconsistent_stripes": 0, "repaired_stripes": 0,
         });
         let job: JobJson = serde_json::from_value(job).expect("a job");
-        let mut text = String::new();
-        job_metrics(&mut text, "a", &job);
+        let mut families = Families::new();
+        job_metrics(&mut families, "a", &job);
+        let text = families.text();
         let labels = "{array=\"a\",kind=\"rebuild\",slot=\"1\"}";
         assert!(
             text.contains(&format!("strake_job_done_bytes{labels} 5\n")),

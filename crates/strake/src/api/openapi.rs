@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::api::routes::ROUTES;
 
-/// Shapes: name, then fields as `name:type`, where `?` marks what may be null or absent and `[]`
-/// lists.
+/// Shapes: name, then fields as `name:type`, where `?` marks what may be null or absent (objects and lists
+/// as well) and `[]` lists.
 const SHAPES: &[(&str, &str)] = &[
     ("Version", "version:string pid:integer dir:string"),
     (
@@ -243,7 +243,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "RestoredArray",
-        "name:string restored:boolean what:string doubt:string? devices:string[]",
+        "name:string restored:boolean what:string doubt:string? devices:string[] not_applied:string?",
     ),
     ("Scrubs", "name:string now:Job? past:Scrub[]"),
     ("CleanRequest", "devices:string[] dry_run:boolean?"),
@@ -282,6 +282,8 @@ fn schema(fields: &str) -> Value {
         };
         match value.get_mut("type") {
             Some(kind) if optional => *kind = json!([kind.clone(), "null"]),
+            // A reference stands alone.
+            None if optional => value = json!({ "anyOf": [value, { "type": "null" }] }),
             _ => {}
         }
         if !optional {

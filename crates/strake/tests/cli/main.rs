@@ -4,6 +4,7 @@
 //! not make.
 
 mod answers;
+mod api;
 mod bad_input;
 mod config;
 mod degraded;
