@@ -236,6 +236,9 @@ catalogue! {
     /// Members are missing, and the daemon is not to start it then.
     DegradedStart, "degraded-start-not-allowed", Refused,
         "bring the missing members back, or strake start NAME";
+    /// It was destroyed on this machine while members were away.
+    Destroyed, "array-destroyed", Refused,
+        "strake destroy UUID wipes what is left of it; strake start --force UUID takes it back";
     /// Split-brain.
     SplitBrain, "split-brain", Refused,
         "start it with the members of the half that is right, and add the others anew; \
@@ -247,7 +250,7 @@ catalogue! {
     DirtyDegraded, "dirty-degraded", Refused,
         "bring the missing members back, or use start --force and check the data";
     /// Two devices, one member.
-    MemberTwice, "member-found-twice", Refused, "take the copy away; nothing was written";
+    MemberTwice, "member-found-twice", Refused, "take the copy away, or name the devices to start it from: strake start NAME DEV";
     /// Metadata of a newer version.
     Newer, "metadata-newer", Refused, "use the version of Strake that wrote it, or a later one";
     /// Metadata is damaged.

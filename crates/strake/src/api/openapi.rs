@@ -18,7 +18,7 @@ const SHAPES: &[(&str, &str)] = &[
          group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
          placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string epoch:integer unwritten_bytes:integer \
          unreadable_bytes:integer unreadable:Range[] members:Member[] \
-         spares:Member[] jobs:Job[] last_scrub:Scrub? carved:boolean \
+         spares:Member[] set_aside:SetAside[] jobs:Job[] last_scrub:Scrub? carved:boolean \
          volume_table_damaged:boolean volume_unit_bytes:integer? volume_free_bytes:integer? \
          volumes:Volume[]",
     ),
@@ -113,7 +113,7 @@ const SHAPES: &[(&str, &str)] = &[
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
          block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string \
          epoch:integer unwritten_bytes:integer \
-         unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] \
+         unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] set_aside:SetAside[] \
          jobs:Job[] last_scrub:Scrub? carved:boolean volume_table_damaged:boolean \
          volume_unit_bytes:integer? volume_free_bytes:integer? volumes:Volume[]",
     ),
@@ -161,12 +161,18 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "ScanArray",
-        "name:string uuid:string level:string members:integer found:integer state:string \
-         reason:string? moving:Moving? devices:ScanDevice[]",
+        "name:string uuid:string level:string members:integer found:integer members_found:integer \
+         spares:integer spares_found:integer state:string reason:string? destroyed:string? \
+         moving:Moving? devices:ScanDevice[]",
     ),
     (
         "ScanDevice",
-        "device:string uuid:string slot:integer? state:string epoch:integer",
+        "device:string uuid:string slot:integer? state:string epoch:integer problem:string? \
+         also:string[]",
+    ),
+    (
+        "SetAside",
+        "device:string slot:integer? code:string found:string",
     ),
     (
         "Explain",

@@ -52,6 +52,9 @@ pub(crate) struct ArrayJson {
     pub(crate) unreadable: Vec<RangeJson>,
     pub(crate) members: Vec<MemberJson>,
     pub(crate) spares: Vec<MemberJson>,
+    /// Devices that carry members of it and are not used.
+    #[serde(default)]
+    pub(crate) set_aside: Vec<SetAsideJson>,
     pub(crate) jobs: Vec<JobJson>,
     /// What the last scrub that came to its end found.
     pub(crate) last_scrub: Option<ScrubJson>,
@@ -797,11 +800,23 @@ pub(crate) struct ScanJson {
     pub(crate) uuid: String,
     pub(crate) level: String,
     pub(crate) members: u8,
+    /// Members and spares that were found, and can be used.
     pub(crate) found: usize,
+    /// Members of them.
+    #[serde(default)]
+    pub(crate) members_found: usize,
+    /// Spares that it has.
+    #[serde(default)]
+    pub(crate) spares: usize,
+    #[serde(default)]
+    pub(crate) spares_found: usize,
     /// `complete`, `degraded` (startable), `incomplete` or `conflicting`.
     pub(crate) state: String,
     /// Why it cannot be started.
     pub(crate) reason: Option<String>,
+    /// When it was destroyed on this machine, while this member was away.
+    #[serde(default)]
+    pub(crate) destroyed: Option<String>,
     /// Its data moves to another shape, or stands half-way; `null` where it does not.
     #[serde(default)]
     pub(crate) moving: Option<MovingJson>,
@@ -814,9 +829,25 @@ pub(crate) struct ScanDeviceJson {
     pub(crate) device: String,
     pub(crate) uuid: String,
     pub(crate) slot: Option<u8>,
-    /// `in_sync`, `rebuilding`, `stale`, `spare` or `stray`.
+    /// `in_sync`, `rebuilding`, `stale`, `spare`, `stray`, or `set_aside` where it cannot be used as it is.
     pub(crate) state: String,
     pub(crate) epoch: u64,
+    /// Why it is set aside.
+    #[serde(default)]
+    pub(crate) problem: Option<String>,
+    /// Other names of the same drive.
+    #[serde(default)]
+    pub(crate) also: Vec<String>,
+}
+
+/// A device that carries a member of an array and is not used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SetAsideJson {
+    pub(crate) device: String,
+    pub(crate) slot: Option<u8>,
+    /// The code of the error that says why.
+    pub(crate) code: String,
+    pub(crate) found: String,
 }
 
 /// One member, offline.

@@ -222,6 +222,7 @@ pub(crate) fn running(
         unreadable: status.unreadable.iter().map(range).collect(),
         members: slots.into_iter().map(member).collect(),
         spares: spares.into_iter().map(member).collect(),
+        set_aside: Vec::new(),
         jobs: status.jobs.iter().map(job).collect(),
         ..blank(sb)
     }
@@ -316,6 +317,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
         unreadable: Vec::new(),
         members: Vec::new(),
         spares: Vec::new(),
+        set_aside: Vec::new(),
         jobs: Vec::new(),
         last_scrub: sb.last_scrub.as_ref().map(scrubbed),
         volumes: VolumesJson {
@@ -397,6 +399,7 @@ pub(crate) fn stopped(
     ArrayJson {
         members: sb.slots.iter().enumerate().map(member).collect(),
         spares: sb.spares.iter().map(spare).collect(),
+        set_aside: Vec::new(),
         unwritten_bytes: unwritten(sb, map),
         unreadable_bytes: lost.iter().map(|r| r.end - r.start).sum(),
         unreadable: lost.iter().map(range).collect(),

@@ -248,7 +248,8 @@ pub(crate) struct StartArgs {
     #[arg(long)]
     pub(crate) export: Option<String>,
     /// Although it was not stopped cleanly and members are missing: blocks that they held may be
-    /// wrong where writes were under way. Starts neither halves that ran apart nor too few members
+    /// wrong where writes were under way. Starts neither halves that ran apart nor too few members.
+    /// With devices named also: wipes partition tables that were written over them
     #[arg(long)]
     pub(crate) force: bool,
     /// Only say what would be done

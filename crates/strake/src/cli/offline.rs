@@ -21,6 +21,7 @@ use crate::daemon::running::{self, Limits, Start};
 use crate::daemon::scrubs;
 use crate::daemon::service::{self, Sources};
 use crate::daemon::{EndSignals, log_to_stderr};
+use crate::drives::destroy;
 use crate::drives::find::{self, FoundArray};
 use crate::drives::make;
 use crate::drives::pool;
@@ -46,7 +47,8 @@ fn paths(context: &Context, devices: &[PathBuf]) -> Vec<PathBuf> {
 /// As `scan` tells it.
 pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson> {
     let paths = paths(context, devices);
-    find::scan_json(&find::group(find::members(&paths)), &pool::find(&paths))
+    let all = find::scan_json(&find::group(find::members(&paths)), &pool::find(&paths));
+    context.dir.with_destroyed(all)
 }
 
 /// The pools that are found.
@@ -126,11 +128,12 @@ pub(crate) fn destroy(
 ) -> Result<OutcomeJson, Failure> {
     let found = found(context, name)?;
     running::not_left_in_use(&context.dir, found.uuid)?;
-    let what = service::destroy_found(&found, dry_run)?;
+    let what = destroy::found(&found, dry_run)?;
     if dry_run {
         return Ok(service::outcome(name, false, &what));
     }
     context.dir.forget(found.uuid);
+    context.dir.destroyed(found.uuid, found.name());
     let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
     // A folder that cannot be written remembers files that carry nothing: harmless.
     let _ = context.dir.forget_files(&paths);
@@ -268,10 +271,8 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     let how = Start {
         export: args.export.clone(),
         force: args.force,
-        name: None,
-        whole: false,
-        elder: None,
-        limits: Limits::default(),
+        named: !devices.is_empty(),
+        ..Start::of_daemon(Limits::default())
     };
     if args.dry_run {
         running::may_start(&context.dir, &found, &how)?;

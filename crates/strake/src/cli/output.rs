@@ -345,6 +345,10 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         ]);
     }
     text.push_str(&table.text(2));
+    for aside in &a.set_aside {
+        let slot = slot_text(aside.slot);
+        text.push_str(&format!("  slot {slot}: set aside: {}\n", aside.found));
+    }
     text.push_str(&retries(a));
     for member in &a.members {
         if let (Some(slot), Some(s)) = (member.slot, member.spare_in_s) {
@@ -522,9 +526,19 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
     let mut text = String::new();
     for array in all {
         text.push_str(&format!(
-            "{}  level {}  {} ({} of {} members and spares found)  {}\n",
-            array.name, array.level, array.state, array.found, array.members, array.uuid
+            "{}  level {}  {} ({})  {}\n",
+            array.name,
+            array.level,
+            array.state,
+            found_text(array),
+            array.uuid
         ));
+        if let Some(date) = &array.destroyed {
+            text.push_str(&format!(
+                "  destroyed on {date}: strake destroy {} wipes what is left, strake start --force takes it back\n",
+                array.uuid
+            ));
+        }
         if let Some(reason) = &array.reason {
             text.push_str(&format!("  {reason}\n"));
         }
@@ -541,8 +555,32 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
             ]);
         }
         text.push_str(&table.text(2));
+        for device in &array.devices {
+            if let Some(problem) = &device.problem {
+                text.push_str(&format!("  set aside: {problem}\n"));
+            }
+            if !device.also.is_empty() {
+                let also = device.also.join(", ");
+                text.push_str(&format!("  {} is also {also}\n", device.device));
+            }
+        }
     }
     text
+}
+
+/// How many of an array's members and spares, or of a pool's devices, are there.
+fn found_text(array: &ScanJson) -> String {
+    if array.state == "pool" {
+        return format!("{} devices found", array.found);
+    }
+    let spares = match array.spares {
+        0 => String::new(),
+        spares => format!(", {} of {spares} spares", array.spares_found),
+    };
+    format!(
+        "{} of {} members{spares} found",
+        array.members_found, array.members
+    )
 }
 
 /// One member.

@@ -27,6 +27,7 @@ use crate::api::config::{
 use crate::api::types::SettingsJson;
 use crate::api::view;
 use crate::daemon::events::Happened;
+use crate::daemon::opening;
 use crate::daemon::pool_backup;
 use crate::daemon::service::{Service, absolute};
 use crate::daemon::state::Dir;
@@ -145,7 +146,7 @@ impl Service {
             paths.extend(find::expand(&request.devices));
             paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
             let found = find::group(find::members_within(&self.looks, &paths));
-            if let Some(what) = self.is_there(&found, array)? {
+            if let Some(what) = self.is_there(&found, array, entry, &paths, request.force)? {
                 return Ok(answer(false, None, what, &[]));
             }
             let wanted = self.recognise(entry, array, definition, request, paths)?;
@@ -234,6 +235,9 @@ impl Service {
         &self,
         all: &[FoundArray],
         array: ArrayUuid,
+        entry: &BackupArrayJson,
+        paths: &[PathBuf],
+        force: bool,
     ) -> Result<Option<&'static str>, Failure> {
         if self.is_running(array) {
             return Ok(Some("is serving"));
@@ -241,7 +245,19 @@ impl Service {
         let Some(found) = all.iter().find(|found| found.uuid == array) else {
             return Ok(None);
         };
+        let sb = &found.authority().image.superblock;
+        let outlived = || {
+            let remains = lost::look(paths, array, &sb.layout);
+            sb.epoch.0 < entry.epoch || remains.iter().any(|r| is_later(r, sb.epoch.0))
+        };
         match found.readiness() {
+            // Its data is whole under a table of partitions: it is started, not made again.
+            Readiness::Incomplete if !force => match opening::way_on(found, &found.aside()) {
+                Some(_) => Err(opening::none_usable(found, &found.aside())),
+                None => Ok(None),
+            },
+            // A half that was left behind can be started and is not the array that was backed up.
+            Readiness::Degraded if outlived() => Ok(None),
             Readiness::Complete | Readiness::Degraded => {
                 Ok(Some("is there: strake start serves it"))
             }
@@ -265,10 +281,16 @@ impl Service {
         let served = |path: &PathBuf| self.all_running().iter().any(|r| r.serves(path));
         paths.retain(|path| !served(path));
         let mut remains = lost::look(&paths, array, &definition.layout);
-        // A superblock that is left knows more than a backup that was taken before it.
+        let mut named: Vec<MemberUuid> = Vec::new();
+        for member in &entry.members {
+            named.push(uuid(&member.uuid)?);
+        }
+        // A superblock that is left knows more than a backup that was taken before it, unless the others went on
+        // without its member.
         let newest = remains
             .iter()
             .filter_map(|remains| remains.superblock.clone())
+            .filter(|sb| is_current(sb, entry, &named, &remains))
             .max_by_key(|sb| (sb.epoch, sb.generation));
         let mut members: Vec<MemberUuid> = Vec::new();
         let mut doubt = None;
@@ -289,51 +311,19 @@ impl Service {
                 Definition::of(sb)
             }
             None => {
-                for member in &entry.members {
-                    members.push(uuid(&member.uuid)?);
-                }
+                members = named;
                 doubt = entry.members.iter().position(|member| !member.in_sync);
                 definition
             }
         };
         let doubt = doubt.map(|slot| format!("slot {slot} was not in sync when it was backed up"));
-        let mut slots: Vec<Option<Remains>> = Vec::new();
-        for member in &members {
-            let mut carry = remains.iter().filter(|r| r.member == Some(*member));
-            let first = carry.next().cloned();
-            if let (Some(a), Some(b)) = (&first, carry.next()) {
-                let (a, b) = (a.path.display(), b.path.display());
-                let found = format!("{a} and {b} are copies of one member");
-                return Err(
-                    Failure::new(Code::MembersDisagree, found).cure("take one of them away")
-                );
-            }
-            slots.push(first);
-        }
-        for told in &request.slots {
-            let remains = named(told, array, &definition);
-            is_no_other(told, &remains, &members)?;
-            let slot = slots.get_mut(usize::from(told.slot)).ok_or_else(|| {
-                let found = format!("{} has no slot {}", entry.name, told.slot);
-                Failure::new(Code::MemberNotFound, found)
-            })?;
-            *slot = Some(remains);
-        }
-        let missing: Vec<String> = (0..slots.len())
-            .filter(|&slot| slots[slot].is_none())
-            .map(|slot| slot.to_string())
-            .collect();
-        if !missing.is_empty() {
-            let found = format!(
-                "no device carries what was in slot {} of {}",
-                missing.join(", "),
-                entry.name
-            );
-            let cure = "if you know it: strake config restore FILE NAME --slot N=DEV";
-            return Err(Failure::new(Code::MembersMissing, found).cure(cure));
-        }
+        let (slots, unlike) = assign(entry, &members, &remains, request, |told| {
+            named_device(told, array, &definition)
+        })?;
+        let doubt = doubt.or(unlike);
         let found: Vec<Remains> = slots.into_iter().flatten().collect();
         same_shape(&found, &definition.layout)?;
+        not_replaced(&found, &members, &remains, request)?;
         let doubt = doubt.or_else(|| stale(&found));
         let epoch = newest.as_ref().map_or(entry.epoch, |sb| sb.epoch.0);
         let doubt = doubt.or_else(|| outdated(epoch, &found));
@@ -349,30 +339,178 @@ impl Service {
     }
 }
 
+/// Does a page of this region map come from a later epoch?
+fn is_later(remains: &Remains, epoch: u64) -> bool {
+    let mut pages = remains.newest().flatten();
+    pages.any(|page| page.epoch.0 > epoch)
+}
+
+/// Whether a superblock that is left tells the array's last members: it is no older than the backup, and no region map
+/// is from a later epoch. That of a member which failed and is still plugged in is older than both.
+fn is_current(
+    sb: &Superblock,
+    entry: &BackupArrayJson,
+    named: &[MemberUuid],
+    remains: &[Remains],
+) -> bool {
+    let same = || {
+        sb.slots
+            .iter()
+            .map(|row| row.member)
+            .eq(named.iter().copied())
+    };
+    let since_backup = match entry.epoch {
+        // An older Strake did not write it down.
+        0 => same(),
+        epoch if sb.epoch.0 == epoch => same(),
+        epoch => sb.epoch.0 > epoch,
+    };
+    since_backup && !remains.iter().any(|remains| is_later(remains, sb.epoch.0))
+}
+
 /// What a device that somebody put into a slot still carries of the array.
-fn named(told: &SlotDevice, array: ArrayUuid, definition: &Definition) -> Remains {
+fn named_device(told: &SlotDevice, array: ArrayUuid, definition: &Definition) -> Remains {
     let path = absolute(&told.device);
     let found = lost::look_at(&path, array, &definition.layout);
     found.unwrap_or_else(|| Remains::nothing(&path))
 }
 
-/// Refuses a device that says itself that it was in another slot, or in none of these.
+/// The device of each slot: the one that carries its member, else the one that is named for it. With them a doubt about
+/// one that was named.
+type Assigned = (Vec<Option<Remains>>, Option<String>);
+
+fn assign(
+    entry: &BackupArrayJson,
+    members: &[MemberUuid],
+    remains: &[Remains],
+    request: &RestoreRequest,
+    look: impl Fn(&SlotDevice) -> Remains,
+) -> Result<Assigned, Failure> {
+    let carries = |member: MemberUuid| remains.iter().filter(move |r| r.member == Some(member));
+    let mut slots: Vec<Option<Remains>> = vec![None; members.len()];
+    let mut doubt = None;
+    for told in &request.slots {
+        let device = look(told);
+        let Some(&member) = members.get(usize::from(told.slot)) else {
+            let found = format!("{} has no slot {}", entry.name, told.slot);
+            return Err(Failure::new(Code::MemberNotFound, found));
+        };
+        is_no_other(told, &device, members)?;
+        // One that left while the other took its place is older; then the one that is named is right.
+        let left = |other: &&Remains| device.member.is_some() && is_older(other, &device);
+        if device.member != Some(member)
+            && let Some(other) = carries(member).find(|other| !left(other))
+        {
+            let (path, other, slot) = (device.path.display(), other.path.display(), told.slot);
+            let what = match device.member {
+                Some(_) => "the region map of a member that the backup does not name",
+                None => "no region map",
+            };
+            let found =
+                format!("{path} carries {what}; {other} carries that of the member in slot {slot}");
+            if device.member.is_some() {
+                let cure = format!("leave --slot {slot} away: {other} is taken");
+                return Err(Failure::new(Code::MembersDisagree, found).cure(cure));
+            }
+            doubt = Some(found);
+        }
+        slots[usize::from(told.slot)] = Some(device);
+    }
+    for (slot, member) in slots.iter_mut().zip(members) {
+        if slot.is_some() {
+            continue;
+        }
+        let mut carry = carries(*member);
+        *slot = carry.next().cloned();
+        if let (Some(a), Some(b)) = (&*slot, carry.next()) {
+            let (a, b) = (a.path.display(), b.path.display());
+            let found = format!("{a} and {b} are copies of one member");
+            let cure = "take one of them away, or name the right one: --slot N=DEV";
+            return Err(Failure::new(Code::MembersDisagree, found).cure(cure));
+        }
+    }
+    let missing: Vec<String> = (0..slots.len())
+        .filter(|&slot| slots[slot].is_none())
+        .map(|slot| slot.to_string())
+        .collect();
+    if !missing.is_empty() {
+        let mut found = format!(
+            "no device carries what was in slot {} of {}",
+            missing.join(", "),
+            entry.name
+        );
+        for other in strangers(remains, members) {
+            let path = other.path.display();
+            found += &format!("; {path} was a member of it that the backup does not name");
+        }
+        let cure = "if you know it: strake config restore FILE NAME --slot N=DEV";
+        return Err(Failure::new(Code::MembersMissing, found).cure(cure));
+    }
+    Ok((slots, doubt))
+}
+
+/// Devices that were members of the array and are none of these.
+fn strangers<'a>(
+    remains: &'a [Remains],
+    members: &'a [MemberUuid],
+) -> impl Iterator<Item = &'a Remains> {
+    let other = |r: &&Remains| r.member.is_some_and(|member| !members.contains(&member));
+    remains.iter().filter(other)
+}
+
+/// Refuses a device that says itself that it was in another slot.
 fn is_no_other(
     told: &SlotDevice,
     remains: &Remains,
     members: &[MemberUuid],
 ) -> Result<(), Failure> {
-    let Some(member) = remains.member else {
+    let was = members
+        .iter()
+        .position(|other| Some(*other) == remains.member);
+    let Some(was) = was.filter(|&was| was != usize::from(told.slot)) else {
         return Ok(());
     };
-    let was = match members.iter().position(|other| *other == member) {
-        Some(slot) if slot == usize::from(told.slot) => return Ok(()),
-        Some(slot) => format!("slot {slot}"),
-        None => "no slot that the backup knows".to_owned(),
-    };
     let (path, slot) = (remains.path.display(), told.slot);
-    let found = format!("{path} was in {was} by its own region map, not in slot {slot}");
+    let found = format!("{path} was in slot {was} by its own region map, not in slot {slot}");
     Err(Failure::new(Code::MembersDisagree, found).cure("leave --slot away for it"))
+}
+
+/// Refuses what is certainly stale, whatever is accepted: a device that the backup does not name and that is older than
+/// the others; and, unless it is named by `--slot`, one that is older than a device which the backup does not name yet.
+fn not_replaced(
+    found: &[Remains],
+    members: &[MemberUuid],
+    remains: &[Remains],
+    request: &RestoreRequest,
+) -> Result<(), Failure> {
+    let Some((older, page)) = older(found) else {
+        return Ok(());
+    };
+    let slot = found.iter().position(|r| r.path == older.path);
+    let path = older.path.display();
+    let what =
+        format!("{path} left the array before the others: its region map is older (page {page})");
+    if older
+        .member
+        .is_some_and(|member| !members.contains(&member))
+    {
+        let found = format!("{what}, and the backup does not name it");
+        let cure =
+            "bring the device that took its place; members that are missing cannot be done without";
+        return Err(Failure::new(Code::MembersMissing, found).cure(cure));
+    }
+    let named = |told: &SlotDevice| Some(usize::from(told.slot)) == slot;
+    if request.slots.iter().any(named) {
+        return Ok(());
+    }
+    let Some(other) = strangers(remains, members).find(|other| is_older(older, other)) else {
+        return Ok(());
+    };
+    let (other, slot) = (other.path.display(), slot.unwrap_or(0));
+    let found = format!("{what}, and {other} joined it after the backup was taken");
+    let cure =
+        format!("if {other} took its place: --slot {slot}={other}; if not: --slot {slot}={path}");
+    Err(Failure::new(Code::MembersDisagree, found).cure(cure))
 }
 
 /// Refuses members whose region maps are of another shape than the one that is to be made.
@@ -494,8 +632,8 @@ fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
     }
 }
 
-/// Why one of these may have missed what others got, if something says so.
-fn stale(members: &[Remains]) -> Option<String> {
+/// A member whose region map is older than that of another, and a page that is.
+fn older(members: &[Remains]) -> Option<(&Remains, usize)> {
     let pages = members.iter().map(|member| member.pages.len()).max();
     for page in 0..pages.unwrap_or(0) {
         // Of all that have it whole, not of neighbours: one whose page is damaged stands between none.
@@ -510,11 +648,25 @@ fn stale(members: &[Remains]) -> Option<String> {
         let cut_off =
             |page: &MapPage| page.epoch == newest.epoch && newest.sequence - page.sequence <= 1;
         if let Some((_, older)) = told.clone().find(|(page, _)| !cut_off(page)) {
-            let path = older.path.display();
-            return Some(format!(
-                "{path} may have been out of the array: its region map is older (page {page})"
-            ));
+            return Some((older, page));
         }
+    }
+    None
+}
+
+/// Is the region map of `one` older than that of `other`?
+fn is_older(one: &Remains, other: &Remains) -> bool {
+    let both = [one.clone(), other.clone()];
+    older(&both).is_some_and(|(older, _)| older.path == one.path)
+}
+
+/// Why one of these may have missed what others got, if something says so.
+fn stale(members: &[Remains]) -> Option<String> {
+    if let Some((older, page)) = older(members) {
+        let path = older.path.display();
+        return Some(format!(
+            "{path} may have been out of the array: its region map is older (page {page})"
+        ));
     }
     // Flags are cleared when the array is whole, and not before.
     let behind = |member: &&Remains| member.newest().flatten().any(|p| !p.behind.is_empty());
@@ -529,8 +681,7 @@ fn stale(members: &[Remains]) -> Option<String> {
 
 /// Why what is known of this epoch may be of another shape than the array had in the end, if something says so.
 fn outdated(epoch: u64, members: &[Remains]) -> Option<String> {
-    let later = |member: &&Remains| member.newest().flatten().any(|page| page.epoch.0 > epoch);
-    let member = members.iter().find(later)?;
+    let member = members.iter().find(|member| is_later(member, epoch))?;
     let path = member.path.display();
     Some(format!(
         "members or shape of the array have changed since the backup was taken, says the region map on {path}"

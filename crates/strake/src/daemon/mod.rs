@@ -9,10 +9,12 @@
 
 pub(crate) mod backup;
 pub(crate) mod degraded;
+pub(crate) mod destroyed;
 pub(crate) mod events;
 pub(crate) mod journal;
 pub(crate) mod late;
 pub(crate) mod names;
+pub(crate) mod opening;
 pub(crate) mod placement;
 pub(crate) mod pool_backup;
 pub(crate) mod pools;

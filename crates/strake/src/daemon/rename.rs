@@ -14,7 +14,8 @@ use strake_runtime::{ExportKind, Placement, ServeConfig};
 
 use crate::api::types::{OutcomeJson, RenameRequest};
 use crate::daemon::events::Happened;
-use crate::daemon::running::{self, Limits};
+use crate::daemon::opening::{self, Opened};
+use crate::daemon::running::{Limits, Start};
 use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::Dir;
 use crate::drives::find::{self, FoundArray, Readiness};
@@ -51,8 +52,13 @@ pub(crate) fn rename_stopped(
 ) -> Result<(), Failure> {
     check_whole(found)?;
     let limits = Limits::default();
+    let how = Start::of_daemon(limits);
+    let Opened { members, aside, .. } = opening::open(found, &how)?;
+    if let Some(aside) = aside.first() {
+        return Err(aside.why.clone());
+    }
     let (serving, _events) = strake_runtime::serve(ServeConfig {
-        members: running::open_members(found)?,
+        members,
         shards: 1,
         memory_bytes: limits.memory_bytes,
         placement: Placement::default(),

@@ -1,8 +1,7 @@
 //! One array in service: opening its members, starting it, what it tells, stopping it.
 //!
-//! Invariants: members are opened exclusively and read again after opening, so that what is served
-//! is what was checked; a member that somebody else holds stops the start (somebody else may be
-//! serving the array).
+//! Invariant: members are opened exclusively and read again after opening, so that what is served
+//! is what was checked (`opening`).
 //!
 //! Deliberately absent: which arrays there are (service).
 
@@ -16,21 +15,19 @@ use strake_engine::event::{
 };
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, Slot, Superblock};
-use strake_runtime::{
-    Counters, Device, DeviceError, ExportKind, MemberImage, OpenMode, ServeConfig, Serving,
-};
+use strake_runtime::{Counters, Device, ExportKind, ServeConfig, Serving};
 
 use crate::api::latency::{self, LatenciesJson};
 use crate::api::types::{ArrayJson, ExplainJson};
 use crate::api::view;
-use crate::daemon::events::{self, EventLog};
+use crate::daemon::events::{self, EventLog, Happened};
 use crate::daemon::names;
+use crate::daemon::opening::{self, Opened};
 use crate::daemon::seats::Keeper;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::daemon::volumes::Volumes;
-use crate::drives::find::FoundArray;
-use crate::drives::sysfs::{self, Identity};
-use crate::drives::{reused, safety};
+use crate::drives::find::{Aside, FoundArray};
+use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
 /// How arrays are served.
@@ -72,6 +69,8 @@ pub(crate) struct Start {
     pub(crate) export: Option<String>,
     /// Although it is dirty and degraded.
     pub(crate) force: bool,
+    /// Of devices that an administrator named.
+    pub(crate) named: bool,
     /// By this name, whatever array had it here; `None`: by its own, unless that is another's here.
     pub(crate) name: Option<ArrayName>,
     /// Not without a member that was found and cannot be used after all.
@@ -80,6 +79,21 @@ pub(crate) struct Start {
     pub(crate) elder: Option<ArrayUuid>,
     /// Resources.
     pub(crate) limits: Limits,
+}
+
+impl Start {
+    /// By itself, as the daemon does.
+    pub(crate) fn of_daemon(limits: Limits) -> Start {
+        Start {
+            export: None,
+            force: false,
+            named: false,
+            name: None,
+            whole: false,
+            elder: None,
+            limits,
+        }
+    }
 }
 
 /// An array in service.
@@ -95,6 +109,8 @@ pub(crate) struct Running {
     pub(crate) volumes: Volumes,
     /// Under way at most.
     requests: Option<u32>,
+    /// Members that were found and not used when it was started.
+    aside: Vec<Aside>,
 }
 
 /// Parses the word of `--export`.
@@ -123,40 +139,6 @@ pub(crate) fn check_export(text: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the members found. A predecessor that was killed may hold them for a moment more.
-pub(crate) fn open_members(found: &FoundArray) -> Result<Vec<(Device, MemberImage)>, Failure> {
-    let give_up = Instant::now() + Duration::from_secs(5);
-    let mut members = Vec::new();
-    for member in &found.members {
-        if let Ok(id @ Identity::File(..)) = sysfs::identity(&member.path) {
-            // Whoever uses the loop device over it writes it, too.
-            safety::not_in_use(id, &member.path)?;
-        }
-        let patience = give_up.saturating_duration_since(Instant::now());
-        let device = Device::open_within(&member.path, OpenMode::Member, patience);
-        let opened = device.and_then(|device| {
-            let image = device.read_member()?;
-            Ok((device, image))
-        });
-        if let Ok((device, _)) = &opened
-            && let Err(failure) = reused::still_ours(device)
-        {
-            let path = member.path.display();
-            tracing::warn!(%failure, "{path} is used for something else: left out");
-            continue;
-        }
-        match opened {
-            Ok((_, image)) if image.superblock.array != found.uuid => {}
-            Ok(pair) => members.push(pair),
-            Err(error @ (DeviceError::Busy(_) | DeviceError::Permission(_))) => {
-                return Err(error.into());
-            }
-            Err(error) => tracing::warn!(%error, "member left out"),
-        }
-    }
-    Ok(members)
-}
-
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -173,6 +155,7 @@ struct Ready {
     name: ArrayName,
     left_volumes: BTreeMap<String, u32>,
     requests: Option<u32>,
+    opened: Opened,
     config: ServeConfig,
 }
 
@@ -204,15 +187,27 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         names::check_owner(dir, &name, found.uuid)?;
     }
     let placement = dir.placement(found.uuid);
-    let members = open_members(found)?;
-    if how.whole && members.len() < found.members.len() {
-        let left_out = found.members.len() - members.len();
-        let found = format!("{left_out} members of {name} were found and cannot be used");
+    dir.not_destroyed(found.uuid, &name, how.force)?;
+    let opened = opening::open(found, how)?;
+    if how.whole && !opened.aside.is_empty() {
+        let left_out = opened.aside.len();
+        let what = format!("{left_out} members of {name} were found and cannot be used");
         let cure = format!("look at them, or strake start {name} starts it without them");
-        return Err(Failure::new(Code::DegradedStart, found).cure(cure));
+        // Nothing tells when a program lets go of one: that start is tried again.
+        let held = opened
+            .aside
+            .iter()
+            .any(|aside| opening::is_held(&aside.why));
+        let code = if held {
+            Code::DeviceBusy
+        } else {
+            Code::DegradedStart
+        };
+        let failure = Failure::new(code, what).cure(cure);
+        return Err(opening::with_aside(failure, found, &opened.aside));
     }
     let config = ServeConfig {
-        members,
+        members: Vec::new(),
         shards: placement.shards(how.limits.shards),
         memory_bytes: how.limits.memory_bytes,
         placement: placement.for_runtime(),
@@ -228,13 +223,17 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         name,
         left_volumes,
         requests: placement.requests,
+        opened,
         config,
     })
 }
 
 /// Whether an array found would be started so. Its members are held for a moment, and nothing is written.
 pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<(), Failure> {
-    Ok(strake_runtime::may_serve(ready(dir, found, how)?.config)?)
+    let Ready { opened, config, .. } = ready(dir, found, how)?;
+    let (members, aside) = (opened.members, opened.aside);
+    let may = strake_runtime::may_serve(ServeConfig { members, ..config });
+    may.map_err(|error| opening::with_aside(error.into(), found, &aside))
 }
 
 /// Starts an array found. Its events go to `log` until it stops.
@@ -246,7 +245,26 @@ pub(crate) fn start(
 ) -> Result<Running, Failure> {
     let ready = ready(dir, found, how)?;
     let (name, requests) = (ready.name, ready.requests);
-    let (serving, receiver) = strake_runtime::serve(ready.config)?;
+    ready.opened.claim(found)?;
+    let (members, aside) = (ready.opened.members, ready.opened.aside);
+    let config = ServeConfig {
+        members,
+        ..ready.config
+    };
+    let (serving, receiver) = strake_runtime::serve(config)
+        .map_err(|error| opening::with_aside(error.into(), found, &aside))?;
+    dir.not_destroyed_any_more(found.uuid);
+    for aside in &aside {
+        log.note(Happened {
+            array: Some(name.to_string()),
+            slot: aside.slot,
+            event: "member_set_aside",
+            device: Some(aside.path.display().to_string()),
+            cause: Some(format!("{}: {}", aside.why.code.name(), aside.why.found)),
+            effect: Some(format!("not used; {}", aside.why.cure)),
+            ..Happened::default()
+        });
+    }
     if name != *found.name()
         && let Err(failure) = rename(&serving, dir, &name)
     {
@@ -301,6 +319,7 @@ pub(crate) fn start(
         record: Mutex::new(record),
         volumes: Volumes::default(),
         requests,
+        aside,
     };
     running.bring_up_volumes(dir, log, how.elder)?;
     Ok(running)
@@ -463,7 +482,20 @@ impl Running {
             let told = view::running(&status, &s.export(), placed, path);
             let volumes = self.volumes_json(s);
             let latencies = latency::of(&status, path);
-            Ok((ArrayJson { volumes, ..told }, latencies))
+            // One that came back since is not aside any more.
+            let back = |aside: &&Aside| {
+                let path = aside.path.display().to_string();
+                let mut all = told.members.iter().chain(&told.spares);
+                all.any(|m| m.device.as_ref() == Some(&path))
+            };
+            let aside = self.aside.iter().filter(|aside| !back(aside));
+            let set_aside = aside.map(Aside::json).collect();
+            let array = ArrayJson {
+                volumes,
+                set_aside,
+                ..told
+            };
+            Ok((array, latencies))
         })
     }
     /// As asked for.

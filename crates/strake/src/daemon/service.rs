@@ -29,6 +29,7 @@ use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::schedule;
 use crate::daemon::state::Dir;
 use crate::daemon::wear::WearLog;
+use crate::drives::destroy;
 use crate::drives::find::{self, FoundArray, Readiness};
 use crate::drives::health;
 use crate::drives::looks::Looks;
@@ -165,7 +166,8 @@ impl Service {
     }
     /// Arrays and pools, as `scan` tells them.
     pub(crate) fn scan_json(&self) -> Vec<ScanJson> {
-        find::scan_json(&self.scan(&[]), &self.scan_pools())
+        let all = find::scan_json(&self.scan(&[]), &self.scan_pools());
+        self.dir.with_destroyed(all)
     }
 
     /// The array in service of that name or uuid, if there is one.
@@ -344,7 +346,8 @@ impl Service {
             name: Some(made.superblock.name.clone()),
             ..self.how(request.export, false)
         };
-        let running = self.start_found(&found, &how)?;
+        let started = self.start_found(&found, &how);
+        let running = started.map_err(|failure| made_not_started(failure, &name))?;
         Ok(CreatedJson {
             dry_run: false,
             serving: true,
@@ -365,10 +368,7 @@ impl Service {
         Start {
             export,
             force,
-            name: None,
-            whole: false,
-            elder: None,
-            limits: self.limits,
+            ..Start::of_daemon(self.limits)
         }
     }
 
@@ -414,6 +414,7 @@ impl Service {
         }
         let how = Start {
             whole,
+            named: !request.devices.is_empty(),
             ..self.how(request.export.clone(), request.force)
         };
         if request.dry_run {
@@ -481,11 +482,12 @@ impl Service {
         }
         let found = find::pick(self.scan(&[]), name)?;
         running::not_left_in_use(&self.dir, found.uuid)?;
-        let what = destroy_found(&found, dry_run)?;
+        let what = destroy::found(&found, dry_run)?;
         if dry_run {
             return Ok(outcome(name, false, &what));
         }
         self.dir.forget(found.uuid);
+        self.dir.destroyed(found.uuid, found.name());
         let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
         if let Err(error) = self.dir.forget_files(&paths) {
             tracing::warn!(%error, "the members' paths are still remembered");
@@ -810,7 +812,14 @@ pub(super) fn joining_notes(running: &Running, paths: &[PathBuf]) -> Result<Vec<
         let device = path.display().to_string();
         notes::of_joining(&device, info.granularity_bytes, members, strip)
     });
-    Ok(note.collect())
+    let mut notes: Vec<String> = note.collect();
+    let json = running.json()?;
+    let all = json.members.iter().chain(&json.spares);
+    let before: Vec<PathBuf> = all
+        .filter_map(|m| m.device.as_ref().map(PathBuf::from))
+        .collect();
+    notes.extend(make::of_devices(&before, paths));
+    Ok(notes)
 }
 
 /// Gives the device to the array: to replace the member in `slot`, as the member that it was
@@ -900,30 +909,11 @@ pub(crate) fn created_json(
     }
 }
 
-/// Wipes the superblocks of every member found, or says that it would.
-pub(crate) fn destroy_found(found: &FoundArray, dry_run: bool) -> Result<String, Failure> {
-    // All are held before the first is wiped: nobody can start the array in between.
-    let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
-    let devices: Vec<Device> = found.members.iter().map(open).collect::<Result<_, _>>()?;
-    if dry_run {
-        let paths = found.members.iter().map(|m| m.path.display().to_string());
-        let paths = paths.collect::<Vec<_>>().join(", ");
-        return Ok(format!("would wipe the superblocks of {paths}"));
-    }
-    // A member that cannot be wiped does not keep the others from it.
-    let mut failure = None;
-    for device in &devices {
-        if let Err(error) = make::unmake(device, found.uuid) {
-            failure.get_or_insert(error);
-        }
-    }
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(format!(
-            "{} wiped",
-            size::count(devices.len(), "superblock")
-        )),
-    }
+/// An array that was made and did not start: what a refusal says of a start, that nothing was written, is not so.
+fn made_not_started(failure: Failure, name: &str) -> Failure {
+    let what = format!("{name} was made and did not start: {}", failure.found);
+    let cure = format!("mend that, and strake start {name}; or strake destroy {name}");
+    Failure::new(failure.code, what).cure(cure)
 }
 
 /// Where a block of an array that does not run lies.

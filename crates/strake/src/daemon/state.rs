@@ -199,6 +199,11 @@ impl Dir {
         self.disown(uuid, None);
     }
 
+    /// A folder of what outlives a restart of the machine.
+    pub(super) fn lasting(&self, name: &str) -> PathBuf {
+        self.lasting.join(name)
+    }
+
     /// The folder of what names mean.
     pub(super) fn names(&self) -> PathBuf {
         self.lasting.join("names")

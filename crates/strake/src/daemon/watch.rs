@@ -88,10 +88,18 @@ const TRIES_MAX: u32 = 15;
 
 /// The members are as they are: nothing but other members will change this.
 fn stays(code: Code) -> bool {
-    use Code::{Damaged, DegradedStart, DirtyDegraded, MemberTwice, MembersMissing, SplitBrain};
+    use Code::{
+        Damaged, DegradedStart, Destroyed, DirtyDegraded, MemberTwice, MembersMissing, SplitBrain,
+    };
     matches!(
         code,
-        Damaged | DegradedStart | DirtyDegraded | MemberTwice | MembersMissing | SplitBrain
+        Damaged
+            | DegradedStart
+            | Destroyed
+            | DirtyDegraded
+            | MemberTwice
+            | MembersMissing
+            | SplitBrain
     )
 }
 
@@ -210,11 +218,7 @@ impl Watcher {
         let rule = self
             .degraded
             .with(self.service.dir.placement(array.uuid).degraded);
-        let members: Vec<MemberUuid> = array
-            .members
-            .iter()
-            .map(|m| m.image.superblock.member)
-            .collect();
+        let members: Vec<MemberUuid> = array.usable().map(|m| m.image.superblock.member).collect();
         let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
             since: now,
             wait: rule.wait,
@@ -280,9 +284,12 @@ impl Watcher {
         let any = |names: &[&str]| events.iter().any(|e| names.contains(&e.event.as_str()));
         News {
             lost: any(&["member_out"]),
-            late: events
-                .iter()
-                .any(|e| e.event == "member_out" && e.cause.as_deref() == Some("timed_out")),
+            late: events.iter().any(|e| {
+                let cause = e.cause.as_deref().unwrap_or_default();
+                // Nothing tells when a program lets go of one either.
+                e.event == "member_out" && cause == "timed_out"
+                    || e.event == "member_set_aside" && cause.starts_with("device-busy")
+            }),
             names: any(&["renamed", "imported", "destroyed"]),
             settings: any(&["settings_changed"]),
         }

@@ -1,11 +1,13 @@
 //! Arrays on drives: which devices carry members, and what they make together.
 //!
-//! Invariant: looking never writes and never waits for a device that an array of ours exports.
+//! Invariants: looking never writes and never waits for a device that an array of ours exports. What carries a superblock
+//! and cannot be used as it is (it is damaged, it shrank, something foreign lies on it) is *set aside*: it is told with
+//! what is wrong with it, and no array is assembled with it. One drive under several names counts once, by the uppermost.
 //! Which superblock to believe is the format's word ([`strake_format::select_array`]), not ours.
 //!
 //! Deliberately absent: opening members for service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,10 +15,12 @@ use strake_engine::Geometry;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
-use crate::api::types::{ScanDeviceJson, ScanJson};
+use crate::api::types::{ScanDeviceJson, ScanJson, SetAsideJson};
 use crate::api::view;
 use crate::drives::looks::Looks;
 use crate::drives::pool::Pool;
+use crate::drives::reused;
+use crate::drives::stack::Stack;
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
@@ -25,8 +29,65 @@ use crate::errors::{Code, Failure};
 pub(crate) struct FoundMember {
     /// Where.
     pub(crate) path: PathBuf,
-    /// What it carries.
+    /// What it carries; of one that is damaged nothing but a superblock.
     pub(crate) image: MemberImage,
+    /// Why it is set aside, if it is.
+    pub(crate) trouble: Option<Failure>,
+    /// Other names of the same drive.
+    pub(crate) also: Vec<PathBuf>,
+}
+
+impl FoundMember {
+    /// The slot that it says it has.
+    pub(crate) fn slot(&self) -> Option<u8> {
+        match self.image.superblock.role {
+            Role::Slot(slot) => Some(slot.0),
+            Role::Spare => None,
+        }
+    }
+}
+
+/// A device that carries a member and is not used.
+#[derive(Clone, Debug)]
+pub(crate) struct Aside {
+    pub(crate) path: PathBuf,
+    pub(crate) slot: Option<u8>,
+    pub(crate) why: Failure,
+}
+
+impl Aside {
+    /// Of one found, for this reason.
+    pub(crate) fn of(member: &FoundMember, why: Failure) -> Aside {
+        Aside {
+            path: member.path.clone(),
+            slot: member.slot(),
+            why,
+        }
+    }
+    /// What is wrong, with the path and the slot.
+    pub(crate) fn text(&self) -> String {
+        let slot = self
+            .slot
+            .map_or_else(|| "spare".to_owned(), |slot| format!("slot {slot}"));
+        let path = self.path.display().to_string();
+        let what = self.why.found.replacen(&path, "", 1);
+        let what = what.trim_start_matches([' ', ':']);
+        format!("{path} ({slot}): {what}")
+    }
+    pub(crate) fn json(&self) -> SetAsideJson {
+        SetAsideJson {
+            device: self.path.display().to_string(),
+            slot: self.slot,
+            code: self.why.code.name().to_owned(),
+            found: self.why.found.clone(),
+        }
+    }
+}
+
+/// All of them in one line.
+pub(crate) fn aside_text(aside: &[Aside]) -> String {
+    let texts: Vec<String> = aside.iter().map(Aside::text).collect();
+    texts.join("; ")
 }
 
 /// The members found of one array.
@@ -34,9 +95,9 @@ pub(crate) struct FoundMember {
 pub(crate) struct FoundArray {
     /// The array.
     pub(crate) uuid: ArrayUuid,
-    /// Its members, in order of path.
+    /// Its members; behind those that can be used, those that are set aside.
     pub(crate) members: Vec<FoundMember>,
-    /// What they make together.
+    /// What those make together that can be used.
     pub(crate) selection: Result<Selection, SelectError>,
 }
 
@@ -69,7 +130,10 @@ impl FoundArray {
     /// The superblock to believe (the newest where they contradict each other).
     pub(crate) fn authority(&self) -> &FoundMember {
         let newest = || {
-            let key = |m: &&FoundMember| (m.image.superblock.epoch, m.image.superblock.generation);
+            let key = |m: &&FoundMember| {
+                let sb = &m.image.superblock;
+                (m.trouble.is_none(), sb.epoch, sb.generation)
+            };
             self.members
                 .iter()
                 .max_by_key(key)
@@ -84,10 +148,49 @@ impl FoundArray {
     pub(crate) fn name(&self) -> &ArrayName {
         &self.authority().image.superblock.name
     }
-    /// Where a member was found.
+    /// Where a member was found that can be used.
     pub(crate) fn path_of(&self, member: MemberUuid) -> Option<PathBuf> {
         let is = |m: &&FoundMember| m.image.superblock.member == member;
-        self.members.iter().find(is).map(|m| m.path.clone())
+        self.usable().find(is).map(|m| m.path.clone())
+    }
+    /// Members that can be used.
+    pub(crate) fn usable(&self) -> impl Iterator<Item = &FoundMember> {
+        self.members.iter().filter(|m| m.trouble.is_none())
+    }
+    /// Members that are set aside.
+    pub(crate) fn aside(&self) -> Vec<Aside> {
+        let aside = |m: &FoundMember| Some(Aside::of(m, m.trouble.clone()?));
+        self.members.iter().filter_map(aside).collect()
+    }
+    /// Members that its table calls live, and of those the ones that were found and are believed.
+    pub(crate) fn believed(&self) -> (Vec<MemberUuid>, Vec<MemberUuid>) {
+        let table = &self.authority().image.superblock.slots;
+        let live = |row: &&SlotRecord| row.state.is_live();
+        let live: Vec<MemberUuid> = table.iter().filter(live).map(|row| row.member).collect();
+        let Ok(selection) = &self.selection else {
+            return (live, Vec::new());
+        };
+        let believed = selection.slots.iter().filter_map(|finding| match finding {
+            Finding::Believed(index) => Some(self.members[*index].image.superblock.member),
+            _ => None,
+        });
+        let believed = believed.filter(|member| live.contains(member)).collect();
+        (live, believed)
+    }
+    /// Members and spares that its table lists and that were not found, not even set aside: their slots and uuids.
+    pub(crate) fn away(&self) -> Vec<(Option<u8>, MemberUuid)> {
+        let table = &self.authority().image.superblock;
+        let slots = table.slots.iter().enumerate();
+        let slots = slots.map(|(slot, row)| (Some(slot as u8), row.member));
+        let spares = table.spares.iter().map(|spare| (None, *spare));
+        let is_here = |uuid: MemberUuid| {
+            let mut all = self.members.iter();
+            all.any(|m| m.image.superblock.member == uuid)
+        };
+        slots
+            .chain(spares)
+            .filter(|(_, uuid)| *uuid != MemberUuid([0; 16]) && !is_here(*uuid))
+            .collect()
     }
     /// Can it be started?
     pub(crate) fn readiness(&self) -> Readiness {
@@ -122,20 +225,45 @@ impl FoundArray {
     pub(crate) fn json(&self) -> ScanJson {
         let sb = &self.authority().image.superblock;
         let readiness = self.readiness();
+        let (_, believed) = self.believed();
+        let known: BTreeSet<MemberUuid> =
+            self.usable().map(|m| m.image.superblock.member).collect();
+        let spares_found = sb
+            .spares
+            .iter()
+            .filter(|spare| known.contains(spare))
+            .count();
+        let members_found = match self.selection.is_ok() {
+            true => believed.len(),
+            false => sb
+                .slots
+                .iter()
+                .filter(|row| known.contains(&row.member))
+                .count(),
+        };
+        let (aside, too_few) = (
+            self.aside(),
+            "more members are missing than the level survives",
+        );
         ScanJson {
             name: sb.name.to_string(),
             uuid: self.uuid.to_string(),
             level: sb.level.to_string(),
             members: sb.members,
-            found: self.members.len(),
+            found: members_found + spares_found,
+            members_found,
+            spares: sb.spares.len(),
+            spares_found,
             state: readiness.word().to_owned(),
             reason: match (&self.selection, readiness) {
-                (Err(error), _) => Some(error.to_string()),
-                (Ok(_), Readiness::Incomplete) => {
-                    Some("more members are missing than the level survives".to_owned())
+                _ if readiness == Readiness::Incomplete && !aside.is_empty() => {
+                    Some(format!("{too_few}; set aside: {}", aside_text(&aside)))
                 }
+                (Err(error), _) => Some(error.to_string()),
+                (Ok(_), Readiness::Incomplete) => Some(too_few.to_owned()),
                 _ => None,
             },
+            destroyed: None,
             moving: view::moving(sb),
             devices: (0..self.members.len())
                 .map(|i| self.device_json(i))
@@ -147,10 +275,7 @@ impl FoundArray {
         let member = &self.members[index];
         let sb = &member.image.superblock;
         let table = &self.authority().image.superblock;
-        let slot = match sb.role {
-            Role::Slot(slot) => Some(slot.0),
-            Role::Spare => None,
-        };
+        let slot = member.slot();
         let finding = self.selection.as_ref().ok().and_then(|selection| {
             let at =
                 |f: &Finding| matches!(f, Finding::Believed(i) | Finding::Stale(i) if *i == index);
@@ -170,6 +295,7 @@ impl FoundArray {
             {
                 "spare"
             }
+            None if member.trouble.is_some() => "set_aside",
             None if self.selection.is_err() => "conflicting",
             None => "stray",
         };
@@ -179,6 +305,12 @@ impl FoundArray {
             slot,
             state: state.to_owned(),
             epoch: sb.epoch.0,
+            problem: member.trouble.as_ref().map(|why| why.found.clone()),
+            also: member
+                .also
+                .iter()
+                .map(|p| p.display().to_string())
+                .collect(),
         }
     }
 
@@ -192,6 +324,7 @@ impl FoundArray {
                 self.readiness(),
                 Readiness::Complete | Readiness::Degraded
             )),
+            set_aside: self.aside().iter().map(Aside::json).collect(),
             ..view::stopped(&authority.superblock, &authority.map, &lost, path)
         }
     }
@@ -231,27 +364,68 @@ pub(crate) fn look(path: &Path) -> Result<Option<MemberImage>, Failure> {
 /// counts once.
 pub(crate) fn members(paths: &[PathBuf]) -> Vec<FoundMember> {
     let each = sysfs::each_once(paths);
-    each.filter_map(|path| member_at(path)).collect()
+    each_drive_once(each.filter_map(|path| member_at(path)).collect())
 }
 
 /// The same; a device that does not answer is not waited for.
 pub(crate) fn members_within(looks: &Looks, paths: &[PathBuf]) -> Vec<FoundMember> {
     let found = looks.each(paths, member_at);
-    found.into_iter().flatten().collect()
+    each_drive_once(found.into_iter().flatten().collect())
 }
 
 fn member_at(path: &Path) -> Option<FoundMember> {
-    match look(path) {
-        Ok(Some(image)) => Some(FoundMember {
-            path: path.to_owned(),
-            image,
-        }),
-        Ok(None) => None,
+    let found = |image, trouble| FoundMember {
+        path: path.to_owned(),
+        image,
+        trouble,
+        also: Vec::new(),
+    };
+    let device = match Device::open(path, OpenMode::ReadOnly) {
+        Ok(device) => device,
         Err(failure) => {
             tracing::debug!(device = %path.display(), %failure, "not read");
-            None
+            return None;
         }
+    };
+    match device.read_member() {
+        Ok(image) => Some(found(image, reused::still_ours(&device).err())),
+        Err(DeviceError::NotStrake(_)) => None,
+        Err(error) => match one_copy(&device) {
+            Some(image) => Some(found(image, Some(error.into()))),
+            None => {
+                tracing::debug!(device = %path.display(), %error, "not read");
+                None
+            }
+        },
     }
+}
+
+/// A superblock of a device whose copies cannot be believed: it tells which member it was, and nothing else.
+fn one_copy(device: &Device) -> Option<MemberImage> {
+    let offsets = Layout::superblock_offsets(device.info().bytes);
+    let superblock = offsets.iter().find_map(|&offset| {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        device.read_at(offset, &mut bytes).ok()?;
+        Superblock::decode(&bytes, offset).ok()
+    })?;
+    Some(MemberImage {
+        map: vec![None; superblock.layout.map_pages as usize],
+        superblock,
+        copies: offsets.map(|offset| (offset, false)),
+        copy_to_replace: 0,
+        unreadable: [None, None],
+    })
+}
+
+/// Without those that are another name of one of the others.
+fn each_drive_once(found: Vec<FoundMember>) -> Vec<FoundMember> {
+    let key = |m: &FoundMember| (m.image.superblock.array, m.image.superblock.member);
+    let once = Stack::default().each_drive_once(found, key, |m| &m.path);
+    let with_names = once.into_iter().map(|(mut member, others)| {
+        member.also = others.into_iter().map(|other| other.path).collect();
+        member
+    });
+    with_names.collect()
 }
 
 /// Members grouped into arrays, in order of name.
@@ -265,9 +439,10 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
     }
     let mut arrays: Vec<FoundArray> = by_array
         .into_iter()
-        .map(|(uuid, members)| {
-            let superblocks: Vec<Superblock> =
-                members.iter().map(|m| m.image.superblock.clone()).collect();
+        .map(|(uuid, mut members)| {
+            members.sort_by_key(|m| m.trouble.is_some());
+            let usable = members.iter().filter(|m| m.trouble.is_none());
+            let superblocks: Vec<Superblock> = usable.map(|m| m.image.superblock.clone()).collect();
             let selection = select_array(&superblocks);
             FoundArray {
                 uuid,

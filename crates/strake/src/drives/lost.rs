@@ -11,6 +11,7 @@ use strake_format::unreadable;
 use strake_format::{ArrayUuid, Layout, MapPage, MemberUuid, Superblock, UnreadableList};
 use strake_runtime::{Device, OpenMode};
 
+use crate::drives::stack::Stack;
 use crate::drives::{pool, sysfs};
 
 /// What a device carries of an array.
@@ -49,10 +50,12 @@ impl Remains {
 
 /// What these devices carry of the array; the same device under two names counts once.
 pub(crate) fn look(paths: &[PathBuf], array: ArrayUuid, layout: &Layout) -> Vec<Remains> {
-    sysfs::each_once(paths)
+    let found = sysfs::each_once(paths)
         .filter_map(|path| look_at(path, array, layout))
         .filter(|remains| remains.member.is_some())
-        .collect()
+        .collect();
+    let once = Stack::default().each_drive_once(found, |r| r.member, |r| &r.path);
+    once.into_iter().map(|(remains, _)| remains).collect()
 }
 
 /// What one device carries of the array, which may be nothing; None where it cannot be read. A member of another array,

@@ -10,6 +10,7 @@
 //!
 //! Deliberately absent: starting what was made.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -135,11 +136,16 @@ pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Fa
             error => error.into(),
         })
     })?;
+    let mut notes = of_devices(&[], &paths);
     let members = request.devices.iter().zip(sizes);
     let uneven = notes::of_sizes(&members.collect::<Vec<_>>());
     let made = Made::of(plan, paths, matches!(spec.init, Init::Lazy | Init::Zero));
     let strip = u64::from(made.superblock.strip_bytes);
-    let mut notes = notes::of_shape(&Geometry::of(&made.superblock), strip, granularity);
+    notes.extend(notes::of_shape(
+        &Geometry::of(&made.superblock),
+        strip,
+        granularity,
+    ));
     notes.extend(uneven);
     Ok(Made { notes, ..made })
 }
@@ -186,6 +192,21 @@ fn too_small(spec: &mut CreateSpec, paths: &[PathBuf], error: CreateError) -> Fa
         size::bytes(enough * PAGE)
     );
     Failure::new(Code::DeviceTooSmall, found)
+}
+
+/// What these devices have that members had better not have, beside those that are members already.
+pub(crate) fn of_devices(members: &[PathBuf], paths: &[PathBuf]) -> Vec<String> {
+    let pairs = safety::on_one_drive(members, paths);
+    let mut notes: Vec<String> = pairs
+        .iter()
+        .map(|(first, second)| notes::of_one_drive(first, second))
+        .collect();
+    let readable = |path: &PathBuf| {
+        let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file())?;
+        notes::of_readable(path, meta.permissions().mode())
+    };
+    notes.extend(paths.iter().filter_map(readable));
+    notes
 }
 
 /// Makes the metadata of an array again over the data that these devices hold, one for each slot (or, with `dry_run`,

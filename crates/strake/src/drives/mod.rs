@@ -4,6 +4,7 @@
 //! [`safety`] has found nothing in the way. Deliberately absent: members in service (runtime).
 
 pub(crate) mod clean;
+pub(crate) mod destroy;
 pub(crate) mod find;
 pub(crate) mod health;
 pub(crate) mod locate;
@@ -14,4 +15,5 @@ pub(crate) mod notes;
 pub(crate) mod pool;
 pub(crate) mod reused;
 pub(crate) mod safety;
+pub(crate) mod stack;
 pub(crate) mod sysfs;

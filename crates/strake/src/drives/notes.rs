@@ -7,6 +7,8 @@
 //! Invariant: nothing is said of what is not known (a granularity of 0). Deliberately absent:
 //! deciding (`create`, `limits`).
 
+use std::path::Path;
+
 use strake_engine::Geometry;
 
 use crate::cli::size;
@@ -81,6 +83,23 @@ pub(crate) fn of_sizes(members: &[(&std::path::PathBuf, u64)]) -> Option<String>
         size::bytes(*least),
         larger.join(", ")
     ))
+}
+
+/// What it means that two of an array's devices lie on one drive.
+pub(crate) fn of_one_drive(first: &Path, second: &Path) -> String {
+    format!(
+        "{} and {} lie on one drive: both members are lost when it fails",
+        first.display(),
+        second.display()
+    )
+}
+
+/// What it means that anybody may read a member that is a file; `mode` is the file's.
+pub(crate) fn of_readable(path: &Path, mode: u32) -> Option<String> {
+    (mode & 0o044 != 0).then(|| {
+        let path = path.display();
+        format!("{path} has mode {:04o}: other users of this machine can read the array's data (chmod 600 {path})", mode & 0o7777)
+    })
 }
 
 /// What a device pays that joins an array with strips of so many bytes, whose members write in

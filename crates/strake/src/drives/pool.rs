@@ -16,6 +16,7 @@ use crate::drives::looks::Looks;
 use crate::drives::make::random_uuid;
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
+use crate::drives::stack::Stack;
 use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
@@ -52,6 +53,8 @@ impl Pool {
             slot: None,
             state: "pool".to_owned(),
             epoch: 0,
+            problem: None,
+            also: Vec::new(),
         };
         ScanJson {
             name: self.name().to_string(),
@@ -59,6 +62,10 @@ impl Pool {
             level: "pool".to_owned(),
             members: 0,
             found: self.devices.len(),
+            members_found: 0,
+            spares: 0,
+            spares_found: 0,
+            destroyed: None,
             state: "pool".to_owned(),
             reason: None,
             moving: None,
@@ -115,7 +122,9 @@ fn device_at(path: &Path) -> Option<PoolDevice> {
 
 fn group(devices: impl Iterator<Item = PoolDevice>) -> Vec<Pool> {
     let mut pools: BTreeMap<(ArrayName, PoolUuid), Vec<PoolDevice>> = BTreeMap::new();
-    for found in devices {
+    let key = |device: &PoolDevice| (device.label.pool, device.label.device);
+    let once = Stack::default().each_drive_once(devices.collect(), key, |d| &d.path);
+    for (found, _) in once {
         let key = (found.label.name.clone(), found.label.pool);
         pools.entry(key).or_default().push(found);
     }

@@ -18,6 +18,7 @@ use strake_format::{ArrayUuid, Layout, Role};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::drives::pool;
+use crate::drives::stack::{Shared, Stack};
 use crate::drives::sysfs::{self, Identity};
 use crate::errors::{Code, Failure};
 
@@ -135,32 +136,68 @@ pub(crate) fn nothing_foreign_before(path: &Path, end: u64) -> Result<(), Failur
     refuse(path, &kinds(signatures))
 }
 
-/// What these paths stand for; none may be there twice.
+/// What these paths stand for; none may be there twice, by whatever names: two loop devices over one file, two paths to
+/// one drive and a partition beside its drive share bytes.
 pub(crate) fn distinct(paths: &[PathBuf]) -> Result<Vec<(Identity, &Path)>, Failure> {
     let mut seen: Vec<(Identity, &Path)> = Vec::new();
     for path in paths {
         let id = sysfs::identity(path)?;
         if let Some((_, first)) = seen.iter().find(|(other, _)| *other == id) {
-            let found = format!("{} and {} are one device", first.display(), path.display());
-            return Err(Failure::new(Code::DeviceTwice, found));
+            return Err(twice(first, path, "one device"));
         }
         seen.push((id, path));
     }
+    let stack = Stack::default();
+    let grounds: Vec<_> = seen.iter().map(|(id, _)| stack.ground(*id)).collect();
+    for (at, (id, path)) in seen.iter().enumerate() {
+        for ((other, first), ground) in seen.iter().zip(&grounds).take(at) {
+            if Stack::shared_ground(ground, &grounds[at]) == Some(Shared::Bytes) {
+                let how = stack.how_shared(*other, *id);
+                return Err(twice(first, path, &format!("one device: {how}")));
+            }
+        }
+    }
     Ok(seen)
+}
+
+fn twice(first: &Path, second: &Path, what: &str) -> Failure {
+    let found = format!("{} and {} are {what}", first.display(), second.display());
+    Failure::new(Code::DeviceTwice, found)
+}
+
+/// Of these devices those that lie on a drive of one before them, in pairs with that one.
+pub(crate) fn on_one_drive(members: &[PathBuf], paths: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
+    let stack = Stack::default();
+    let known = |path: &PathBuf| Some((sysfs::identity(path).ok()?, path.clone()));
+    let mut all: Vec<(Identity, PathBuf)> = members.iter().filter_map(known).collect();
+    let before = all.len();
+    all.extend(paths.iter().filter_map(known));
+    let grounds: Vec<_> = all.iter().map(|(id, _)| stack.ground(*id)).collect();
+    let mut pairs = Vec::new();
+    for (at, (_, path)) in all.iter().enumerate().skip(before) {
+        let mut earlier = all.iter().zip(&grounds).take(at);
+        let first =
+            earlier.find(|(_, ground)| Stack::shared_ground(ground, &grounds[at]).is_some());
+        pairs.extend(first.map(|((_, first), _)| (first.clone(), path.clone())));
+    }
+    pairs
 }
 
 /// Refuses a device that is mounted, or that another program holds.
 pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
     let shown = path.display();
-    let Identity::Block(rdev) = id else {
-        return match sysfs::loop_over(path) {
-            Some(name) => {
-                let found = format!("{shown} is the backing file of /dev/{name}");
-                let cure = format!("use /dev/{name}, or losetup -d /dev/{name} first");
-                Err(Failure::new(Code::DeviceBusy, found).cure(cure))
-            }
-            None => Ok(()),
+    let stack = Stack::default();
+    if let Some(name) = stack.loops_over(id).first() {
+        let what = match id {
+            Identity::File(..) => "is the backing file of",
+            Identity::Block(_) => "lies under",
         };
+        let found = format!("{shown} {what} /dev/{name}");
+        let cure = format!("use /dev/{name}, or losetup -d /dev/{name} first");
+        return Err(Failure::new(Code::DeviceBusy, found).cure(cure));
+    }
+    let Identity::Block(rdev) = id else {
+        return Ok(());
     };
     if let Some(point) = sysfs::mounted(rdev) {
         let found = match point.as_str() {
@@ -173,6 +210,16 @@ pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
     if !holders.is_empty() {
         let found = format!("{shown} is held by {}", holders.join(", "));
         return Err(Failure::new(Code::DeviceBusy, found));
+    }
+    // Another path to it is a device of its own for the kernel: held there, it can be opened here.
+    for name in stack.other_paths(id) {
+        let other = Path::new("/dev").join(name.replace('!', "/"));
+        let opened = Device::open_within(&other, OpenMode::Member, Duration::ZERO);
+        if matches!(opened, Err(DeviceError::Busy(_))) {
+            let other = other.display();
+            let found = format!("{shown} is another path to {other}, which is in use");
+            return Err(Failure::new(Code::DeviceBusy, found));
+        }
     }
     Ok(())
 }
@@ -232,9 +279,18 @@ fn refuse(path: &Path, signatures: &[String]) -> Result<(), Failure> {
     Err(Failure::new(Code::ForeignSignature, found))
 }
 
+/// A program of the system: by its absolute path, so that no other one of that name is run as root.
+fn tool(name: &str) -> Command {
+    let folders = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(Path::new);
+    let mut paths = folders.iter().map(|folder| folder.join(name));
+    let path = paths.find(|path| path.exists());
+    // One that is in none of them is one that is not installed.
+    Command::new(path.unwrap_or_else(|| folders[0].join(name)))
+}
+
 /// The signatures that util-linux finds.
 fn probe(path: &Path) -> Result<Vec<Signature>, Failure> {
-    match Command::new("wipefs")
+    match tool("wipefs")
         .args(["--no-act", "--json"])
         .arg(path)
         .output()
@@ -278,7 +334,7 @@ fn probe_with_blkid(path: &Path) -> Result<Vec<Signature>, Failure> {
         );
         Failure::new(Code::NoProber, found)
     };
-    let output = Command::new("blkid")
+    let output = tool("blkid")
         .args(["-p", "-o", "export"])
         .arg(path)
         .output()
@@ -359,32 +415,64 @@ pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failur
 /// Removes foreign signatures, so that no other program takes the member for its own; those in data that stays are the
 /// data's.
 fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
-    let mut wipefs = Command::new("wipefs");
-    wipefs.arg("--quiet");
+    let mut wipefs = tool("wipefs");
+    // Without it wipefs leaves tables of partitions where it expects none: in files and partitions.
+    wipefs.args(["--quiet", "--force"]);
     match permit.data {
         None => {
             wipefs.arg("--all");
         }
         Some(_) => {
-            for signature in probe(path)? {
-                if let Some(offset) = signature.offset.filter(|_| !permit.is_data(&signature)) {
-                    wipefs.args(["--offset", &offset.to_string()]);
-                }
+            let signatures = probe(path)?;
+            let offsets = signatures.iter().filter(|one| !permit.is_data(one));
+            let mut offsets = offsets.filter_map(|one| one.offset).peekable();
+            if offsets.peek().is_none() {
+                return Ok(());
+            }
+            for offset in offsets {
+                wipefs.args(["--offset", &offset.to_string()]);
             }
         }
     }
     let output = wipefs.arg(path).output();
     match output {
-        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if output.status.success() => {}
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(Failure::new(
+            return Err(Failure::new(
                 Code::DeviceBusy,
                 format!("wipefs {}: {said}", path.display()),
-            ))
+            ));
         }
-        Err(_) => Ok(()),
+        Err(error) => {
+            let found = format!("wipefs cannot be run to wipe {}: {error}", path.display());
+            return Err(Failure::new(Code::NoProber, found).cure("install util-linux (wipefs)"));
+        }
     }
+    // What it leaves makes another program, and the next start, take the member for something else.
+    let mut left = probe(path)?;
+    left.retain(|signature| !permit.is_data(signature));
+    refuse(path, &kinds(left)).map_err(|failure| {
+        let found = format!("{} after wipefs", failure.found);
+        Failure::new(failure.code, found).cure("wipe it by hand: wipefs --all --force DEV")
+    })
+}
+
+/// Wipes tables of partitions off devices that somebody named as members of this array, and nothing else.
+pub(crate) fn wipe_tables(device: &Device, permit: Permit) -> Result<(), Failure> {
+    wipe_foreign(device.path(), permit)
+}
+
+/// Whether nothing foreign is on this device but tables of partitions, whose partitions hold nothing.
+pub(crate) fn only_tables(path: &Path) -> bool {
+    let is_table = |s: &Signature| matches!(s.kind.as_str(), "gpt" | "dos" | "PMBR");
+    let Ok(Identity::Block(rdev)) = sysfs::identity(path) else {
+        return probe(path).is_ok_and(|found| found.iter().all(is_table));
+    };
+    let parts = sysfs::partitions(rdev);
+    let mut parts = parts.iter().map(|(name, _)| Path::new("/dev").join(name));
+    probe(path).is_ok_and(|found| found.iter().all(is_table))
+        && parts.all(|part| probe(&part).is_ok_and(|found| found.is_empty()))
 }
 
 #[cfg(test)]

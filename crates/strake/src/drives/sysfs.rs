@@ -241,18 +241,6 @@ pub(crate) fn name_of(rdev: u64) -> Option<String> {
     Some(target.file_name()?.to_str()?.to_owned())
 }
 
-/// The loop device that has this file as its backing, if any.
-pub(crate) fn loop_over(path: &Path) -> Option<String> {
-    let wanted = fs::canonicalize(path).ok()?;
-    names_in(Path::new("/sys/class/block"))
-        .into_iter()
-        .find(|name| {
-            let file = format!("/sys/class/block/{name}/loop/backing_file");
-            name.starts_with("loop")
-                && read_trimmed(Path::new(&file)).is_some_and(|b| Path::new(&b) == wanted)
-        })
-}
-
 /// Block devices that may carry members: `/dev` paths in order of name.
 pub(crate) fn candidates() -> Vec<PathBuf> {
     let mut names = names_in(Path::new("/sys/class/block"));

@@ -192,6 +192,66 @@ fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
     assert!(rig.events().iter().any(told));
 }
 
+/// An array of which slot 1 failed and was replaced by `new`, with the backups taken before and after; all are wiped but
+/// the member that failed, which is still plugged in. None where nobody can write data.
+fn replaced(rig: &mut Rig, level: &str, members: usize) -> Option<([String; 2], Vec<String>)> {
+    let (devices, before) = backed_up(rig, level, members)?;
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.qemu_io("data", &["write -P 9 0 4M", "flush"]);
+    let new = rig.file("new", 64 << 20);
+    rig.run(&["add", "data", &new]).ok();
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["write -P 8 12M 64k", "flush"]);
+    let after = rig.path("after.json");
+    rig.run(&["config", "backup", &after]).ok();
+    rig.run(&["stop", "data"]).ok();
+    let mut right = devices;
+    right[1] = new;
+    right.iter().for_each(|device| destroy(device, HEAD));
+    Some(([before, after], right))
+}
+
+#[test]
+fn a_failed_member_still_plugged_in_is_not_taken_for_the_one_that_replaced_it() {
+    for (level, members) in [("5", 3), ("1", 2)] {
+        let mut rig = Rig::new();
+        let Some(([before, after], right)) = replaced(&mut rig, level, members) else {
+            return;
+        };
+        let left = rig.path("d1");
+        let restore = |file: &str, more: &[&str]| {
+            rig.run(&[&["config", "restore", file, "data", "--yes"], more].concat())
+        };
+        let (ours, stale) = (format!("1={}", right[1]), format!("1={left}"));
+        let raw = bytes_of(&right);
+        for more in [&["--dry-run"][..], &["--dry-run", "--slot", &ours]] {
+            let would = restore(&after, more).ok().json();
+            assert_eq!(would["arrays"][0]["devices"], json!(right), "{would}");
+        }
+        restore(&after, &["--accept-stale", "--slot", &stale]).refused(4, "members-disagree");
+        // The backup from before names the one that failed, which is older than the one that came after it.
+        let refused = restore(&before, &["--accept-stale"]);
+        assert!(refused.err.contains(&right[1]), "{refused:?}");
+        refused.refused(4, "members-disagree");
+        let named = ["--accept-stale", "--slot", &ours, "--dry-run"];
+        let would = restore(&before, &named).ok().json();
+        assert_eq!(would["arrays"][0]["devices"], json!(right), "{would}");
+        // Without the one that replaced it there is nothing to make it of.
+        std::fs::rename(&right[1], rig.path("away")).expect("renamed");
+        let refused = restore(&after, &["--accept-stale"]);
+        assert!(refused.err.contains(&left), "{refused:?}");
+        refused.refused(4, "members-missing");
+        restore(&after, &["--accept-stale", "--slot", &stale]).refused(4, "members-missing");
+        std::fs::rename(rig.path("away"), &right[1]).expect("renamed");
+        assert!(bytes_of(&right) == raw, "a refusal wrote something");
+
+        let done = restore(&after, &[]).ok().json();
+        assert_eq!(done["arrays"][0]["devices"], json!(right), "{done}");
+        rig.qemu_io("data", &["read -P 9 0 4M", "read -P 8 12M 64k"]);
+    }
+}
+
 #[test]
 fn a_backup_from_before_data_moved_is_not_taken_for_what_the_array_was_in_the_end() {
     let mut rig = Rig::new();

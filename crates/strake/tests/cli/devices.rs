@@ -109,6 +109,81 @@ fn an_array_on_loop_devices_lives_and_comes_back() {
     rig.run(&["stop", "looped"]).ok();
 }
 
+#[test]
+fn two_loop_devices_over_one_file_are_one_device() {
+    let mut rig = Rig::new();
+    let files = rig.files(3);
+    let twice: Vec<Loop> = (0..2).filter_map(|_| Loop::over(&files[0], &[])).collect();
+    if twice.len() < 2 {
+        return;
+    }
+    let devices = [&twice[0].device, &twice[1].device, &files[1]].map(String::clone);
+    let before = rig::bytes(&files[0]);
+    for options in [&["--dry-run"][..], &[], &["--force"]] {
+        let refused = rig.create("a", "5", options, &devices);
+        for device in &devices[..2] {
+            assert!(refused.err.contains(device), "{refused:?}");
+        }
+        refused.refused(2, "device-given-twice");
+    }
+    assert!(rig::bytes(&files[0]) == before, "something was written");
+    // One of them in service keeps the other from every array, whatever is forced.
+    rig.start_daemon();
+    let mirror = [devices[0].clone(), files[1].clone()];
+    rig.create("a", "1", &["--export", "none"], &mirror).ok();
+    let other = [devices[1].clone(), files[2].clone()];
+    let refused = rig.create("b", "1", &["--force"], &other);
+    assert!(refused.err.contains(&devices[0]), "{refused:?}");
+    refused.refused(4, "device-busy");
+    rig.run(&["add", "a", &devices[1], "--force"])
+        .refused(4, "device-busy");
+    assert_eq!(rig.show("a")["state"], "optimal");
+}
+
+#[test]
+fn an_array_on_loop_devices_over_drives_comes_back_by_the_uppermost_and_can_be_destroyed() {
+    let mut rig = Rig::new();
+    let files = rig.files(3);
+    let drives: Vec<Loop> = files.iter().filter_map(|f| Loop::over(f, &[])).collect();
+    let upper: Vec<Loop> = drives
+        .iter()
+        .filter_map(|drive| Loop::over(&drive.device, &[]))
+        .collect();
+    if upper.len() < 3 {
+        return;
+    }
+    let devices: Vec<String> = upper.iter().map(|l| l.device.clone()).collect();
+    // All of them are looked at, as a daemon does that looks at all block devices; and the files under them.
+    let all: Vec<&String> = drives
+        .iter()
+        .chain(&upper)
+        .map(|l| &l.device)
+        .chain(&files)
+        .collect();
+    let scanned: Vec<&str> = all
+        .iter()
+        .flat_map(|path| ["--scan", path.as_str()])
+        .collect();
+    rig.start_daemon_with(&scanned);
+    rig.create("data", "5", &["--export", "nbd"], &devices).ok();
+    rig.qemu_io("data", &["write -P 3 0 4M"]);
+    rig.stop_daemon();
+    rig.start_daemon_with(&scanned);
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 3 0 4M"]);
+    assert_eq!(
+        rig.show("data")["members"][0]["device"],
+        devices[0].as_str()
+    );
+    rig.run(&["stop", "data"]).ok();
+    let scan = rig.run(&["scan"]).ok().json();
+    assert_eq!(scan[0]["state"], "complete", "{scan}");
+    let also = scan[0]["devices"][0]["also"].as_array().map(Vec::len);
+    assert_eq!(also, Some(2), "{scan}");
+    rig.run(&["destroy", "data", "--yes"]).ok();
+    assert_eq!(rig.run(&["scan"]).ok().json(), serde_json::json!([]));
+}
+
 /// Where nothing but block devices is looked for the daemon looks by itself every 30 s.
 #[test]
 fn a_drive_that_appears_starts_its_array_when_the_kernel_tells_of_it() {

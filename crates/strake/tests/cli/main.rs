@@ -5,6 +5,7 @@
 
 mod answers;
 mod api;
+mod aside;
 mod bad_input;
 mod config;
 mod degraded;

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -78,13 +79,13 @@ impl Rig {
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
-    /// A sparse file.
+    /// A sparse file that its owner alone may read.
     pub(crate) fn file(&self, name: &str, bytes: u64) -> String {
         let path = self.path(name);
-        File::create(&path)
-            .expect("works")
-            .set_len(bytes)
-            .expect("works");
+        let mut options = File::options();
+        let file = options.create(true).truncate(true).write(true).mode(0o600);
+        let file = file.open(&path).expect("works");
+        file.set_len(bytes).expect("works");
         path
     }
     /// `count` sparse files of 64 MiB.

@@ -1,0 +1,363 @@
+//! Members that were found and cannot be used as they are: each is told, with what is wrong with it, and nothing that is
+//! whole is out of reach.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use rustix::fs::FlockOperation;
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, bytes};
+
+const NBD: &[&str] = &["--export", "nbd"];
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    };
+    !bytes.iter().fold(!0, step)
+}
+
+/// Writes an empty GPT over a file as `sgdisk -o` does: the protective MBR, the table and its copy at the end.
+fn partition(path: &str) {
+    let file = File::options().write(true).open(path).expect("opened");
+    let last = file.metadata().expect("a size").len() / 512 - 1;
+    let entries = [0; 128 * 128];
+    let header = |own: u64, other: u64, table: u64| {
+        let mut header = [0; 512];
+        header[..8].copy_from_slice(b"EFI PART");
+        header[8..16].copy_from_slice(&[0, 0, 1, 0, 92, 0, 0, 0]);
+        for (at, value) in [
+            (24, own),
+            (32, other),
+            (40, 34),
+            (48, last - 33),
+            (72, table),
+        ] {
+            header[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));
+        }
+        header[56..72].copy_from_slice(b"sixteen bytes id");
+        for (at, value) in [(80, 128), (84, 128), (88, crc32(&entries))] {
+            header[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+        }
+        let sum = crc32(&header[..92]);
+        header[16..20].copy_from_slice(&sum.to_le_bytes());
+        header
+    };
+    let mut mbr = [0; 512];
+    mbr[446..458].copy_from_slice(&[0, 0, 2, 0, 0xee, 255, 255, 255, 1, 0, 0, 0]);
+    mbr[458..462].copy_from_slice(&(last as u32).to_le_bytes());
+    mbr[510..].copy_from_slice(&[0x55, 0xaa]);
+    for (at, bytes) in [
+        (0, &mbr[..]),
+        (1, &header(1, last, 2)),
+        (2, &entries),
+        (last - 32, &entries),
+        (last, &header(last, 1, last - 32)),
+    ] {
+        file.write_all_at(bytes, at * 512).expect("written");
+    }
+}
+
+/// An array with data that is stopped; None where nobody can write data.
+fn stopped(rig: &mut Rig, level: &str, members: usize) -> Option<Vec<String>> {
+    rig.start_daemon();
+    let devices = rig.files(members);
+    rig.create("data", level, NBD, &devices).ok();
+    rig.qemu_io("data", &["write -P 7 0 4M", "flush"])?;
+    rig.run(&["stop", "data"]).ok();
+    Some(devices)
+}
+
+fn told<'a>(events: &'a [Value], name: &str) -> Option<&'a Value> {
+    events.iter().rev().find(|event| event["event"] == name)
+}
+
+#[test]
+fn members_under_a_partition_table_are_told_and_started_when_they_are_named() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 4) else {
+        return;
+    };
+    let backup = rig.path("backup.json");
+    rig.run(&["config", "backup", &backup]).ok();
+    devices.iter().for_each(|device| partition(device));
+    let raw: Vec<Vec<u8>> = devices.iter().map(|d| bytes(d)).collect();
+
+    let scan = rig.run(&["scan"]).ok().json();
+    assert_eq!(scan[0]["state"], "incomplete", "{scan}");
+    assert_eq!(scan[0]["members_found"], 0, "{scan}");
+    for device in scan[0]["devices"].as_array().expect("devices") {
+        assert_eq!(device["state"], "set_aside", "{scan}");
+        let problem = device["problem"].as_str().expect("a problem");
+        assert!(problem.contains("partition table"), "{scan}");
+    }
+    let shown = rig.show("data");
+    assert_eq!(shown["set_aside"].as_array().map(Vec::len), Some(4));
+    assert_eq!(shown["members"][0]["state"], "missing", "{shown}");
+    for command in [
+        &["start", "data"][..],
+        &["start", "data", "--force"],
+        &["config", "restore", &backup, "--yes"],
+    ] {
+        let refused = rig.run(command);
+        for device in &devices {
+            assert!(refused.err.contains(device), "{command:?}: {refused:?}");
+        }
+        assert!(
+            refused.err.contains("strake start --force data"),
+            "{refused:?}"
+        );
+        refused.refused(4, "members-missing");
+    }
+    rig.stop_daemon();
+    rig.start_daemon();
+    rig.until("a refusal", || {
+        told(&rig.events(), "start_refused").is_some()
+    });
+    let events = rig.events();
+    let refusal = told(&events, "start_refused")
+        .expect("an event")
+        .to_string();
+    assert!(refusal.contains(&devices[3]), "{refusal}");
+    assert!(refusal.contains("strake start --force data"), "{refusal}");
+    assert!(
+        devices.iter().map(|d| bytes(d)).eq(raw),
+        "something was written"
+    );
+
+    let mut named = vec!["start", "--force", "data"];
+    named.extend(devices.iter().map(String::as_str));
+    rig.run(&[&named[..], &["--dry-run"]].concat()).ok();
+    rig.run(&named).ok();
+    rig.qemu_io("data", &["read -P 7 0 4M"]);
+    // The tables are gone: from now on it starts as ever.
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["start", "data"]).ok();
+    assert_eq!(rig.show("data")["state"], "optimal");
+    rig.qemu_io("data", &["read -P 7 0 4M"]);
+}
+
+/// How a member is spoiled, and what is told of it.
+type Spoil<'a> = (&'a dyn Fn(&str), &'a [&'a str]);
+
+#[test]
+fn what_is_wrong_with_a_member_that_is_left_out_is_an_event_and_shown() {
+    let swap = |path: &str| {
+        let made = std::process::Command::new("mkswap").arg(path).output();
+        assert!(made.expect("util-linux").status.success());
+    };
+    let shrink = |path: &str| {
+        let file = File::options().write(true).open(path).expect("opened");
+        file.set_len(48 << 20).expect("shrunk");
+    };
+    let spoil: [Spoil<'_>; 2] = [
+        (&swap, &["foreign-signature", "swap"]),
+        (&shrink, &["67108864", "50331648"]),
+    ];
+    for (spoil, words) in spoil {
+        let mut rig = Rig::new();
+        let Some(devices) = stopped(&mut rig, "5", 4) else {
+            return;
+        };
+        spoil(&devices[2]);
+        // Not even by name: what it holds may be anything.
+        let mut named = vec!["start", "--force", "data"];
+        named.extend(devices.iter().map(String::as_str));
+        assert_eq!(rig.run(&named).code, 5, "{}", rig.log());
+        let events = rig.events();
+        let event = told(&events, "member_set_aside").expect("an event");
+        assert_eq!(
+            (&event["slot"], &event["device"]),
+            (&json!(2), &json!(devices[2]))
+        );
+        for word in words {
+            assert!(event["cause"].to_string().contains(word), "{event}");
+        }
+        let shown = rig.show("data");
+        assert_eq!(
+            shown["set_aside"][0]["device"],
+            devices[2].as_str(),
+            "{shown}"
+        );
+        assert_eq!(shown["set_aside"][0]["slot"], 2);
+        rig.qemu_io("data", &["read -P 7 0 4M"]);
+    }
+}
+
+#[test]
+fn a_member_that_another_program_holds_is_a_missing_one_as_long_as_most_are_free() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 4) else {
+        return;
+    };
+    let hold = |path: &str| {
+        let file = File::open(path).expect("opened");
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("held");
+        file
+    };
+    let (first, second) = (hold(&devices[1]), hold(&devices[2]));
+    // Half of them may be in service where they are held.
+    let refused = rig.run(&["start", "data"]);
+    assert!(
+        refused.err.contains("2 of 4 members are free"),
+        "{refused:?}"
+    );
+    refused.refused(4, "device-busy");
+    drop(second);
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    rig.qemu_io("data", &["read -P 7 0 4M", "write -P 8 4M 1M"]);
+    let events = rig.events();
+    let event = told(&events, "member_set_aside").expect("an event");
+    assert!(
+        event["cause"].to_string().contains("device-busy"),
+        "{event}"
+    );
+    // It is looked for, and taken back when it is let go of.
+    drop(first);
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 7 0 4M", "read -P 8 4M 1M"]);
+
+    let mirror = rig.files_called("m", 2);
+    rig.create("mirror", "1", NBD, &mirror).ok();
+    rig.run(&["stop", "mirror"]).ok();
+    let _held = hold(&mirror[1]);
+    rig.run(&["start", "mirror"]).refused(4, "device-busy");
+}
+
+#[test]
+fn an_array_that_was_destroyed_does_not_come_back_with_a_member_that_was_away() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "1", 2) else {
+        return;
+    };
+    let uuid = rig.show("data")["uuid"]
+        .as_str()
+        .expect("a uuid")
+        .to_owned();
+    fs::rename(&devices[1], rig.path("away")).expect("unplugged");
+    let done = rig.run(&["destroy", "data", "--yes"]).ok().json();
+    let what = done["what"].as_str().expect("it is said");
+    assert!(
+        what.contains("slot 1") && what.contains("still carry"),
+        "{done}"
+    );
+    rig.stop_daemon();
+    fs::rename(rig.path("away"), &devices[1]).expect("plugged");
+    rig.start_daemon();
+    rig.until("a refusal", || {
+        told(&rig.events(), "start_refused").is_some()
+    });
+    let events = rig.events();
+    let refusal = told(&events, "start_refused")
+        .expect("an event")
+        .to_string();
+    assert!(refusal.contains("array-destroyed"), "{refusal}");
+    let scan = rig.run(&["scan"]).ok().json();
+    assert!(
+        scan[0]["destroyed"]
+            .as_str()
+            .is_some_and(|d| d.starts_with("20")),
+        "{scan}"
+    );
+    let refused = rig.run(&["start", "data"]);
+    assert!(refused.err.contains("destroyed here on 20"), "{refused:?}");
+    refused.refused(4, "array-destroyed");
+    rig.run(&["start", "--foreground", "data", &devices[1]])
+        .refused(4, "array-destroyed");
+    // Somebody may want it after all.
+    assert_eq!(rig.run(&["start", "--force", "data"]).code, 5);
+    rig.qemu_io("data", &["read -P 7 0 4M"]);
+    rig.run(&["stop", "data"]).ok();
+    // Or be rid of it.
+    rig.run(&["destroy", &uuid, "--yes"]).ok();
+    assert_eq!(rig.run(&["scan"]).ok().json(), json!([]));
+}
+
+#[test]
+fn destroy_wipes_members_that_are_set_aside_too() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 3) else {
+        return;
+    };
+    partition(&devices[1]);
+    rig.run(&["destroy", "data", "--yes"]).ok();
+    let all = [&["scan"][..], &[&devices[0], &devices[1], &devices[2]]].concat();
+    assert_eq!(rig.run(&all).ok().json(), json!([]));
+}
+
+#[test]
+fn a_partition_table_that_is_overwritten_leaves_no_copy_of_itself() {
+    let mut rig = Rig::new();
+    let devices = rig.files(2);
+    partition(&devices[0]);
+    rig.start_daemon();
+    rig.create("a", "1", NBD, &devices)
+        .refused(4, "device-partitioned");
+    rig.create("a", "1", &["--export", "nbd", "--force", "--yes"], &devices)
+        .ok();
+    rig.run(&["stop", "a"]).ok();
+    let raw = bytes(&devices[0]);
+    assert_ne!(&raw[512..520], b"EFI PART");
+    assert_ne!(
+        &raw[raw.len() - 512..][..8],
+        b"EFI PART",
+        "the copy is left"
+    );
+    rig.run(&["start", "a"]).ok();
+    assert_eq!(rig.show("a")["state"], "optimal");
+}
+
+#[test]
+fn scan_counts_members_and_spares_and_not_what_was_a_member_once() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(5);
+    let options = [
+        "--export",
+        "none",
+        "--spare",
+        &devices[3],
+        "--spare",
+        &devices[4],
+    ];
+    rig.create("a", "5", &options, &devices[..3]).ok();
+    rig.run(&["fail", "a", "0"]).ok();
+    rig.until_state("a", "optimal");
+    rig.run(&["stop", "a"]).ok();
+    let scan = rig.run(&["scan"]).ok().json();
+    let counts = [
+        "members",
+        "members_found",
+        "spares",
+        "spares_found",
+        "found",
+    ];
+    assert_eq!(
+        counts.map(|key| scan[0][key].as_u64()),
+        [3, 3, 1, 1, 4].map(Some),
+        "{scan}"
+    );
+    let text = rig.run_command(rig.command().arg("scan")).ok().out;
+    assert!(
+        text.contains("(3 of 3 members, 1 of 1 spares found)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_member_that_others_may_read_gets_a_note() {
+    let rig = Rig::new();
+    let devices = rig.files(2);
+    let made = rig.create("a", "1", &["--dry-run"], &devices).ok().json();
+    assert_eq!(made["notes"], json!([]), "{made}");
+    fs::set_permissions(&devices[1], fs::Permissions::from_mode(0o644)).expect("changed");
+    let made = rig.create("a", "1", &[], &devices).ok().json();
+    let note = made["notes"][0].as_str().expect("a note");
+    assert!(
+        note.contains(&devices[1]) && note.contains("0644"),
+        "{made}"
+    );
+}
