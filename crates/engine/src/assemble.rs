@@ -630,11 +630,14 @@ impl Array {
         // Where there is one, nothing was written since its base.
         let replay = (covered && copy.is_none()).then(|| {
             let pieces = recover::winners(&geometry, sb.log_base, &logs);
-            let written = |p: &Piece| {
+            // Elsewhere nothing is under way: what records tell of is in place, durably, and may
+            // have changed since.
+            let open = |p: &Piece| {
                 let region = geometry.region(geometry.row(p.stripe).1);
-                map.state(region) != RegionState::Unwritten
+                let state = map.state(region);
+                matches!(state, RegionState::Dirty | RegionState::NeedSync)
             };
-            let pieces: Vec<Piece> = pieces.into_iter().filter(written).collect();
+            let pieces: Vec<Piece> = pieces.into_iter().filter(open).collect();
             let undecided = undecided_most(&geometry, &pieces, &slots);
             let room = unreadable.room(sb.layout.unreadable_bytes);
             if undecided > room && !options.force {

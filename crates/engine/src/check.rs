@@ -11,7 +11,7 @@ use crate::geometry::Shape;
 use crate::plan::{Columns, WritePlan};
 use crate::plan::{Extra, Planned, Reads, available};
 use crate::shard::Shard;
-use crate::stripe::StripeOp;
+use crate::stripe::{Put, StripeOp};
 use crate::units::*;
 use crate::work::WorkKind;
 
@@ -168,22 +168,25 @@ impl Shard {
             .map(|buf| &mut buf.bytes_mut()[..strip])
             .collect();
         self.code(stripe).generate_rows(&rows, &data, &mut outputs);
-        let mut writes = Vec::new();
         for (&j, buf) in rows.iter().zip(expected) {
             let stored = op.columns[k + j].as_ref();
             if stored.is_none_or(|stored| stored.bytes() != &buf.bytes()[..strip]) {
                 op.found_inconsistent |= stored.is_some();
-                writes.push((k + j, Slice::new(buf, 0, strip)));
+                op.puts.push(Put::of(k + j, 0, Slice::new(buf, 0, strip)));
             }
         }
         op.healed = op.heal;
         let healed = (0..k).filter(|&c| op.heal.has(c));
-        writes.extend(healed.filter_map(|c| op.columns[c].clone().map(|s| (c, s))));
-        self.ops.put_back(key, op);
+        let healed = healed.filter_map(|c| Some(Put::of(c, 0, op.columns[c].clone()?)));
+        op.puts.extend(healed);
         // From now on any copy of a mirror may answer (see `read`).
-        let fua = self.geometry.mirrored();
-        for (column, slice) in writes {
-            self.write_column(key, column, 0, slice, fua);
+        op.fua = self.geometry.mirrored();
+        let untrue = op.found_inconsistent;
+        self.ops.put_back(key, op);
+        match untrue {
+            // A write that took the parity for true may have a record.
+            true => self.change_in_place(key),
+            false => self.put_in_place(key),
         }
     }
 }

@@ -65,6 +65,7 @@ mod regions;
 mod replay;
 mod reshape;
 pub mod restore;
+mod retire;
 mod ring;
 pub mod router;
 mod rows;

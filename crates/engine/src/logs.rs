@@ -32,6 +32,7 @@ use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::list::{List, listed};
+use crate::retire::Retiring;
 use crate::ring::{BatchInRing, Ring};
 use crate::shard::{IoFor, Shard};
 use crate::sums::SumsMemory;
@@ -170,6 +171,8 @@ pub(crate) struct Logs {
     pub(crate) sums: SumsMemory,
     /// Operations at work when the view with `from` came.
     pub(crate) draining: Option<BTreeSet<usize>>,
+    /// Operations that wait until records are retired.
+    retiring: Vec<Retiring>,
 }
 
 /// A member's part for this shard.
@@ -270,6 +273,7 @@ impl Logs {
                 .collect(),
             sums: SumsMemory::default(),
             draining: None,
+            retiring: Vec::new(),
         }
     }
 
@@ -314,6 +318,20 @@ impl Logs {
         self.active.first().unwrap_or(self.next)
     }
 
+    /// Above every number so far.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn wait_to_retire(&mut self, waits: Retiring) {
+        self.retiring.push(waits);
+        self.due = true;
+    }
+
+    pub(crate) fn take_retiring(&mut self) -> Vec<Retiring> {
+        std::mem::take(&mut self.retiring)
+    }
+
     /// Numbers begin at `from` now, if it is higher than before.
     pub(crate) fn begin_at(&mut self, from: u64) -> bool {
         let higher = from > self.from;
@@ -331,11 +349,11 @@ impl Logs {
     }
 
     /// What more than `spare` of these members in sync of a group have durably published.
-    fn agreed(&self, members: &[DeviceView], spare: usize) -> u64 {
+    fn agreed(&self, members: &[DeviceView], spare: usize, said: impl Fn(&Lane) -> u64) -> u64 {
         let mut published: List<u64, 16> = members
             .iter()
             .filter_map(|member| self.lanes.get(&member.device))
-            .map(Lane::retired_before)
+            .map(said)
             .collect();
         published.sort_unstable_by_key(|&before| std::cmp::Reverse(before));
         published.get(spare).copied().unwrap_or(0)
@@ -393,7 +411,13 @@ impl Shard {
     /// Writes what waits; true if there is something to put out: a batch, or one that publishes so
     /// that a batch finds a place.
     pub(crate) fn pump_logs(&mut self) -> bool {
-        if !self.logs.due || self.gathers() {
+        if !self.logs.due {
+            return false;
+        }
+        if !self.logs.retiring.is_empty() && self.drive_retiring() {
+            return true;
+        }
+        if self.gathers() {
             return false;
         }
         self.logs.due = false;
@@ -426,6 +450,7 @@ impl Shard {
     /// has failed logs nothing more on any: who brings its members back wants all that their logs
     /// hold.
     pub(crate) fn drop_lanes(&mut self) {
+        self.logs.due = true;
         let view = &self.view;
         let gone: Vec<DeviceId> = self
             .logs
@@ -634,13 +659,30 @@ impl Shard {
         // What lies there must not be what its own retirement rests on.
         let lane = self.lane(device);
         let rests = lane.newest.take_if(|at| over.contains(at));
-        let agreed = self.logs.agreed(&members, spare);
+        let agreed = self.logs.agreed(&members, spare, Lane::retired_before);
         self.lane(device).newest = rests.or(self.logs.lanes[&device].newest);
         if newest < agreed {
             return true;
         }
         self.publish_retired(&group, &members, newest);
         false
+    }
+
+    /// Below which number everything is retired that members of a group may hold, whoever of them is
+    /// lost. In the places that publish alone: a batch in the ring that says so may be written over
+    /// while records elsewhere are not.
+    pub(crate) fn published(&self, group: &Range<usize>) -> u64 {
+        let members = self.in_sync(group);
+        let spare = self.geometry.log_spare(group, members.len());
+        self.logs.agreed(&members, spare, |lane| lane.published)
+    }
+
+    /// Publishes that everything below `before` is retired, as soon as it is.
+    pub(crate) fn publish_below(&mut self, group: &Range<usize>, before: u64) {
+        if self.logs.retired_before() >= before {
+            let members = self.in_sync(group);
+            self.publish_retired(group, &members, before - 1);
+        }
     }
 
     /// Writes batches without records to the members of the group that have not published that

@@ -12,13 +12,17 @@
 //! | of U, and fewer S_j than these | nothing: the write never began, or was done long ago |
 //! | of U | solved from the S_j |
 //! | of W, content in the record | that content |
-//! | of W, others (X), the W that are left are new | X solved from the parities, if it is new then |
+//! | of W, others (X), or none and all parities are new | X, and what is not new of W, solved from parities that are new, if all of it is new then |
+//! | of W, X, the W that are left are new | X solved from the parities, if it is new then |
 //! | of W, X is all of W, one column | X solved from one parity: old or new, as the parity is |
 //! | of W, X, no W that is left is new, the parities are old | X solved from the parities: old |
 //! | of W, X, a mixture | the blocks of X are unreadable until they are rewritten |
 //!
 //! *New* is what the checksums of the record say. Parities that are new are used before old ones.
-//! Then the parities are computed anew.
+//! Then the parities follow from W and, for what the write leaves alone, from the S_j: what lies there
+//! is not asked, since it may have gone bad and the parities are what tells of that. Only a parity
+//! whose S_j is not known is computed from the columns of U, and none that is new already where all of
+//! W is. Nothing is written where nothing changes by that.
 //!
 //! Invariants:
 //! * The newest record of a block wins; what is older was in place before the newer was logged,
@@ -32,7 +36,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use strake_format::{LogBatch, LogPayload, checksum};
-use strake_parity::Code;
+use strake_parity::{Code, xor_into};
 
 use crate::canary::{self, Canary};
 use crate::geometry::{Geometry, Shape};
@@ -287,14 +291,17 @@ fn newest(geometry: &Geometry, mut pieces: Vec<Piece>) -> Vec<Piece> {
 pub(crate) enum Verdict {
     /// The write did not begin, or is long done: nothing to do.
     Leave,
+    /// Nothing is lost, and every column holds what it is to hold.
+    InPlace,
     /// Every column has its content now; the blocks of these data columns are lost, and zeros stand
     /// for them.
     Mended { unreadable: Columns },
 }
 
-/// Which line of the table applies to the lost columns of W whose content is not in the record.
+/// Which line of the table applies to the columns of W whose content is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
+    Forward,
     New,
     One,
     Old,
@@ -311,6 +318,8 @@ pub(crate) fn mend(
     columns: &mut [Option<Vec<u8>>],
 ) -> Verdict {
     let k = code.k();
+    let whole = columns.iter().all(Option::is_some);
+    let before = whole.then(|| columns.to_vec());
     let lost = |c: &usize| columns[*c].is_none();
     let (lost_written, lost_untouched): (Vec<usize>, Vec<usize>) =
         (0..k).filter(lost).partition(|&c| piece.written.has(c));
@@ -323,36 +332,69 @@ pub(crate) fn mend(
             columns[column] = Some(content);
         }
     }
-    let (from_log, unknown): (Vec<usize>, Vec<usize>) = lost_written
-        .iter()
-        .partition(|&&c| piece.known[c].is_some());
-    let solved = written(code, piece, at, columns, &from_log, &unknown, range.clone());
+    let write = Write {
+        code,
+        piece,
+        at,
+        range: range.clone(),
+        left_alone: left_alone(code, piece, range.clone(), columns),
+    };
+    // An earlier recovery wrote them anew, or was about to.
+    let anew = |c: &usize| {
+        let content = columns[*c].as_deref();
+        piece.settled && content.is_some_and(|content| !write.is_new(*c, content))
+    };
+    let (from_log, unknown): (Vec<usize>, Vec<usize>) = (0..k)
+        .filter(|c| piece.written.has(*c))
+        .filter(|c| lost_written.contains(c) || (piece.known[*c].is_some() && anew(c)))
+        .partition(|&c| piece.known[c].is_some());
+    let solved = write.solved(columns, &from_log, &unknown);
     for &column in &from_log {
         let content = piece.known[column].as_ref().expect("partitioned by it");
         columns[column] = Some(content[range.clone()].to_vec());
     }
     let mut unreadable = Columns::default();
-    for (n, &column) in unknown.iter().enumerate() {
-        columns[column] = Some(match &solved {
-            Some(contents) => contents[n].clone(),
-            None => {
-                unreadable.add(column);
-                vec![0; bytes]
-            }
-        });
+    let found = solved.is_some();
+    for (column, content) in solved.unwrap_or_default() {
+        columns[column] = Some(content);
     }
-    let data: Vec<&[u8]> = columns[..k].iter().map(whole).collect();
-    let mut parity = vec![vec![0; bytes]; code.m()];
-    let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-    code.generate(&data, &mut outputs);
-    for (column, content) in columns[k..].iter_mut().zip(parity) {
-        *column = Some(content);
+    for &column in unknown.iter().filter(|_| !found) {
+        unreadable.add(column);
+        columns[column] = Some(vec![0; bytes]);
     }
-    Verdict::Mended { unreadable }
+    write.parities(columns);
+    match before {
+        Some(before) if before == columns => Verdict::InPlace,
+        _ => Verdict::Mended { unreadable },
+    }
 }
 
-fn whole(column: &Option<Vec<u8>>) -> &[u8] {
-    column.as_deref().expect("every data column is known now")
+/// For each parity what the columns that the write leaves alone add to it: as the log says, since
+/// what lies there may have gone bad since; where the log does not say it, as they are.
+fn left_alone(
+    code: &Code,
+    piece: &Piece,
+    range: std::ops::Range<usize>,
+    columns: &[Option<Vec<u8>>],
+) -> Vec<Vec<u8>> {
+    let zeros = vec![0; range.len()];
+    let data: Vec<&[u8]> = (0..code.k())
+        .map(|c| match piece.written.has(c) {
+            true => &zeros[..],
+            false => columns[c].as_deref().expect("what is left alone is known"),
+        })
+        .collect();
+    let mut sums = vec![vec![0; range.len()]; code.m()];
+    if piece.syndromes.iter().any(Option::is_none) {
+        let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
+        code.generate(&data, &mut outputs);
+    }
+    for (sum, said) in sums.iter_mut().zip(&piece.syndromes) {
+        if let Some(said) = said {
+            sum.copy_from_slice(&said[range.clone()]);
+        }
+    }
+    sums
 }
 
 /// The lost columns of U: with zeros for W the partial syndromes are the parities of a row.
@@ -379,78 +421,153 @@ fn untouched(
     solve(code, &row, wanted)
 }
 
-/// The lost columns of W whose content is not in the record, or `None` for a mixture.
-fn written(
-    code: &Code,
-    piece: &Piece,
+/// One block of a write, once what it leaves alone is known.
+struct Write<'a> {
+    code: &'a Code,
+    piece: &'a Piece,
     at: usize,
-    columns: &[Option<Vec<u8>>],
-    from_log: &[usize],
-    unknown: &[usize],
     range: std::ops::Range<usize>,
-) -> Option<Vec<Vec<u8>>> {
-    if unknown.is_empty() {
-        return Some(Vec::new());
+    /// See [`left_alone`].
+    left_alone: Vec<Vec<u8>>,
+}
+
+impl Write<'_> {
+    fn is_new(&self, column: usize, content: &[u8]) -> bool {
+        self.piece.sums[column].get(self.at).copied() == Some(checksum::crc32c(content))
     }
-    let k = code.k();
-    let is_new = |c: usize, content: &[u8]| {
-        piece.sums[c].get(at).copied() == Some(checksum::crc32c(content))
-    };
-    let here = |c: usize| columns[c].as_deref();
-    let left: Vec<usize> = (0..k)
-        .filter(|&c| piece.written.has(c) && here(c).is_some())
-        .collect();
-    let (new, old): (Vec<usize>, Vec<usize>) = (k..k + code.m())
-        .filter(|&c| here(c).is_some())
-        .partition(|&c| here(c).is_some_and(|content| is_new(c, content)));
-    for line in [Line::New, Line::One, Line::Old, Line::Mixture] {
+
+    /// What the log does not say of W, or `None` for a mixture: the contents of the `unknown`
+    /// columns, and of others that are to be written anew.
+    fn solved(
+        &self,
+        columns: &[Option<Vec<u8>>],
+        from_log: &[usize],
+        unknown: &[usize],
+    ) -> Option<Vec<(usize, Vec<u8>)>> {
+        let (k, piece) = (self.code.k(), self.piece);
+        let here = |c: usize| columns[c].as_deref();
+        let is_new = |c: usize| here(c).is_some_and(|content| self.is_new(c, content));
+        let left = (0..k).filter(|&c| piece.written.has(c) && here(c).is_some());
+        let left = left.filter(|c| !from_log.contains(c));
+        let (left_new, left_old): (Vec<usize>, Vec<usize>) = left.partition(|&c| is_new(c));
+        let (new, old): (Vec<usize>, Vec<usize>) = (k..k + self.code.m())
+            .filter(|&c| here(c).is_some())
+            .partition(|&c| is_new(c));
+        if unknown.is_empty() && left_old.is_empty() {
+            return Some(Vec::new());
+        }
         let with_log = |c: usize| match from_log.contains(&c) {
-            true => piece.known[c].as_ref().map(|b| &b[range.clone()]),
+            true => piece.known[c].as_ref().map(|b| &b[self.range.clone()]),
             false => here(c),
         };
-        let only = |parities: &[usize], data: &dyn Fn(usize) -> Option<Vec<u8>>| {
-            let row: Vec<Option<Vec<u8>>> = (0..k + code.m())
-                .map(|c| match c < k {
-                    true => data(c),
-                    false => here(c)
-                        .filter(|_| parities.contains(&c))
-                        .map(<[u8]>::to_vec),
-                })
-                .collect();
-            let row: Vec<Option<&[u8]>> = row.iter().map(Option::as_deref).collect();
-            solve(code, &row, unknown)
+        for line in [
+            Line::Forward,
+            Line::New,
+            Line::One,
+            Line::Old,
+            Line::Mixture,
+        ] {
+            let found = match line {
+                // The parities are in place, so the write was, or nearly.
+                Line::Forward if !unknown.is_empty() || old.is_empty() => {
+                    let mut wanted: Vec<usize> = unknown.iter().chain(&left_old).copied().collect();
+                    wanted.sort_unstable();
+                    let parities: Vec<usize> = new.iter().copied().take(wanted.len()).collect();
+                    let others = |c: usize| with_log(c).filter(|_| !wanted.contains(&c));
+                    self.solve(&parities, columns, others, &wanted)
+                        .filter(|all| all.iter().all(|(c, content)| self.is_new(*c, content)))
+                }
+                Line::New if left_old.is_empty() => {
+                    let mut parities: Vec<usize> = new.iter().chain(&old).copied().collect();
+                    parities.truncate(unknown.len());
+                    self.solve(&parities, columns, with_log, unknown)
+                        .filter(|all| all.iter().all(|(c, content)| self.is_new(*c, content)))
+                }
+                Line::One if piece.written.count() == 1 => {
+                    let any: Vec<usize> = new.iter().chain(&old).copied().take(1).collect();
+                    self.solve(&any, columns, with_log, unknown)
+                }
+                // Before the write the columns whose new content the record has held something
+                // else: they are unknown here, too.
+                Line::Old if !piece.settled && left_new.is_empty() => {
+                    self.solve(&old, columns, here, unknown)
+                }
+                Line::Mixture if canary::hit(Canary::MixtureReturned) => {
+                    let any: Vec<usize> = new.iter().chain(&old).copied().collect();
+                    self.solve(&any, columns, with_log, unknown)
+                }
+                _ => None,
+            };
+            if found.is_some() || (unknown.is_empty() && line == Line::Forward) {
+                // Old content that cannot be made new stays.
+                return Some(found.unwrap_or_default());
+            }
+        }
+        None
+    }
+
+    /// `wanted` columns of W from these parities and the others of W, as `written` knows them.
+    fn solve<'b>(
+        &self,
+        parities: &[usize],
+        columns: &[Option<Vec<u8>>],
+        written: impl Fn(usize) -> Option<&'b [u8]>,
+        wanted: &[usize],
+    ) -> Option<Vec<(usize, Vec<u8>)>> {
+        let k = self.code.k();
+        let zeros = vec![0; self.range.len()];
+        let without = |&parity: &usize| {
+            let mut content = columns[parity].clone()?;
+            xor_into(&mut content, &self.left_alone[parity - k]);
+            Some((parity, content))
         };
-        let known = |c: usize| with_log(c).map(<[u8]>::to_vec);
-        let found = match line {
-            Line::New if left.iter().all(|&c| here(c).is_some_and(|b| is_new(c, b))) => {
-                let mut parities: Vec<usize> = new.iter().chain(&old).copied().collect();
-                parities.truncate(unknown.len());
-                only(&parities, &known)
-                    .filter(|all| unknown.iter().zip(all).all(|(&c, b)| is_new(c, b)))
-            }
-            Line::One if piece.written.count() == 1 => {
-                let any: Vec<usize> = new.iter().chain(&old).copied().take(1).collect();
-                only(&any, &known)
-            }
-            // Before the write the columns whose new content the record has held something else:
-            // they are unknown here, too.
-            Line::Old
-                if !piece.settled
-                    && !left.iter().any(|&c| here(c).is_some_and(|b| is_new(c, b))) =>
-            {
-                only(&old, &|c| here(c).map(<[u8]>::to_vec))
-            }
-            Line::Mixture if canary::hit(Canary::MixtureReturned) => {
-                let any: Vec<usize> = new.iter().chain(&old).copied().collect();
-                only(&any, &known)
-            }
-            _ => None,
+        let parities: Vec<(usize, Vec<u8>)> = parities.iter().filter_map(without).collect();
+        let of = |c: usize| {
+            let found = parities.iter().find(|(parity, _)| *parity == c);
+            found.map(|(_, content)| content.as_slice())
         };
-        if found.is_some() {
-            return found;
+        let row: Vec<Option<&[u8]>> = (0..k + self.code.m())
+            .map(|c| match (c < k, self.piece.written.has(c)) {
+                (true, true) => written(c),
+                (true, false) => Some(&zeros[..]),
+                (false, _) => of(c),
+            })
+            .collect();
+        let solved = solve(self.code, &row, wanted)?;
+        Some(wanted.iter().copied().zip(solved).collect())
+    }
+
+    /// The parities of what the data columns are now. One that the record knows stays as it is where
+    /// all of W is as the record says.
+    fn parities(&self, columns: &mut [Option<Vec<u8>>]) {
+        let k = self.code.k();
+        let new = |c: usize| {
+            let content = columns[c].as_deref();
+            content.is_some_and(|content| self.is_new(c, content))
+        };
+        let all_new = (0..k).all(|c| !self.piece.written.has(c) || new(c));
+        let stays: Columns = (k..columns.len()).filter(|&c| all_new && new(c)).collect();
+        let zeros = vec![0; self.range.len()];
+        let data: Vec<&[u8]> = (0..k)
+            .map(|c| match self.piece.written.has(c) {
+                true => whole(&columns[c]),
+                false => &zeros[..],
+            })
+            .collect();
+        let mut parity = vec![vec![0; self.range.len()]; self.code.m()];
+        let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+        self.code.generate(&data, &mut outputs);
+        for (j, mut content) in parity.into_iter().enumerate() {
+            xor_into(&mut content, &self.left_alone[j]);
+            if !stays.has(k + j) {
+                columns[k + j] = Some(content);
+            }
         }
     }
-    None
+}
+
+fn whole(column: &Option<Vec<u8>>) -> &[u8] {
+    column.as_deref().expect("every data column is known now")
 }
 
 /// `wanted` columns of a row, from those that are there; `None` if they are too few.

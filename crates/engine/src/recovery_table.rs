@@ -122,7 +122,7 @@ impl Case {
     /// Everything that must hold of an outcome.
     fn check(&self, state: &str, columns: &[Option<Vec<u8>>], verdict: Verdict, lost: Columns) {
         let k = self.code.k();
-        let Verdict::Mended { unreadable } = verdict else {
+        let Some(unreadable) = given_up(verdict) else {
             return;
         };
         let row: Row = columns
@@ -146,6 +146,15 @@ impl Case {
             row,
             "{state}: parity is not true"
         );
+    }
+}
+
+/// What a verdict gives up; `None` where it leaves the row as it is.
+fn given_up(verdict: Verdict) -> Option<Columns> {
+    match verdict {
+        Verdict::Leave => None,
+        Verdict::InPlace => Some(Columns::default()),
+        Verdict::Mended { unreadable } => Some(unreadable),
     }
 }
 
@@ -212,11 +221,14 @@ fn after_one_crash_every_block_is_what_it_was_or_old_or_new() {
                 );
                 case.check(&state, &columns, verdict, lost);
                 if mixture == 0 || mixture == all {
-                    let unreadable = Columns::default();
                     assert_eq!(
-                        verdict,
-                        Verdict::Mended { unreadable },
+                        given_up(verdict),
+                        Some(Columns::default()),
                         "{state}: no mixture"
+                    );
+                    assert!(
+                        !lost.is_empty() || verdict == Verdict::InPlace,
+                        "{state}: there is nothing to do"
                     );
                 }
                 seen += 1;
@@ -271,13 +283,58 @@ fn a_write_that_is_done_loses_nothing_to_its_record() {
                 case.before.0,
                 lost.0
             );
-            let unreadable = Columns::default();
-            let nothing_lost = [Verdict::Leave, Verdict::Mended { unreadable }];
-            assert!(nothing_lost.contains(&verdict), "{state}: {verdict:?}");
+            let nothing_lost = [None, Some(Columns::default())];
+            assert!(
+                nothing_lost.contains(&given_up(verdict)),
+                "{state}: {verdict:?}"
+            );
             if verdict != Verdict::Leave {
                 let row: Row = columns.into_iter().map(|c| c.expect("mended")).collect();
                 assert_eq!(row, case.new, "{state}");
             }
+        }
+    }
+}
+
+/// The write is long in place, nobody is lost, and one column has gone bad since.
+#[test]
+fn a_column_that_went_bad_beside_a_record_is_not_covered_up() {
+    for case in cases().into_iter().filter(|case| case.before.is_empty()) {
+        let (k, m) = (case.code.k(), case.code.m());
+        for bad in 0..k + m {
+            let mut row = case.new.clone();
+            row[bad].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            let mut columns = without(&row, Columns::default());
+            let piece = case.piece(Columns::default());
+            let verdict = mend(&case.code, &piece, 0, BYTES, &mut columns);
+            let after: Row = columns.into_iter().map(|c| c.expect("all there")).collect();
+            let state = format!("{k}+{m}, written {:b}, bad {bad}", case.written.0);
+            match bad < k && !case.written.has(bad) {
+                // Parity goes on to tell of it.
+                true => assert_eq!((verdict, after), (Verdict::InPlace, row), "{state}"),
+                false => assert_eq!(after, case.new, "{state}"),
+            }
+        }
+    }
+}
+
+/// Of a write that was acknowledged one block is lost, and another one has gone bad.
+#[test]
+fn a_lost_block_of_a_write_is_computed_beside_one_that_went_bad() {
+    for case in cases().into_iter().filter(|case| case.before.is_empty()) {
+        let (k, m) = (case.code.k(), case.code.m());
+        let written = |c: &usize| case.written.has(*c);
+        for (lost, bad) in (0..k).flat_map(|lost| (0..k).map(move |bad| (lost, bad))) {
+            if lost == bad || m < 2 || !written(&lost) || !written(&bad) {
+                continue;
+            }
+            let mut row = case.new.clone();
+            row[bad].fill(0x5a);
+            let gone = Columns(1 << lost);
+            let mut columns = without(&row, gone);
+            mend(&case.code, &case.piece(gone), 0, BYTES, &mut columns);
+            let after: Row = columns.into_iter().map(|c| c.expect("all there")).collect();
+            assert_eq!(after, case.new, "{k}+{m}, lost {lost}, bad {bad}");
         }
     }
 }
@@ -288,13 +345,19 @@ fn a_second_crash_in_the_replay_loses_nothing_more_than_the_first_might() {
         let (k, m) = (case.code.k(), case.code.m());
         for lost in sets(case.width(), m).filter(|l| case.before.0 & !l.0 == 0) {
             for (mixture, row) in states(&case) {
-                let first = settle(&case, &row, lost);
+                // Otherwise nothing is written, and the first record still tells of the row.
+                let Some(first) = settle(&case, &row, lost) else {
+                    continue;
+                };
+                let differs = |c: &usize| !lost.has(*c) && row[*c] != first.columns[*c];
+                let changes: Vec<usize> = (0..k + m).filter(differs).collect();
                 for more in sets(case.width(), m).filter(|l| lost.0 & !l.0 == 0) {
-                    // Each parity may be as it was found, or as the replay makes it.
-                    for replayed in 0..1u64 << m {
+                    // Each column may be as it was found, or as the replay makes it.
+                    for replayed in 0..1u64 << changes.len() {
                         let mut then = row.clone();
-                        for j in (0..m).filter(|j| replayed >> j & 1 == 1) {
-                            then[k + j].clone_from(&first.columns[k + j]);
+                        let done = changes.iter().enumerate();
+                        for (_, &c) in done.filter(|(i, _)| replayed >> i & 1 == 1) {
+                            then[c].clone_from(&first.columns[c]);
                         }
                         let mut columns = without(&then, more);
                         let verdict = mend(&case.code, &first.piece, 0, BYTES, &mut columns);
@@ -325,17 +388,15 @@ struct First {
 }
 
 /// What a first recovery makes of this state and logs before it writes in place.
-fn settle(case: &Case, row: &Row, lost: Columns) -> First {
+fn settle(case: &Case, row: &Row, lost: Columns) -> Option<First> {
     let piece = case.piece(lost);
     let mut job = Job::new(piece, case.width());
     job.columns = without(row, lost);
-    let mut outcomes = decide(&case.code, &mut job, BYTES);
-    assert_eq!(outcomes.len(), 1);
-    let outcome = outcomes.remove(0);
-    First {
+    let outcome = decide(&case.code, &mut job, BYTES).pop()?;
+    Some(First {
         piece: outcome.piece,
         columns: outcome.columns,
-    }
+    })
 }
 
 fn check_again(
@@ -347,7 +408,7 @@ fn check_again(
     first: &Row,
 ) {
     let k = case.code.k();
-    let Verdict::Mended { unreadable } = verdict else {
+    let Some(unreadable) = given_up(verdict) else {
         return;
     };
     let row: Row = columns

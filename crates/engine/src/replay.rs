@@ -5,8 +5,8 @@
 //! 2. for a chunk of the pieces (see `recover`), what an earlier recovery settled first, then the
 //!    oldest operations: *read* all columns;
 //!    decide; *list* the blocks that are lost; *log* the outcome on every live member, as settled
-//!    records that hold all that a second recovery could want, zeros for what is lost; *write* the
-//!    parities in place;
+//!    records that hold all that a second recovery could want, zeros for what is lost; *write* in
+//!    place what differs there: parities, and blocks of W that parities know better;
 //! 3. when no piece is left: superblocks with a base above all of these records.
 //!
 //! Invariants:
@@ -22,6 +22,9 @@
 //! * A member that leaves begins the chunk anew, as a whole; what may be in place of it is settled.
 //! * Who is missing is durable before the first chunk, and before the one after a loss: what is
 //!   mended without a member must not be forgotten while that member could still be believed.
+//!
+//! * Nothing is written, neither in place nor to the logs, where nothing is lost and every column
+//!   holds what it is to hold.
 //!
 //! Deliberately absent: what a block becomes (`recover::mend`).
 
@@ -93,6 +96,8 @@ pub(crate) struct Job {
     pub(crate) columns: Vec<Option<Vec<u8>>>,
     /// Columns whose member could not read them: they are written.
     heal: Columns,
+    /// Columns that lie on two members, of which one was read.
+    twice: Columns,
     outcomes: Vec<Outcome>,
 }
 
@@ -112,8 +117,18 @@ impl Job {
             piece,
             columns: vec![None; width],
             heal: Columns::default(),
+            twice: Columns::default(),
             outcomes: Vec::new(),
         }
+    }
+}
+
+impl Job {
+    /// The column was read, and holds this over a part of the piece.
+    fn holds(&self, column: usize, part: &Piece, content: &[u8]) -> bool {
+        let from = (part.lo - self.piece.lo) as usize;
+        let read = self.columns[column].as_deref();
+        read.is_some_and(|bytes| &bytes[from..from + content.len()] == content)
     }
 }
 
@@ -309,9 +324,13 @@ impl Array {
             reads.extend((0..width(piece)).map(|c| (job, c, piece.stripe, piece.lo, piece.hi)));
         }
         for (job, column, stripe, lo, hi) in reads {
-            let Some(device) = self.column_members(stripe, column).0 else {
+            let (source, targets) = self.column_members(stripe, column);
+            let Some(device) = source else {
                 continue;
             };
+            if targets.len() > 1 {
+                self.replaying().jobs[job].twice.add(column);
+            }
             let offset = self.replay_offset(device, stripe) + lo;
             let len = (hi - lo) as usize;
             let (buf, start) = (Buf::zeroed(len), 0);
@@ -400,8 +419,7 @@ impl Array {
         let at_work = replay.jobs.iter().map(|job| &job.piece);
         let left = at_work.chain(&replay.pieces).map(|piece| piece.operation);
         let retired_before = left.min().expect("a chunk has pieces");
-        replay.sequence += 1;
-        let (sequence, epoch, array) = (replay.sequence, self.sb.epoch, self.sb.array);
+        let (epoch, array) = (self.sb.epoch, self.sb.array);
         let outcomes = || {
             self.replay
                 .iter()
@@ -412,6 +430,9 @@ impl Array {
         if records.is_empty() || canary::hit(Canary::ReplayedTooEarly) {
             return;
         }
+        // A batch that is not written goes over none.
+        self.replaying().sequence += 1;
+        let sequence = self.replaying().sequence;
         let layout = self.sb.layout;
         let plan = crate::logs::divide(&self.geometry, layout.log_bytes, self.shards);
         let room = plan.map_or(0, |plan| plan.recovery_bytes / 2);
@@ -482,10 +503,9 @@ impl Array {
         for job in &jobs {
             for outcome in &job.outcomes {
                 let piece = &outcome.piece;
-                let k = self.geometry.columns(piece.stripe).k;
                 for (column, content) in outcome.columns.iter().enumerate() {
                     let (_, targets) = self.column_members(piece.stripe, column);
-                    if column < k && !job.heal.has(column) && targets.len() < 2 {
+                    if targets.len() < 2 && job.holds(column, piece, content) {
                         continue;
                     }
                     for device in targets {
@@ -527,9 +547,12 @@ pub(crate) fn decide(code: &Code, job: &mut Job, block: usize) -> Vec<Outcome> {
         let range = at * block..(at + 1) * block;
         let of_column = |c: &Option<Vec<u8>>| c.as_ref().map(|b| b[range.clone()].to_vec());
         let mut columns: Vec<Option<Vec<u8>>> = job.columns.iter().map(of_column).collect();
-        let Verdict::Mended { unreadable } = recover::mend(code, piece, at, block, &mut columns)
-        else {
-            continue;
+        let unreadable = match recover::mend(code, piece, at, block, &mut columns) {
+            Verdict::Leave => continue,
+            // The other member of a column may hold something else.
+            Verdict::InPlace if job.twice.is_empty() => continue,
+            Verdict::InPlace => Columns::default(),
+            Verdict::Mended { unreadable } => unreadable,
         };
         let lo = piece.lo + range.start as u64;
         let hi = lo + block as u64;
@@ -589,12 +612,18 @@ fn settle(code: &Code, job: &Job, outcome: &mut Outcome, block: usize) {
     let mut outputs: Vec<&mut [u8]> = syndromes.iter_mut().map(Vec::as_mut_slice).collect();
     code.generate(&untouched, &mut outputs);
     piece.syndromes = syndromes.into_iter().map(Some).collect();
-    let unread = |c: &usize| job.columns[*c].is_none() && piece.written.has(*c);
+    let from = (piece.lo - job.piece.lo) as usize;
+    let unread = |c: &usize| {
+        let read = job.columns[*c].as_deref();
+        let holds = read.is_some_and(|bytes| bytes[from..from + len] == columns[*c][..]);
+        !holds && piece.written.has(*c)
+    };
     let mut unread: Vec<usize> = (0..k).filter(unread).collect();
     // There is room for as many as the level survives. Of more, those go first whose blocks are
-    // lost: the list says so, and another recovery finds the same.
+    // lost: the list says so, and another recovery finds the same. Then what was read, and is written
+    // anew from the parities.
     let given_up = |c: &usize| outcome.lost.iter().any(|part| part.column == *c);
-    unread.sort_by_key(given_up);
+    unread.sort_by_key(|c| (given_up(c), job.columns[*c].is_some()));
     unread.truncate(m);
     let known = |c| unread.contains(&c).then(|| columns[c].clone());
     piece.known = (0..k).map(known).collect();

@@ -6,7 +6,8 @@
 //! 2. a block with enough left is computed and rewritten at once;
 //! 3. where too little is left, the data columns that are gone are put on the list of unreadable
 //!    blocks, all of the run at once, and the operation waits until that is durable (`unreadable`);
-//! 4. then those blocks are rewritten, and the operation is planned anew, on members that can be
+//! 4. then records of the stripe log that tell of the run are retired (`retire`);
+//! 5. then those blocks are rewritten, and the operation is planned anew, on members that can be
 //!    read.
 //!
 //! What a lost block is rewritten with: as many unreadable columns as there are equations too few
@@ -124,7 +125,7 @@ impl Shard {
     }
 
     /// Reads the next part of the run.
-    fn salvage_next(&mut self, key: usize) {
+    pub(crate) fn salvage_next(&mut self, key: usize) {
         let Some((lo, hi)) = self.salvaging(key).todo.pop() else {
             return self.salvage_over(key);
         };
@@ -330,7 +331,10 @@ impl Shard {
         } else if full {
             self.finish_op(key, Some(RequestError::Unreadable));
         } else if self.ops[key].salvage.is_some() {
-            self.salvage_next(key);
+            // Other content is about to lie there.
+            if self.outlives_records(key) {
+                self.salvage_next(key);
+            }
         } else {
             self.finish_op(key, None);
         }

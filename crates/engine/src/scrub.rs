@@ -11,7 +11,8 @@
 //! * What lies where nobody can be named stays as it is, both readings of it.
 //! * Members that are being rebuilt are not judged, and nothing is judged by them.
 //!
-//! A repair is written through (FUA), so that a scrub that has ended does not begin to lie again
+//! A repair waits until no record of the stripe log tells of the stripe (`retire`). It is written
+//! through (FUA), so that a scrub that has ended does not begin to lie again
 //! with the next power cut. It needs no Dirty region: torn, it leaves the strip that lied before a
 //! lie still.
 
@@ -23,7 +24,7 @@ use crate::event::*;
 use crate::plan::Columns;
 use crate::plan::available;
 use crate::shard::Shard;
-use crate::stripe::StripeOp;
+use crate::stripe::{Put, StripeOp};
 
 /// A piece of a stripe in which strips do not agree.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +57,18 @@ impl Shard {
             return self.compute_resync(key);
         }
         self.mend(&mut op);
-        let writes = mended(&op, width);
-        self.ops.put_back(key, op);
-        for (column, lo, hi) in writes {
-            let strip = self.ops[key].columns[column].as_ref();
+        let puts = mended(&op, width).into_iter().map(|(column, lo, hi)| {
+            let strip = op.columns[column].as_ref();
             let slice = strip.expect("read or decoded").part(lo, hi - lo);
-            self.write_column(key, column, lo as u64, slice, true);
+            Put::of(column, lo as u64, slice)
+        });
+        (op.puts, op.fua) = (puts.collect(), true);
+        let lies = op.found_inconsistent;
+        self.ops.put_back(key, op);
+        match lies {
+            true => self.change_in_place(key),
+            // As they were before they could not be read.
+            false => self.put_in_place(key),
         }
     }
 

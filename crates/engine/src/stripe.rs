@@ -47,6 +47,8 @@ pub(crate) enum Phase {
     View,
     /// Waits until the list of unreadable blocks is durable, or for a word on a member.
     List,
+    /// Waits until no record tells of what it is about to change.
+    Retiring,
     /// The same for a record; then the plan is made anew.
     LogView,
 }
@@ -579,7 +581,14 @@ impl Shard {
                 self.compute_step(key, kind);
             }
         }
-        if self.ops.contains(key) && self.ops[key].pending == 0 {
+        if self.ops.contains(key) && self.ops[key].phase != Phase::Retiring {
+            self.settle_writes(key);
+        }
+    }
+
+    /// Nothing has to be waited for where nothing was written.
+    pub(crate) fn settle_writes(&mut self, key: usize) {
+        if self.ops[key].pending == 0 {
             self.writes_done(key);
         }
     }
@@ -651,12 +660,10 @@ impl Shard {
         }
         self.ops[key].phase = Phase::Writing;
         self.put_in_place(key);
-        if self.ops[key].pending == 0 {
-            self.writes_done(key);
-        }
+        self.settle_writes(key);
     }
 
-    fn put_in_place(&mut self, key: usize) {
+    pub(crate) fn put_in_place(&mut self, key: usize) {
         let op = &mut self.ops[key];
         let logged = op.operation.is_some() && !canary::hit(Canary::RetiredBeforeFlush);
         let (stripe, fua) = (op.stripe, op.fua || logged);

@@ -744,6 +744,11 @@ impl Draft {
         self.0.read_error_threshold = Some(threshold);
         self
     }
+    /// Regions stay open for so long when they are not written.
+    pub fn clean_after_ms(mut self, ms: u64) -> Draft {
+        self.0.clean_after_ms = ms;
+        self
+    }
     /// Read errors do not fail a member.
     pub fn forgiving(self) -> Draft {
         self.threshold(1000)
