@@ -329,6 +329,7 @@ fn lacking(page: &MapPage, slots: &[SlotUse], found: &[Found]) -> Vec<DeviceId> 
 /// never written, or discarded since, reads as zeros: it is lost no more.
 fn newest_list(
     geometry: &Geometry,
+    place_bytes: u32,
     pages: &[MapPage],
     slots: &[SlotUse],
     found: &[Found],
@@ -342,7 +343,7 @@ fn newest_list(
     let unwritten = regions.filter(|(_, state)| **state == RegionState::Unwritten);
     let zeros = unwritten.flat_map(|(r, _)| geometry.region_parts(r));
     let zeros: Vec<_> = zeros.filter(|bytes| !bytes.is_empty()).collect();
-    Ok(Unreadable::new(geometry, list, &zeros))
+    Ok(Unreadable::new(geometry, list, place_bytes, &zeros))
 }
 
 /// After an unclean stop a replacement may have missed the last writes that the member which it
@@ -564,7 +565,13 @@ impl Array {
             let shapes = [Some(&geometry), counted.as_ref()];
             forget_nobodys(&shapes, &sb, page);
         }
-        let unreadable = newest_list(&geometry, &pages, &slots, &found)?;
+        let unreadable = newest_list(
+            &geometry,
+            sb.layout.unreadable_bytes,
+            &pages,
+            &slots,
+            &found,
+        )?;
         let pages_sequence = pages.iter().map(|page| page.sequence).max();
         counts_on(&[
             (

@@ -139,8 +139,8 @@ pub(crate) struct Map {
     pub(crate) settling: Settling,
     /// Flushes left before the array may stop, once they were asked for.
     stop_flush: Option<usize>,
-    /// Pieces of requests over several regions: request, regions left.
-    unmapping: Vec<(RequestId, u32)>,
+    /// Pieces of requests over several regions: request, regions left, and what came of the others.
+    unmapping: Vec<(RequestId, u32, Result<(), RequestError>)>,
     /// Shards that have, or had, nothing but zeros in a region.
     pub(crate) empty: BTreeMap<RegionNo, BTreeSet<ShardNo>>,
     /// Some region may be behind.
@@ -487,7 +487,7 @@ impl Array {
             }
             Then::Unwritten => {
                 // A shard that asked meanwhile asks again.
-                self.unmapped(region);
+                self.unmapped(region, Ok(()));
                 self.map.empty.remove(&region);
                 self.enter(region, Phase::Unwritten);
             }
@@ -716,6 +716,9 @@ impl Array {
             };
             return self.enter(region, phase);
         }
+        if unmap && !self.may_unlist_region(region) {
+            return self.keep_region(region, sync);
+        }
         self.note_closed(region, unmap);
         if unmap {
             self.set_phase(region, Phase::Retiring { sync });
@@ -725,6 +728,18 @@ impl Array {
         } else {
             self.settle_region(region, false);
         }
+    }
+
+    /// A region that was closed to be given back stays as it was, and who asked for that is told.
+    fn keep_region(&mut self, region: RegionNo, sync: bool) {
+        self.unmapped(region, Err(RequestError::Unreadable));
+        self.map.empty.remove(&region);
+        let phase = match (sync, self.map.region(region).disk) {
+            (true, _) => Phase::NeedSync,
+            (false, RegionState::Clean) => Phase::Clean,
+            (false, _) => Phase::Open,
+        };
+        self.enter(region, phase);
     }
 
     /// Nothing tells of the region's content any more: it becomes Unwritten.
@@ -827,27 +842,29 @@ impl Array {
         if left == 0 {
             return self.reply(id, Ok(()));
         }
-        self.map.unmapping.push((id, left));
+        self.map.unmapping.push((id, left, Ok(())));
         for region in close {
             self.close(region, CloseIf::Always, true);
         }
     }
 
-    fn unmapped(&mut self, region: RegionNo) {
+    fn unmapped(&mut self, region: RegionNo, result: Result<(), RequestError>) {
         for id in std::mem::take(&mut self.map.region(region).unmap) {
-            let at = self.map.unmapping.iter().position(|(r, _)| *r == id);
+            let at = self.map.unmapping.iter().position(|(r, ..)| *r == id);
             let at = at.expect("a request stays until its regions are done");
-            self.map.unmapping[at].1 -= 1;
-            if self.map.unmapping[at].1 == 0 {
-                self.map.unmapping.swap_remove(at);
-                self.reply(id, Ok(()));
+            let (_, left, all) = &mut self.map.unmapping[at];
+            *left -= 1;
+            *all = all.and(result);
+            if *left == 0 {
+                let (_, _, all) = self.map.unmapping.swap_remove(at);
+                self.reply(id, all);
             }
         }
     }
 
     /// The array has failed: who waits for a region is told.
     pub(crate) fn fail_unmaps(&mut self) {
-        for (id, _) in std::mem::take(&mut self.map.unmapping) {
+        for (id, ..) in std::mem::take(&mut self.map.unmapping) {
             self.reply(id, Err(RequestError::Failed));
         }
         self.map.regions.iter_mut().for_each(|r| r.unmap.clear());

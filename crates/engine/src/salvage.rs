@@ -343,10 +343,28 @@ impl Shard {
     /// The operation has written in place, durably: if blocks among it are listed, they leave the
     /// list before it is over. True if it waits for that.
     pub(crate) fn unlists(&mut self, key: usize) -> bool {
+        let listed = self.listed_parts(key);
+        if listed.is_empty() {
+            return false;
+        }
+        self.ask_for_list(key, false, listed);
+        true
+    }
+
+    /// Before anything of a write is in the log or in place: blocks among it that are listed can leave
+    /// the list when they are written. (Others may take the room meanwhile: then it ends with an error
+    /// all the same, and the blocks answer one still.)
+    pub(crate) fn may_unlist(&self, key: usize) -> bool {
+        let listed = self.listed_parts(key);
+        listed.is_empty() || self.unreadable.may_leave(&self.geometry, &listed)
+    }
+
+    /// What an operation writes that is listed.
+    fn listed_parts(&self, key: usize) -> Vec<StripPart> {
         let op = &self.ops[key];
         let stripe = op.stripe;
         let touches = |part: &StripPart| self.touches_lost(part);
-        let listed: Vec<StripPart> = match &op.work.kind {
+        match &op.work.kind {
             WorkKind::Write { pieces, .. } => {
                 let places = pieces.iter().map(|p| p.place(stripe));
                 places.filter(touches).collect()
@@ -356,12 +374,7 @@ impl Shard {
                 places.filter(touches).collect()
             }
             WorkKind::Read { .. } | WorkKind::Step { .. } => Vec::new(),
-        };
-        if listed.is_empty() {
-            return false;
         }
-        self.ask_for_list(key, false, listed);
-        true
     }
 
     /// A piece of a read has its content; unless that means nothing by now.

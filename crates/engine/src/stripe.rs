@@ -595,6 +595,9 @@ impl Shard {
 
     /// A write is computed: its records go to the logs first, or it goes in place at once.
     pub(crate) fn carry_out(&mut self, key: usize, new: Option<NewContent>) {
+        if !self.may_unlist(key) {
+            return self.finish_op(key, Some(RequestError::Unreadable));
+        }
         let Some(new) = new.filter(|_| !canary::hit(Canary::NoLog)) else {
             return self.put_in_place(key);
         };

@@ -8,7 +8,8 @@
 //!   [`ToShard::Listed`], and writes in place only then; a write of a listed block is durable in
 //!   place first, then the block leaves the list, then the write is answered;
 //! * zeroing of a region that was discarded: its blocks leave the list before they can be written
-//!   again;
+//!   again; room for that is kept from the moment on when all shards have closed it, and where there
+//!   is none it is not discarded;
 //! * anything of the array itself, by [`Array::list_unreadable`], at any time between
 //!   [`Array::start`] and the end, also before the array serves: ranges of strips in, and an
 //!   [`Until`] that says what goes on (in [`Array::drive_unreadable`]) once all of it is durable on
@@ -25,6 +26,7 @@
 //!
 //! Deliberately absent: how it is found out that a block is lost (`salvage`).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,9 +45,22 @@ use crate::units::*;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     blocks: RangeSet<u64>,
+    /// Ranges that the list has room for.
+    most: usize,
 }
 
 impl Lost {
+    /// Is there room for the list without these parts of strips? What leaves the middle of a range
+    /// makes two of it.
+    pub(crate) fn may_leave(&self, geometry: &Geometry, parts: &[StripPart]) -> bool {
+        let mut left = self.blocks.clone();
+        let blocks = parts.iter().map(|part| geometry.blocks(part));
+        blocks
+            .filter(|blocks| !blocks.is_empty())
+            .for_each(|blocks| left.remove(blocks));
+        left.len() <= self.most
+    }
+
     /// Does any block of these bytes of a strip answer an error?
     pub(crate) fn touches(&self, geometry: &Geometry, part: &StripPart) -> bool {
         // The case of every request of an array in order.
@@ -102,6 +117,8 @@ pub(crate) struct Unreadable {
     flight: Option<Flight>,
     /// Who waits for the next version.
     next: Vec<Until>,
+    /// Regions that are being given back, and how many ranges their blocks may add by leaving.
+    leaving: BTreeMap<RegionNo, usize>,
 }
 
 #[derive(Debug)]
@@ -123,10 +140,14 @@ impl Unreadable {
     pub(crate) fn new(
         geometry: &Geometry,
         list: &UnreadableList,
+        place_bytes: u32,
         zeros: &[Range<u64>],
     ) -> Unreadable {
         let blocks = geometry.size() / geometry.block;
-        let mut lost = Lost::default();
+        let mut lost = Lost {
+            most: capacity(place_bytes),
+            ..Lost::default()
+        };
         let inside = list.ranges.iter().filter(|r| r.start < blocks);
         lost.blocks
             .extend(inside.map(|r| r.start..r.end.min(blocks)));
@@ -238,7 +259,9 @@ impl Array {
     /// the middle of a range makes two of it.
     fn has_room(&self, lost: &Lost, leaving: bool) -> Result<(), ListFull> {
         let most = capacity(self.sb.layout.unreadable_bytes);
-        let most = if leaving { most } else { most - most / 8 };
+        let kept: usize = self.unreadable.leaving.values().sum();
+        let kept = if leaving { kept } else { kept.max(most / 8) };
+        let most = most.saturating_sub(kept);
         match lost.blocks.len() <= most {
             true => Ok(()),
             false => Err(ListFull),
@@ -289,13 +312,42 @@ impl Array {
     /// Blocks of a region that are listed: they leave the list when its zeroes are there. True if
     /// there are any, and [`Array::region_zeroed`] will be called once more.
     pub(crate) fn unlist_region(&mut self, region: RegionNo) -> bool {
+        self.unreadable.leaving.remove(&region);
+        let ranges = self.listed_in(region);
+        !ranges.is_empty() && self.unlist(&ranges, Until::Zeroed(region)).is_ok()
+    }
+
+    /// A region is closed, to be given back. False if its blocks could not leave the list: zeros that
+    /// were acknowledged would answer an error as soon as the region is written again.
+    pub(crate) fn may_unlist_region(&mut self, region: RegionNo) -> bool {
+        let mut left = self.unreadable.lost.blocks.clone();
+        let now = left.len();
+        for range in self.listed_in(region) {
+            left.remove(range);
+        }
+        // The more others leave, the less is added by this one.
+        let more = left.len().saturating_sub(now);
+        let kept: usize = self.unreadable.leaving.values().sum();
+        let all = now + kept + more;
+        let may = more == 0 || all <= capacity(self.sb.layout.unreadable_bytes);
+        match may {
+            true if more > 0 => {
+                self.unreadable.leaving.insert(region, more);
+            }
+            true => {}
+            false => self.note_list_full(),
+        }
+        may
+    }
+
+    /// Parts of the region in which blocks are listed.
+    fn listed_in(&self, region: RegionNo) -> Vec<Range<u64>> {
         let block = self.geometry.block;
         let parts = self.geometry.region_parts(region).into_iter();
         let ranges = parts.map(|bytes| bytes.start / block..bytes.end / block);
         let listed =
             |range: &Range<u64>| !range.is_empty() && self.unreadable.lost.blocks.overlaps(range);
-        let ranges: Vec<Range<u64>> = ranges.filter(listed).collect();
-        !ranges.is_empty() && self.unlist(&ranges, Until::Zeroed(region)).is_ok()
+        ranges.filter(listed).collect()
     }
 
     /// Writes the next version, or goes on with what waited for one.

@@ -6,6 +6,7 @@ use strake_engine::units::RegionNo;
 use strake_format::{RegionState, WriteHole};
 use strake_sim::beyond::Demand;
 use strake_sim::scenario::Scenario;
+use strake_sim::workload::AskKind;
 
 /// An array without a log that was cut off while it wrote, one member of which is missing; `None`
 /// if nothing was being written.
@@ -177,6 +178,87 @@ fn with_a_full_list(seed: u64) -> Scenario {
         raid5.write_at(range.start / block + 1, 1);
     }
     raid5
+}
+
+/// A list of unreadable blocks that takes no more, among them all of a region and of the rows beside it.
+fn with_a_region_that_is_lost() -> Scenario {
+    let draft = Scenario::new("5", 4).small_blocks().forgiving();
+    let mut raid5 = draft.start();
+    raid5.write_all().rest().lose(1).steps(3000);
+    let geometry = raid5.world.geometry.clone();
+    let all = geometry.strip / geometry.block;
+    let rows = geometry.region_rows(RegionNo(1));
+    for row in 0..geometry.rows.min(30) {
+        let whole = (rows.start - 1..rows.end + 1).contains(&row);
+        let lost = (0..all).filter(|block| whole || block % 4 < 3);
+        for (block, slot) in lost.flat_map(|block| [0, 2, 3].map(|slot| (block, slot))) {
+            raid5.spoil_block(slot, row, block);
+        }
+    }
+    raid5.add().made_whole();
+    fill_list(&mut raid5);
+    raid5
+}
+
+/// Writes the middle of ranges of three blocks, so that the list has no room for one more.
+fn fill_list(raid5: &mut Scenario) {
+    let block = raid5.world.geometry.block;
+    let ranges = raid5.world.machines().array.status().unreadable;
+    let wide = ranges.iter().filter(|r| r.end - r.start == 3 * block);
+    let room = strake_format::unreadable::capacity(4096) - ranges.len();
+    for range in wide.take(room) {
+        raid5.write_at(range.start / block + 1, 1);
+    }
+    let ranges = raid5.world.machines().array.status().unreadable.len();
+    assert_eq!(ranges, strake_format::unreadable::capacity(4096));
+}
+
+/// The list had no room for what one range becomes when its middle leaves. The zeros were
+/// acknowledged all the same, and answered errors as soon as something was written in their region.
+#[test]
+fn a_region_whose_blocks_cannot_leave_the_list_is_not_discarded() {
+    let mut raid5 = with_a_region_that_is_lost();
+    let geometry = raid5.world.geometry.clone();
+    let rows = geometry.region_rows(RegionNo(1));
+    let stripe = geometry.stripe_bytes() / geometry.block;
+    let (first, count) = (rows.start * stripe, (rows.end - rows.start) * stripe);
+    raid5.begin(AskKind::WriteZeroes, first, count);
+    while !raid5.world.asks.is_empty() {
+        raid5.world.excused.push(RegionNo(1));
+        raid5.steps(1);
+    }
+    assert_eq!(raid5.world.stats.refused, 1);
+    raid5.write_at(first, 1).rest().verify();
+    raid5.power_cut().start().verify();
+    // From its beginning it gets shorter.
+    let beside = first - stripe;
+    raid5.ask(AskKind::WriteZeroes, beside, stripe);
+    raid5.ask(AskKind::WriteZeroes, first, count).verify();
+    let region = first..first + count;
+    assert!(!raid5.unreadable().iter().any(|b| region.contains(b)));
+}
+
+/// Such a block was written, durably, before the write was answered with an error.
+#[test]
+fn a_write_whose_block_cannot_leave_the_list_changes_nothing() {
+    let mut raid5 = with_a_full_list(3);
+    let geometry = raid5.world.geometry.clone();
+    let ranges = raid5.world.machines().array.status().unreadable;
+    let wide = |r: &&std::ops::Range<u64>| r.end - r.start == 3 * geometry.block;
+    let middle = ranges.iter().find(wide).expect("there are more").start + geometry.block;
+    let region = geometry.region(geometry.row(geometry.locate(middle).stripe).1);
+    raid5.world.excused.push(region);
+    let data = |raid5: &Scenario| -> Vec<Vec<u8>> {
+        let from = raid5.world.superblock.layout.data_offset as usize;
+        let to = from + raid5.world.superblock.layout.data_bytes as usize;
+        let drives = raid5.world.drives.iter();
+        drives.map(|d| d.ssd.bytes()[from..to].to_vec()).collect()
+    };
+    let before = data(&raid5);
+    raid5.write_at(middle / geometry.block, 1);
+    assert_eq!(raid5.world.stats.refused, 1);
+    assert!(data(&raid5) == before);
+    raid5.verify();
 }
 
 /// The array failed as if members had failed. By then the survivors knew that the one that was
