@@ -48,7 +48,8 @@ impl World {
         if !drive.ssd.faults.ebbs || drive.device.is_some_and(|now| now != device) {
             return Ok(());
         }
-        self.drives[index].ssd.faults.ebbs = false;
+        let faults = &mut self.drives[index].ssd.faults;
+        (faults.ebbs, faults.medium_failed) = (false, false);
         self.stats.ebbs += 1;
         self.vanish(index)
     }
@@ -77,14 +78,16 @@ impl World {
         until.is_some()
     }
 
-    /// A member went out: not for an error of a device that was about to vanish.
+    /// A member went out: not for an error of a device that was about to vanish, unless its medium has
+    /// failed as well.
     pub(crate) fn judge_verdict(&mut self, device: Option<DeviceId>, cause: OutCause) -> Going {
         let failed = matches!(cause, OutCause::WriteError | OutCause::ReadErrors);
         let Some(device) = device.filter(|_| failed) else {
             return Ok(());
         };
         let index = self.devices[device.0 as usize];
-        match self.drives[index].ssd.faults.ebbs {
+        let faults = &self.drives[index].ssd.faults;
+        match faults.ebbs && !faults.medium_failed {
             false => Ok(()),
             true => self.failure(format!(
                 "{device:?} has failed, and was only about to vanish"

@@ -42,6 +42,8 @@ pub struct Overlay {
     pub gone: bool,
     /// It is about to be: all fails, and nobody says why.
     pub ebbs: bool,
+    /// Its medium has failed an I/O since it was there last: a verdict over it may rest on that.
+    pub medium_failed: bool,
     /// So many of the next writes fail.
     pub write_errors: u32,
     /// And nobody says why.

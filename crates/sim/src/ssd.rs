@@ -454,6 +454,7 @@ impl Ssd {
             flight.fate = Fate::Fails(IoError::Gone);
         }
         if let Fate::Fails(error) = flight.fate {
+            self.faults.medium_failed |= error == IoError::Media;
             let error = Patience::verdict(error);
             let buf = match flight.kind {
                 IoKind::Read { buf, .. } => Some(buf),
@@ -462,6 +463,7 @@ impl Ssd {
             return answer(Err(error), buf);
         }
         let (result, buf) = self.apply(flight, rng);
+        self.faults.medium_failed |= result == Err(IoError::Media);
         answer(result, buf)
     }
 

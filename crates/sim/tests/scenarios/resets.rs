@@ -300,3 +300,27 @@ fn so_is_one_that_was_being_zeroed() {
         comes_back(&mut raid6, pulled);
     }
 }
+
+/// A sector that could not be read a moment before is a reason to be failed. (The simulator took that for
+/// an error of the moment.)
+#[test]
+fn a_member_may_be_failed_for_a_sector_while_it_is_about_to_vanish() {
+    let mut failed = 0;
+    for seed in 0..40 {
+        let draft = Scenario::new("6", 6).no_caches().threshold(1);
+        let mut raid6 = draft.seed(seed).start();
+        raid6.fill().rest();
+        for row in 0..8 {
+            raid6.spoil_block(2, row, 0);
+        }
+        raid6.begin_to_read().steps(8 + 2 * (seed % 20));
+        if raid6.world.looks()[2].in_sync.is_none() {
+            continue;
+        }
+        raid6.ebb(2);
+        raid6.wait("it is out", |world| world.looks()[2].in_sync.is_none());
+        failed += usize::from(state(&mut raid6, 2) == MemberState::Failed);
+        raid6.rest().verify();
+    }
+    assert!(failed > 0, "no sector was met");
+}
