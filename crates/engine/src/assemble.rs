@@ -180,7 +180,7 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
             // What an administrator took out of service does not come back by itself.
             Finding::Stale(index)
                 if record.state == SlotState::Missing
-                    && returns(&found[index].superblock, table)
+                    && crate::behind::comes_back(&found[index].superblock, table)
                         == Returns::Kept(Slot(at as u8)) =>
             {
                 used.push(index);

@@ -75,6 +75,20 @@ pub(crate) fn keeps(cause: OutCause) -> bool {
     }
 }
 
+/// How a member may come back.
+pub(crate) fn comes_back(own: &Superblock, table: &Superblock) -> Returns {
+    let forgotten = own.epoch < table.epoch && table.edition_of(own.epoch).is_none();
+    if !forgotten || !hit(Canary::ReturnsUnwitnessed) {
+        return returns(own, table);
+    }
+    // As if its edition were the oldest that the table remembers.
+    let mut table = table.clone();
+    let oldest = table.editions.len() - 1;
+    table.epoch = Epoch(own.epoch.0 + oldest as u64);
+    table.editions[oldest] = own.editions[0];
+    returns(own, &table)
+}
+
 impl Array {
     /// Every slot has a member in sync.
     pub(crate) fn whole(&self) -> bool {
@@ -153,7 +167,7 @@ impl Array {
         if self.members.contains_key(&new.device) {
             return Ok(Changed::No);
         }
-        let slot = match returns(&new.superblock, &self.sb) {
+        let slot = match comes_back(&new.superblock, &self.sb) {
             Returns::Kept(slot) => slot,
             Returns::Afresh => return Err(CommandError::NotKept),
             Returns::SplitBrain => return Err(CommandError::SplitBrain),

@@ -149,11 +149,25 @@ pub enum Canary {
     EmptyForEver,
     /// Bands become rows although records of the log count rows.
     FoldedUnclean,
+    /// A flush that failed is answered before the member that failed it is out.
+    FlushAnsweredEarly,
+    /// What is written over unreadable blocks is not durable when they leave the list.
+    UnlistedUndurably,
+    /// The list of unreadable blocks is not durable when it counts.
+    ListUndurable,
+    /// The list of unreadable blocks is given more ranges than it has room for.
+    ListWithoutLimit,
+    /// A member is kept although its superblock is older than all editions that are remembered.
+    ReturnsUnwitnessed,
+    /// Members that are being rebuilt get no records.
+    RebuiltGetNoRecords,
+    /// A Clean region in which blocks are given up is not marked behind.
+    CleanNotBehind,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 62] = [
+    pub const ALL: [Canary; 69] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::WritesEarly,
@@ -216,6 +230,13 @@ impl Canary {
         Canary::RowsOfOneShape,
         Canary::LoweringForgotten,
         Canary::MirrorStaysCovered,
+        Canary::FlushAnsweredEarly,
+        Canary::UnlistedUndurably,
+        Canary::ListUndurable,
+        Canary::ListWithoutLimit,
+        Canary::ReturnsUnwitnessed,
+        Canary::RebuiltGetNoRecords,
+        Canary::CleanNotBehind,
     ];
 
     /// Its name on the simulator's command line.
@@ -287,6 +308,13 @@ impl Canary {
             Canary::ShownTooSoon => "shown-too-soon",
             Canary::EmptyForEver => "empty-for-ever",
             Canary::FoldedUnclean => "folded-unclean",
+            Canary::FlushAnsweredEarly => "flush-answered-early",
+            Canary::UnlistedUndurably => "unlisted-undurably",
+            Canary::ListUndurable => "list-undurable",
+            Canary::ListWithoutLimit => "list-without-limit",
+            Canary::ReturnsUnwitnessed => "returns-unwitnessed",
+            Canary::RebuiltGetNoRecords => "rebuilt-get-no-records",
+            Canary::CleanNotBehind => "clean-not-behind",
         }
     }
 }

@@ -508,6 +508,9 @@ impl Array {
         if self.whole() || self.map.is_behind(region) {
             return;
         }
+        if self.map.phase(region) == Phase::Clean && canary::hit(Canary::CleanNotBehind) {
+            return;
+        }
         self.map.mark_behind(region);
         let at = self.map.page_of(region);
         self.map.pages[at].dirty = true;

@@ -705,7 +705,7 @@ impl Shard {
                     if self.view.failed {
                         return self.finish_part(request, None, Err(RequestError::Failed));
                     }
-                    if self.in_view(device) {
+                    if self.in_view(device) && !canary::hit(Canary::FlushAnsweredEarly) {
                         self.requests[request].awaits += 1;
                         self.awaited.push((request, device));
                     }

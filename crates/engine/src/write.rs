@@ -264,7 +264,9 @@ impl Shard {
     /// Is the write durable when it ends? What leaves the list of unreadable blocks is.
     fn must_last(&self, stripe: StripeNo, pieces: &[WritePiece]) -> bool {
         let mut places = pieces.iter().map(|p| p.place(stripe));
-        pieces.iter().any(|p| p.fua) || places.any(|place| self.touches_lost(&place))
+        pieces.iter().any(|p| p.fua)
+            || places.any(|place| self.touches_lost(&place))
+                && !canary::hit(Canary::UnlistedUndurably)
     }
 
     /// The parities in `rows` after the write, over the run; `solid`: nothing between the first and

@@ -40,7 +40,7 @@ impl World {
     /// Does the crash come now? It is `due` by the plan, or not; a focus waits for its moment.
     pub(crate) fn strikes(&mut self, due: bool) -> bool {
         match self.plan.focus {
-            Focus::Wide | Focus::Replay => due,
+            Focus::Wide | Focus::Replay | Focus::Join => due,
             Focus::Ring => due && self.strikes_log(),
             Focus::Deep => due && self.writes_in_place() && self.strikes_half(),
             Focus::Return => due || self.is_whole_again() && self.chance.faults.one_in(4),
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// Some member has a write of data or parity in flight.
-    fn writes_in_place(&self) -> bool {
+    pub(crate) fn writes_in_place(&self) -> bool {
         let layout = &self.superblock.layout;
         let data = layout.data_offset..layout.data_offset + layout.data_bytes;
         let drives = self.drives.iter();

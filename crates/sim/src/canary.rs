@@ -15,6 +15,7 @@ use strake_engine::units::Row;
 use strake_format::region_map::PAGE_BYTES;
 use strake_format::{Layout, MapPage, Slot, Superblock, UnreadableList, WriteHole};
 
+use crate::course::Course;
 use crate::plan::{Action, End, Plan};
 use crate::prng::{Prng, Purpose};
 use crate::workload::AskKind;
@@ -74,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 88] = [
+    pub const ALL: [(Canary, u64); 95] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -169,6 +170,13 @@ impl Canary {
         (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),
         (Canary::Inside(engine::Canary::NewcomerHearsEarly), 1000),
         (Canary::Inside(engine::Canary::NotSplitAnew), 6000),
+        (Canary::Inside(engine::Canary::FlushAnsweredEarly), 20000),
+        (Canary::Inside(engine::Canary::UnlistedUndurably), 6000),
+        (Canary::Inside(engine::Canary::ListUndurable), 12000),
+        (Canary::Inside(engine::Canary::ListWithoutLimit), 6000),
+        (Canary::Inside(engine::Canary::ReturnsUnwitnessed), 20000),
+        (Canary::Inside(engine::Canary::RebuiltGetNoRecords), 16000),
+        (Canary::Inside(engine::Canary::CleanNotBehind), 6000),
     ];
 
     /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:
@@ -180,6 +188,11 @@ impl Canary {
             lives.any(|life| life.actions.iter().any(|(_, action)| *action == what))
         };
         let logs = plan.write_hole != WriteHole::Resync;
+        if let Canary::Inside(inside) = self
+            && let Some(course) = course_for(inside)
+        {
+            return Course::of(plan.seed) == Some(course);
+        }
         match self {
             Canary::Inside(engine::Canary::FoldedUnclean) => logs && does(Action::Strip),
             Canary::Inside(engine::Canary::RegionNotRetired) => logs && cut_off(),
@@ -232,6 +245,20 @@ impl Canary {
             .into_iter()
             .map(|(canary, _)| canary)
             .find(|canary| canary.name() == name)
+    }
+}
+
+/// The course that leads to a bug which other seeds hardly ever meet.
+fn course_for(canary: engine::Canary) -> Option<Course> {
+    match canary {
+        engine::Canary::FlushAnsweredEarly => Some(Course::FailedFlush),
+        engine::Canary::UnlistedUndurably => Some(Course::Listed),
+        engine::Canary::ListUndurable => Some(Course::Listed),
+        engine::Canary::ListWithoutLimit => Some(Course::FullList),
+        engine::Canary::ReturnsUnwitnessed => Some(Course::LongAway),
+        engine::Canary::RebuiltGetNoRecords => Some(Course::JoinsUnderWrites),
+        engine::Canary::CleanNotBehind => Some(Course::LostWhileAway),
+        _ => None,
     }
 }
 

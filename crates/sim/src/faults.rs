@@ -48,6 +48,8 @@ pub struct Overlay {
     pub write_errors: u32,
     /// And nobody says why.
     pub unclear: bool,
+    /// So many of the next flushes fail.
+    pub flush_errors: u32,
     /// So many of the next reads fail, although the blocks are readable.
     pub read_errors: u32,
     /// So many of the next I/Os time out; they may land later all the same.

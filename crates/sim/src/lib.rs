@@ -20,6 +20,7 @@ pub mod canary;
 pub mod checkers;
 pub mod clock;
 pub mod comeback;
+pub mod course;
 pub mod dawdle;
 mod ebb;
 pub mod faults;

@@ -194,7 +194,8 @@ impl World {
             return Condition::default();
         };
         let faults = &drive.ssd.faults;
-        let fine = !faults.gone && !faults.ebbs && faults.write_errors == 0 && faults.stalls == 0;
+        let errors = faults.write_errors + faults.flush_errors;
+        let fine = !faults.gone && !faults.ebbs && errors == 0 && faults.stalls == 0;
         let layout = &self.superblock.layout;
         let row = |block: &u64| {
             let data = (block * drive.ssd.block).checked_sub(layout.data_offset);
@@ -327,6 +328,7 @@ impl World {
             (drive.doomed, drive.stalls) = (false, false);
             drive.ssd.faults.ebbs = false;
             drive.ssd.faults.write_errors = 0;
+            drive.ssd.faults.flush_errors = 0;
             drive.ssd.faults.read_errors = 0;
             drive.ssd.faults.stalls = 0;
             drive.ssd.faults.slowness = 0;

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
 use strake_sim::canary::Canary;
+use strake_sim::course::Course;
 use strake_sim::faults::{FaultKind, FaultSet};
 use strake_sim::plan::{LEVELS, Variation};
 use strake_sim::report::{Outcome, Stats};
@@ -76,6 +77,9 @@ struct Seeds {
     /// Kinds of faults to leave out, separated by commas.
     #[arg(long)]
     without: Option<String>,
+    /// Only seeds that are this course.
+    #[arg(long)]
+    course: Option<String>,
     /// Plant this bug.
     #[arg(long)]
     canary: Option<String>,
@@ -154,6 +158,7 @@ fn seeds(args: &Seeds) -> Result<bool, String> {
         seed: args.seed,
         level,
         variation,
+        course: args.course.as_deref().map(parse_course).transpose()?,
         canary: args.canary.as_deref().map(parse_canary).transpose()?,
         tracing: args.trace,
     };
@@ -199,6 +204,10 @@ fn parse_faults(names: &str) -> Result<FaultSet, String> {
                 .ok_or_else(|| format!("no fault {name}; there are {}", kinds.join(", ")))?;
             Ok(set.with(kind))
         })
+}
+
+fn parse_course(name: &str) -> Result<Course, String> {
+    Course::parse(name).ok_or_else(|| format!("no course {name}"))
 }
 
 fn parse_canary(name: &str) -> Result<Canary, String> {

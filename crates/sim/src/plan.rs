@@ -33,6 +33,8 @@ pub struct Shape {
 pub const LEVELS: [&str; 10] = ["0", "1", "5", "6", "7.3", "10", "50", "60", "70", "n+m"];
 const LEVEL_WEIGHTS: [u32; 10] = [1, 2, 4, 4, 2, 2, 2, 1, 1, 2];
 const LOG_WEIGHTS: [u32; 10] = [0, 0, 1, 4, 2, 0, 1, 2, 1, 2];
+/// Two members must be able to go.
+const JOIN_WEIGHTS: [u32; 10] = [0, 4, 0, 4, 2, 0, 0, 1, 0, 1];
 /// The fewer members hold a record, the sooner it is on none.
 const RING_WEIGHTS: [u32; 10] = [0, 0, 12, 2, 1, 0, 2, 1, 0, 1];
 
@@ -109,6 +111,8 @@ pub enum Focus {
     Deep,
     /// Members that were away and come in sync again, with hardly a write since.
     Return,
+    /// Members that join, while others are lost and the power goes.
+    Join,
 }
 
 const FOCI: [Focus; 5] = [
@@ -124,15 +128,20 @@ impl Focus {
     /// Draws it, and the shape; only parity levels have a log.
     fn draw(seed: u64, level: Option<usize>, rng: &mut Prng) -> (Focus, Shape) {
         let mut own = Prng::new(seed, Purpose::Focus);
-        let focus = FOCI[own.weighted(&FOCUS_WEIGHTS)];
+        let mut focus = FOCI[own.weighted(&FOCUS_WEIGHTS)];
+        if Prng::new(seed ^ 16, Purpose::Focus).one_in(40) {
+            focus = Focus::Join;
+        }
         let weights = match focus {
             Focus::Wide => LEVEL_WEIGHTS,
             Focus::Replay => LOG_WEIGHTS,
+            Focus::Join => JOIN_WEIGHTS,
             Focus::Ring | Focus::Deep | Focus::Return => RING_WEIGHTS,
         };
         let drawn = rng.weighted(&weights);
         let shape = Shape::draw(level.unwrap_or(drawn), rng);
         match shape.level {
+            Level::Raid1 if focus == Focus::Join => (focus, shape),
             Level::Raid0 | Level::Raid1 | Level::Raid10 => (Focus::Wide, shape),
             _ => (focus, shape),
         }
@@ -532,6 +541,7 @@ impl Plan {
         let life = |_| match focus {
             Focus::Deep => deep_life(&mut rng),
             Focus::Return => returning_life(&mut rng),
+            Focus::Join => joining_life(&mut rng),
             Focus::Ring => aimed_life(80, &mut rng),
             Focus::Wide | Focus::Replay => aimed_life(40, &mut rng),
         };
@@ -772,6 +782,27 @@ fn returning_life(rng: &mut Prng) -> Life {
     Life {
         actions,
         end_at: Moment { asks, events: 2000 },
+        asks,
+        ..aimed_life(asks, rng)
+    }
+}
+
+/// A life in which a member leaves, a device takes its slot, and another member leaves while that is
+/// being written down; it ends in the same moment.
+fn joining_life(rng: &mut Prng) -> Life {
+    let asks = rng.range(2, 6);
+    let at = |events: u64| Moment { asks, events };
+    let (lost, joins) = (rng.range(10, 60), rng.range(150, 300));
+    let leaves = joins + rng.below(40);
+    let actions = vec![
+        (at(lost), Action::Lose),
+        (at(joins), Action::Add),
+        (at(leaves), Action::Lose),
+    ];
+    Life {
+        actions,
+        end: End::PowerCut,
+        end_at: at(leaves + rng.below(30)),
         asks,
         ..aimed_life(asks, rng)
     }

@@ -41,6 +41,8 @@ pub enum Purpose {
     Groups = 13,
     /// What goes beyond the tolerance.
     Beyond = 16,
+    /// Which seeds are courses, and what happens in them.
+    Course = 23,
     /// When devices are reset, and when those that were out for it are there again.
     Reset = 21,
     /// When devices that are about to vanish fail all for a moment before.

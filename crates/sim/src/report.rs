@@ -15,6 +15,8 @@ pub struct Stats {
     pub asks: u64,
     /// Events of the simulation.
     pub events: u64,
+    /// Seeds that followed a script.
+    pub courses: u64,
     /// Power cuts.
     pub power_cuts: u64,
     /// Kills of the process.
@@ -172,6 +174,7 @@ impl Stats {
         let pairs = [
             (&mut self.asks, other.asks),
             (&mut self.events, other.events),
+            (&mut self.courses, other.courses),
             (&mut self.power_cuts, other.power_cuts),
             (&mut self.kills, other.kills),
             (&mut self.crashes_starting, other.crashes_starting),

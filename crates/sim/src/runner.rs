@@ -11,6 +11,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::canary::Canary;
+use crate::course::Course;
 use crate::launch;
 use crate::plan::{Plan, Variation};
 use crate::report::{Failure, Outcome, Stats};
@@ -25,6 +26,8 @@ pub struct Run {
     pub level: Option<usize>,
     /// What to leave out.
     pub variation: Variation,
+    /// Only seeds that are this course.
+    pub course: Option<Course>,
     /// A planted bug.
     pub canary: Option<Canary>,
     /// Print every event.
@@ -65,6 +68,9 @@ pub fn catching<T>(what: impl FnOnce() -> T) -> Result<T, String> {
 
 /// Runs one world.
 pub fn run(run: &Run) -> Outcome {
+    if let Some(course) = Course::of(run.seed).filter(|_| run.level.is_none()) {
+        return course.run(run.seed, run.canary, run.tracing);
+    }
     let mut plan = Plan::draw(run.seed, run.level);
     plan.vary(&run.variation);
     let words = world_text(&plan);
@@ -159,6 +165,9 @@ pub fn run_many(like: &Run, first: u64, count: u64, threads: usize, stop_after: 
                 break;
             }
             summary.seeds += 1;
+            if like.course.is_some() && Course::of(seed) != like.course {
+                continue;
+            }
             let met = |canary: Canary| canary.may_be_met(&Plan::draw(seed, like.level));
             if like.canary.is_some_and(|canary| !met(canary)) {
                 continue;

@@ -21,6 +21,7 @@ use strake_engine::units::{CommandId, Slot, StripeNo};
 use strake_engine::{HedgeRules, StartError};
 use strake_format::{Level, Settings, Superblock, WriteHole};
 
+use crate::canary::Canary;
 use crate::launch::{self, Half};
 use crate::misled::Armed;
 use crate::plan::{Focus, LEVELS, Plan};
@@ -110,6 +111,15 @@ impl Scenario {
         Scenario {
             world: World::new(plan, made, None),
         }
+    }
+
+    /// Starts what was made for the first time.
+    pub fn begin_life(&mut self) -> &mut Self {
+        self.start();
+        if let Some(id) = self.world.settle_threshold() {
+            self.answer(id).expect("a threshold can be set");
+        }
+        self
     }
 
     fn must<T>(&mut self, going: Going<T>) -> T {
@@ -679,6 +689,11 @@ impl Draft {
         devices.for_each(|device| device.bytes += MORE);
         self
     }
+    /// With the smallest log, of one shard.
+    pub fn small_log(mut self) -> Draft {
+        (self.0.tiny.log_bytes, self.0.tiny.log_shards, self.0.shards) = (8192, 1, 1);
+        self
+    }
     /// Of `n` data columns and `m` parities.
     pub fn code(mut self, n: u8, m: u8) -> Draft {
         let shape = &mut self.0.shape;
@@ -766,16 +781,23 @@ impl Draft {
             world: World::new(self.0, made, None),
         }
     }
+    /// What the array tells this shard is long on its way.
+    pub fn slow_shard(mut self, shard: u16) -> Draft {
+        self.0.slow_shard = Some(shard);
+        self
+    }
+    /// Makes the array, with this bug; it is not started.
+    #[must_use]
+    pub fn made(self, canary: Option<Canary>) -> Scenario {
+        let made = launch::make(&self.0);
+        Scenario {
+            world: World::new(self.0, made, canary),
+        }
+    }
     /// Makes the array and starts it.
     pub fn start(self) -> Scenario {
-        let made = launch::make(&self.0);
-        let mut scenario = Scenario {
-            world: World::new(self.0, made, None),
-        };
-        scenario.start();
-        if let Some(id) = scenario.world.settle_threshold() {
-            scenario.answer(id).expect("a threshold can be set");
-        }
+        let mut scenario = self.made(None);
+        scenario.begin_life();
         scenario
     }
 }

@@ -319,6 +319,9 @@ impl Ssd {
         if is_read && Overlay::take(&mut self.faults.read_errors) {
             return Fate::Fails(IoError::Media);
         }
+        if matches!(kind, IoKind::Flush) && Overlay::take(&mut self.faults.flush_errors) {
+            return Fate::Fails(IoError::Media);
+        }
         if written(kind).is_some() && Overlay::take(&mut self.faults.write_errors) {
             return Fate::Fails(match self.faults.unclear {
                 true => IoError::Unclear,

@@ -113,7 +113,7 @@ impl Swarm {
             Focus::Replay => swarm.broaden(),
             Focus::Ring => swarm.heat(rng, shape),
             Focus::Deep => swarm.crowd(rng, shape),
-            Focus::Return => swarm.linger(rng, shape),
+            Focus::Return | Focus::Join => swarm.linger(rng, shape),
         }
         swarm
     }

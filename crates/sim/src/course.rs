@@ -1,0 +1,573 @@
+//! Courses: seeds that follow a script, where chance only decides places and moments.
+//!
+//! Some faults need a chain of events that lives of chance hardly ever go through: a flush that fails
+//! just before the power goes, a full list of unreadable blocks, a member that went on alone and comes
+//! back after more epochs than a table remembers. One seed in [`ONE_IN`] is a scenario that leads
+//! there, in one of many variants.
+//!
+//! Invariants: a course follows from its seed; what it demands holds for every engine without a bug.
+//!
+//! Deliberately absent: the atlas. The author of a course knows what is fair.
+
+use strake_engine::create::Init;
+use strake_engine::event::Command;
+use strake_engine::units::Slot;
+use strake_format::log::scan;
+use strake_format::{Layout, SlotState, WriteHole};
+
+use crate::canary::Canary;
+use crate::prng::{Prng, Purpose};
+use crate::report::{Failure, Outcome, Stats};
+use crate::runner::catching;
+use crate::scenario::{Draft, Scenario};
+use crate::workload::AskKind;
+
+/// One seed in so many is a course.
+pub const ONE_IN: u64 = 40;
+
+/// Where a course leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// A flush of the user fails on a member, is answered, and the power goes.
+    FailedFlush,
+    /// Blocks are listed as unreadable, or leave the list, and the power goes.
+    Listed,
+    /// More is unreadable than the list has room for.
+    FullList,
+    /// A member that went on alone comes back after more epochs than a table remembers.
+    LongAway,
+    /// A window of a move is cut off, and the start after it, too.
+    CutWindow,
+    /// A window of a move is given up after its copy was written, and begins again.
+    WindowAgain,
+    /// The array stops while a new base of the log is on its way, and writes after the next start.
+    BaseUnderWay,
+    /// A member is lost while the records of writes are on their way.
+    LostBeforePlace,
+    /// A rebuilt member comes in sync while writes are under way.
+    JoinsUnderWrites,
+    /// Records are written over all the time, and the power goes with a member.
+    FullRing,
+    /// Blocks of a Clean region are given up while a member is away that comes back.
+    LostWhileAway,
+}
+
+const COURSES: [Course; 11] = [
+    Course::FailedFlush,
+    Course::Listed,
+    Course::FullList,
+    Course::LongAway,
+    Course::CutWindow,
+    Course::WindowAgain,
+    Course::BaseUnderWay,
+    Course::LostBeforePlace,
+    Course::JoinsUnderWrites,
+    Course::FullRing,
+    Course::LostWhileAway,
+];
+/// Some are dear: thousands of events, or many starts.
+const WEIGHTS: [u32; 11] = [3, 4, 1, 1, 2, 2, 4, 3, 3, 6, 2];
+
+impl Course {
+    /// The course of a seed, if it is one.
+    pub fn of(seed: u64) -> Option<Course> {
+        let mut rng = Prng::new(seed, Purpose::Course);
+        let drawn = COURSES[rng.weighted(&WEIGHTS)];
+        rng.one_in(ONE_IN).then_some(drawn)
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Course::FailedFlush => "failed-flush",
+            Course::Listed => "listed",
+            Course::FullList => "full-list",
+            Course::LongAway => "long-away",
+            Course::CutWindow => "cut-window",
+            Course::WindowAgain => "window-again",
+            Course::BaseUnderWay => "base-under-way",
+            Course::LostBeforePlace => "lost-before-place",
+            Course::JoinsUnderWrites => "joins-under-writes",
+            Course::FullRing => "full-ring",
+            Course::LostWhileAway => "lost-while-away",
+        }
+    }
+
+    /// The course with this name.
+    pub fn parse(name: &str) -> Option<Course> {
+        COURSES.into_iter().find(|course| course.name() == name)
+    }
+
+    /// Runs it.
+    pub(crate) fn run(self, seed: u64, canary: Option<Canary>, tracing: bool) -> Outcome {
+        let mut rng = Prng::new(seed ^ 1, Purpose::Course);
+        let mut array = self.draft(&mut rng).seed(seed).made(canary);
+        array.world.tracing = tracing;
+        strake_engine::canary::plant(canary.and_then(Canary::inside));
+        let ended = catching(|| self.go(&mut array, &mut rng));
+        strake_engine::canary::plant(None);
+        let mut world = array.world;
+        world.stats.virtual_ms = world.clock.now().0 / 1_000_000;
+        let failure = ended.err().map(|panic| {
+            let text = panic.split(": the story:").next().unwrap_or_default();
+            let text = text.to_owned();
+            let story = std::mem::take(&mut world.story);
+            Failure { text, story }
+        });
+        Outcome {
+            seed,
+            world: format!("course {self:?}"),
+            stats: Stats {
+                courses: 1,
+                ..world.stats
+            },
+            hash: world.hash.value(),
+            failure,
+        }
+    }
+
+    fn draft(self, rng: &mut Prng) -> Draft {
+        let any = |rng: &mut Prng, of: &[(&'static str, u8)]| {
+            let (level, members) = rng.pick(of);
+            Scenario::new(level, members)
+        };
+        match self {
+            Course::FailedFlush => any(rng, &[("1", 2), ("1", 3), ("10", 4)]),
+            Course::Listed => {
+                let policy = rng.pick(&[WriteHole::Closed, WriteHole::Resync]);
+                any(rng, &[("5", 4), ("5", 3)]).policy(policy)
+            }
+            Course::FullList => any(rng, &[("5", 4), ("5", 5)]).small_blocks(),
+            Course::LongAway => Scenario::new("1", 3),
+            Course::CutWindow | Course::WindowAgain => any(rng, &[("5", 4), ("5", 3), ("6", 5)])
+                .roomy_log()
+                .window_bytes(32768),
+            Course::BaseUnderWay => any(rng, &[("5", 4), ("5", 3), ("6", 5)])
+                .shards(2)
+                .slow_shard(rng.below(2) as u16)
+                .message_ns(rng.pick(&[5_000, 100_000])),
+            Course::LostBeforePlace => any(rng, &[("6", 5), ("6", 6), ("7.3", 6)]),
+            Course::JoinsUnderWrites => any(rng, &[("5", 4), ("5", 3), ("6", 5)]),
+            Course::FullRing => any(rng, &[("5", 3), ("5", 4), ("6", 4)]).small_log(),
+            Course::LostWhileAway => any(rng, &[("6", 5), ("6", 6), ("7.3", 7)]),
+        }
+        .init(Init::Lazy)
+        .forgiving()
+    }
+
+    fn go(self, array: &mut Scenario, rng: &mut Prng) {
+        array.begin_life();
+        match self {
+            Course::FailedFlush => failed_flush(array, rng),
+            Course::Listed => listed(array, rng),
+            Course::FullList => full_list(array, rng),
+            Course::LongAway => long_away(array, rng),
+            Course::CutWindow => cut_window(array, rng),
+            Course::WindowAgain => window_again(array, rng),
+            Course::BaseUnderWay => base_under_way(array, rng),
+            Course::LostBeforePlace => lost_before_place(array, rng),
+            Course::JoinsUnderWrites => joins_under_writes(array, rng),
+            Course::FullRing => full_ring(array, rng),
+            Course::LostWhileAway => lost_while_away(array, rng),
+        }
+    }
+}
+
+/// Any slot.
+fn slot(array: &Scenario, rng: &mut Prng) -> u8 {
+    rng.below(array.world.geometry.slots() as u64) as u8
+}
+
+/// Any block.
+fn block(array: &Scenario, rng: &mut Prng) -> u64 {
+    rng.below(array.world.oracle.blocks())
+}
+
+fn failed_flush(array: &mut Scenario, rng: &mut Prng) {
+    array.fill();
+    for _ in 0..rng.range(4, 12) {
+        let at = block(array, rng);
+        array.write_at(at, 1);
+    }
+    let drive = array.drive(slot(array, rng));
+    array.world.drives[drive].ssd.faults.flush_errors = 1;
+    array.ask(AskKind::Flush, 0, 0);
+    array.power_cut().start().rest().verify();
+}
+
+/// A member is lost and another cannot read some sectors: what a rebuild finds there is given up.
+fn listed(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let slots = array.world.geometry.slots() as u8;
+    let lost = slot(array, rng);
+    let bad = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
+    array.lose(lost).steps(3000);
+    for row in 0..rng.range(1, 6) {
+        array.spoil_block(bad, row, 0);
+    }
+    array.add();
+    if rng.percent(50) {
+        array.wait("something is given up", |world| {
+            !world.machines().array.status().unreadable.is_empty() || world.at_rest()
+        });
+        array.steps(rng.below(400));
+        if array.world.plan.write_hole == WriteHole::Resync {
+            // Degraded, and with parity that nothing tells of, it would not start.
+            array.rest();
+        }
+        array.power_cut().start().rest().verify();
+        return;
+    }
+    array.rest();
+    for block in array.unreadable() {
+        if rng.percent(50) {
+            array.ask(AskKind::Write, block, 1);
+        }
+    }
+    array.power_cut().start().rest().verify();
+}
+
+fn full_list(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let slots = array.world.geometry.slots() as u8;
+    let lost = slot(array, rng);
+    array.lose(lost).steps(3000);
+    let rows = rng.range(20, 30).min(array.world.geometry.rows);
+    for (row, block) in (0..rows).flat_map(|row| [0, 2, 4, 6].map(|block| (row, block))) {
+        for slot in (0..slots).filter(|slot| *slot != lost) {
+            array.spoil_block(slot, row, block);
+        }
+    }
+    array.add();
+    let over = |world: &mut crate::world::World| {
+        let status = world.machines().array.status();
+        status.jobs.iter().all(|job| job.paused)
+    };
+    array.wait("the rebuild ends, or gives up", over);
+    array.verify();
+    for block in array.unreadable() {
+        if rng.percent(20) {
+            array.ask(AskKind::Write, block, 1);
+        }
+    }
+    array.power_cut().start();
+    array.wait("the rebuild ends, or gives up", over);
+    array.verify();
+}
+
+/// One slot's member goes on alone, in a table that is nobody's else, and writes there.
+fn long_away(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let away = array.drive(2);
+    let uuid = array.world.array;
+    let own = array.world.drives[away].superblock(uuid);
+    let mut own = own.expect("it is a member").as_ref().clone();
+    let out = |array: &mut Scenario, slot: u8| {
+        array.lose(slot).write_at(0, 1);
+        array.wait("it is out", move |world| {
+            world.looks()[usize::from(slot)].in_sync.is_none() && world.asks.is_empty()
+        });
+        array.steps(3000);
+    };
+    // Two epochs, of which it saw neither; then the others do without those that knew it.
+    out(array, 1);
+    out(array, 2);
+    for other in [0, 1] {
+        own.slots[other].state = SlotState::Missing;
+        own.slots[other].since = own.epoch.next();
+    }
+    own.advance();
+    own.generation = own.generation.next();
+    let ssd = &mut array.world.drives[away].ssd;
+    for offset in Layout::superblock_offsets(ssd.len()) {
+        ssd.poke(offset, &own.encode(offset)[..]);
+    }
+    let mut alone = vec![0; own.layout.data_bytes as usize];
+    crate::prng::fill(rng.bits(), &mut alone);
+    ssd.poke(own.layout.data_offset, &alone);
+    array.add().rest();
+    array.replace(0).rest();
+    let epoch = |array: &mut Scenario| array.world.machines().array.status().superblock.epoch.0;
+    while epoch(array) <= own.epoch.0 + own.editions.len() as u64 {
+        let flaps = array.drive(1);
+        out(array, 1);
+        array.offer(flaps).expect("it is kept");
+        array.rest();
+    }
+    let taken = array.offer(away);
+    assert!(taken.is_err(), "a member that went on alone is taken back");
+    array.rest().verify();
+}
+
+fn cut_window(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    array.begin_to_restripe(1);
+    array.wait("a copy", |world| world.machines().array.moves_by_copy());
+    array.steps(rng.below(24)).power_cut();
+    let holders = copy_holders(array);
+    array.begin_to_start();
+    if !array.world.machines().array.resumes() {
+        array.rest().verify();
+        return;
+    }
+    until_in_place(array, rng);
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    let any = drives[rng.index(drives.len())];
+    let alone = holders.first().copied().filter(|_| holders.len() == 1);
+    let hidden = alone.filter(|drive| drives.contains(&Some(*drive))).or(any);
+    if let Some(drive) = hidden {
+        array.world.drives[drive].hidden = true;
+    }
+    array.start().rest().verify();
+}
+
+/// Goes on until something is on its way in place, and a little further.
+fn until_in_place(array: &mut Scenario, rng: &mut Prng) {
+    for _ in 0..1000 {
+        if array.world.writes_in_place() {
+            break;
+        }
+        array.steps(1);
+    }
+    array.steps(rng.below(12));
+}
+
+/// Drives whose log has the most of a copy.
+fn copy_holders(array: &Scenario) -> Vec<usize> {
+    let uuid = array.world.array;
+    let count = |drive: &crate::world::Drive| {
+        let Some(own) = drive.superblock(uuid) else {
+            return 0;
+        };
+        let layout = &own.layout;
+        let area = drive.ssd.peek(layout.log_offset, layout.log_bytes as usize);
+        let batches = scan(area.unwrap_or(&[]), layout.log_offset);
+        let copies = batches.into_iter().flatten().filter(|batch| {
+            batch.member == own.member && batch.records.iter().any(|record| record.settled)
+        });
+        copies.map(|batch| batch.records.len()).sum()
+    };
+    let counts: Vec<usize> = array.world.drives.iter().map(count).collect();
+    let most = counts.iter().copied().max().filter(|most| *most > 0);
+    let holds = |index: &usize| Some(counts[*index]) == most;
+    (0..counts.len()).filter(holds).collect()
+}
+
+fn window_again(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    array.begin_to_restripe(1);
+    array.wait("a copy", |world| world.machines().array.moves_by_copy());
+    array.steps(rng.below(40));
+    let strikes = slot(array, rng);
+    let drive = array.world.looks()[usize::from(strikes)].in_sync;
+    match (rng.below(3), drive) {
+        (0, Some(drive)) if rng.one_in(2) => {
+            array.lose(strikes).steps(rng.below(600));
+            let rows = rng.range(1, 6);
+            for _ in 0..rows {
+                let at = block(array, rng) / rng.pick(&[1, 8]);
+                array.begin_to_write_at(at);
+            }
+            array.steps(rng.below(2000));
+            if array.world.is_away(drive) {
+                array.world.offer(drive);
+            }
+        }
+        (1, _) => {
+            array.world.command(Command::StopRestripe);
+            for _ in 0..rng.range(1, 6) {
+                let at = block(array, rng) / rng.pick(&[1, 8]);
+                array.begin_to_write_at(at);
+            }
+            array.steps(rng.below(600));
+            array.world.command(Command::ContinueRestripe);
+        }
+        _ => {
+            array.power_cut();
+            let holders = copy_holders(array);
+            let tolerated = array.world.geometry.m;
+            for &drive in holders.iter().filter(|_| holders.len() <= tolerated) {
+                array.world.drives[drive].hidden = true;
+            }
+            array.start();
+            // What was to be moved has other content then.
+            for at in 0..rng.range(8, 24) {
+                array.write_at(at, 1);
+            }
+            for &drive in &holders {
+                if array.world.is_away(drive) {
+                    array.offer(drive).expect("it is kept");
+                }
+            }
+            array.wait("a copy, or the end", |world| {
+                world.machines().array.moves_by_copy() || world.at_rest()
+            });
+        }
+    }
+    let most = rng.pick(&[20, 60, 1200]);
+    array.steps(rng.below(most)).power_cut();
+    array.start().rest().verify();
+}
+
+/// The last records of a session count until the next base, wherever that was when it stopped.
+fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
+    // Records of the first session are of a base that was reached.
+    array.fill().rest().stop().start();
+    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
+    let strip = array.world.geometry.strip / array.world.geometry.block;
+    let region = array.world.geometry.region_rows * stripe;
+    let all = array.world.oracle.blocks();
+    let target = rng.below(all / stripe) * stripe;
+    // Of another region, if there is one.
+    let given_back = (target / region + 1) * region % all / region * region;
+    for _ in 0..rng.below(4) {
+        let at = block(array, rng);
+        array.begin_to_write_at(at);
+    }
+    if rng.percent(50) {
+        array.begin(AskKind::Discard, given_back, region.min(all - given_back));
+    }
+    array.steps(rng.below(300));
+    let columns = stripe / strip;
+    for _ in 0..rng.range(1, 12) {
+        let column = rng.below(columns);
+        array.begin_to_write_at(target + column * strip);
+    }
+    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.stop().start();
+    for _ in 0..rng.range(1, 3) {
+        let column = rng.below(columns);
+        array.begin_to_write_at(target + column * strip);
+    }
+    until_in_place(array, rng);
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    if let Some(drive) = drives[rng.index(drives.len())] {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    array.begin_to_write(rng.range(4, 20), rng.range(5, 80));
+    let first = slot(array, rng);
+    array.lose(first).steps(rng.below(60));
+    until_in_place(array, rng);
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    let second = slot(array, rng);
+    if let Some(drive) = drives[usize::from(second)] {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let lost = slot(array, rng);
+    array.lose(lost).steps(3000);
+    array.add();
+    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
+    let strip = array.world.geometry.strip / array.world.geometry.block;
+    let slow = slot(array, rng);
+    let all = array.world.oracle.blocks();
+    // Until it is in sync there are always writes under way, some of which take long.
+    for _ in 0..20_000 {
+        if array.world.looks()[usize::from(lost)].in_sync.is_some() {
+            break;
+        }
+        if array.world.asks.len() < 6 {
+            let at = rng.below(all / stripe) * stripe + rng.below(stripe / strip) * strip;
+            array.begin_to_write_at(at);
+        }
+        if rng.one_in(20) && array.world.looks()[usize::from(slow)].in_sync.is_some() {
+            array.pause(slow, 1);
+        }
+        array.steps(1);
+    }
+    array.steps(rng.pick(&[0, 0, 4, 30])).power_cut();
+    let drives = array.world.condition_on_media().0;
+    let group = array.world.geometry.m;
+    let out = drives.iter().filter(|drive| drive.is_none()).count();
+    if out < group
+        && let Some(drive) = drives[rng.index(drives.len())]
+    {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+fn full_ring(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
+    let target = rng.below(array.world.oracle.blocks() / stripe / 2) * stripe;
+    let slow = slot(array, rng);
+    array.slow(slow);
+    let stripes = rng.range(1, 3);
+    let depth = rng.pick(&[2, 4, 8]);
+    for _ in 0..rng.range(10, 80) {
+        while array.world.asks.len() >= depth {
+            array.steps(1);
+        }
+        let count = rng.range(1, 2);
+        let at = target + rng.below(stripes * stripe - count);
+        array.begin_to_write_blocks(at, count);
+        array.steps(rng.below(12));
+    }
+    until_in_place(array, rng);
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    let mut order: Vec<usize> = drives.iter().flatten().copied().collect();
+    rng.shuffle(&mut order);
+    for &drive in order.iter().take(array.world.geometry.m) {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+fn lost_while_away(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    array.sleep();
+    let slots = array.world.geometry.slots() as u8;
+    let away = slots - 1;
+    let drive = array.drive(away);
+    array.lose(away).steps(3000);
+    let tolerated = array.world.geometry.m as u8;
+    for slot in 0..tolerated - 1 {
+        array.lose(slot).steps(3000);
+    }
+    array.sleep();
+    let bad = rng.range(u64::from(tolerated), u64::from(slots) - 2) as u8;
+    for _ in 0..rng.range(1, 4) {
+        let row = rng.below(array.world.geometry.rows);
+        array.spoil_block(bad, row, 0);
+    }
+    array.add().rest();
+    if rng.percent(30) {
+        array.power_cut().start().rest();
+    }
+    if array.world.looks()[usize::from(away)].in_sync.is_some() {
+        return;
+    }
+    // It is offered as a member that was away; a start has found it already.
+    if array.world.is_away(drive) {
+        array.offer(drive).expect("it is kept");
+    }
+    array.rest();
+    array.begin_to_scrub().rest().verify();
+    for slot in [Slot(1), Slot(2)]
+        .into_iter()
+        .take(usize::from(tolerated) - 1)
+    {
+        if array.world.looks()[slot.index()].in_sync.is_some() {
+            array.lose(slot.0).steps(3000);
+        }
+    }
+    array.verify();
+}
