@@ -1,7 +1,8 @@
 //! Habits as code: what a person or CI runs by hand lives here, not in shell files or in memory.
 //!
 //! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture`
-//! and `bench` thin doors to the crates that do the work, `golden` rewrites the frozen images on
+//! and `bench` thin doors to the crates that do the work, `mutants` looks for code that no test of the
+//! simulator would miss, `golden` rewrites the frozen images on
 //! purpose, and `vm` boots a real kernel with emulated drives.
 //!
 //! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
@@ -12,6 +13,7 @@ mod ci;
 mod door;
 mod golden;
 mod host;
+mod mutants;
 mod need;
 mod outcome;
 mod test;
@@ -60,6 +62,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Change the engine in small ways and look whether the simulator notices: a sample, or `--all`
+    Mutants(mutants::Options),
     /// Compare the frozen on-disk images with the code, or write them anew
     Golden(golden::Options),
     /// Boot a real kernel with emulated NVMe drives; `vm test` runs the scenarios there
@@ -83,6 +87,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Sim { args } => door::run(door::SIM, &args),
         Command::Torture { args } => door::run(door::TORTURE, &args),
         Command::Bench { args } => bench::run(&args),
+        Command::Mutants(options) => mutants::run(&options),
         Command::Golden(options) => golden::run(&options),
         Command::Vm(options) => vm::run(&options),
     }

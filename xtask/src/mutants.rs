@@ -1,0 +1,242 @@
+//! `cargo xtask mutants`: changes the engine in small ways, and looks whether the simulator notices.
+//!
+//! `cargo mutants` makes the changes: a comparison turned round, a function that returns at once. The
+//! judges are the simulator's own tests: its scenarios, and seeds of every level. A mutant that
+//! survives is code whose loss no test would notice. By default a sample is drawn; which one follows
+//! from `--seed`.
+//!
+//! Order: list all mutants; draw; test them one by one in a copy of the tree; print each survivor with
+//! its place and what was changed.
+//!
+//! Deliberately absent: a limit on survivors. Some mutants do the same as the original, so a person
+//! reads the list.
+
+use crate::host;
+use crate::need;
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The package that is changed, and the one whose tests judge.
+const CHANGED: &str = "strake-engine";
+const JUDGE: &str = "strake-sim";
+/// Hooks of planted bugs do nothing but by the simulator's order.
+const HOOKS: &str = "crates/engine/src/canary.rs";
+/// So many seeds of each level judge a mutant: more than in the usual run of the tests.
+const SEEDS: &str = "100";
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How many mutants are drawn
+    #[arg(long, default_value_t = 20)]
+    sample: usize,
+    /// Decides which
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// All of them: days of one processor
+    #[arg(long)]
+    all: bool,
+    /// Only mutants whose file or name contains this word
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+    /// End after so many minutes, with what is known by then
+    #[arg(long, default_value_t = 120)]
+    minutes: u64,
+    /// Take it for granted that the tests pass without a mutant
+    #[arg(long)]
+    no_baseline: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let path = tool()?;
+    let path: [&str; 4] = ["env", "-u", "CARGO_TARGET_DIR", &path];
+    let all = list(&path)?;
+    let drawn = draw(&all, options);
+    if drawn.is_empty() {
+        bail!("no mutant of {CHANGED} fits; there are {}", all.len());
+    }
+    println!("{} of {} mutants of {CHANGED}", drawn.len(), all.len());
+    let out = host::target().join("mutants");
+    std::fs::create_dir_all(&out)?;
+    let folder = out.display().to_string();
+    let names = format!(
+        "^({})$",
+        drawn
+            .iter()
+            .map(|n| escaped(n))
+            .collect::<Vec<_>>()
+            .join("|")
+    );
+    let mut argv = [
+        &path[..],
+        &[
+            "cargo",
+            "mutants",
+            "--package",
+            CHANGED,
+            "--test-package",
+            JUDGE,
+        ],
+        &["--exclude", HOOKS, "--re", &names, "--output", &folder],
+        &[
+            "--minimum-test-timeout",
+            "300",
+            "--no-times",
+            "--colors",
+            "never",
+        ],
+    ]
+    .concat();
+    if options.no_baseline {
+        argv.extend(["--baseline", "skip", "--timeout", "1200"]);
+    }
+    argv.extend(["--", "--test", "scenarios", "--test", "seeds"]);
+    let env = [("STRAKE_SIM_SEEDS", SEEDS)];
+    let run = host::logged_with("mutants", options.minutes * 60, &argv, &env)?;
+    tell(&out.join("mutants.out"), drawn.len(), &run)
+}
+
+/// The search path on which `cargo mutants` is found: it is installed where it is missing.
+fn tool() -> Result<String> {
+    let tools = host::target().join("tools");
+    if !need::find("cargo-mutants") && !tools.join("bin/cargo-mutants").exists() {
+        let folder = tools.display().to_string();
+        let how = ["--locked", "--root", &folder];
+        let install = [&["cargo", "install"], &how[..], &["cargo-mutants"]].concat();
+        let installed = host::logged("mutants-install", 1800, &install)?;
+        if !installed.ok {
+            bail!(
+                "cargo-mutants could not be installed:\n{}",
+                installed.tail(20)
+            );
+        }
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    Ok(format!("PATH={path}:{}", tools.join("bin").display()))
+}
+
+/// The names of all mutants: file, line, column, and what is changed.
+fn list(path: &[&str]) -> Result<Vec<String>> {
+    let what = ["--list", "--json", "--package", CHANGED, "--exclude", HOOKS];
+    let argv = [path, &["cargo", "mutants"], &what].concat();
+    let text = host::output(&argv)?;
+    let listed: Value = serde_json::from_str(&text)?;
+    let names = listed.as_array().into_iter().flatten();
+    Ok(names
+        .filter_map(|one| one["name"].as_str().map(str::to_owned))
+        .collect())
+}
+
+/// Those that are to be tested, in their order.
+fn draw<'a>(all: &'a [String], options: &Options) -> Vec<&'a String> {
+    let fits = |name: &&String| options.only.as_ref().is_none_or(|word| name.contains(word));
+    let mut left: Vec<&String> = all.iter().filter(fits).collect();
+    if options.all {
+        return left;
+    }
+    let mut state = options.seed;
+    let mut drawn = Vec::new();
+    while drawn.len() < options.sample && !left.is_empty() {
+        let at = next(&mut state) % left.len() as u64;
+        drawn.push(left.swap_remove(at as usize));
+    }
+    drawn.sort();
+    drawn
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// What has a meaning in a regular expression.
+const META: &str = r"\.+*?()|[]{}^$";
+
+/// The name as a regular expression that fits nothing else.
+fn escaped(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if META.contains(c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// Prints what became of the mutants. It succeeds where each was caught.
+fn tell(out: &Path, drawn: usize, run: &host::Finished) -> Result<ExitCode> {
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(out.join(name)).unwrap_or_default();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines
+    };
+    let (caught, missed) = (lines("caught.txt"), lines("missed.txt"));
+    let (timeout, unviable) = (lines("timeout.txt"), lines("unviable.txt"));
+    for name in &missed {
+        println!("survived   {name}");
+    }
+    for name in &timeout {
+        println!("timed out  {name}");
+    }
+    let known = caught.len() + missed.len() + timeout.len() + unviable.len();
+    if known == 0 {
+        bail!("no mutant was tested:\n{}", run.tail(30));
+    }
+    if run.timed_out {
+        println!(
+            "time is up: {} mutants were not tested",
+            drawn.saturating_sub(known)
+        );
+    }
+    println!(
+        "{} caught, {} survived, {} timed out, {} do not compile; logs: {}",
+        caught.len(),
+        missed.len(),
+        timeout.len(),
+        unviable.len(),
+        PathBuf::from(out).join("log").display()
+    );
+    Ok(match missed.is_empty() && known == drawn {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(sample: usize, seed: u64) -> Options {
+        Options {
+            sample,
+            seed,
+            all: false,
+            only: None,
+            minutes: 1,
+            no_baseline: false,
+        }
+    }
+
+    #[test]
+    fn a_sample_follows_from_its_seed_and_names_no_mutant_twice() {
+        let all: Vec<String> = (0..100).map(|n| format!("a.rs:{n}: replace")).collect();
+        let drawn = draw(&all, &options(30, 7));
+        assert_eq!(drawn, draw(&all, &options(30, 7)));
+        assert_ne!(drawn, draw(&all, &options(30, 8)));
+        let names: std::collections::BTreeSet<&String> = drawn.iter().copied().collect();
+        assert_eq!(names.len(), 30);
+        assert_eq!(draw(&all, &options(200, 7)).len(), 100);
+    }
+
+    #[test]
+    fn a_name_is_escaped_so_that_it_fits_itself_alone() {
+        assert_eq!(escaped("a.rs:1: x -> (y)"), r"a\.rs:1: x -> \(y\)");
+    }
+}
