@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use strake_engine::event::IoError;
 use strake_engine::units::Time;
 
 /// How much longer an I/O takes that meets a hiccup.
@@ -46,8 +47,8 @@ pub struct Overlay {
     pub medium_failed: bool,
     /// So many of the next writes fail.
     pub write_errors: u32,
-    /// And nobody says why.
-    pub unclear: bool,
+    /// With this error (`None`: the medium's).
+    pub write_error: Option<IoError>,
     /// So many of the next flushes fail.
     pub flush_errors: u32,
     /// So many of the next reads fail, although the blocks are readable.

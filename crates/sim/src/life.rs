@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{RegionState, SlotState};
+use strake_format::{RegionState, SlotState, WriteHole};
 
 use crate::atlas::{Condition, Situation};
 use crate::faults::{FaultKind, FaultSet, Overlay};
 use crate::look::{Look, calls_live};
 use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
+use crate::prng::Prng;
 use crate::silent::Misfortune;
 use crate::world::{Going, World};
 
@@ -616,10 +617,18 @@ impl World {
                 self.note(format!(
                     "the next write of drive {index} (slot {slot}) will fail"
                 ));
-                let unclear = self.chance.ebb.percent(50);
-                let faults = &mut self.drives[index].ssd.faults;
-                (faults.write_errors, faults.unclear) = (1, unclear);
-                self.drives[index].doomed = true;
+                let error = draw_write_error(&mut self.chance.ebb);
+                let of_flush = self.chance.ebb.one_in(4);
+                let drive = &mut self.drives[index];
+                let of_flush = of_flush && drive.ssd.volatile_cache();
+                match of_flush {
+                    true => drive.ssd.faults.flush_errors = 1,
+                    false => drive.ssd.faults.write_errors = 1,
+                }
+                drive.ssd.faults.write_error = Some(error);
+                // What could not be sent may be tried again later, with what the member holds.
+                drive.stalls |= !of_flush && matches!(error, IoError::Unsent(_));
+                drive.doomed = true;
                 Ok(())
             }
             Action::Stall => {
@@ -816,6 +825,17 @@ impl World {
                 let priority = self.chance.faults.range(1, 100) as u8;
                 let target_us = draw_target_us(&mut self.chance.faults);
                 let delay_ms = draw_spare_delay_ms(&mut self.chance.faults);
+                if self.plan.resets_policy && self.chance.faults.percent(70) {
+                    let policies = [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync];
+                    let policy = Setting::WriteHole(self.chance.faults.pick(&policies));
+                    let hedged = Setting::HedgedReads(self.chance.faults.percent(50));
+                    let setting =
+                        self.chance
+                            .faults
+                            .pick(&[policy, policy, hedged, Setting::Carved]);
+                    self.command(Command::Set(setting));
+                    return Ok(());
+                }
                 let setting = self.chance.faults.pick(&[
                     Setting::RebuildPriority(priority),
                     Setting::ResyncPriority(priority),
@@ -894,6 +914,20 @@ impl World {
             None => {}
         }
     }
+}
+
+/// How a write fails.
+fn draw_write_error(rng: &mut Prng) -> IoError {
+    const EIO: i32 = 5;
+    const ENOMEM: i32 = 12;
+    rng.pick(&[
+        IoError::Unclear,
+        IoError::Unclear,
+        IoError::Media,
+        IoError::NoSpace,
+        IoError::Other(EIO),
+        IoError::Unsent(ENOMEM),
+    ])
 }
 
 fn crash_of(end: End) -> Option<FaultKind> {

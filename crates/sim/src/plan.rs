@@ -70,6 +70,31 @@ impl Shape {
 }
 
 impl Shape {
+    /// One array in twelve has more members than others, or more parities. Draws of its own.
+    fn widened(self, seed: u64) -> Shape {
+        let mut rng = Prng::new(seed ^ 18, Purpose::Focus);
+        if !rng.one_in(12) {
+            return self;
+        }
+        match self.level {
+            Level::Raid5 | Level::Raid6 | Level::Raid7_3 => Shape {
+                members: rng.range(9, 16) as u8,
+                ..self
+            },
+            Level::Nm { n, m } => {
+                let (n, m) = (n + rng.below(4) as u8, m + rng.below(4) as u8);
+                let members = n + m;
+                let level = Level::Nm { n, m };
+                Shape {
+                    level,
+                    members,
+                    ..self
+                }
+            }
+            _ => self,
+        }
+    }
+
     /// Bytes of the log on every member.
     fn log_bytes(&self, strip: u32, block: u32, tiny: &Tiny) -> u64 {
         let width = usize::from(self.group.unwrap_or(self.members));
@@ -373,6 +398,9 @@ pub struct Plan {
     pub lowers: bool,
     /// Spares can be had from elsewhere for members with too many read errors; sometimes.
     pub elsewhere: bool,
+    /// What protects writes that are cut off changes while the array serves, and whether late reads are
+    /// hedged.
+    pub resets_policy: bool,
     /// At the end the array is made whole before it is verified.
     pub made_whole: bool,
 }
@@ -428,6 +456,7 @@ impl Plan {
     pub fn draw(seed: u64, level: Option<usize>) -> Plan {
         let mut rng = Prng::new(seed, Purpose::Plan);
         let (focus, shape) = Focus::draw(seed, level, &mut rng);
+        let shape = shape.widened(seed);
         let strip = rng.pick(&[4096, 4096, 4096, 8192]);
         let mut tiny = Tiny {
             align_bytes: rng.pick(&[4096, 8192]),
@@ -496,6 +525,7 @@ impl Plan {
             lives: draw_lives(&mut rng),
             made_whole: rng.percent(75),
             lowers: false,
+            resets_policy: Prng::new(seed ^ 17, Purpose::Focus).one_in(4),
             elsewhere: Prng::new(seed ^ 13, Purpose::Focus).one_in(3),
             lose_blocks: rng.percent(50),
         };
@@ -510,7 +540,19 @@ impl Plan {
         plan.draw_groups();
         plan.draw_inits();
         plan.draw_back();
+        plan.draw_policies();
         plan
+    }
+
+    /// Where the policy changes, it does so in most lives. Draws of its own, too.
+    fn draw_policies(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 19, Purpose::Focus);
+        for life in self.lives.iter_mut().filter(|_| self.resets_policy) {
+            for _ in 0..rng.below(3) {
+                let at = life.moment(200, &mut rng);
+                life.act(at, Action::Set);
+            }
+        }
     }
 
     /// One user in five trims now and then. Draws of its own, too.

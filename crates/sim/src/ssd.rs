@@ -323,10 +323,7 @@ impl Ssd {
             return Fate::Fails(IoError::Media);
         }
         if written(kind).is_some() && Overlay::take(&mut self.faults.write_errors) {
-            return Fate::Fails(match self.faults.unclear {
-                true => IoError::Unclear,
-                false => IoError::Media,
-            });
+            return Fate::Fails(self.faults.write_error.unwrap_or(IoError::Media));
         }
         Fate::Normal
     }
