@@ -38,8 +38,6 @@ pub enum Canary {
     DirtyAfterWrite,
     /// A write that has read before its region is open does not wait for that any more.
     WritesEarly,
-    /// A new base of the log counts although a shard had given out numbers from it on.
-    BaseBelowNumbers,
     /// It keeps what it read, and its place in the region, although that is to be given back.
     KeepsEarlyReads,
     /// Views are published before the superblocks are durable everywhere.
@@ -167,11 +165,10 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 69] = [
+    pub const ALL: [Canary; 68] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::WritesEarly,
-        Canary::BaseBelowNumbers,
         Canary::KeepsEarlyReads,
         Canary::ViewBeforeDurable,
         Canary::QCoefficientOff,
@@ -253,7 +250,6 @@ impl Canary {
             Canary::NoStripeOrder => "no-stripe-order",
             Canary::DirtyAfterWrite => "dirty-after-write",
             Canary::WritesEarly => "writes-early",
-            Canary::BaseBelowNumbers => "base-below-numbers",
             Canary::KeepsEarlyReads => "keeps-early-reads",
             Canary::ViewBeforeDurable => "view-before-durable",
             Canary::QCoefficientOff => "q-coefficient-off",

@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 95] = [
+    pub const ALL: [(Canary, u64); 94] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -96,7 +96,6 @@ impl Canary {
         (Canary::Inside(engine::Canary::DirtyAfterWrite), 1500),
         (Canary::Inside(engine::Canary::WritesEarly), 4000),
         (Canary::Inside(engine::Canary::KeepsEarlyReads), 6000),
-        (Canary::Inside(engine::Canary::BaseBelowNumbers), 6000),
         (Canary::Inside(engine::Canary::ViewBeforeDurable), 20000),
         (Canary::Inside(engine::Canary::QCoefficientOff), 80),
         (Canary::Inside(engine::Canary::ResyncSkipsRows), 60),

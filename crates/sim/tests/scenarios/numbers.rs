@@ -2,6 +2,7 @@
 
 use strake_engine::StartError;
 use strake_engine::event::*;
+use strake_engine::units::RegionNo;
 use strake_format::{Layout, Superblock, WriteHole};
 use strake_sim::beyond::Demand;
 use strake_sim::scenario::Scenario;
@@ -109,6 +110,25 @@ fn a_restart_after_a_clean_stop_takes_one_number() {
         array.stop().start();
         assert_eq!(base(&mut array), before + round);
     }
+    array.verify();
+}
+
+#[test]
+fn a_base_is_above_numbers_that_a_shard_gave_out_and_had_not_spoken_of() {
+    let mut array = Scenario::new("5", 4).shards(1).start();
+    array.fill().rest();
+    array.stop().start();
+    let before = base(&mut array);
+    let geometry = array.world.geometry.clone();
+    let region = geometry.region_bytes(RegionNo(1));
+    // One after the other: each has a number of its own, and its region stays open.
+    for _ in 0..20 {
+        array.ask(AskKind::Write, 0, 1);
+    }
+    let (first, end) = (region.start / geometry.block, region.end / geometry.block);
+    array.ask(AskKind::Discard, first, end - first).rest();
+    let taken = base(&mut array) - before;
+    assert!(taken > 20, "{taken} numbers");
     array.verify();
 }
 
