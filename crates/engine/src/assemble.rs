@@ -293,6 +293,7 @@ fn newest_pages(
                 sequence: 2,
                 states: vec![RegionState::Unwritten; states],
                 behind: Vec::new(),
+                undecided: Vec::new(),
             });
             newest.or(unwritten).ok_or(StartError::MapDamaged(page))
         })

@@ -52,7 +52,11 @@ impl Shard {
             let computed = wanted.each().filter(|&c| lost.has(c));
             let computed = computed.collect::<Columns>().with(op.heal);
             let mut columns: Columns = wanted.each().filter(|&c| !lost.has(c)).collect();
-            if !computed.is_empty() {
+            let present = available(width, lost);
+            if !computed.is_empty() && self.synced(op.stripe) && present.len() > k {
+                // Redundancy is left: what they are computed from is checked against it.
+                present.iter().for_each(|&c| columns.add(c));
+            } else if !computed.is_empty() {
                 let decoder = self.decoder(op.stripe, lost, computed)?;
                 if !trusted && decoder.sources().iter().any(|&c| c >= k) {
                     return None;
@@ -62,7 +66,7 @@ impl Shard {
             let reads = columns.each().map(|c| (c, 0, strip)).collect();
             let extra = Extra {
                 bytes: strip as usize,
-                count: self.geometry.m,
+                count: 2 * self.geometry.m,
             };
             return Some((WritePlan::Decode, reads, extra));
         }
@@ -119,6 +123,7 @@ impl Shard {
         let computed: Columns = computed.filter(|&c| columns[c].is_none()).collect();
         let computed = computed.with(heal);
         if !computed.is_empty() {
+            self.judge_sources(&mut op, lost);
             self.decode_into(&mut op, lost, computed);
         }
         op.healed = op.healed.with(heal);
@@ -133,6 +138,22 @@ impl Shard {
             let slice = self.ops[key].columns[column].clone().expect("decoded");
             self.write_column(key, column, 0, slice, false);
         }
+    }
+
+    /// Checks what strips are about to be computed from, where redundancy is left: who is named as
+    /// wrong is not believed; where nobody can be named the stripe is undecided.
+    fn judge_sources(&self, op: &mut StripeOp, lost: Columns) {
+        let Shape { width, k, .. } = self.shape(op.stripe);
+        let present = available(width, lost);
+        let all = present.iter().all(|&c| op.columns[c].is_some());
+        let checked = present.len() > k && all && self.synced(op.stripe);
+        if !checked {
+            return;
+        }
+        let locator = self.code(op.stripe).locator(&present);
+        self.judge(op, &locator.expect("k columns at least are there"));
+        self.mend_named(op);
+        op.found_inconsistent = !op.findings.is_empty();
     }
 
     /// Compares parity with data, and writes the parity that the data ask for.

@@ -634,6 +634,7 @@ fn member_writes(
             sequence,
             states: states(&sb.layout, page),
             behind: Vec::new(),
+            undecided: Vec::new(),
         };
         writes.push((offset, image.encode(offset).to_vec()));
     }

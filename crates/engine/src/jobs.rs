@@ -86,6 +86,8 @@ struct Scrub {
     found: ScrubCounts,
     /// Events told so far.
     told: u64,
+    /// Nothing was amiss in the region at work, from its first row on.
+    agrees: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -299,12 +301,15 @@ impl Array {
             StepKind::Rebuild => self.rebuild_stepped(done, bytes),
             StepKind::Init => {}
             StepKind::Scrub(_) => {
+                self.note_agreement(done);
                 let scrub = self.jobs.scrub.as_mut();
                 if let Some(scrub) = scrub.filter(|scrub| scrub.after < done.step) {
                     scrub.at = done.end;
                     scrub.progress.worked += bytes;
                     scrub.found.inconsistent += done.outcome.inconsistent;
-                    scrub.found.located += done.outcome.located;
+                    if done.kind == StepKind::Scrub(scrub.mode) {
+                        scrub.found.located += done.outcome.located;
+                    }
                     scrub.found.unreadable += done.outcome.unreadable;
                     let halts = scrub.mode == ScrubMode::Halt && done.outcome.inconsistent > 0;
                     let at_work = !scrub.paused;
@@ -515,7 +520,8 @@ impl Array {
             .saturating_mul(CHECKPOINTS)
             >= rows;
         // Who takes a slot has the list of unreadable blocks first.
-        let free = self.jobs.checkpoint.is_none() && self.unreadable.quiet();
+        let free =
+            self.jobs.checkpoint.is_none() && self.unreadable.quiet() && self.map.undecided_told();
         if free && (row.0 >= rows || (due && row.0 > checkpointed)) {
             self.checkpoint(row);
         }
@@ -574,6 +580,12 @@ impl Array {
     }
 
     fn rebuild_stepped(&mut self, done: &Running, bytes: u64) {
+        if done.outcome.inconsistent > done.outcome.located {
+            // Before any progress behind this is durable.
+            let region = self.geometry.region(done.first);
+            self.map.set_undecided(region, true);
+            self.write_pages();
+        }
         if let Some(job) = &mut self.jobs.rebuild {
             job.worked += bytes;
         }
@@ -690,6 +702,7 @@ impl Array {
             after: self.jobs.step,
             found: record.found,
             told: 0,
+            agrees: false,
         });
     }
 
@@ -718,9 +731,35 @@ impl Array {
         if row.0 >= self.geometry.rows {
             return self.end_scrub(&scrub);
         }
-        let kind = StepKind::Scrub(scrub.mode);
+        let kind = StepKind::Scrub(self.scrub_mode_in(self.geometry.region(row), scrub.mode));
         let end = self.step_end(kind, row);
         self.step(kind, row, end);
+    }
+
+    /// A region in which a scrub finds that all strips agree is undecided no more: what did not agree
+    /// was written anew.
+    fn note_agreement(&mut self, done: &Running) {
+        let region = self.geometry.region(done.first);
+        let rows = self.geometry.region_rows(region);
+        let outcome = done.outcome;
+        let amiss = outcome.inconsistent + outcome.unreadable + outcome.skipped;
+        let whole = self.in_order();
+        let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
+            return;
+        };
+        scrub.agrees = amiss == 0 && whole && (scrub.agrees || done.first.0 == rows.start);
+        if scrub.agrees && done.end.0 == rows.end && self.map.is_undecided(region) {
+            self.map.set_undecided(region, false);
+            self.write_pages();
+        }
+    }
+
+    /// In a region that is undecided nothing is repaired: what was built there would be the witness.
+    fn scrub_mode_in(&self, region: RegionNo, mode: ScrubMode) -> ScrubMode {
+        match mode == ScrubMode::Repair && self.map.is_undecided(region) {
+            true => ScrubMode::Check,
+            false => mode,
+        }
     }
 
     fn end_scrub(&mut self, scrub: &Scrub) {
@@ -761,6 +800,15 @@ impl Array {
         let Some(slot) = self.slot_of(device) else {
             return;
         };
+        let data_offset = self.members.get(&device).map(|m| m.layout.data_offset);
+        let within = data_offset.and_then(|data| offset.checked_sub(data));
+        let row = Row(within.unwrap_or(0) / self.geometry.strip);
+        if self.map.is_undecided(self.geometry.region(row)) {
+            // What was built there would be the witness: nobody is named.
+            let group = slot.0 as usize / self.geometry.width;
+            let stripe = self.geometry.stripe(group as u64, row);
+            return self.inconsistent_found(stripe, within.unwrap_or(0) % self.geometry.strip, len);
+        }
         if let Some(member) = self.members.get_mut(&device) {
             member.counts.mismatches += 1;
         }

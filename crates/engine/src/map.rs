@@ -102,6 +102,8 @@ pub(crate) struct Region {
     disk: RegionState,
     /// Written while some slot was not in sync: see `behind`.
     behind: bool,
+    /// Strips of it were built from others that did not agree.
+    undecided: bool,
     /// A shard asked for it during a transition.
     wanted: bool,
     /// Requests that discard it wholly.
@@ -117,6 +119,8 @@ struct Page {
     pending: u32,
     /// Changed since the version in flight was put together.
     dirty: bool,
+    /// The version that tells of undecided regions as they are.
+    undecided_at: u64,
     /// Regions that wait for the version in flight.
     waiting: Vec<RegionNo>,
     /// Regions that wait for the next.
@@ -162,13 +166,14 @@ impl Map {
         clean_after_ms: u64,
     ) -> Map {
         let states = pages.iter().flat_map(|p| {
-            let behind = |at: usize| p.behind.binary_search(&(at as u16)).is_ok();
-            (0..p.states.len()).map(move |at| (p.states[at], behind(at)))
+            let has = |places: &[u16], at: usize| places.binary_search(&(at as u16)).is_ok();
+            let flags = move |at| (has(&p.behind, at), has(&p.undecided, at));
+            (0..p.states.len()).map(move |at| (p.states[at], flags(at)))
         });
         let mut untold = false;
         let regions: Vec<Region> = states
             .take(geometry.regions() as usize)
-            .map(|(disk, behind)| {
+            .map(|(disk, (behind, undecided))| {
                 let phase = match disk {
                     RegionState::Unwritten => Phase::Unwritten,
                     RegionState::Clean => Phase::Clean,
@@ -184,6 +189,7 @@ impl Map {
                     phase,
                     disk: if due { RegionState::NeedSync } else { disk },
                     behind: behind || (open && !whole && !canary::hit(Canary::StaleMapTrusted)),
+                    undecided,
                     wanted: false,
                     unmap: Vec::new(),
                     habit: Habit::default(),
@@ -253,6 +259,32 @@ impl Map {
     pub(crate) fn mark_behind(&mut self, region: RegionNo) {
         self.region(region).behind = true;
         self.flagged = true;
+    }
+
+    /// Strips of the region were built from others that did not agree.
+    pub(crate) fn is_undecided(&self, region: RegionNo) -> bool {
+        let entry = &self.regions[region.0 as usize];
+        entry.undecided && entry.disk != RegionState::Unwritten
+    }
+
+    /// Whether it is so; its page is to be written if that is new.
+    pub(crate) fn set_undecided(&mut self, region: RegionNo, undecided: bool) {
+        let page = self.page_of(region);
+        let before = std::mem::replace(&mut self.region(region).undecided, undecided);
+        if before != undecided {
+            let page = &mut self.pages[page];
+            (page.dirty, page.undecided_at) = (true, page.sequence + 1);
+        }
+    }
+
+    /// The pages that tell which regions are undecided are durable.
+    pub(crate) fn undecided_told(&self) -> bool {
+        let told = |page: &Page| match page.sequence.cmp(&page.undecided_at) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => page.pending == 0,
+            std::cmp::Ordering::Greater => true,
+        };
+        self.pages.iter().all(told)
     }
 
     /// Some region may be behind.
@@ -327,6 +359,7 @@ impl Map {
             phase: Phase::Unwritten,
             disk: RegionState::Unwritten,
             behind: false,
+            undecided: false,
             wanted: false,
             unmap: Vec::new(),
             habit: Habit::default(),
@@ -348,7 +381,7 @@ impl Map {
             return;
         }
         (entry.phase, entry.disk) = (Phase::Unwritten, RegionState::Unwritten);
-        entry.behind = false;
+        (entry.behind, entry.undecided) = (false, false);
         self.pages[page].dirty = true;
     }
 
@@ -576,6 +609,12 @@ impl Array {
             .filter(|(_, (r, state))| r.behind && **state != RegionState::Unwritten)
             .map(|(at, _)| at)
             .collect();
+        let shown = self.map.regions.iter().skip(first).zip(&states);
+        let undecided: Vec<u16> = (0..)
+            .zip(shown)
+            .filter(|(_, (r, state))| r.undecided && **state != RegionState::Unwritten)
+            .map(|(at, _)| at)
+            .collect();
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
             let member = &self.members[&device];
@@ -588,6 +627,7 @@ impl Array {
                 sequence,
                 states: states.clone(),
                 behind: behind.clone(),
+                undecided: undecided.clone(),
             };
             let fua = member.info.volatile_cache;
             let data = Slice::new(Buf::from_bytes(&image.encode(offset)[..]), 0, PAGE_BYTES);

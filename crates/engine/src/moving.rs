@@ -746,6 +746,19 @@ fn solve(
                 }
                 continue;
             }
+            if there.len() > k {
+                // Redundancy is left: what is computed from strips that do not agree would be their witness.
+                let locator = code.locator(&there).expect("enough are there");
+                let mut syndromes = vec![vec![0; block]; locator.syndromes()];
+                let mut outputs: Vec<&mut [u8]> =
+                    syndromes.iter_mut().map(Vec::as_mut_slice).collect();
+                let columns: Vec<Option<&[u8]>> = (0..width)
+                    .map(|column| there.contains(&column).then(|| piece(column)))
+                    .collect();
+                if !locator.compute(&columns, &mut outputs) {
+                    return Err(());
+                }
+            }
             let mut truth = vec![vec![0; block]; missing.len()];
             if missing.len() <= geometry.m {
                 let decoder = code.decoder(&there, &missing).expect("enough are there");

@@ -80,7 +80,7 @@ impl Shard {
     }
 
     /// Finds the pieces that do not agree, and who lies there.
-    fn judge(&self, op: &mut StripeOp, locator: &Locator) {
+    pub(crate) fn judge(&self, op: &mut StripeOp, locator: &Locator) {
         let strip = self.geometry.strip as usize;
         let block = self.geometry.block as usize;
         if locator.syndromes() == 0 {
@@ -117,6 +117,17 @@ impl Shard {
 
     /// Puts the truth into the columns that were named, and into those that could not be read.
     fn mend(&self, op: &mut StripeOp) {
+        self.mend_named(op);
+        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        if clear && !op.heal.is_empty() {
+            op.healed = op.heal;
+            let (lost, unreadable) = (op.lost, op.heal);
+            self.decode_into(op, lost, unreadable);
+        }
+    }
+
+    /// Puts the truth into the columns that were named.
+    pub(crate) fn mend_named(&self, op: &mut StripeOp) {
         for found in &op.findings {
             let (lo, hi, liars) = (found.lo, found.hi, found.liars);
             if liars.is_empty() {
@@ -139,12 +150,6 @@ impl Shard {
                 let strip = op.columns[column].as_mut().expect("it was read");
                 strip.buf.bytes_mut()[lo..hi].copy_from_slice(truth);
             }
-        }
-        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
-        if clear && !op.heal.is_empty() {
-            op.healed = op.heal;
-            let (lost, unreadable) = (op.lost, op.heal);
-            self.decode_into(op, lost, unreadable);
         }
     }
 

@@ -818,8 +818,10 @@ impl Shard {
                 for &target in op.targets.iter().filter(|_| rebuilt) {
                     self.mark_rebuilt(op.stripe, target);
                 }
-                if let (StepKind::Scrub(mode), None) = (*kind, error) {
-                    self.say_findings(&op, mode);
+                match (*kind, error) {
+                    (StepKind::Scrub(mode), None) => self.say_findings(&op, mode),
+                    (StepKind::Rebuild, None) => self.say_findings(&op, ScrubMode::Check),
+                    _ => {}
                 }
                 self.step_stripe_done(*step, error.is_some(), &op);
             }

@@ -9,6 +9,11 @@
 //! slot of the array was not in sync, so a member that was away may lack what it holds. The flags
 //! count from the epoch `whole_since` of the superblock on.
 //!
+//! And a second one, *undecided*: strips of it were built from others that did not agree, where nobody
+//! can say which of them is wrong. What was built would vouch for those that it was built from, so
+//! no strip of such a region is named, or repaired, by what the others say. A page with such a flag
+//! has version 2: an older program would blame strips that are right.
+//!
 //! Invariants: a decoded page has only states with a meaning, lies where it says, and is whole.
 //!
 //! Deliberately absent: the transitions between states (engine), and compression: a page is one
@@ -31,9 +36,13 @@ pub const REGIONS_PER_PAGE: usize = PAGE_BYTES - HEADER_BYTES - MAGIC.len();
 const HEADER_BYTES: usize = 96;
 const MAGIC: [u8; 8] = *b"STRKMAP\x1a";
 const VERSION: u16 = 1;
+/// The version of pages that have undecided regions.
+const VERSION_UNDECIDED: u16 = 2;
 const CHECKSUM_AT: usize = 12;
 /// Set in a region's byte where it is behind.
 const BEHIND: u8 = 0x80;
+/// Set in a region's byte where it is undecided.
+const UNDECIDED: u8 = 0x40;
 
 /// What is known of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -81,6 +90,8 @@ pub struct MapPage {
     pub states: Vec<RegionState>,
     /// Places among `states` of the regions that are behind, ascending.
     pub behind: Vec<u16>,
+    /// Places among `states` of the regions that are undecided, ascending.
+    pub undecided: Vec<u16>,
 }
 
 /// The page as it lies on the member. Each field names the failure that it defends against.
@@ -165,7 +176,10 @@ impl MapPage {
         );
         let mut raw = RawPage {
             magic: MAGIC,
-            version: VERSION.into(),
+            version: match self.undecided.is_empty() {
+                true => VERSION.into(),
+                false => VERSION_UNDECIDED.into(),
+            },
             count: (self.states.len() as u16).into(),
             checksum: 0.into(),
             offset: offset.into(),
@@ -181,13 +195,15 @@ impl MapPage {
         for (byte, state) in raw.states.iter_mut().zip(&self.states) {
             *byte = *state as u8;
         }
-        for &at in &self.behind {
-            let at = usize::from(at);
-            assert!(
-                at < self.states.len(),
-                "region {at} of the page has no state"
-            );
-            raw.states[at] |= BEHIND;
+        for (places, flag) in [(&self.behind, BEHIND), (&self.undecided, UNDECIDED)] {
+            for &at in places {
+                let at = usize::from(at);
+                assert!(
+                    at < self.states.len(),
+                    "region {at} of the page has no state"
+                );
+                raw.states[at] |= flag;
+            }
         }
         raw.checksum = checksum::sealed(raw.as_bytes(), CHECKSUM_AT).into();
         Box::new(zerocopy::transmute!(raw))
@@ -207,7 +223,7 @@ impl MapPage {
         if stored != computed || raw.magic != raw.magic_tail {
             return Err(MapError::Damaged { stored, computed });
         }
-        if raw.version.get() != VERSION {
+        if !matches!(raw.version.get(), VERSION | VERSION_UNDECIDED) {
             return Err(MapError::Version {
                 version: raw.version.get(),
             });
@@ -235,9 +251,16 @@ impl RawPage {
         }
         let state = |(region, &code): (usize, &u8)| {
             let region = region as u16;
-            RegionState::try_from(code & !BEHIND).map_err(|_| MapError::State { region, code })
+            let flags = match self.version.get() {
+                VERSION => BEHIND,
+                _ => BEHIND | UNDECIDED,
+            };
+            RegionState::try_from(code & !flags).map_err(|_| MapError::State { region, code })
         };
-        let behind = (0..).zip(used).filter(|(_, code)| **code & BEHIND != 0);
+        let flagged = |flag: u8| {
+            let places = (0..).zip(used).filter(move |(_, code)| **code & flag != 0);
+            places.map(|(at, _)| at).collect()
+        };
         Ok(MapPage {
             array: ArrayUuid(self.array),
             member: MemberUuid(self.member),
@@ -249,7 +272,8 @@ impl RawPage {
                 .enumerate()
                 .map(state)
                 .collect::<Result<_, _>>()?,
-            behind: behind.map(|(at, _)| at).collect(),
+            behind: flagged(BEHIND),
+            undecided: flagged(UNDECIDED),
         })
     }
 }

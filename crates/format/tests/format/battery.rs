@@ -167,6 +167,7 @@ pub(crate) fn sample_page() -> MapPage {
         sequence: 41,
         states: (0..250).map(state).collect(),
         behind: vec![0, 7, 130, 249],
+        undecided: Vec::new(),
     }
 }
 
@@ -550,6 +551,22 @@ fn a_senseless_superblock_is_not_written() {
 }
 
 #[test]
+fn a_page_with_undecided_regions_is_not_for_older_programs() {
+    let page = MapPage {
+        undecided: vec![1, 7, 249],
+        ..sample_page()
+    };
+    let mut bytes = page.encode(8192);
+    assert_eq!((bytes[8], bytes[96 + 1], bytes[96 + 7]), (2, 0x41, 0xc3));
+    assert_eq!(MapPage::decode(&bytes[..], 8192), Ok(page));
+    bytes[8] = 1;
+    reseal(&mut bytes[..]);
+    let refused = MapPage::decode(&bytes[..], 8192);
+    let (region, code) = (1, 0x41);
+    assert_eq!(refused, Err(MapError::State { region, code }));
+}
+
+#[test]
 fn a_page_names_what_is_wrong_with_it() {
     let whole = sample_page().encode(8192);
     let changed = |at: usize, byte: u8| {
@@ -558,7 +575,7 @@ fn a_page_names_what_is_wrong_with_it() {
         reseal(&mut bytes[..]);
         MapPage::decode(&bytes[..], 8192).expect_err("not believable")
     };
-    assert_eq!(changed(8, 2), MapError::Version { version: 2 });
+    assert_eq!(changed(8, 3), MapError::Version { version: 3 });
     assert_eq!(changed(11, 0x80), MapError::Count { count: 0x80fa });
     assert_eq!(changed(96 + 7, 4), MapError::State { region: 7, code: 4 });
     assert_eq!(

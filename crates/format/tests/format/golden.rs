@@ -158,7 +158,13 @@ fn every_level_is_what_it_was() {
 fn a_map_page_is_what_it_was() {
     let page = battery::sample_page();
     let image = golden("map-page.bin", &page.encode(8192)[..]);
-    assert_eq!(MapPage::decode(&image, 8192), Ok(page));
+    assert_eq!(MapPage::decode(&image, 8192).as_ref(), Ok(&page));
+    let undecided = MapPage {
+        undecided: vec![2, 7],
+        ..page
+    };
+    let image = golden("map-page-undecided.bin", &undecided.encode(8192)[..]);
+    assert_eq!(MapPage::decode(&image, 8192), Ok(undecided));
 }
 
 #[test]

@@ -255,6 +255,7 @@ prop_compose! {
             sequence,
             states: codes.into_iter().map(state).collect(),
             behind,
+            undecided: Vec::new(),
         }
     }
 }

@@ -658,6 +658,7 @@ mod tests {
                 sequence: 1,
                 states,
                 behind: Vec::new(),
+                undecided: Vec::new(),
             })]
         };
         assert_eq!(unwritten(&sb, &page(RegionState::Unwritten)), size);

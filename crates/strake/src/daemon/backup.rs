@@ -732,6 +732,7 @@ mod tests {
             sequence,
             states: Vec::new(),
             behind: Vec::new(),
+            undecided: Vec::new(),
         };
         let member = |name: &str, versions: &[Option<(u64, u64)>]| Remains {
             pages: (0..)
