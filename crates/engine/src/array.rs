@@ -30,6 +30,7 @@ use crate::map::Map;
 use crate::meters::HedgeRules;
 use crate::moved::Resumed;
 use crate::moving::{Move, MoveIo};
+use crate::overdue::Overdue;
 use crate::persist::{After, Persist};
 use crate::replay::{Replay, ReplayIo};
 use crate::reshape::{Change, Reshape};
@@ -252,6 +253,8 @@ pub struct Array {
     /// Started by force: see [`View::forced`].
     pub(crate) forced: Vec<Slot>,
     pub(crate) cover: Cover,
+    /// Devices that are late with I/Os.
+    pub(crate) overdue: Overdue,
     pub(crate) replay: Option<Replay>,
     pub(crate) reshape: Option<Reshape>,
     pub(crate) moving: Move,
@@ -266,8 +269,8 @@ pub struct Array {
     /// Bytes of data that move at once, about.
     pub(crate) window_bytes: u64,
     pub(crate) hedging: HedgeRules,
-    /// When the array was started, and what time of day it was then, seconds since 1970.
-    pub(crate) begun: (Time, u64),
+    /// What time of day it was when the driver said so last, seconds since 1970.
+    pub(crate) wall: (Time, u64),
 }
 
 impl Array {
@@ -288,7 +291,7 @@ impl Array {
     /// Begins: writes the superblocks; [`ArrayOutput::Started`] follows when they are durable.
     pub fn start(&mut self, now: Time) {
         self.now = now;
-        self.begun.0 = now;
+        self.wall.0 = now;
         self.await_the_missing();
         self.resume_scrub();
         if self.resumed.is_some() {
@@ -474,18 +477,32 @@ impl Array {
     /// Time has passed (call at [`Array::deadline`] or later).
     pub fn tick(&mut self, now: Time) {
         self.now = now;
-        self.sweep();
+        self.judge_overdue();
+        if self.sweep_at().is_some_and(|at| at <= now) {
+            self.sweep();
+        }
         self.settle();
+    }
+
+    /// The time of day, seconds since 1970. The driver gives it before other inputs: a clock may be set at
+    /// any time, forwards or backwards, and goes on while the machine is suspended.
+    pub fn wall_clock(&mut self, now: Time, unix_s: u64) {
+        self.wall = (now, unix_s);
     }
 
     /// The time of day, seconds since 1970.
     pub(crate) fn unix_s(&self) -> u64 {
-        let (begun, unix_s) = self.begun;
-        unix_s + self.now.since(begun) / 1_000_000_000
+        let (told, unix_s) = self.wall;
+        unix_s.saturating_add(self.now.since(told) / 1_000_000_000)
     }
 
     /// When `tick` wants to be called.
     pub fn deadline(&self) -> Option<Time> {
+        let both = [self.sweep_at(), self.overdue.judge_at];
+        both.into_iter().flatten().min()
+    }
+
+    fn sweep_at(&self) -> Option<Time> {
         if !matches!(self.stage, Stage::Serving) {
             return None;
         }

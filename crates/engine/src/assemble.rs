@@ -698,7 +698,8 @@ impl Array {
             unclean: unclean && dirty,
             forced,
             hedging: options.hedging,
-            begun: (Time::default(), options.unix_s),
+            overdue: Default::default(),
+            wall: (Time::default(), options.unix_s),
         };
         // Of a growth that was cut off: superblocks of the new shape come first, then what lies in
         // its places, which may be the only whole ones that an old superblock points at.

@@ -161,11 +161,15 @@ pub enum Canary {
     RebuiltGetNoRecords,
     /// A Clean region in which blocks are given up is not marked behind.
     CleanNotBehind,
+    /// Time in which a thread stood still counts against members.
+    StandstillCounts,
+    /// Every member that is late is given up, however many are late at one moment.
+    VerdictsOfOneMoment,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 68] = [
+    pub const ALL: [Canary; 70] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::WritesEarly,
@@ -234,6 +238,8 @@ impl Canary {
         Canary::ReturnsUnwitnessed,
         Canary::RebuiltGetNoRecords,
         Canary::CleanNotBehind,
+        Canary::StandstillCounts,
+        Canary::VerdictsOfOneMoment,
     ];
 
     /// Its name on the simulator's command line.
@@ -311,6 +317,8 @@ impl Canary {
             Canary::ReturnsUnwitnessed => "returns-unwitnessed",
             Canary::RebuiltGetNoRecords => "rebuilt-get-no-records",
             Canary::CleanNotBehind => "clean-not-behind",
+            Canary::StandstillCounts => "standstill-counts",
+            Canary::VerdictsOfOneMoment => "verdicts-of-one-moment",
         }
     }
 }

@@ -617,6 +617,8 @@ pub enum ArrayOutput {
     Event(Event),
     /// The device is not used any more: close it.
     Release(DeviceId),
+    /// Answer to [`crate::Array::overdue`], for every thread that has I/Os of this device.
+    Overdue(DeviceId, crate::Verdict),
     /// The array serves: requests may be sent (first output after start).
     Started,
     /// The array has another shape, and every shard works by it: its users may hear of it.

@@ -1,6 +1,10 @@
 //! The engine's time: monotonic nanoseconds since the array was opened, and what they are on the
 //! wall.
 //!
+//! The wall clock is looked at anew each time: it may be set while an array serves (a machine that starts
+//! without a clock of its own is corrected later), and goes on while the machine is suspended, as the
+//! monotonic one does not.
+//!
 //! Invariant: every shard of an array shares one origin, so that times of different threads
 //! compare. Deliberately absent: a cached or coarse clock; reading it costs no system call.
 
@@ -12,7 +16,6 @@ use strake_engine::units::Time;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: Instant,
-    wall: SystemTime,
 }
 
 impl Clock {
@@ -20,7 +23,6 @@ impl Clock {
     pub(crate) fn start() -> Clock {
         Clock {
             origin: Instant::now(),
-            wall: SystemTime::now(),
         }
     }
 
@@ -29,9 +31,11 @@ impl Clock {
         Time(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// The wall-clock time of a moment, by the wall clock at the origin.
+    /// The wall-clock time of a moment that has just been, by the wall clock as it is now.
     pub(crate) fn wall(&self, time: Time) -> SystemTime {
-        self.wall + Duration::from_nanos(time.0)
+        let ago = Duration::from_nanos(self.now().since(time));
+        let now = SystemTime::now();
+        now.checked_sub(ago).unwrap_or(now)
     }
 }
 

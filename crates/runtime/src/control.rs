@@ -120,6 +120,8 @@ impl Control {
             | Mail::PieceReply(_)
             | Mail::Submit(..)
             | Mail::Release(_)
+            | Mail::Overdue(..)
+            | Mail::Judged(..)
             | Mail::Ublk(_)
             | Mail::Exit => unreachable!("every shard takes such mail by itself"),
         }
@@ -141,6 +143,7 @@ impl Control {
             | ArrayOutput::Reply(_)
             | ArrayOutput::Again(_)
             | ArrayOutput::Message(..)
+            | ArrayOutput::Overdue(..)
             | ArrayOutput::Release(_) => unreachable!("the worker carries these out"),
         }
     }

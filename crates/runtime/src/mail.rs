@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rustix::event::EventfdFlags;
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Retried, VolumeMap};
+use strake_engine::{Retried, Verdict, VolumeMap};
 use strake_format::RegionState;
 
 use crate::export::ublk::QueueStart;
@@ -39,6 +39,10 @@ pub(crate) enum Mail {
     Turn(Turn),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),
+    /// I/Os of this device are overdue after so many further deadlines (shard 0's thread only).
+    Overdue(DeviceId, u32),
+    /// The array has decided about I/Os of this device that are overdue.
+    Judged(DeviceId, Verdict),
     /// An I/O that was tried again is over (shard 0's thread only).
     Retried(Retried),
     /// A piece is to be split anew; its router lives here.

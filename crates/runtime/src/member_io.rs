@@ -19,10 +19,15 @@
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
 //! continued where it stopped; a device that answers nothing costs its deadline, never a hang, and
 //! nobody else's: calls that block wait for their `turns`, and their deadline begins when the kernel
-//! gets them.
+//! gets them. Deadlines count in the time in which the thread ran (`strake_engine::Pulse`): a process that
+//! is stopped, or gets no CPU, reaches none of them.
 //!
-//! Deliberately absent: which errors are worth a repetition, and how often (the engine decides), and
-//! cancellation (a device that hangs ignores it).
+//! **An I/O of an array that outlasts its deadline** is reported ([`MemberIos::overdue`]) and stays as it is
+//! until the array has decided ([`MemberIos::judged`]): completed if the kernel answers first, abandoned, or
+//! waited for by another deadline.
+//!
+//! Deliberately absent: which errors are worth a repetition, and how often, and which late member is given
+//! up (the engine decides), and cancellation (a device that hangs ignores it).
 
 mod merge;
 
@@ -34,7 +39,7 @@ use io_uring::{opcode, squeue, types};
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Doubt, Patience, Repeats, Retried, Trouble};
+use strake_engine::{Doubt, Patience, Pulse, Repeats, Retried, Trouble, Verdict};
 
 use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
@@ -179,8 +184,12 @@ struct Flight {
     work: Work,
     /// It blocks a worker of the kernel, and has or waits for a turn.
     blocks: bool,
-    /// Never, while it waits for its turn, or to be tried again.
+    /// In the time in which the thread ran. Never, while it waits for its turn, or to be tried again.
     due: Time,
+    /// It is overdue, and the array knows.
+    reported: bool,
+    /// So many further deadlines it has had.
+    rounds: u32,
     abandoned: bool,
     repeats: Repeats,
     /// It failed on its way, and is repeated.
@@ -207,6 +216,12 @@ pub(crate) struct MemberIos {
     registered: Registered,
     zeros: Slice,
     timeout: Duration,
+    /// How long the thread has run.
+    pulse: Pulse,
+    /// An array decides about I/Os that are overdue.
+    is_judged: bool,
+    /// Devices with I/Os that became overdue, and the further deadlines that those have had.
+    overdue: Vec<(DeviceId, u32)>,
     patience: Patience,
     /// How many wait to be tried again.
     pausing: usize,
@@ -237,6 +252,9 @@ impl MemberIos {
             registered,
             zeros: Slice::new(Buf::zeroed(ZERO_PART), 0, ZERO_PART),
             timeout,
+            pulse: Pulse::of_deadline(timeout.as_nanos() as u64, Time(0)),
+            is_judged: false,
+            overdue: Vec::new(),
             patience: Patience::new(timeout.as_nanos() as u64),
             pausing: 0,
             given_back: Vec::new(),
@@ -250,6 +268,41 @@ impl MemberIos {
     pub(crate) fn impatient(mut self) -> MemberIos {
         self.patience = Patience::new(0);
         self
+    }
+
+    /// The same, and an array decides about what is overdue.
+    pub(crate) fn under_an_array(mut self) -> MemberIos {
+        self.is_judged = true;
+        self
+    }
+
+    /// The thread begins a turn.
+    pub(crate) fn wakes(&mut self, now: Time) {
+        let gap_ns = self.pulse.wakes(now);
+        if gap_ns == 0 {
+            return;
+        }
+        for (_, flight) in self.flights.iter_mut() {
+            if let Some(trouble) = &mut flight.trouble {
+                trouble.until = Time(trouble.until.0.saturating_add(gap_ns));
+            }
+        }
+    }
+
+    /// The thread sleeps for so long at most.
+    pub(crate) fn sleeps(&mut self, at_most: Option<Duration>) {
+        self.pulse
+            .sleeps(at_most.map(|time| time.as_nanos() as u64));
+    }
+
+    /// The deadline of an I/O, nanoseconds.
+    pub(crate) fn deadline_ns(&self) -> u64 {
+        self.timeout.as_nanos() as u64
+    }
+
+    /// A device with an I/O that became overdue, and how many further deadlines that has had.
+    pub(crate) fn overdue(&mut self) -> Option<(DeviceId, u32)> {
+        self.overdue.pop()
     }
 
     /// I/O whose completion has not been reaped, abandoned or not; not what only waits to be tried again.
@@ -341,6 +394,8 @@ impl MemberIos {
             work,
             blocks: call.is_some(),
             due: NEVER,
+            reported: false,
+            rounds: 0,
             abandoned: false,
             repeats,
             trouble: None,
@@ -365,13 +420,15 @@ impl MemberIos {
 
     /// The deadline of a flight begins.
     fn due(&mut self, place: u32, now: Time) {
+        let ran = self.pulse.ran(now);
         let flight = self
             .flights
             .get_mut(place)
             .expect("a flight begins while it is in the table");
-        flight.due = now.plus_ms(self.timeout.as_millis() as u64);
+        flight.due = ran.plus_ms(self.timeout.as_millis() as u64);
         if let Some(trouble) = flight.trouble {
-            flight.due = flight.due.min(trouble.until);
+            let left_ns = trouble.until.since(now);
+            flight.due = flight.due.min(Time(ran.0.saturating_add(left_ns)));
         }
         if let Work::Range { len, .. } = flight.work {
             flight.due = flight.due.plus_ms(len / (ZERO_BYTES_PER_S / 1000));
@@ -407,6 +464,7 @@ impl MemberIos {
             return false;
         }
         (flight.pauses, flight.due) = (Some(error), NEVER);
+        (flight.reported, flight.rounds) = (false, 0);
         self.pausing += 1;
         true
     }
@@ -554,24 +612,60 @@ impl MemberIos {
         if self.pausing > 0 {
             self.try_again(ring, now, finished);
         }
+        let ran = self.pulse.ran(now);
         for (_, flight) in self.flights.iter_mut() {
-            if flight.abandoned || now < flight.due {
+            if flight.abandoned || ran < flight.due {
                 continue;
             }
-            flight.abandoned = true;
-            // The kernel may keep the memory for ever; whoever gave it must be able to go on.
-            match &flight.work {
-                Work::Read { buf, .. } => buf.orphan(),
-                Work::Write { data, .. } => data.buf.orphan(),
-                _ => {}
+            // Of a device that is not there any more there is nothing to decide.
+            if self.is_judged && !flight.device.is_gone() {
+                if !std::mem::replace(&mut flight.reported, true) {
+                    let known = self.overdue.iter_mut().find(|(id, _)| *id == flight.id);
+                    match known {
+                        Some((_, rounds)) => *rounds = flight.rounds.max(*rounds),
+                        None => self.overdue.push((flight.id, flight.rounds)),
+                    }
+                }
+                continue;
             }
-            let device = flight.device.path().display();
-            let error = flight.silence();
-            tracing::warn!(%device, ?error, "an I/O outlasted its deadline");
+            flight.abandon();
             self.retried.extend(flight.retried(false, now));
             finished.push((flight.owner, flight.unanswered()));
         }
-        // What waits behind calls that never come back would wait as long.
+        self.give_up_turns(now, finished);
+    }
+
+    /// The array has decided about I/Os of this device that are overdue.
+    pub(crate) fn judged(
+        &mut self,
+        device: DeviceId,
+        verdict: Verdict,
+        now: Time,
+        finished: &mut Vec<Finished>,
+    ) {
+        let ran = self.pulse.ran(now);
+        for (_, flight) in self.flights.iter_mut() {
+            if flight.id != device || !flight.reported || flight.abandoned {
+                continue;
+            }
+            match verdict {
+                Verdict::GiveUp => {
+                    flight.abandon();
+                    self.retried.extend(flight.retried(false, now));
+                    finished.push((flight.owner, flight.unanswered()));
+                }
+                Verdict::WaitOn => {
+                    flight.reported = false;
+                    flight.rounds += 1;
+                    flight.due = ran.plus_ms(self.timeout.as_millis() as u64);
+                }
+            }
+        }
+        self.give_up_turns(now, finished);
+    }
+
+    /// Answers what waits behind calls that never come back, and would wait as long.
+    fn give_up_turns(&mut self, now: Time, finished: &mut Vec<Finished>) {
         let flights = &mut self.flights;
         let stuck = |place| flights.get_mut(place).is_none_or(|flight| flight.abandoned);
         for place in self.turns.give_up(stuck) {
@@ -629,6 +723,20 @@ impl Flight {
             true => IoError::Gone,
             false => IoError::TimedOut,
         }
+    }
+
+    /// Nobody waits for it any more.
+    fn abandon(&mut self) {
+        self.abandoned = true;
+        // The kernel may keep the memory for ever; whoever gave it must be able to go on.
+        match &self.work {
+            Work::Read { buf, .. } => buf.orphan(),
+            Work::Write { data, .. } => data.buf.orphan(),
+            _ => {}
+        }
+        let device = self.device.path().display();
+        let error = self.silence();
+        tracing::warn!(%device, ?error, "an I/O outlasted its deadline");
     }
 
     /// What became of it, if it was tried again.

@@ -30,7 +30,7 @@ use strake_engine::limits::{self, Joining, Shards};
 use strake_engine::logs::shards_for;
 use strake_engine::units::{DeviceId, ShardNo};
 use strake_engine::{
-    Array, Geometry, HedgeRules, Pool, Router, Shard, ShardSetup, SharedPool, StartOptions,
+    Array, Geometry, HedgeRules, Pool, Pulse, Router, Shard, ShardSetup, SharedPool, StartOptions,
 };
 use strake_format::{ArrayName, RegionState, Superblock, VolumeUuid};
 
@@ -57,9 +57,12 @@ use crate::watch::Watch;
 const CLEAN_AFTER_MS: u64 = 2000;
 /// Data that moves to another shape: requests wait about as long as members take for so much.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// How long a stop waits for the array to become quiet after it has agreed to stop: longer than a member that
-/// does not answer is waited for, tries included, with the deadline that the daemon gives it.
-const STOP_PATIENCE: Duration = Duration::from_secs(180);
+/// How long a stop waits for the array to become quiet after it has agreed to stop: longer than members that do
+/// not answer are waited for (three deadlines and what belongs to them), tries included, with the deadline that
+/// the daemon gives them.
+const STOP_PATIENCE: Duration = Duration::from_secs(320);
+/// How long a process that ends for a panic lets its log be written.
+const LAST_LINE: Duration = Duration::from_millis(50);
 /// How long a member that was replaced may take to be let go of.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -851,8 +854,11 @@ impl ThreadStart {
         Ok(Worker {
             index,
             clock: self.clock,
+            pulse: Pulse::new(crate::shard::SLACK_NS, self.clock.now()),
             ring,
-            ios: MemberIos::new(listed, self.io_timeout).merging(),
+            ios: MemberIos::new(listed, self.io_timeout)
+                .merging()
+                .under_an_array(),
             engine: Shard::new(index, count, self.setup.clone(), pool),
             control,
             router: Router::new(Arc::clone(geometry), count, index.0),
@@ -901,9 +907,8 @@ impl Drop for EndProcessOnPanic {
             tracing::error!(
                 "a shard has panicked: the process ends, the array is found as after a kill"
             );
-            eprintln!(
-                "strake: a shard has panicked: the process ends, the array is found as after a kill"
-            );
+            // The thread that writes the log, if there is one, has a moment; nothing waits for longer.
+            std::thread::sleep(LAST_LINE);
             std::process::abort();
         }
     }

@@ -7,7 +7,12 @@
 //! (answers give the next requests) joins the batch before it is submitted; peers are woken once
 //! for all that a batch has for them.
 //!
+//! **Two times.** The shard and the deadlines of member I/Os count the time in which this thread ran
+//! (`strake_engine::Pulse`): hedges and latencies say nothing false after a standstill. The array and its
+//! events count the time of the machine.
+//!
 //! Invariants:
+//! * Completions that wait are taken before any deadline is looked at.
 //! * Effects are carried out in the order in which a machine gives them.
 //! * The thread blocks only in [`Ring::wait`]; with nothing in flight and no deadline it sleeps
 //!   until it is woken.
@@ -25,10 +30,10 @@ use std::time::Duration;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Router, Shard, SharedPool, Target, VolumeMap};
+use strake_engine::{Pulse, Router, Shard, SharedPool, Target, Verdict, VolumeMap};
 
 use crate::buffers::Slab;
-use crate::clock::Clock;
+use crate::clock::{Clock, unix_s};
 use crate::control::Control;
 use crate::devices::Devices;
 use crate::export::ublk;
@@ -47,6 +52,10 @@ const BUFFER_RETRY: Duration = Duration::from_millis(1);
 /// costs no more, and a read into a buffer can be hedged.
 const IN_PLACE_MIN: u64 = 32 << 10;
 
+/// A turn of the thread counts for this much longer than it asked for at most, nanoseconds, in what the
+/// shard measures: a thread that stood still says nothing of its members' latencies.
+pub(crate) const SLACK_NS: u64 = 10_000_000;
+
 /// How often mail that has come meanwhile joins a batch before the batch is submitted.
 const JOINS: usize = 4;
 
@@ -61,6 +70,8 @@ enum Origin {
 pub(crate) struct Worker {
     pub(crate) index: ShardNo,
     pub(crate) clock: Clock,
+    /// How long the thread has run: the shard's time.
+    pub(crate) pulse: Pulse,
     pub(crate) ring: Ring,
     pub(crate) ios: MemberIos,
     pub(crate) engine: Shard,
@@ -110,6 +121,11 @@ impl Worker {
         }
         loop {
             let now = self.clock.now();
+            self.ios.wakes(now);
+            self.pulse.wakes(now);
+            if let Some(control) = &mut self.control {
+                control.array.wall_clock(now, unix_s());
+            }
             self.reap(now);
             self.drain_mail(now);
             self.look_at_clocks(now);
@@ -130,6 +146,9 @@ impl Worker {
                 false => Some(Duration::ZERO),
             };
             self.flush_ublk();
+            self.ios.sleeps(patience);
+            self.pulse
+                .sleeps(patience.map(|time| time.as_nanos() as u64));
             if let Err(error) = self.ring.wait(patience) {
                 panic!("io_uring_enter fails on a ring that worked: {error}");
             }
@@ -187,7 +206,7 @@ impl Worker {
             .engine
             .deadline()
             .filter(|_| self.work.ending.is_none())
-            .map(until);
+            .map(|time| Duration::from_nanos(time.since(self.pulse.ran(now))));
         let control = self.control.as_ref().filter(|_| self.work.ending.is_none());
         let array = control
             .and_then(|control| control.array.deadline())
@@ -267,7 +286,7 @@ impl Worker {
             return;
         }
         match owner {
-            Owner::Shard => self.engine.complete(now, completion),
+            Owner::Shard => self.engine.complete(self.pulse.ran(now), completion),
             Owner::Peer(shard) => self.post(shard, Mail::InPlaceDone(completion)),
             Owner::Array => {
                 let control = self
@@ -291,9 +310,12 @@ impl Worker {
                 self.complete(now, one);
             }
             self.work.finished = finished;
+            while let Some((device, rounds)) = self.ios.overdue() {
+                self.report_overdue(now, device, rounds);
+            }
         }
         if self.work.ending.is_none() {
-            self.engine.tick(now);
+            self.engine.tick(self.pulse.ran(now));
         }
         let Some(control) = self.control.as_mut().filter(|_| self.work.ending.is_none()) else {
             return;
@@ -310,6 +332,30 @@ impl Worker {
         }
     }
 
+    /// Tells the array that I/Os of a device are overdue.
+    fn report_overdue(&mut self, now: Time, device: DeviceId, rounds: u32) {
+        let deadline_ns = self.ios.deadline_ns();
+        match &mut self.control {
+            Some(control) => control.array.overdue(now, device, rounds, deadline_ns),
+            None => self.post(ShardNo(0), Mail::Overdue(device, rounds)),
+        }
+    }
+
+    /// The array has decided about I/Os that are overdue.
+    fn judged(&mut self, now: Time, device: DeviceId, verdict: Verdict) {
+        // What the kernel has answered by now is complete, whatever the verdict. An error is seen by the
+        // next wait, too.
+        let _ = self.ring.wait(Some(Duration::ZERO));
+        self.reap(now);
+        let mut finished = std::mem::take(&mut self.work.finished);
+        self.ios.judged(device, verdict, now, &mut finished);
+        self.take_back();
+        for one in finished.drain(..) {
+            self.complete(now, one);
+        }
+        self.work.finished = finished;
+    }
+
     /// Takes in all mail; true if there was any.
     fn drain_mail(&mut self, now: Time) -> bool {
         let mut any = false;
@@ -320,17 +366,23 @@ impl Worker {
             }
             match mail {
                 Mail::ToShard(message) => self.hear(now, message),
-                Mail::Piece(request) => self.engine.submit(now, request),
-                Mail::Passed(request, late) => self.engine.passed(now, request, late),
-                Mail::Turn(turn) => self.engine.turn(now, turn),
+                Mail::Piece(request) => self.engine.submit(self.pulse.ran(now), request),
+                Mail::Passed(request, late) => {
+                    self.engine.passed(self.pulse.ran(now), request, late)
+                }
+                Mail::Turn(turn) => self.engine.turn(self.pulse.ran(now), turn),
                 Mail::PieceAgain(piece) => self.split_anew(now, piece),
                 Mail::PieceReply(reply) => self.join(reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
-                Mail::InPlaceDone(completion) => self.engine.complete(now, completion),
+                Mail::InPlaceDone(completion) => {
+                    self.engine.complete(self.pulse.ran(now), completion)
+                }
                 Mail::Submit(op, answer, volume) => {
                     self.submit(now, Origin::Answer(answer), op, volume.as_deref());
                 }
                 Mail::Release(device) => self.release(device),
+                Mail::Overdue(device, rounds) => self.report_overdue(now, device, rounds),
+                Mail::Judged(device, verdict) => self.judged(now, device, verdict),
                 Mail::Ublk(start) => self.ublk_start(*start),
                 Mail::Exit => {
                     self.work.ending = Some(now.plus_ms(GRACE.as_millis() as u64));
@@ -407,6 +459,12 @@ impl Worker {
                 }
                 self.release(device);
             }
+            ArrayOutput::Overdue(device, verdict) => {
+                for peer in self.peers.iter().skip(1) {
+                    peer.post(Mail::Judged(device, verdict));
+                }
+                self.judged(now, device, verdict);
+            }
             other => {
                 let control = self.control.as_mut().expect("the array spoke");
                 control.carry_out(&self.clock, other, &self.devices);
@@ -422,7 +480,7 @@ impl Worker {
             ToShard::Reshape(setup) => self.router.reshape(Arc::clone(&setup.geometry)),
             _ => {}
         }
-        self.engine.message(now, message);
+        self.engine.message(self.pulse.ran(now), message);
     }
 
     fn tally(&self) -> &Tally {
@@ -519,10 +577,10 @@ impl Worker {
             }
             match (target, &mut self.control) {
                 (Target::Shard(shard), _) if shard == self.index => {
-                    self.engine.submit(now, request)
+                    self.engine.submit(self.pulse.ran(now), request)
                 }
                 (Target::Shard(owner), _) if is_read(&request.op) => {
-                    self.engine.visit(now, owner, request);
+                    self.engine.visit(self.pulse.ran(now), owner, request);
                 }
                 (Target::Shard(shard), _) => self.post(shard, Mail::Piece(request)),
                 (Target::Array, Some(control)) => control.array.submit(now, request),

@@ -90,6 +90,18 @@ impl<T> Clock<T> {
     pub fn pass(&mut self, ns: u64) {
         self.now = Time(self.now.0 + ns);
     }
+    /// Nothing happens for so long, and all that was to happen does so later.
+    pub fn stand_still(&mut self, ns: u64) {
+        self.now = Time(self.now.0 + ns);
+        let later = |Reverse(entry): Reverse<Entry<T>>| {
+            let at = Time(entry.at.0 + ns);
+            Reverse(Entry { at, ..entry })
+        };
+        self.queue = std::mem::take(&mut self.queue)
+            .into_iter()
+            .map(later)
+            .collect();
+    }
     /// Happenings waiting.
     pub fn len(&self) -> usize {
         self.queue.len()
@@ -138,6 +150,13 @@ impl Lanes {
         let last = &mut self.0[from.index() * PLACES + to.index()];
         *last = Time(now.0 + ns).max(Time(last.0 + 1));
         *last
+    }
+
+    /// What is on its way arrives so much later.
+    pub fn stand_still(&mut self, ns: u64) {
+        for last in &mut self.0 {
+            *last = Time(last.0 + ns);
+        }
     }
 
     /// What is sent from `from` from now on does not overtake what `other` has sent to the same

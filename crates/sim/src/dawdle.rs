@@ -105,7 +105,8 @@ impl World {
             return Ok(());
         }
         machines.shard_ticks[at] = None;
-        machines.shards[at].tick(now);
+        let ran = machines.pulses[at + 1].ran(now);
+        machines.shards[at].tick(ran);
         self.poll_shard(shard)
     }
 
@@ -116,6 +117,8 @@ impl World {
         let Some(deadline) = machines.shards[at].deadline() else {
             return;
         };
+        // The shard counts the time in which its thread ran.
+        let deadline = Time(deadline.0.saturating_add(machines.pulses[at + 1].lost_ns()));
         if machines.shard_ticks[at].is_none_or(|due| deadline < due) {
             // Never at once again: a deadline that lies in the past must not stop time.
             let due = deadline.max(Time(now.0 + 1));

@@ -121,11 +121,13 @@ pub enum FaultKind {
     Beyond,
     /// Nothing gets through to a device for a while.
     Reset,
+    /// The machine, a thread, or what lies behind all devices stands still.
+    Standstill,
 }
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [FaultKind; 15] = [
+    pub const ALL: [FaultKind; 16] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
         FaultKind::Gone,
@@ -141,6 +143,7 @@ impl FaultKind {
         FaultKind::Slow,
         FaultKind::Beyond,
         FaultKind::Reset,
+        FaultKind::Standstill,
     ];
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -160,6 +163,7 @@ impl FaultKind {
             FaultKind::Slow => "slow",
             FaultKind::Beyond => "beyond",
             FaultKind::Reset => "reset",
+            FaultKind::Standstill => "standstill",
         }
     }
     /// The kind with this name.

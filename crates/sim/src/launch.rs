@@ -60,6 +60,7 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
             pulled: false,
             used: false,
             stalls: false,
+            stands: None,
             doubt: None,
         })
         .collect()
@@ -549,6 +550,8 @@ impl World {
             stopped: false,
             tick_at: None,
             shard_ticks: vec![None; usize::from(self.shards)],
+            pulses: crate::standstill::pulses(&self.plan, self.shards, self.clock.now()),
+            standing: None,
             in_place: BTreeMap::new(),
             array_ios: 0,
         });

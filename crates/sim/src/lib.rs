@@ -44,6 +44,7 @@ pub mod scenario;
 pub mod shrink;
 pub mod silent;
 pub mod ssd;
+mod standstill;
 pub mod tally;
 pub mod trim;
 pub mod user;

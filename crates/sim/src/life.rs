@@ -259,6 +259,7 @@ impl World {
                 (asks_then, events_since) = (asked, self.stats.events);
                 self.dawdle(without);
                 self.reset_some(without)?;
+                self.stand_still_some(without);
             }
             self.bring_back_stalled();
             let here = Moment {

@@ -325,6 +325,7 @@ impl World {
                 (drive.ssd.faults.gone, drive.pulled) = (true, true);
             }
             drive.device = None;
+            drive.stands = None;
             (drive.doomed, drive.stalls) = (false, false);
             drive.ssd.faults.ebbs = false;
             drive.ssd.faults.write_errors = 0;

@@ -39,6 +39,8 @@ pub enum Purpose {
     Strip = 12,
     /// To which groups data moves.
     Groups = 13,
+    /// When the machine, or a thread, stands still.
+    Standstill = 31,
     /// What goes beyond the tolerance.
     Beyond = 16,
     /// Which seeds are courses, and what happens in them.

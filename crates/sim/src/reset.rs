@@ -201,9 +201,9 @@ impl World {
             return Ok(());
         };
         let index = self.devices[device.0 as usize];
-        match self.drives[index].stalls {
+        match self.drives[index].stalls || self.stands_alone(index) {
             true => Ok(()),
-            false => self.failure(format!("{device:?} is out for a reset that ends in time")),
+            false => self.failure(format!("{device:?} is out for what ends in time")),
         }
     }
 }

@@ -102,6 +102,7 @@ impl Scenario {
             device: None,
             doomed: false,
             stalls: false,
+            stands: None,
             doubt: None,
             hidden: false,
             pulled: false,
@@ -293,6 +294,29 @@ impl Scenario {
         let drive = self.drive(slot);
         self.world.drives[drive].ssd.faults.slowness = 30;
         self
+    }
+    /// The whole machine stands still; `late`: devices need a while when it goes on.
+    pub fn machine_stands_still(&mut self, us: u64, late: bool) -> &mut Self {
+        self.world.machine_stands_still(1000 * us, late);
+        self
+    }
+    /// The thread of a shard, or of the array, stands still.
+    pub fn thread_stands_still(&mut self, shard: Option<u16>, us: u64) -> &mut Self {
+        let owner = shard.map_or(crate::ssd::Owner::Array, crate::ssd::Owner::Shard);
+        self.world.thread_stands_still(owner, 1000 * us);
+        self
+    }
+    /// What is in flight is answered later than the deadline, on all devices; true if on several.
+    pub fn answers_stand_still(&mut self) -> bool {
+        self.world.answers_stand_still();
+        self.world.drives.iter().any(|drive| drive.stands.is_some())
+    }
+    /// The device in this slot answers nothing more.
+    pub fn hang(&mut self, slot: u8) -> usize {
+        let drive = self.drive(slot);
+        self.world.drives[drive].ssd.faults.stalls = u32::MAX;
+        self.world.drives[drive].stalls = true;
+        drive
     }
     /// Every device takes so much longer for each I/O that it has in flight.
     pub fn crowd(&mut self, ns: u64) -> &mut Self {

@@ -78,6 +78,21 @@ struct Flight {
     abandoned: bool,
     /// It failed on its way, and is tried again.
     trouble: Option<Trouble>,
+    /// Its deadline, where it may be missed.
+    watched: Option<Watched>,
+}
+
+/// What the driver knows of an I/O that may miss its deadline.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched {
+    /// When it is overdue, in the time in which its owner's thread ran.
+    pub due: Time,
+    /// The array knows that it is.
+    pub reported: bool,
+    /// So many further deadlines it has had.
+    pub rounds: u32,
+    /// It is not answered before this moment.
+    pub answered_at: Time,
 }
 
 /// A block in the volatile cache.
@@ -267,6 +282,7 @@ impl Ssd {
             issued: self.moment,
             abandoned: false,
             trouble: None,
+            watched: None,
         };
         let crowd = self.flights.len() as u64;
         self.flights.insert(op, flight);
@@ -417,6 +433,59 @@ impl Ssd {
     pub fn trouble_of(&self, op: OpNo) -> Option<Trouble> {
         let flight = self.flights.get(&op).filter(|flight| !flight.abandoned)?;
         flight.trouble
+    }
+
+    /// What waits for an I/O that is not answered yet.
+    pub fn owner_of(&self, op: OpNo) -> Option<Owner> {
+        self.flights.get(&op).map(|flight| flight.owner)
+    }
+
+    /// What is known of the deadline of an I/O that is to be answered; with its device.
+    pub fn watched(&mut self, op: OpNo) -> Option<(DeviceId, &mut Option<Watched>)> {
+        let flight = self.flights.get_mut(&op).filter(|f| !f.abandoned)?;
+        Some((flight.device, &mut flight.watched))
+    }
+
+    /// All that is watched is answered so much later.
+    pub fn put_off(&mut self, ns: u64) {
+        let flights = self.flights.values_mut();
+        for watched in flights.filter_map(|flight| flight.watched.as_mut()) {
+            watched.answered_at = Time(watched.answered_at.0 + ns);
+        }
+    }
+
+    /// I/Os that are on their way and will succeed, and whose deadline nobody watches.
+    pub fn unwatched(&self) -> Vec<OpNo> {
+        let plain = |flight: &Flight| {
+            let plain = flight.fate == Fate::Normal && flight.trouble.is_none();
+            plain && !flight.abandoned && flight.watched.is_none()
+        };
+        let flights = self.flights.iter().filter(|(_, flight)| plain(flight));
+        flights.map(|(op, _)| *op).collect()
+    }
+
+    /// I/Os of this owner to this device that were reported as overdue.
+    pub fn overdue(&self, owner: Owner, device: DeviceId) -> Vec<OpNo> {
+        let flights = self.flights.iter().filter(|(_, flight)| {
+            let reported = flight.watched.is_some_and(|watched| watched.reported);
+            reported && !flight.abandoned && (flight.owner, flight.device) == (owner, device)
+        });
+        flights.map(|(op, _)| *op).collect()
+    }
+
+    /// The device does not answer this I/O, and nobody has given it up yet.
+    pub fn hangs(&self, op: OpNo) -> bool {
+        let hangs = |f: &Flight| f.fate == Fate::TimesOut && !f.abandoned && !self.faults.gone;
+        self.flights.get(&op).is_some_and(hangs)
+    }
+
+    /// An overdue I/O is given up; it lands later.
+    pub fn give_up(&mut self, op: OpNo) -> Option<(Owner, DeviceId, Completion)> {
+        let flight = self.flights.get_mut(&op)?;
+        flight.abandoned = true;
+        let (io, buf) = (flight.io, None);
+        let result = Err(IoError::TimedOut);
+        Some((flight.owner, flight.device, Completion { io, result, buf }))
     }
 
     /// Whose device an I/O in flight goes to.
@@ -646,6 +715,7 @@ impl Ssd {
                 issued: 0,
                 abandoned: false,
                 trouble: None,
+                watched: None,
             };
             self.told.push((op, told));
         }

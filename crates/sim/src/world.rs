@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, Doubt, Geometry, Retried, Router, Shard};
+use strake_engine::{Array, Doubt, Geometry, Pulse, Retried, Router, Shard, Trouble, Verdict};
 use strake_format::{ArrayUuid, Superblock};
 
 use crate::canary::{Canary, Planted};
@@ -39,6 +39,14 @@ pub enum Happening {
     Io(usize, OpNo),
     /// One that failed on its way is tried again.
     Retry(usize, OpNo),
+    /// The deadline of an I/O passes.
+    Due(usize, OpNo),
+    /// The array hears that I/Os of a device are overdue.
+    Overdue(DeviceId, u32),
+    /// A thread hears what the array has decided about that.
+    Judged(Owner, DeviceId, Verdict),
+    /// A thread that stood still goes on.
+    GoesOn(Owner),
     /// A message reaches a shard.
     ToShard(u16, ToShard),
     /// A request reaches a shard.
@@ -92,6 +100,8 @@ pub struct Drive {
     pub stalls: bool,
     /// Its errors that say nothing of why, since it was opened as this device.
     pub(crate) doubt: Option<(DeviceId, Doubt)>,
+    /// It stands still beside others until then.
+    pub(crate) stands: Option<Time>,
 }
 
 /// The engine's machines of one life.
@@ -112,6 +122,10 @@ pub struct Machines {
     pub tick_at: Option<Time>,
     /// The same of each shard.
     pub shard_ticks: Vec<Option<Time>>,
+    /// How long the array's thread, and then each shard's, has run.
+    pub pulses: Vec<Pulse>,
+    /// A thread that stands still, since when, and what waits for it.
+    pub standing: Option<(Owner, Time, Vec<Happening>)>,
     /// I/Os of the array in flight.
     pub array_ios: usize,
     /// Reads in place in flight, by shard and number: whose place, and which bytes of it.
@@ -136,6 +150,8 @@ pub struct Chances {
     pub reset: Prng,
     /// Devices that are about to vanish.
     pub ebb: Prng,
+    /// What stands still.
+    pub standstill: Prng,
 }
 
 /// See the module.
@@ -253,6 +269,7 @@ impl World {
             dawdle: Prng::new(seed ^ 1, Purpose::Dawdle),
             reset: Prng::new(seed, Purpose::Reset),
             ebb: Prng::new(seed, Purpose::Ebb),
+            standstill: Prng::new(seed, Purpose::Standstill),
         };
         let mut workload = chance.workload;
         let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
@@ -390,16 +407,29 @@ impl World {
             return Ok(false);
         };
         self.stats.events += 1;
+        if let Some(happening) = self.hold_back(happening) {
+            self.happen(happening)?;
+        }
+        self.pump()?;
+        Ok(true)
+    }
+
+    pub(crate) fn happen(&mut self, happening: Happening) -> Going {
         let now = self.clock.now();
         match happening {
             Happening::Io(drive, op) => self.io_done(drive, op)?,
             Happening::Retry(drive, op) => self.retry(drive, op)?,
+            Happening::Due(drive, op) => self.due(drive, op)?,
+            Happening::Overdue(device, rounds) => self.overdue(device, rounds)?,
+            Happening::Judged(owner, device, verdict) => self.judged(owner, device, verdict)?,
+            Happening::GoesOn(owner) => self.goes_on(owner)?,
             Happening::ToShard(shard, message) => {
                 self.tell_routers(shard, &message);
                 self.trace([2, u64::from(shard), 0, 0], || {
                     format!("shard {shard}: {message:?}")
                 });
-                self.machines().shards[usize::from(shard)].message(now, message);
+                let ran = self.ran(Owner::Shard(shard));
+                self.machines().shards[usize::from(shard)].message(ran, message);
                 self.poll_shard(shard)?;
             }
             Happening::AskShard(shard, _)
@@ -413,7 +443,8 @@ impl World {
                 self.trace([15, u64::from(shard), 0, 0], || {
                     format!("shard {shard}: {turn:?}")
                 });
-                self.machines().shards[usize::from(shard)].turn(now, turn);
+                let ran = self.ran(Owner::Shard(shard));
+                self.machines().shards[usize::from(shard)].turn(ran, turn);
                 self.poll_shard(shard)?;
             }
             Happening::FromShard(shard, message) => {
@@ -462,11 +493,13 @@ impl World {
                 self.poll_shards()?;
             }
         }
-        self.pump()?;
-        Ok(true)
+        Ok(())
     }
 
     pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> Going {
+        if self.is_put_off(drive, op) {
+            return Ok(());
+        }
         let again = self.doubted(drive, op) || self.interrupted(drive, op);
         let trouble = self.drives[drive].ssd.trouble_of(op).filter(|_| !again);
         let finished = if again {
@@ -474,10 +507,20 @@ impl World {
         } else {
             self.ended(drive, op)
         };
-        let Some((owner, device, completion)) = finished else {
+        let Some(finished) = finished else {
             // A late I/O landed and let go of its buffer.
             return self.poll_shards();
         };
+        self.deliver(drive, finished, trouble)
+    }
+
+    /// An I/O is answered.
+    pub(crate) fn deliver(
+        &mut self,
+        drive: usize,
+        (owner, device, completion): (Owner, DeviceId, Completion),
+        trouble: Option<Trouble>,
+    ) -> Going {
         self.trace(
             [
                 9,
@@ -520,7 +563,8 @@ impl World {
             }
             Owner::Shard(shard) => {
                 let completion = self.filled(shard, completion)?;
-                self.machines().shards[usize::from(shard)].complete(now, completion);
+                let ran = self.ran(owner);
+                self.machines().shards[usize::from(shard)].complete(ran, completion);
                 self.poll_shard(shard)
             }
         }
@@ -528,19 +572,20 @@ impl World {
 
     /// A request reaches a shard, one way or another.
     fn ask_shard(&mut self, happening: Happening, same_batch: u64) {
-        let now = self.clock.now();
         let among = ["", ", same batch"][same_batch as usize];
         match happening {
             Happening::AskShard(shard, request) => {
                 self.trace([3, u64::from(shard), request.id.0, same_batch], || {
                     format!("shard {shard}{among}: {}", op_text(&request))
                 });
+                let now = self.ran(Owner::Shard(shard));
                 self.machines().shards[usize::from(shard)].submit(now, request);
             }
             Happening::Visit(owner, shard, request) => {
                 self.trace([13, u64::from(shard), request.id.0, same_batch], || {
                     format!("shard {shard}{among}, on a visit: {}", op_text(&request))
                 });
+                let now = self.ran(Owner::Shard(shard));
                 let machine = &mut self.machines().shards[usize::from(shard)];
                 let before = machine.visits();
                 machine.visit(now, owner, request);
@@ -552,6 +597,7 @@ impl World {
                     let what = op_text(&request);
                     format!("shard {shard}{among}, passed on: {what}, {late:?} is late")
                 });
+                let now = self.ran(Owner::Shard(shard));
                 self.machines().shards[usize::from(shard)].passed(now, request, late);
             }
             _ => unreachable!("only requests are asked for"),
@@ -612,8 +658,8 @@ impl World {
 
     /// Polls every shard: buffers were dropped.
     pub fn poll_shards(&mut self) -> Going {
-        let now = self.clock.now();
         for shard in 0..self.shards {
+            let now = self.ran(Owner::Shard(shard));
             self.machines().shards[usize::from(shard)].tick(now);
             self.poll_shard(shard)?;
         }
@@ -706,6 +752,7 @@ impl World {
                 let to = Place::Shard(shard);
                 self.send(Place::Array, to, Happening::ToShard(shard, message));
             }
+            ArrayOutput::Overdue(device, verdict) => self.tell_verdict(device, verdict),
             ArrayOutput::Done { id, result } => self.command_done(id, result)?,
             ArrayOutput::Event(event) => self.hear(event)?,
             ArrayOutput::Release(device) => {
@@ -830,9 +877,13 @@ impl World {
 
     /// Puts the end of an I/O on the queue.
     pub(crate) fn expect(&mut self, drive: usize, timing: Timing) {
-        for ns in [Some(timing.done_ns), timing.late_ns].into_iter().flatten() {
-            self.clock.after(ns, Happening::Io(drive, timing.op));
-        }
+        let Some(late_ns) = timing.late_ns else {
+            return self
+                .clock
+                .after(timing.done_ns, Happening::Io(drive, timing.op));
+        };
+        self.clock.after(late_ns, Happening::Io(drive, timing.op));
+        self.watch(drive, timing.op, self.clock.now());
     }
 
     fn overlap(&self, drive: usize, io: &MemberIo) -> Option<u64> {

@@ -581,3 +581,84 @@ fn what_never_comes_back_does_not_keep_its_device_open() {
     drop(bench);
     Device::open(file.path(), OpenMode::Member).expect("nobody has it");
 }
+
+fn begin_read(bench: &mut Bench) {
+    let buf = bench.pool.take(4096).expect("free");
+    let read = IoKind::Read {
+        offset: 0,
+        buf,
+        start: 0,
+        len: 4096,
+    };
+    assert!(bench.start(5, read).is_none());
+}
+
+#[test]
+fn time_in_which_the_thread_stood_still_counts_for_no_deadline() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_secs(64));
+    let begun = bench.clock.now();
+    bench.ios.wakes(begun);
+    begin_read(&mut bench);
+    let mut over = Vec::new();
+    let mut look = |bench: &mut Bench, ms| {
+        bench.ios.wakes(begun.plus_ms(ms));
+        bench
+            .ios
+            .expire(&mut bench.ring, begun.plus_ms(ms), &mut over);
+        bench.ios.sleeps(Some(Duration::from_secs(1)));
+        over.pop().map(|(_, done): Finished| done.result)
+    };
+    assert_eq!(look(&mut bench, 0), None);
+    // It asked for a second and got ten minutes.
+    assert_eq!(look(&mut bench, 600_000), None);
+    // From then on it runs: 62 turns of a second each are not the deadline, with the two that it had.
+    for second in 1..=60 {
+        assert_eq!(look(&mut bench, 600_000 + 1000 * second), None, "{second}");
+    }
+    let late: Vec<_> = (61..=64)
+        .filter_map(|second| look(&mut bench, 600_000 + 1000 * second))
+        .collect();
+    assert_eq!(late, [Err(IoError::TimedOut)]);
+    let (place, result) = bench.reap();
+    assert!(bench.finish(place, result).is_empty());
+}
+
+#[test]
+fn an_io_of_an_array_is_given_up_when_the_array_says_so_and_not_before() {
+    let file = member(1 << 20);
+    let mut bench = Bench::new(file.path(), Duration::from_millis(500));
+    bench.ios = std::mem::replace(
+        &mut bench.ios,
+        MemberIos::new(Registered::default(), Duration::ZERO),
+    )
+    .under_an_array();
+    let begun = bench.clock.now();
+    begin_read(&mut bench);
+    let mut over = Vec::new();
+    let mut look = |bench: &mut Bench, ms| {
+        bench
+            .ios
+            .expire(&mut bench.ring, begun.plus_ms(ms), &mut over);
+        assert!(over.is_empty(), "the array decides");
+        bench.ios.overdue()
+    };
+    assert_eq!(look(&mut bench, 400), None);
+    assert_eq!(look(&mut bench, 600), Some((ID, 0)));
+    assert_eq!(look(&mut bench, 700), None, "reported once");
+    let at = begun.plus_ms(700);
+    bench.ios.judged(ID, Verdict::WaitOn, at, &mut Vec::new());
+    assert_eq!(look(&mut bench, 1100), None);
+    assert_eq!(look(&mut bench, 1300), Some((ID, 1)));
+    let mut over = Vec::new();
+    let at = begun.plus_ms(1300);
+    bench
+        .ios
+        .judged(DeviceId(77), Verdict::GiveUp, at, &mut over);
+    assert!(over.is_empty());
+    bench.ios.judged(ID, Verdict::GiveUp, at, &mut over);
+    assert_eq!(over.len(), 1);
+    assert_eq!(over[0].1.result, Err(IoError::TimedOut));
+    let (place, result) = bench.reap();
+    assert!(bench.finish(place, result).is_empty(), "answered once");
+}

@@ -30,6 +30,7 @@ mod rotate;
 mod scrub;
 mod slow;
 mod spares;
+mod standstill;
 mod steps;
 mod strips;
 mod trim;

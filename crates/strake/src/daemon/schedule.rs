@@ -2,7 +2,8 @@
 //!
 //! The schedule is a setting of the array, and travels with it; the calendar is the machine's. A
 //! scrub is due when the last moment of its schedule lies behind us, and no scrub has begun since
-//! then: what a machine that was off has missed is made up for, once.
+//! then: what a machine that was off has missed is made up for, once. Moments that lie ahead, by more than
+//! a clock is put right by in passing, are not believed: they were noted by a clock that was wrong.
 //!
 //! Invariant: a pure function of the settings, what the array tells of its scrubs, and the time.
 //! Deliberately absent: how scrubs go on after a restart (`engine::jobs`).
@@ -113,6 +114,15 @@ pub(crate) fn due(sb: &Superblock, now: &Zoned) -> bool {
 /// since 1970.
 fn is_due(period: ScrubPeriod, minute: u16, begun_s: u64, created_s: u64, now: &Zoned) -> bool {
     let now_s = u64::try_from(now.timestamp().as_second()).unwrap_or(0);
+    // What lies far ahead was noted by a clock that has been set back since: it says nothing of when.
+    let believed = |at_s: u64| {
+        if at_s <= now_s.saturating_add(APART_S) {
+            at_s
+        } else {
+            0
+        }
+    };
+    let (begun_s, created_s) = (believed(begun_s), believed(created_s));
     match moment(period, minute, now) {
         Some(moment_s) => begun_s.max(created_s) < moment_s,
         None if period == ScrubPeriod::Continuous => now_s.saturating_sub(begun_s) >= APART_S,
@@ -205,8 +215,12 @@ mod tests {
         assert!(!is_due(Weekly, "2026-11-22T03:00", "2026-11-22T03:01"));
         assert!(!is_due(Weekly, "2026-11-23T12:00", "2026-11-24T12:00"));
         assert!(is_due(Weekly, "1970-01-01T12:00", "2026-11-24T12:00"));
-        // The clock was set back.
-        assert!(!is_due(Weekly, "2027-11-23T12:00", "2026-11-24T12:00"));
+        // The clock was set back: no year without a scrub, and no scrub twice for a few minutes.
+        assert!(is_due(Weekly, "2027-11-23T12:00", "2026-11-24T12:00"));
+        assert!(is_due(Continuous, "2027-11-23T12:00", "2026-11-24T12:00"));
+        assert!(!is_due(Weekly, "2026-11-22T03:01", "2026-11-22T02:58"));
+        // A clock that was never set dates an array that is made today: once it is right, one scrub is due.
+        assert!(!is_due(Weekly, "2026-11-24T12:01", "2026-11-24T12:02"));
         assert!(!is_due(Continuous, "2026-11-24T11:30", "2026-11-24T12:00"));
         assert!(is_due(Continuous, "2026-11-24T11:00", "2026-11-24T12:00"));
         assert!(!is_due(Off, "1970-01-01T12:00", "2026-11-24T12:00"));
