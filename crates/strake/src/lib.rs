@@ -40,7 +40,9 @@ pub fn main() -> ExitCode {
         Err(error) => return refused(&error),
     };
     let json = cli.json;
-    match cli::run(cli) {
+    let result = cli::run(cli);
+    daemon::log::flush();
+    match result {
         Ok(status) => ExitCode::from(status),
         Err(failure) => say(&failure, json),
     }

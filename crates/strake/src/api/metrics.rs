@@ -7,12 +7,17 @@ use std::fmt::Write as _;
 
 use crate::api::latency;
 use crate::api::types::{JobJson, MemberJson};
+use crate::daemon::log;
 use crate::daemon::service::{DriveTold, Service};
 
 /// The families, in the order in which they are told: name and help. What ends in `_total` is a counter,
 /// what is told by quantiles a summary, the rest a gauge.
 const FAMILIES: &[(&str, &str)] = &[
     ("strake_event_followers", "Clients that follow events."),
+    (
+        "strake_log_lines_dropped_total",
+        "Lines of the daemon's log that were dropped because the log was not read.",
+    ),
     ("strake_reads_total", "Reads of users that were answered."),
     ("strake_read_bytes_total", "Bytes that users read."),
     ("strake_writes_total", "Writes of users that were answered."),
@@ -154,6 +159,7 @@ impl Families {
 pub(super) fn text(service: &Service) -> String {
     let mut families = Families::new();
     families.push("strake_event_followers", "", service.events.followers());
+    families.push("strake_log_lines_dropped_total", "", log::dropped());
     let mut all_latencies = Vec::new();
     for running in service.all_running() {
         let (Ok(counters), Ok((array, latencies))) = (running.counters(), running.told()) else {

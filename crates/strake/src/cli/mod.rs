@@ -723,7 +723,7 @@ fn end_with(parent: u32) -> Result<(), Failure> {
 }
 
 fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
-    daemon::log_to_stderr("info");
+    daemon::log::to_stderr("info");
     args.end_with.map(end_with).transpose()?;
     let mut limits = Limits::default();
     let usage = |found: String, cure: &str| Failure::new(Code::Usage, found).cure(cure);

@@ -20,7 +20,7 @@ use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
 use crate::daemon::scrubs;
 use crate::daemon::service::{self, Sources};
-use crate::daemon::{EndSignals, log_to_stderr};
+use crate::daemon::{EndSignals, log};
 use crate::drives::destroy;
 use crate::drives::find::{self, FoundArray};
 use crate::drives::make;
@@ -258,7 +258,7 @@ pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
 
 /// Serves one array until the process is asked to end.
 pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> Ended {
-    log_to_stderr("warn");
+    log::to_stderr("warn");
     running::check_export(args.export.as_deref())?;
     let devices = absolutes(&args.devices);
     for device in &devices {

@@ -13,6 +13,7 @@ pub(crate) mod destroyed;
 pub(crate) mod events;
 pub(crate) mod journal;
 pub(crate) mod late;
+pub(crate) mod log;
 pub(crate) mod names;
 pub(crate) mod opening;
 pub(crate) mod placement;
@@ -59,17 +60,6 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     /// What becomes of arrays that miss members, unless they have a rule of their own.
     pub(crate) degraded: Rule,
-}
-
-/// Logs to standard error; `RUST_LOG` says how much (info).
-pub(crate) fn log_to_stderr(default: &str) {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let logger = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    // A second call (a test in the same process) keeps the first logger.
-    let _ = logger.try_init();
 }
 
 /// A single-threaded runtime.

@@ -24,5 +24,6 @@ mod pools;
 mod reshape;
 mod rig;
 mod scale;
+mod standstill;
 mod upkeep;
 mod volumes;

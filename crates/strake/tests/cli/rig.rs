@@ -139,12 +139,19 @@ impl Rig {
         self.start_daemon_with(&[]);
     }
     pub(crate) fn start_daemon_with(&mut self, options: &[&str]) {
-        fs::create_dir_all(self.dir()).expect("works");
         let log = File::options()
             .create(true)
             .append(true)
             .open(self.path("daemon.log"))
             .expect("works");
+        self.spawn_daemon(options, Stdio::from(log));
+    }
+    /// Its log goes there.
+    pub(crate) fn start_daemon_logging_to(&mut self, log: Stdio) {
+        self.spawn_daemon(&[], log);
+    }
+    fn spawn_daemon(&mut self, options: &[&str], log: Stdio) {
+        fs::create_dir_all(self.dir()).expect("works");
         let child = self
             .command()
             .args(["daemon", "--no-devices", "--wait", "1"])
