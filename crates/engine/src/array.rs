@@ -39,7 +39,7 @@ use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
 use crate::visit::Visiting;
 
-pub use crate::assemble::{StartError, StartOptions};
+pub use crate::assemble::{Aside, StartError, StartOptions};
 
 /// What a shard needs at start.
 #[derive(Clone, Debug)]
@@ -68,6 +68,8 @@ pub(crate) struct Member {
     pub(crate) info: DeviceInfo,
     pub(crate) member: MemberUuid,
     pub(crate) layout: Layout,
+    /// Both copies of this superblock are durable on it: see [`Known`].
+    pub(crate) heard: Generation,
     /// Where the map and the list are written: those of `layout`, but while it is about to change.
     pub(crate) places: Layout,
     /// It has the zeroes that a growth adds, and may have to flush them.
@@ -89,6 +91,7 @@ impl Member {
             info,
             member,
             layout,
+            heard: Generation(0),
             places: layout,
             extended: false,
             first_copy: 0,
@@ -313,6 +316,7 @@ impl Array {
         self.sb.numbers_noted = false;
         // Writes may be under way from now on.
         self.sb.accepted = 0;
+        self.seal();
         // By the frontier that is believed regions may be nobody's which counted by another: until
         // no superblock tells of that, the map keeps them.
         self.persist.view_due |= self.sb.moving.is_some();

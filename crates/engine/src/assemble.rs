@@ -6,18 +6,21 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use slab::Slab;
 use strake_format::*;
 
 use crate::array::{Array, Member, SlotUse, Stage};
+use crate::behind::{comes_back, keeps};
 use crate::canary::{self, Canary};
 use crate::cover::Cover;
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::init::Init;
 use crate::jobs::Jobs;
+use crate::limits;
 use crate::map::Map;
 use crate::meters::HedgeRules;
 use crate::moved::{Copy, Resumed};
@@ -56,12 +59,17 @@ pub enum StartError {
     #[error(transparent)]
     Select(#[from] SelectError),
     /// More members are missing than the level survives.
-    #[error("{missing} members of a group are missing, the level survives {tolerated}")]
+    #[error(
+        "{missing} members of a group are missing, the level survives {tolerated}{}",
+        told(aside)
+    )]
     TooFewMembers {
         /// Missing in the worst group.
         missing: usize,
         /// Tolerated in each group.
         tolerated: usize,
+        /// Found, and not used.
+        aside: Vec<(Slot, Aside)>,
     },
     /// Writes were under way when it stopped, and members are missing: parity cannot be trusted.
     #[error(
@@ -109,14 +117,116 @@ pub enum StartError {
     Geometry(ArrayUuid),
 }
 
+/// Why a device that carries the member of a slot is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// The member missed writes: the array went on without it.
+    Missed {
+        /// The epoch that it knows.
+        epoch: Epoch,
+    },
+    /// It is an image of the member from before, or the member of an array that went on apart.
+    Past(Past),
+    /// A copy of its superblock should lie here, and nothing does.
+    Emptied {
+        /// Offset, bytes.
+        offset: u64,
+    },
+    /// Its logical blocks are larger than those of the array.
+    BlockSize {
+        /// Its own, bytes.
+        has: u32,
+        /// The array's, bytes.
+        needs: u32,
+    },
+    /// It is too small.
+    TooSmall {
+        /// Its size, bytes.
+        has: u64,
+        /// The least, bytes.
+        needs: u64,
+    },
+}
+
+impl Aside {
+    /// Why a member that carries this, or would be believed (`serves`), is not used.
+    fn of(found: &Found, table: &Superblock, serves: bool) -> Option<Aside> {
+        let own = &found.superblock;
+        match past(own, table) {
+            _ if canary::hit(Canary::PastIgnored) => {}
+            Past::Last => {}
+            past => return Some(Aside::Past(past)),
+        }
+        // Of one that never had both copies nothing counts yet.
+        let had_both = heard(table, own.member) > Generation(0);
+        let emptied = found.emptied.filter(|_| had_both);
+        if let Some(offset) = emptied.filter(|_| !canary::hit(Canary::EmptiedBelieved)) {
+            return Some(Aside::Emptied { offset });
+        }
+        match limits::layout_on(table, &found.info) {
+            Err(CommandError::BlockSize { has, needs }) => Some(Aside::BlockSize { has, needs }),
+            Err(CommandError::TooSmall { has, needs }) => Some(Aside::TooSmall { has, needs }),
+            _ if serves => None,
+            _ => Some(Aside::Missed { epoch: own.epoch }),
+        }
+    }
+
+    fn cause(self) -> OutCause {
+        match self {
+            Aside::Missed { .. } => OutCause::Stale,
+            Aside::Past(_) => OutCause::OlderImage,
+            Aside::Emptied { .. } => OutCause::Emptied,
+            Aside::BlockSize { .. } | Aside::TooSmall { .. } => OutCause::Unfit,
+        }
+    }
+}
+
+impl fmt::Display for Aside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Aside::Missed { epoch } => write!(f, "missed writes since epoch {epoch}"),
+            Aside::Past(Past::Older { has, heard }) => write!(
+                f,
+                "is an older image: it has generation {has}, the array knows that it had {heard}"
+            ),
+            Aside::Past(Past::Other { has, first }) => write!(
+                f,
+                "is of a life that the array does not know: it has generation {has}, and was out \
+                 from {first} on"
+            ),
+            Aside::Past(Past::Last) => f.write_str("is what it was last"),
+            Aside::Emptied { offset } => write!(
+                f,
+                "has no superblock at byte {offset}, where it had one: its content may be lost"
+            ),
+            Aside::BlockSize { has, needs } => {
+                write!(
+                    f,
+                    "has blocks of {has} bytes, the array has blocks of {needs}"
+                )
+            }
+            Aside::TooSmall { has, needs } => {
+                write!(f, "has {has} bytes, the array needs {needs}")
+            }
+        }
+    }
+}
+
+fn told(aside: &[(Slot, Aside)]) -> String {
+    let one = |(slot, aside): &(Slot, Aside)| format!("; the member found of slot {slot} {aside}");
+    aside.iter().map(one).collect()
+}
+
 /// The array's own view of what `select_array` found.
 struct Believed {
     sb: Superblock,
     slots: Vec<SlotUse>,
     spares: Vec<DeviceId>,
     stale: Vec<Slot>,
-    /// Slots whose member the table has and that was not found.
-    gone: Vec<Slot>,
+    /// Slots whose member the table has and that was not found, or is not used.
+    gone: Vec<(Slot, OutCause)>,
+    /// What was found and is not used.
+    aside: Vec<(Slot, Aside)>,
     /// Members that were away and come back by what was written since.
     returned: Vec<(Slot, DeviceId)>,
     used: Vec<usize>,
@@ -132,6 +242,27 @@ fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
     };
     let each = tables.map(|table| in_sync(table).collect());
     each.reduce(agree).unwrap_or_default()
+}
+
+/// Takes out of a selection what could not serve as it is. `empty`: what has lost a copy of its superblock
+/// is believed to hold the rest all the same.
+fn fit(found: &[Found], selection: &mut Selection, empty: bool) {
+    let table = &found[selection.authority].superblock;
+    let aside = |index: usize| {
+        let aside = Aside::of(&found[index], table, true);
+        aside.filter(|aside| !(empty && matches!(aside, Aside::Emptied { .. })))
+    };
+    for finding in &mut selection.slots {
+        if let Finding::Believed(index) = *finding
+            && aside(index).is_some()
+        {
+            *finding = Finding::Stale(index);
+        }
+    }
+    // Of a spare nothing counts but that it can be written.
+    selection
+        .spares
+        .retain(|&index| limits::layout_on(table, &found[index].info).is_ok());
 }
 
 fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
@@ -158,11 +289,12 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
     let strip = u64::from(sb.strip_bytes);
     let mut slots = vec![SlotUse::default(); selection.slots.len()];
     let (mut stale, mut gone, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    let mut asides = Vec::new();
     let mut returned = Vec::new();
     for (at, finding) in selection.slots.iter().enumerate() {
         let record = &mut sb.slots[at];
-        match *finding {
-            Finding::Believed(index) => {
+        match finding {
+            &Finding::Believed(index) => {
                 used.push(index);
                 let device = Some(found[index].device);
                 match record.state {
@@ -178,9 +310,13 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
                 }
             }
             // What an administrator took out of service does not come back by itself.
-            Finding::Stale(index)
+            &Finding::Stale(index)
                 if record.state == SlotState::Missing
-                    && crate::behind::comes_back(&found[index].superblock, table)
+                    && matches!(
+                        Aside::of(&found[index], table, false),
+                        Some(Aside::Missed { .. })
+                    )
+                    && comes_back(&found[index].superblock, table)
                         == Returns::Kept(Slot(at as u8)) =>
             {
                 used.push(index);
@@ -190,15 +326,22 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
                 returned.push((Slot(at as u8), found[index].device));
             }
             Finding::Stale(_) | Finding::Absent => {
-                if matches!(finding, Finding::Stale(_)) {
+                let aside = match *finding {
+                    Finding::Stale(index) => Aside::of(&found[index], table, false),
+                    _ => None,
+                };
+                if let Some(aside) = aside {
                     stale.push(Slot(at as u8));
+                    asides.push((Slot(at as u8), aside));
                 }
                 if record.state.is_live() {
+                    let cause = aside.map_or(OutCause::NotFound, Aside::cause);
                     // What is being rebuilt as a whole holds nothing by itself.
                     record.kept |= record.state == SlotState::InSync;
+                    record.kept &= keeps(cause);
                     record.state = SlotState::Missing;
                     record.since = since;
-                    gone.push(Slot(at as u8));
+                    gone.push((Slot(at as u8), cause));
                 }
             }
         }
@@ -208,12 +351,17 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
     // The next version must differ in number from every copy that it goes beside.
     let generations = used.iter().map(|&i| found[i].superblock.generation);
     sb.generation = generations.fold(sb.generation, Ord::max);
+    for (slot, _) in &gone {
+        let row = &mut sb.slots[slot.index()];
+        row.known = row.known.until(sb.generation.next());
+    }
     Believed {
         sb,
         slots,
         spares,
         stale,
         gone,
+        aside: asides,
         returned,
         used,
     }
@@ -237,6 +385,7 @@ fn believe_spares(
     slots: &mut [SlotUse],
 ) -> Vec<DeviceId> {
     let strip = u64::from(sb.strip_bytes);
+    let table = &found[selection.authority].superblock;
     let mut spares: Vec<DeviceId> = selection.spares.iter().map(|&i| found[i].device).collect();
     sb.spares = selection
         .spares
@@ -251,7 +400,11 @@ fn believe_spares(
         let slot = &mut slots[replacement.slot.index()];
         if slot.current.is_some() {
             slot.incoming = Some(device);
-            slot.rebuilt = Row(replacement.rebuilt_bytes / strip);
+            let spare = &found[selection.spares[at]];
+            let last = past(&spare.superblock, table) == Past::Last;
+            let kept = last && spare.emptied.is_none() || canary::hit(Canary::PastIgnored);
+            let rebuilt_bytes = if kept { replacement.rebuilt_bytes } else { 0 };
+            slot.rebuilt = Row(rebuilt_bytes / strip);
             slot.flushed = slot.rebuilt;
             spares.retain(|&spare| spare != device);
         }
@@ -403,9 +556,22 @@ fn shape<'a>(
     };
     let missing = geometry.neighbours().map(lost).max().unwrap_or(0);
     if missing > tolerated {
-        return Err(StartError::TooFewMembers { missing, tolerated });
+        let aside = Vec::new();
+        return Err(StartError::TooFewMembers {
+            missing,
+            tolerated,
+            aside,
+        });
     }
     Ok((geometry, missing))
+}
+
+/// More is missing than the level survives, if this is what is believed.
+fn too_few(found: &[Found], selection: &Selection, fold: bool) -> bool {
+    let believed = believe(found, selection, fold);
+    let used = believed.used.iter().map(|&i| &found[i]);
+    let shape = shape(&believed.sb, &believed.slots, used);
+    matches!(shape, Err(StartError::TooFewMembers { .. }))
 }
 
 /// Slots without a member in sync.
@@ -474,6 +640,14 @@ fn highest(logs: &[(Slot, &LogBatch)]) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
+/// What the table knows this member to have.
+fn heard(sb: &Superblock, member: MemberUuid) -> Generation {
+    let row = sb.slot_of(member).map(|slot| sb.slots[slot.index()].known);
+    let filled = sb.replacements.iter().find(|r| r.member == member);
+    let known = row.or(filled.map(|r| r.known));
+    known.unwrap_or_default().heard
+}
+
 fn members_of(
     sb: &Superblock,
     found: &[Found],
@@ -485,6 +659,7 @@ fn members_of(
         let layout = sb.layout.for_device(found.info.bytes, sb.strip_bytes);
         layout.map(|layout| Member {
             first_copy: found.copy_to_replace,
+            heard: heard(sb, own.member),
             list_place: match layout.map_pages.cmp(&own.layout.map_pages) {
                 Ordering::Equal => unreadable::newest(found).map_or(1, |(place, _)| place),
                 // The order of a change of shape: see `reshape`.
@@ -521,13 +696,24 @@ impl Array {
     /// # Errors
     /// Why the array cannot be started; nothing has been written.
     pub fn assemble(found: Vec<Found>, options: &StartOptions) -> Result<Array, StartError> {
-        let superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
+        let mut superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
+        if canary::hit(Canary::PastIgnored) {
+            let rows = superblocks.iter_mut().flat_map(|sb| &mut sb.slots);
+            rows.for_each(|row| row.known = Known::default());
+        }
         let mut selection = select_array(&superblocks)?;
         let newest = &found[selection.authority].superblock;
         counts_on(&[
             ("the epoch", newest.epoch.0),
             ("the generation of the superblocks", newest.generation.0),
         ])?;
+        let mut whole = selection.clone();
+        fit(&found, &mut whole, false);
+        if options.force && too_few(&found, &whole, options.fold) {
+            whole = selection.clone();
+            fit(&found, &mut whole, true);
+        }
+        selection = whole;
         if options.force && canary::hit(Canary::ForceBelievesStale) {
             believe_stale(&mut selection);
         }
@@ -537,6 +723,7 @@ impl Array {
             spares,
             stale,
             gone,
+            aside,
             returned,
             used,
         } = believe(&found, &selection, options.fold);
@@ -545,7 +732,17 @@ impl Array {
         // that went on without it only if that array has another epoch.
         let listed = &found[selection.authority].superblock.spares;
         let spare_gone = listed.iter().any(|spare| !sb.spares.contains(spare));
-        let (geometry, missing) = shape(&sb, &slots, used.iter().map(|&i| &found[i]))?;
+        let shape = shape(&sb, &slots, used.iter().map(|&i| &found[i]));
+        let (geometry, missing) = shape.map_err(|error| match error {
+            StartError::TooFewMembers {
+                missing, tolerated, ..
+            } => StartError::TooFewMembers {
+                missing,
+                tolerated,
+                aside,
+            },
+            error => error,
+        })?;
         let unclean = !sb.clean;
         let logs = believed_logs(&sb, &slots, &returned, &found);
         let batches = logs.iter().map(|(_, batch)| *batch);
@@ -734,14 +931,8 @@ impl Array {
     }
 
     /// Members that the table has and that were not found: out from now on.
-    fn tell_gone(&mut self, gone: Vec<Slot>) {
-        for slot in gone {
-            let stale = self.persist.stale.contains(&slot);
-            let cause = if stale {
-                OutCause::Stale
-            } else {
-                OutCause::NotFound
-            };
+    fn tell_gone(&mut self, gone: Vec<(Slot, OutCause)>) {
+        for (slot, cause) in gone {
             self.event(EventKind::MemberOut {
                 slot,
                 device: None,

@@ -66,6 +66,9 @@ impl RegionSet {
 /// write or to read is: its medium is to be written anew.
 pub(crate) fn keeps(cause: OutCause) -> bool {
     match cause {
+        // Of these the device that was found does not count, but the member itself may still come.
+        OutCause::OlderImage | OutCause::Unfit => true,
+        OutCause::Emptied | OutCause::Shrunk => false,
         OutCause::NotFound
         | OutCause::Stale
         | OutCause::Gone
@@ -167,7 +170,10 @@ impl Array {
         if self.members.contains_key(&new.device) {
             return Ok(Changed::No);
         }
-        let slot = match comes_back(&new.superblock, &self.sb) {
+        if new.emptied.is_some() && !hit(Canary::EmptiedBelieved) {
+            return Err(CommandError::NotKept);
+        }
+                let slot = match comes_back(&new.superblock, &self.sb) {
             Returns::Kept(slot) => slot,
             Returns::Afresh => return Err(CommandError::NotKept),
             Returns::SplitBrain => return Err(CommandError::SplitBrain),
@@ -183,6 +189,7 @@ impl Array {
         // Its own list is older than any that it gets now.
         let member = Member {
             first_copy: new.copy_to_replace,
+            heard: self.sb.slots[at].known.heard,
             ..Member::new(new.info, new.superblock.member, layout)
         };
         self.members.insert(new.device, member);
@@ -197,6 +204,7 @@ impl Array {
             state: SlotState::Rebuilding { rebuilt_bytes: 0 },
             since: self.sb.epoch.next(),
             kept: true,
+            known: Known::default(),
         };
         self.persist.stale.retain(|s| *s != slot);
         self.tell_returned(slot, new.device);

@@ -16,6 +16,13 @@ use crate::event::IoKind;
 /// A bug that can be planted inside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
+    /// An array serves before it is durable that every member has a superblock of this start, and has
+    /// stopped before the same of the stop.
+    ServesUnsealed,
+    /// What members are known to have does not count.
+    PastIgnored,
+    /// A member that has lost a copy of its superblock is believed as if it had been torn.
+    EmptiedBelieved,
     /// Superblocks tell of a new frontier before the rows are durable in the new shape.
     FrontierBeforeRows,
     /// A window of data that moves over itself is not copied first.
@@ -169,7 +176,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 70] = [
+    pub const ALL: [Canary; 73] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::WritesEarly,
@@ -240,6 +247,9 @@ impl Canary {
         Canary::CleanNotBehind,
         Canary::StandstillCounts,
         Canary::VerdictsOfOneMoment,
+        Canary::ServesUnsealed,
+        Canary::PastIgnored,
+        Canary::EmptiedBelieved,
     ];
 
     /// Its name on the simulator's command line.
@@ -319,6 +329,9 @@ impl Canary {
             Canary::CleanNotBehind => "clean-not-behind",
             Canary::StandstillCounts => "standstill-counts",
             Canary::VerdictsOfOneMoment => "verdicts-of-one-moment",
+            Canary::ServesUnsealed => "serves-unsealed",
+            Canary::PastIgnored => "past-ignored",
+            Canary::EmptiedBelieved => "emptied-believed",
         }
     }
 }

@@ -420,6 +420,7 @@ pub(crate) fn superblocks(
         state: SlotState::InSync,
         since: epoch,
         kept: false,
+        known: Known::default(),
     };
     let slots: Vec<SlotRecord> = members.iter().map(record).collect();
     let first = Superblock {

@@ -184,7 +184,9 @@ impl Shard {
     }
 
     fn read_failed(&mut self, read: &DirectRead, error: IoError) {
-        if read.place.is_some() && !matches!(error, IoError::TimedOut | IoError::Gone) {
+        if read.place.is_some()
+            && !matches!(error, IoError::TimedOut | IoError::Gone | IoError::Shrunk)
+        {
             // Perhaps the place is to blame, which its user chose; the member is asked once more
             // for a buffer of ours.
             let place = None;

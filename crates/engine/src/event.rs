@@ -117,6 +117,8 @@ pub enum IoError {
     Unclear,
     /// The device is gone: ENODEV, ENXIO, or a closed device.
     Gone,
+    /// The device has become smaller than it was when it was opened.
+    Shrunk,
     /// No answer within the deadline.
     TimedOut,
     /// It did not reach the device, or the answer did not come back, however often it was tried
@@ -895,6 +897,14 @@ pub enum OutCause {
     NotFound,
     /// It was there but had missed writes.
     Stale,
+    /// What was there is an image of it from before ([`strake_format::Past`]).
+    OlderImage,
+    /// What was there has lost a copy of its superblock, and whatever else lay there with it.
+    Emptied,
+    /// What was there cannot be a member: its blocks are larger than the array's, or it is too small.
+    Unfit,
+    /// The device became smaller: what lay behind its end is gone, even if it grows again.
+    Shrunk,
     /// The device vanished.
     Gone,
     /// A write to it failed.

@@ -88,7 +88,7 @@ pub mod volumes;
 mod work;
 mod write;
 
-pub use array::{Array, ShardSetup, StartError, StartOptions};
+pub use array::{Array, Aside, ShardSetup, StartError, StartOptions};
 pub use behind::RegionSet;
 pub use buffers::{Buf, Pool, SharedPool, Slice};
 pub use geometry::Geometry;

@@ -97,6 +97,7 @@ impl Array {
             state: SlotState::Missing,
             since,
             kept: false,
+            known: Known::default(),
         };
         for at in self.slots.len() - fewer..self.slots.len() {
             let left = std::mem::take(&mut self.slots[at]);

@@ -61,7 +61,7 @@ impl Array {
         // A read error alone never costs the array its last redundancy: the read is answered with
         // it.
         match error {
-            IoError::Gone => self.member_out(device, OutCause::Gone),
+            IoError::Gone | IoError::Shrunk => self.member_out(device, cause_of(error)),
             _ if !self.may_lose(device) => {}
             IoError::Media if !too_many || self.relieved(slot) => {}
             IoError::Media => self.member_out(device, OutCause::ReadErrors),
@@ -134,9 +134,11 @@ impl Array {
             cause,
         });
         let place = &mut self.slots[at];
+        let mut known = Known::default();
         if let Some(member) = self.members.get(&device) {
             place.counts = member.counts;
             place.left = Some(device);
+            known = Known::heard(member.heard).until(self.sb.generation.next());
         }
         let since = self.sb.epoch.next();
         if self.keeps_slot(at, device) {
@@ -152,7 +154,7 @@ impl Array {
             if place.current.is_none() {
                 let record = &mut self.sb.slots[at];
                 (record.state, record.since) = (word(cause, patient), since);
-                record.kept &= keeps(cause);
+                (record.kept, record.known) = (record.kept && keeps(cause), known);
                 place.missing_from = may_return(record).then_some(self.now);
             }
             self.sb
@@ -176,12 +178,13 @@ impl Array {
                         state,
                         since,
                         kept: false,
+                        known: Known::default(),
                     };
                 }
                 None => {
                     let record = &mut self.sb.slots[at];
                     (record.state, record.since) = (word(cause, patient), since);
-                    record.kept = keeps(cause);
+                    (record.kept, record.known) = (keeps(cause), known);
                     self.slots[at].missing_from = may_return(record).then_some(self.now);
                 }
             }
@@ -238,6 +241,7 @@ impl Array {
             state: SlotState::InSync,
             since,
             kept: false,
+            known: Known::default(),
         };
         let whole = After::Rebuilt(Slot(at as u8), incoming, partial);
         self.persist.after.push(whole);
@@ -294,6 +298,7 @@ impl Array {
             state: SlotState::InSync,
             since: self.sb.epoch.next(),
             kept: false,
+            known: Known::default(),
         };
         true
     }
@@ -427,6 +432,7 @@ impl Array {
                 state,
                 since: self.sb.epoch.next(),
                 kept: false,
+                known: Known::default(),
             };
         } else {
             self.sb.spares.push(member);
@@ -553,6 +559,7 @@ impl Array {
             state: SlotState::Missing,
             since,
             kept: false,
+            known: Known::default(),
         };
         self.slots[at] = SlotUse::default();
         self.persist.stale.retain(|s| *s != slot);
@@ -740,6 +747,7 @@ impl Array {
         if self.close_all() && quiet && self.flushed_for_stop() {
             self.stage = Stage::Closing;
             // Who still waits for a region is told that the array stops.
+            self.seal();
             self.sb.clean = self.regions_in(crate::map::Phase::NeedSync).is_empty();
             if self.sb.clean {
                 // All is over. Numbers that were given out, or are of a base that was on its way,
@@ -762,6 +770,7 @@ impl Array {
 fn cause_of(error: IoError) -> OutCause {
     match error {
         IoError::Gone => OutCause::Gone,
+        IoError::Shrunk => OutCause::Shrunk,
         IoError::TimedOut | IoError::Transport(_) | IoError::Unsent(_) => OutCause::TimedOut,
         IoError::Media | IoError::Unclear | IoError::NoSpace | IoError::Other(_) => {
             OutCause::WriteError
@@ -778,6 +787,7 @@ fn may_return(record: &SlotRecord) -> bool {
 fn word(cause: OutCause, patient: bool) -> SlotState {
     match cause {
         OutCause::NotFound | OutCause::Stale | OutCause::Gone => SlotState::Missing,
+        OutCause::OlderImage | OutCause::Unfit => SlotState::Missing,
         OutCause::TimedOut if patient => SlotState::Missing,
         _ => SlotState::Failed,
     }

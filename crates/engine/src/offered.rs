@@ -33,6 +33,8 @@ pub struct Found {
     pub superblock: Superblock,
     /// Which of its copies is written over first: see [`strake_format::copy_to_replace`].
     pub copy_to_replace: usize,
+    /// Where a copy of its superblock should lie and nothing does: see [`strake_format::lost_copy`].
+    pub emptied: Option<u64>,
     /// The newest valid version of each region map page, `None` where neither place was valid.
     pub map: Vec<Option<MapPage>>,
     /// What the two places of the list of unreadable blocks hold, `None` where it is not valid.
@@ -105,4 +107,6 @@ pub struct Returning {
     pub superblock: Box<Superblock>,
     /// Which copy is to be written first: [`strake_format::copy_to_replace`].
     pub copy_to_replace: usize,
+    /// Where a copy of its superblock should lie and nothing does: see [`strake_format::lost_copy`].
+    pub emptied: Option<u64>,
 }

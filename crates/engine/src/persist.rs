@@ -12,6 +12,8 @@
 //!   first is durable, and the first is the one that was not whole, or older, at the start. (A
 //!   start that follows a power cut may be cut off, too.)
 //! * A member is shown in sync only when the table that says so is durable everywhere.
+//! * Before an array serves, and before it has stopped, every row says that its member has a superblock
+//!   of this start, or of this stop ([`Known`]): what is older than that is an older image of it.
 //! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
 
 use strake_format::*;
@@ -59,6 +61,10 @@ pub(crate) struct Persist {
     pub(crate) epoch_view: u64,
     /// Devices to release once every shard has this view, which is the first without them.
     pub(crate) leaving: Vec<(DeviceId, u64)>,
+    /// Every member is to be known to have this generation, or a newer one.
+    seal_from: Generation,
+    /// What the last durable table knows every member to have.
+    known: Generation,
 }
 
 #[derive(Debug)]
@@ -151,6 +157,7 @@ impl Array {
             self.note_rebuilds();
             self.note_scrub();
             self.note_cover();
+            self.note_known();
             self.persist.flight = Some(Flight {
                 version: self.persist.wanted,
                 copies: Copies::First,
@@ -258,6 +265,10 @@ impl Array {
                     self.touch();
                     return self.drive_persist();
                 }
+                if !self.sealed() {
+                    self.touch();
+                    return self.drive_persist();
+                }
                 self.stage = Stage::Serving;
                 self.arm_sweep();
                 self.out.push_back(ArrayOutput::Started);
@@ -266,6 +277,10 @@ impl Array {
                 });
             }
             // Not before every shard is quiet.
+            Stage::Closing if everywhere && !self.sealed() => {
+                self.touch();
+                self.drive_persist();
+            }
             Stage::Closing if everywhere => {
                 self.stage = Stage::Stopped;
                 self.event(EventKind::Stopped);
@@ -295,12 +310,53 @@ impl Array {
                 member,
                 slot,
                 rebuilt_bytes,
+                known: Known::default(),
             });
         }
         let spares = &self.sb.spares;
         self.sb
             .replacements
             .sort_by_key(|r| spares.iter().position(|s| *s == r.member));
+    }
+
+    /// From the next superblock on every member is to be known to have it before the array goes on.
+    pub(crate) fn seal(&mut self) {
+        self.persist.seal_from = self.sb.generation.next();
+    }
+
+    /// It is durable that every member has what [`Array::seal`] asked for.
+    fn sealed(&self) -> bool {
+        // None of this is noted of numbers that no array comes to.
+        let beyond = self.sb.generation.0 >= Known::HEARD_MAX;
+        let known = self.persist.known >= self.persist.seal_from;
+        known || beyond || canary::hit(Canary::ServesUnsealed)
+    }
+
+    /// What every member that is there is known to have, into the table.
+    fn note_known(&mut self) {
+        for (slot, row) in self.slots.iter().zip(&mut self.sb.slots) {
+            if let Some(device) = slot.current.or(slot.incoming) {
+                row.known = Known::heard(self.members[&device].heard);
+            }
+        }
+        for replacement in &mut self.sb.replacements {
+            let incoming = self.slots[replacement.slot.index()].incoming;
+            let heard = incoming.map(|device| self.members[&device].heard);
+            replacement.known = Known::heard(heard.unwrap_or_default());
+        }
+    }
+
+    /// This superblock is durable on all that it speaks to.
+    fn heard(&mut self, flight: &Flight) {
+        for (device, _) in &flight.devices {
+            if let Some(member) = self.members.get_mut(device) {
+                member.heard = flight.image.generation;
+            }
+        }
+        let rows = self.slots.iter().zip(&flight.image.slots);
+        let there = rows.filter(|(slot, _)| slot.current.or(slot.incoming).is_some());
+        let known = there.map(|(_, row)| row.known.heard).min();
+        self.persist.known = known.unwrap_or(flight.image.generation);
     }
 
     /// A device that grew while it serves has the place of its last superblock at its new end, where
@@ -376,7 +432,8 @@ impl Array {
             Copies::Second => {
                 self.persist.durable = flight.version;
                 self.persist.in_sync = in_sync(&flight.image).collect();
-                self.persist.flight = None;
+                let flight = self.persist.flight.take().expect("it is at its end");
+                self.heard(&flight);
                 return;
             }
         };

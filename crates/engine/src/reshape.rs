@@ -176,6 +176,19 @@ impl Array {
 
     /// Superblocks of devices that grew go to their new ends.
     pub(crate) fn note_sizes(&mut self, sizes: &[(DeviceId, u64)]) -> Changed {
+        let shrunk = |(device, bytes): &&(DeviceId, u64)| {
+            let member = self.members.get(device);
+            // None at all: it was pulled, and whoever does I/O on it says so.
+            member.is_some_and(|m| *bytes > 0 && *bytes < m.layout.device_bytes)
+        };
+        let shrunk: Vec<DeviceId> = sizes
+            .iter()
+            .filter(shrunk)
+            .map(|(device, _)| *device)
+            .collect();
+        for device in shrunk {
+            self.member_out(device, OutCause::Shrunk);
+        }
         for (device, bytes) in sizes {
             if let Some(member) = self.members.get_mut(device) {
                 member.info.bytes = member.info.bytes.max(*bytes);
@@ -284,6 +297,7 @@ impl Array {
             state: SlotState::Missing,
             since: self.sb.epoch.next(),
             kept: false,
+            known: Known::default(),
         };
         sb.slots.extend(std::iter::repeat_n(nobody, more));
         Ok(sb)
@@ -350,6 +364,7 @@ impl Array {
             state: SlotState::InSync,
             since,
             kept: false,
+            known: Known::default(),
         }));
         let ours = |spare: &MemberUuid| devices.iter().any(|new| new.member == *spare);
         sb.spares.retain(|spare| !ours(spare));

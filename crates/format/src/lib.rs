@@ -48,13 +48,13 @@ pub use pool::{POOL_LABEL_BYTES, PoolLabel, PoolLabelError};
 pub use region_map::{MapPage, RegionState};
 pub use scrub::{ScrubCounts, ScrubMode, ScrubPeriod, ScrubRecord, ScrubResult};
 pub use select::{
-    CopyStatus, Finding, Returns, Selection, SuperblockBytes, copy_to_replace, returns,
-    select_array, select_copy, select_member,
+    CopyStatus, Finding, Past, Returns, Selection, SuperblockBytes, copy_to_replace, lost_copy,
+    past, returns, select_array, select_copy, select_member,
 };
 pub use settings::Settings;
 pub use superblock::{
-    EDITIONS, MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, SlotRecord, SlotState,
-    Superblock,
+    EDITIONS, Known, MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, SlotRecord,
+    SlotState, Superblock,
 };
 pub use unreadable::UnreadableList;
 pub use volumes::{

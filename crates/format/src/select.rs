@@ -11,6 +11,13 @@
 //!   go on under the table before it, which needs no new epoch to leave the member out, while the
 //!   member is called in sync.)
 //!
+//! * Before anything is written after a start, every row says which generation its member *heard*:
+//!   both copies of it were durable there when the row was written. So does every row after a clean
+//!   stop, and that of a member which is out, to which the first generation is added that says so.
+//!
+//! What is older than its row says is an older image of the member ([`Past`]), and stale, whatever
+//! else is said of it; nor does it witness anything that came after it.
+//!
 //! Three questions decide about a member, and [`verdict`] is their table:
 //! * What does the authority's table say of it: [`Listed`].
 //! * Is its own table an older edition of the authority's: [`History`]. It is, if the authority's
@@ -42,7 +49,9 @@
 use crate::error::{SelectError, SuperblockError};
 use crate::identity::{Generation, Slot};
 use crate::layout::Layout;
-use crate::superblock::{Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock};
+use crate::superblock::{
+    Known, Replacement, Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock,
+};
 
 /// What lies at a place for a superblock.
 pub type SuperblockBytes = Box<[u8; SUPERBLOCK_BYTES]>;
@@ -157,6 +166,64 @@ pub fn copy_to_replace(copies: [CopyStatus; 2]) -> usize {
     }
 }
 
+/// Which of the two places in which a member has a copy of its superblock holds none, and nothing that
+/// one left: `None` where there is none. A write that was torn, rot, or a block that cannot be read is
+/// not that; what lies there was written by somebody else, or is not the medium on which the copy was.
+/// `own` is what [`select_member`] chose; `read` as there.
+pub fn lost_copy(
+    own: &Superblock,
+    mut read: impl FnMut(u64) -> Option<SuperblockBytes>,
+) -> Option<u64> {
+    let mut places = Layout::superblock_offsets(own.layout.device_bytes).into_iter();
+    places.find(|&offset| {
+        let copy = read(offset).map(|bytes| Superblock::decode(&bytes[..], offset));
+        matches!(copy, Some(Err(SuperblockError::NotStrake)))
+    })
+}
+
+/// Of which past of a member what was found of it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// As far as can be told it is what the member was last.
+    Last,
+    /// It is an image of the member from before: it lacks a superblock that the member had.
+    Older {
+        /// What it has.
+        has: Generation,
+        /// What the member had at least.
+        heard: Generation,
+    },
+    /// It went on after the array was without it: the array was started from images from before.
+    Other {
+        /// What it has.
+        has: Generation,
+        /// The first generation that the member cannot have.
+        first: Generation,
+    },
+}
+
+/// See [`Past`]: `own` as a table knows it, which is that of a running array, or of the authority.
+pub fn past(own: &Superblock, table: &Superblock) -> Past {
+    let filled = |member| {
+        let mut replacements = table.replacements.iter();
+        replacements.find(|r: &&Replacement| r.member == member)
+    };
+    let row = table.slot_of(own.member).and_then(|slot| table.slot(slot));
+    let known = row
+        .map(|row| row.known)
+        .or(filled(own.member).map(|r| r.known));
+    let (known, has) = (known.unwrap_or_default(), own.generation);
+    let first = Generation(known.heard.0 + u64::from(known.gap));
+    if has < known.heard {
+        let heard = known.heard;
+        Past::Older { has, heard }
+    } else if known.gap > 0 && has >= first {
+        Past::Other { has, first }
+    } else {
+        Past::Last
+    }
+}
+
 /// The newer of two valid copies.
 fn newer_copy(first: Superblock, last: Superblock) -> Result<Superblock, SelectError> {
     if (first.array, first.member) != (last.array, last.member) {
@@ -182,7 +249,7 @@ fn newer_copy(first: Superblock, last: Superblock) -> Result<Superblock, SelectE
 pub enum Finding {
     /// Its member, with all that the authority's table says it has.
     Believed(usize),
-    /// A member that missed writes, or was removed.
+    /// A member that missed writes, an older image of one, or one that was removed.
     Stale(usize),
     /// Nothing.
     Absent,
@@ -317,7 +384,22 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
 /// Whether both say the same of the array, whoever says it.
 fn same_content(a: &Superblock, b: &Superblock) -> bool {
     let of = |s: &Superblock| (s.name.clone(), s.write_hole, s.clean, s.settings, s.moving);
-    of(a) == of(b) && a.slots == b.slots && a.spares == b.spares && a.replacements == b.replacements
+    let slots = |s: &Superblock| -> Vec<SlotRecord> {
+        let known = Known::default();
+        s.slots
+            .iter()
+            .map(|row| SlotRecord { known, ..*row })
+            .collect()
+    };
+    let replacements = |s: &Superblock| -> Vec<Replacement> {
+        let known = Known::default();
+        let each = s.replacements.iter();
+        each.map(|row| Replacement { known, ..*row }).collect()
+    };
+    of(a) == of(b)
+        && slots(a) == slots(b)
+        && a.spares == b.spares
+        && replacements(a) == replacements(b)
 }
 
 /// Whether `old` is `new` or an older edition of it.
@@ -353,6 +435,7 @@ fn claim(holder: &Superblock, authority: &Superblock, found: &[Superblock]) -> C
             .and_then(|slot| holder.slot(slot));
         witness.member != holder.member
             && row.is_some_and(|row| row.state == SlotState::InSync)
+            && past(witness, holder) == Past::Last
             && history(holder, witness) == History::Parted
             && history(witness, authority) == History::Shared
     };
@@ -459,6 +542,7 @@ pub fn returns(own: &Superblock, table: &Superblock) -> Returns {
         && own.role == Role::Slot(slot)
         && there.member == own.member
         && was_true
+        && past(own, table) == Past::Last
         && (table.whole_since..here.since).contains(&own.epoch)
         && table.edition_of(own.epoch).is_some();
     if kept {
@@ -521,6 +605,7 @@ fn classify(found: &[Superblock], authority: usize) -> Result<Selection, SelectE
             history(superblock, table),
             claim(superblock, table, found),
         ) {
+            Verdict::Believed if past(superblock, table) != Past::Last => Finding::Stale(index),
             Verdict::Believed => Finding::Believed(index),
             Verdict::Stale => Finding::Stale(index),
             Verdict::SplitBrain => return Err(parted(found, authority, index)),

@@ -83,6 +83,50 @@ pub struct SlotRecord {
     /// stands against it. Of a member that is out: it may come back by a partial rebuild. Of one
     /// that is rebuilding: this is one. Never of a member in sync, or of nobody.
     pub kept: bool,
+    /// Which superblocks this member is known to have: those of an older image of it lack some.
+    pub known: Known,
+}
+
+/// What a table knows of the superblocks that a member has. All of it is zero where nothing is known,
+/// as in a table of a version that did not note it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Known {
+    /// Both copies of this generation were durable on the member when the table was written.
+    pub heard: Generation,
+    /// Of a member that is out: so much newer than `heard` is the first generation that says so, or
+    /// more. What the member itself has is older than that.
+    pub gap: u8,
+}
+
+impl Known {
+    /// Generations are noted up to this one.
+    pub const HEARD_MAX: u64 = (1 << 40) - 1;
+
+    /// Of a member that has this generation.
+    pub fn heard(generation: Generation) -> Known {
+        match generation.0 > Known::HEARD_MAX {
+            true => Known::default(),
+            false => Known {
+                heard: generation,
+                gap: 0,
+            },
+        }
+    }
+
+    /// Whether this can be known of a member that is not out (`is_in`), or is.
+    fn is_sound(self, is_in: bool) -> bool {
+        let heard = self.heard.0;
+        heard <= Known::HEARD_MAX && (self.gap == 0 || (heard > 0 && !is_in))
+    }
+
+    /// The same of a member that is out from generation `first` on.
+    pub fn until(self, first: Generation) -> Known {
+        let gap = first.0.saturating_sub(self.heard.0).min(u64::from(u8::MAX));
+        Known {
+            gap: if self.heard.0 == 0 { 0 } else { gap as u8 },
+            ..self
+        }
+    }
 }
 
 /// A spare that is being filled to take the place of a member which is still in sync.
@@ -94,6 +138,8 @@ pub struct Replacement {
     pub slot: Slot,
     /// Data bytes of it, from 0, that are valid; every write below reaches it.
     pub rebuilt_bytes: u64,
+    /// As that of a slot; it is not out.
+    pub known: Known,
 }
 
 /// What one member says of itself and its array.
@@ -186,8 +232,9 @@ fn edition(before: u32, epoch: Epoch, slots: &[SlotRecord]) -> u32 {
     bytes.extend_from_slice(&epoch.0.to_le_bytes());
     for record in slots {
         let mut raw = RawSlot::from(record);
-        // Progress is no change of the table.
+        // Neither progress nor what members have heard is a change of the table.
         raw.rebuilt_bytes = 0.into();
+        raw.known = raw::RawKnown::default();
         bytes.extend_from_slice(raw.as_bytes());
     }
     // Zero means that there was none.
@@ -351,6 +398,12 @@ impl Superblock {
             let peopled = !record.member.is_nil() || record.state == SlotState::Missing;
             let kept =
                 !record.kept || (record.state != SlotState::InSync && !record.member.is_nil());
+            if !record
+                .known
+                .is_sound(record.state.is_live() || record.member.is_nil())
+            {
+                return Err(Invalid::SlotRecord(slot as u8));
+            }
             if !peopled || !kept || record.since > self.epoch || rebuilt > self.layout.data_bytes {
                 return Err(Invalid::SlotRecord(slot as u8));
             }
@@ -361,6 +414,7 @@ impl Superblock {
             let sound = self.spares.contains(&replacement.member)
                 && record.is_some_and(|r| r.state == SlotState::InSync)
                 && replacement.rebuilt_bytes <= self.layout.data_bytes
+                && replacement.known.is_sound(true)
                 && !slots_taken.contains(&replacement.slot);
             if !sound {
                 return Err(Invalid::Replacement(replacement.slot.0));

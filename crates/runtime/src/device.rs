@@ -279,7 +279,8 @@ impl Device {
             Kind::Block { .. } => probe::block_bytes(&self.file).ok(),
             Kind::File => self.file.metadata().ok().map(|stat| stat.len()),
         };
-        bytes.map_or(self.info.bytes, |bytes| bytes.max(self.info.bytes))
+        // A drive that was pulled has none.
+        bytes.filter(|&bytes| bytes > 0).unwrap_or(self.info.bytes)
     }
 
     /// Reads, synchronously (metadata, control path). Any alignment.
@@ -426,13 +427,27 @@ impl Device {
     /// Has it vanished? A drive that was pulled answers every I/O with EIO and has a size of zero;
     /// a file member has lost its last name or was cut short.
     pub(crate) fn is_gone(&self) -> bool {
-        match self.kind {
+        self.why_gone().is_some()
+    }
+
+    /// The same, with what became of it: one that is there and is smaller than it was has lost what lay
+    /// behind its end.
+    pub(crate) fn why_gone(&self) -> Option<IoError> {
+        let (there, bytes) = match self.kind {
             Kind::Block { number, in_sysfs } => {
-                !probe::block_bytes(&self.file).is_ok_and(|bytes| bytes >= self.info.bytes)
-                    || (in_sysfs && !probe::sysfs(number).exists())
+                let there = !in_sysfs || probe::sysfs(number).exists();
+                (there, probe::block_bytes(&self.file).unwrap_or(0))
             }
-            Kind::File => !rustix::fs::fstat(&self.file)
-                .is_ok_and(|stat| stat.st_nlink > 0 && stat.st_size as u64 >= self.info.bytes),
+            Kind::File => match rustix::fs::fstat(&self.file) {
+                Ok(stat) => (stat.st_nlink > 0, stat.st_size as u64),
+                Err(_) => (false, 0),
+            },
+        };
+        let empty_file = matches!(self.kind, Kind::File) && bytes == 0;
+        match there && (bytes > 0 || empty_file) {
+            true if bytes < self.info.bytes => Some(IoError::Shrunk),
+            true => None,
+            false => Some(IoError::Gone),
         }
     }
 
@@ -455,20 +470,24 @@ impl Device {
         *self.last_error() = Some((errno, Instant::now()));
         match errno {
             libc::ENODEV | libc::ENXIO | libc::EBADF | libc::ENOMEDIUM | libc::ESHUTDOWN => {
-                IoError::Gone
+                self.why_gone().unwrap_or(IoError::Gone)
             }
-            _ if self.is_gone() => IoError::Gone,
-            libc::EIO => IoError::Unclear,
-            libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADE => IoError::Media,
-            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
-            // The kernel's words for what did not get through: a path or a controller that is being reset
-            // (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
-            libc::ENOLINK | libc::EBUSY | libc::ETIME | libc::ETIMEDOUT => {
-                IoError::Transport(errno)
-            }
-            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => IoError::Unsent(errno),
-            other => IoError::Other(other),
+            errno => self.why_gone().unwrap_or_else(|| of_errno(errno)),
         }
+    }
+}
+
+/// What an errno means of a device that is there.
+fn of_errno(errno: i32) -> IoError {
+    match errno {
+        libc::EIO => IoError::Unclear,
+        libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADE => IoError::Media,
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
+        // The kernel's words for what did not get through: a path or a controller that is being reset
+        // (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
+        libc::ENOLINK | libc::EBUSY | libc::ETIME | libc::ETIMEDOUT => IoError::Transport(errno),
+        libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => IoError::Unsent(errno),
+        other => IoError::Other(other),
     }
 }
 
@@ -598,7 +617,8 @@ mod tests {
         let device = Device::open(kept.path(), OpenMode::Member).expect("opens");
         assert!(!device.is_gone());
         kept.as_file().set_len(4096).expect("cut");
-        assert!(device.is_gone());
+        assert_eq!(device.why_gone(), Some(IoError::Shrunk));
+        assert_eq!(device.classify(libc::EIO), IoError::Shrunk);
         kept.as_file().set_len(1 << 20).expect("grown");
         assert!(!device.is_gone());
         assert_eq!(device.classify(libc::EIO), IoError::Unclear);

@@ -497,8 +497,7 @@ impl MemberIos {
                 self.begin(ring, place, file, now);
                 continue;
             }
-            let gone = flight.device.is_gone();
-            let verdict = Err(if gone { IoError::Gone } else { error });
+            let verdict = Err(flight.device.why_gone().unwrap_or(error));
             finished.extend(self.conclude(ring, place, verdict, now));
         }
     }
@@ -719,10 +718,7 @@ enum Step {
 impl Flight {
     /// Why nothing is heard of it.
     fn silence(&self) -> IoError {
-        match self.device.is_gone() {
-            true => IoError::Gone,
-            false => IoError::TimedOut,
-        }
+        self.device.why_gone().unwrap_or(IoError::TimedOut)
     }
 
     /// Nobody waits for it any more.
@@ -769,7 +765,7 @@ impl Flight {
             Work::Read { len, done, .. } | Work::ReadInPlace { len, done, .. }
                 if got == 0 && *done < *len =>
             {
-                Step::Done(Err(IoError::Gone))
+                Step::Done(Err(self.device.why_gone().unwrap_or(IoError::Gone)))
             }
             Work::Write { data, done, .. } if got == 0 && *done < data.len => {
                 self.failed(libc::ENOSPC)

@@ -921,6 +921,7 @@ pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
         info,
         superblock: image.superblock,
         copy_to_replace: image.copy_to_replace,
+        emptied: image.emptied,
         map: image.map,
         unreadable: image.unreadable,
         log: Vec::new(),

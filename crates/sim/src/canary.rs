@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 96] = [
+    pub const ALL: [(Canary, u64); 99] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -178,6 +178,9 @@ impl Canary {
         (Canary::Inside(engine::Canary::CleanNotBehind), 6000),
         (Canary::Inside(engine::Canary::StandstillCounts), 200),
         (Canary::Inside(engine::Canary::VerdictsOfOneMoment), 200),
+        (Canary::Inside(engine::Canary::PastIgnored), 100),
+        (Canary::Inside(engine::Canary::EmptiedBelieved), 100),
+        (Canary::Inside(engine::Canary::ServesUnsealed), 300),
     ];
 
     /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:

@@ -56,6 +56,7 @@ impl World {
             device,
             info: self.info(index),
             copy_to_replace: copy_to_replace(copies),
+            emptied: self.drives[index].emptied(&superblock),
             superblock: Box::new(superblock.as_ref().clone()),
         }));
         self.offered.insert(id, vec![device]);

@@ -123,11 +123,15 @@ pub enum FaultKind {
     Reset,
     /// The machine, a thread, or what lies behind all devices stands still.
     Standstill,
+    /// An image of a member from before lies where the member was.
+    OlderImage,
+    /// A member lost its content, and kept a copy of its superblock.
+    Emptied,
 }
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [FaultKind; 16] = [
+    pub const ALL: [FaultKind; 18] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
         FaultKind::Gone,
@@ -144,6 +148,8 @@ impl FaultKind {
         FaultKind::Beyond,
         FaultKind::Reset,
         FaultKind::Standstill,
+        FaultKind::OlderImage,
+        FaultKind::Emptied,
     ];
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -164,6 +170,8 @@ impl FaultKind {
             FaultKind::Beyond => "beyond",
             FaultKind::Reset => "reset",
             FaultKind::Standstill => "standstill",
+            FaultKind::OlderImage => "older-image",
+            FaultKind::Emptied => "emptied",
         }
     }
     /// The kind with this name.

@@ -18,9 +18,9 @@ use strake_format::log::Scan;
 use strake_format::region_map::{self, PAGE_BYTES};
 use strake_format::unreadable;
 use strake_format::{
-    ArrayName, ArrayUuid, CopyStatus, LogBatch, MapError, MapPage, MemberUuid, RegionState, Role,
-    SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, SuperblockBytes, UnreadableList,
-    copy_to_replace, select_member,
+    ArrayName, ArrayUuid, CopyStatus, Known, LogBatch, MapError, MapPage, MemberUuid, RegionState,
+    Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock, SuperblockBytes, UnreadableList,
+    copy_to_replace, lost_copy, select_member,
 };
 
 use crate::canary::Canary;
@@ -266,6 +266,13 @@ impl Drive {
         carried
     }
 
+    /// Where a copy of this superblock, which it carries, should lie and nothing does.
+    pub(crate) fn emptied(&self, superblock: &Superblock) -> Option<u64> {
+        lost_copy(superblock, |offset| {
+            self.ssd.peek(offset, SUPERBLOCK_BYTES).map(boxed)
+        })
+    }
+
     /// The identity that the drive carries, if it is one of this array: even if nobody could read
     /// it now.
     pub fn named(&self, array: ArrayUuid) -> Option<MemberUuid> {
@@ -418,6 +425,7 @@ impl World {
             let drive = &self.drives[index];
             let map = map(&drive.ssd, &superblock, how);
             let (_, copies) = drive.carried().expect("it is present by its superblock");
+            let emptied = drive.emptied(&superblock);
             let mut unreadable = lists(&drive.ssd, &superblock);
             if canary == Some(Canary::OldListShown) {
                 forget_newest(&mut unreadable);
@@ -428,6 +436,7 @@ impl World {
                 log: Vec::new(),
                 superblock,
                 copy_to_replace: copy_to_replace(copies),
+                emptied,
                 map,
                 unreadable,
             });
@@ -605,6 +614,7 @@ fn believe_stale(present: &mut [(usize, Superblock)]) {
                 state: SlotState::InSync,
                 since,
                 kept: false,
+                known: Known::default(),
             };
         }
     }

@@ -33,6 +33,7 @@ pub mod lost;
 pub mod metadata;
 pub mod misled;
 pub mod oracle;
+pub mod past;
 pub mod plan;
 pub mod prng;
 pub mod report;

@@ -61,6 +61,7 @@ impl World {
         let missing = !without.has(FaultKind::MissingAtStart)
             && !spared
             && self.chance.faults.percent(life.missing_percent);
+        self.change_pasts(spared, without);
         if missing {
             self.hide_some();
         }
@@ -163,7 +164,10 @@ impl World {
             let member = newest
                 .and_then(|sb| sb.slots.get(slot))
                 .map(|record| record.member);
-            let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
+            let mut own = present
+                .iter()
+                .filter(|(index, _)| !self.pasts.is_strange(*index));
+            let holder = own.find(|(_, sb)| Some(sb.member) == member);
             // What a spare knows counts, too: a member that it knows to be out does not start
             // alone.
             let current = present.iter().filter(|(_, sb)| {
@@ -882,6 +886,7 @@ impl World {
             .collect();
         let index = self.choose(&free)?;
         self.metadata.forget(index);
+        self.pasts.forget(index);
         self.drives[index].ssd.faults = Overlay::default();
         self.drives[index].doomed = false;
         self.drives[index].stalls = false;

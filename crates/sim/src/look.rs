@@ -286,7 +286,7 @@ impl World {
             .is_some_and(|p| p.canary == Canary::CacheHidden);
         DeviceInfo {
             bytes: ssd.len(),
-            block_bytes: self.plan.block,
+            block_bytes: ssd.block as u32,
             granularity_bytes: 0,
             volatile_cache: ssd.volatile_cache() && !hides,
             dma: true,

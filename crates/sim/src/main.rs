@@ -238,7 +238,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     let s = &report.stats;
     println!(
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
-         {} stale returns, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
+         {} stale returns, {} older images, {} hollowed, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
          {} slow members, {} rotten strips, {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished; {:.1} seeds/s; trace {}",
@@ -250,6 +250,8 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.stops,
         s.losses,
         s.stale_returns,
+        s.older_images,
+        s.hollowed,
         s.returns,
         s.partial_rebuilds,
         s.rebuilds,

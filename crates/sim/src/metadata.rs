@@ -16,8 +16,8 @@
 //! missing on one member is as that member missing, to the log. Blocks of the log count until they
 //! are written over (then what they told was retired), or until the log was replayed.
 //!
-//! Invariant: a member that still has a whole superblock is taken in sync as it would be without
-//! the damage; and once the array serves, every place on a member in sync that was damaged before
+//! Invariant: a member that still has a whole superblock, and something of one in the other place, is taken
+//! in sync as it would be without the damage; and once the array serves, every place on a member in sync that was damaged before
 //! the start is whole: of a list both versions of which were damaged, one is.
 //!
 //! Deliberately absent, because nothing could tell: damage of the same version on more members than
@@ -272,6 +272,11 @@ impl World {
             let mut members: Vec<usize> =
                 self.condition_on_media().0.into_iter().flatten().collect();
             members.retain(|&drive| damaged.iter().any(|&(damaged, _)| damaged == drive));
+            // Where nothing is left that tells of a superblock, the member may have lost all else.
+            members.retain(|&drive| {
+                let own = self.drives[drive].superblock(self.array);
+                own.is_some_and(|own| self.drives[drive].emptied(&own).is_none())
+            });
             self.metadata.expected = members;
         }
     }

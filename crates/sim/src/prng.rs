@@ -45,6 +45,8 @@ pub enum Purpose {
     Beyond = 16,
     /// Which seeds are courses, and what happens in them.
     Course = 23,
+    /// Which images of members are taken, and put back.
+    Past = 24,
     /// When devices are reset, and when those that were out for it are there again.
     Reset = 21,
     /// When devices that are about to vanish fail all for a moment before.

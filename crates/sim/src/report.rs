@@ -39,6 +39,10 @@ pub struct Stats {
     pub missing_at_start: u64,
     /// Lost members that were there again after a restart.
     pub stale_returns: u64,
+    /// Members in whose place an older image lay.
+    pub older_images: u64,
+    /// Members that had lost their content but for a copy of the superblock.
+    pub hollowed: u64,
     /// Members that came back to be rebuilt only where they had missed writes.
     pub returns: u64,
     /// Of those, rebuilds that were finished.
@@ -186,6 +190,8 @@ impl Stats {
             (&mut self.losses, other.losses),
             (&mut self.missing_at_start, other.missing_at_start),
             (&mut self.stale_returns, other.stale_returns),
+            (&mut self.older_images, other.older_images),
+            (&mut self.hollowed, other.hollowed),
             (&mut self.reshapes, other.reshapes),
             (&mut self.lowered, other.lowered),
             (&mut self.emptied, other.emptied),

@@ -215,6 +215,8 @@ pub struct World {
     pub refusals: Vec<CommandId>,
     /// What lies on the devices, and nobody was told.
     pub silent: Silent,
+    /// What drives were before.
+    pub pasts: crate::past::Pasts,
     /// What of the metadata is damaged, or is to be.
     pub metadata: crate::metadata::Metadata,
     /// Regions in which requests may be refused, because reads failed while parity was untrue.
@@ -276,6 +278,7 @@ impl World {
         let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
         let oracle = Oracle::new(shape.total, block as usize, made.content, no_caches);
         World {
+            pasts: crate::past::Pasts::new(seed, made.drives.len()),
             planted: canary.map(|canary| Planted::new(canary, seed)),
             chance: Chances { workload, ..chance },
             clock: Clock::default(),
@@ -772,6 +775,8 @@ impl World {
                     self.command(Command::SparesElsewhere(true));
                 }
                 self.torn_blocks.clear();
+                self.strangers_are_out()?;
+                self.members_are_sealed();
                 self.metadata_is_mended()?;
             }
             ArrayOutput::Reshaped(geometry) => {
@@ -795,6 +800,7 @@ impl World {
             }
             ArrayOutput::Stopped => {
                 self.note("the array has stopped".to_owned());
+                self.members_are_sealed();
                 self.machines().stopped = true;
             }
         }
@@ -814,9 +820,11 @@ impl World {
             return self.failure(format!("command {} was answered twice", id.0));
         };
         self.note(format!("command {} ({text}): {result:?}", id.0));
-        let offered = self.offered.remove(&id).filter(|_| result.is_err());
-        for device in offered.unwrap_or_default() {
-            self.close(device);
+        for device in self.offered.remove(&id).unwrap_or_default() {
+            self.judge_return(device, &result)?;
+            if result.is_err() {
+                self.close(device);
+            }
         }
         self.done.insert(id, result);
         if self.refusals.contains(&id) && result != Err(CommandError::WouldFail) {

@@ -77,6 +77,7 @@ pub(crate) fn assembled(
             info,
             superblock: plan.superblocks[at].clone(),
             copy_to_replace: 0,
+            emptied: None,
             map: pages(&disks[at], &plan.superblocks[at]),
             unreadable: lists(&disks[at], &plan.superblocks[at]),
         })

@@ -19,7 +19,7 @@ const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
 /// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
 /// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other groups, or
-/// to parities that rotate, 9 arrays that are zeroed, 11 a log base above all numbers used. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
+/// to parities that rotate, 9 arrays that are zeroed, 10 which superblocks a member has, 11 a log base above all numbers used. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
 const VERSION_MINOR: u16 = 11;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
@@ -47,6 +47,37 @@ const FEATURES_KNOWN: u64 = FEATURE_CARVED
     | FEATURE_LOWERING;
 const SLOT_NONE: u8 = 0xff;
 
+/// Which superblocks a member has, as it lies on the member.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct RawKnown {
+    /// An older image of a member taken for the member: the generation that it has, low part first.
+    heard_low: U32,
+    heard_high: u8,
+    /// The member of another array that was made of an older image of this one.
+    gap: u8,
+}
+
+impl From<Known> for RawKnown {
+    fn from(known: Known) -> Self {
+        Self {
+            heard_low: (known.heard.0 as u32).into(),
+            heard_high: (known.heard.0 >> 32) as u8,
+            gap: known.gap,
+        }
+    }
+}
+
+impl From<RawKnown> for Known {
+    fn from(raw: RawKnown) -> Self {
+        let heard = u64::from(raw.heard_low.get()) | u64::from(raw.heard_high) << 32;
+        Self {
+            heard: Generation(heard),
+            gap: raw.gap,
+        }
+    }
+}
+
 /// A row of the table as it lies on the member.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -61,8 +92,8 @@ pub(super) struct RawSlot {
     state: u8,
     /// A member whose content is not to be trusted brought back by a partial rebuild; 1 no, 2 yes.
     kept: u8,
-    /// Room to grow; zero.
-    reserved: [u8; 6],
+    /// An older image of a member taken for it.
+    pub(super) known: RawKnown,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -72,8 +103,10 @@ struct RawReplacement {
     rebuilt_bytes: U64,
     /// A replacement that takes another member's place: slot + 1, 0 for a spare that only waits.
     slot: u8,
+    /// An older image of the spare taken for it.
+    known: RawKnown,
     /// Room to grow; zero.
-    reserved: [u8; 7],
+    reserved: u8,
 }
 
 /// The superblock as it lies on the member. Each field names the failure that it defends against.
@@ -379,10 +412,12 @@ impl Superblock {
             let row = &mut raw.replacements[spare.expect("check() found it among the spares")];
             row.slot = replacement.slot.0 + 1;
             row.rebuilt_bytes = replacement.rebuilt_bytes.into();
+            row.known = replacement.known.into();
         }
         for (row, record) in raw.slots.iter_mut().zip(&self.slots) {
             *row = RawSlot::from(record);
         }
+        raw.version_minor = raw.minor_in_use().into();
         raw
     }
 }
@@ -443,7 +478,7 @@ impl From<&SlotRecord> for RawSlot {
             since: record.since.0.into(),
             state,
             kept: if record.kept { 2 } else { 1 },
-            reserved: [0; 6],
+            known: record.known.into(),
         }
     }
 }
@@ -474,6 +509,7 @@ impl RawSlot {
             state,
             since: Epoch(self.since.get()),
             kept,
+            known: self.known.into(),
         })
     }
 }
@@ -598,7 +634,6 @@ impl RawSuperblock {
             minute => minute + 1,
         }
         .into();
-        self.version_minor = self.minor_in_use().into();
     }
 
     /// The oldest minor version that knows all the bytes in use.
@@ -608,8 +643,14 @@ impl RawSuperblock {
         let scrubs = self.scrubs.as_bytes().iter().any(|&byte| byte != 0)
             || u16::from(self.scrub_period | self.scrub_policy) | self.scrub_minute.get() != 0;
         let moves = u64::from(self.moving | self.moving_members) | self.moved_rows.get();
+        let slots = self.slots.iter().map(|row| row.known);
+        let mut known = slots.chain(self.replacements.iter().map(|row| row.known));
         let uses = [
             (11, self.numbers_noted != 0),
+            (
+                10,
+                known.any(|known| Known::from(known) != Known::default()),
+            ),
             (9, self.init_priority | self.zeroing != 0),
             (8, self.moving_group | self.moving_fixed != 0),
             (
@@ -717,7 +758,10 @@ impl RawSuperblock {
     /// What the spares are filled for.
     fn replacement_list(&self, spares: &[MemberUuid]) -> Result<Vec<Replacement>, Invalid> {
         let (used, unused) = self.replacements.split_at(spares.len());
-        let waits = |row: &RawReplacement| row.slot == 0 && row.rebuilt_bytes.get() == 0;
+        let waits = |row: &RawReplacement| {
+            let nothing = Known::from(row.known) == Known::default();
+            row.slot == 0 && row.rebuilt_bytes.get() == 0 && nothing
+        };
         if !unused.iter().all(waits) || used.iter().any(|r| r.slot == 0 && !waits(r)) {
             return Err(Invalid::UnusedRow);
         }
@@ -727,6 +771,7 @@ impl RawSuperblock {
                 member: *member,
                 slot: Slot(row.slot - 1),
                 rebuilt_bytes: row.rebuilt_bytes.get(),
+                known: row.known.into(),
             })
             .collect())
     }
@@ -734,9 +779,8 @@ impl RawSuperblock {
     /// Whether bytes are in use of which a program of this version knows nothing. A newer minor
     /// version may use them for what an older program may ignore.
     fn check_reserved(&self) -> Result<(), Invalid> {
-        let rows = self.slots.iter().flat_map(|row| &row.reserved);
+        let rows = self.replacements.iter().map(|row| &row.reserved);
         let used = rows
-            .chain(self.replacements.iter().flat_map(|row| &row.reserved))
             .chain(&self.reserved_head)
             .chain(&self.reserved)
             .any(|&byte| byte != 0);

@@ -42,6 +42,7 @@ fn rich() -> Superblock {
         state: SlotState::Missing,
         since: rich.epoch,
         kept: false,
+        known: Known::default(),
     };
     rich.slots[3].kept = true;
     rich.whole_since = Epoch(4);
@@ -104,6 +105,21 @@ fn superblocks_are_what_they_were() {
     (zeroing.zeroing, zeroing.settings.init_priority) = (true, 31);
     let mut numbers = superblock(Level::Raid6, 5, 5, 2);
     (numbers.clean, numbers.covered, numbers.numbers_noted) = (true, true, true);
+    let mut known = superblock(Level::Raid6, 6, 6, 3);
+    known.epoch = Epoch(9);
+    known.generation = Generation(0x32_1234_5679);
+    for row in &mut known.slots {
+        row.known = Known::heard(Generation(0x32_1234_5678));
+    }
+    known.slots[4].state = SlotState::Missing;
+    known.slots[4].known = Known::heard(Generation(7)).until(Generation(9));
+    known.spares = vec![member(0x71), member(0x72)];
+    known.replacements = vec![Replacement {
+        member: member(0x72),
+        slot: Slot(1),
+        rebuilt_bytes: 65536,
+        known: Known::heard(Generation(0x32_1234_5677)),
+    }];
     let lowered = Superblock {
         moving: Some(Moving {
             members: 6,
@@ -126,6 +142,7 @@ fn superblocks_are_what_they_were() {
         ("superblock-groups", regrouped),
         ("superblock-zeroing", zeroing),
         ("superblock-numbers", numbers),
+        ("superblock-known", known),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {

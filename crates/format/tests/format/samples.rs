@@ -51,6 +51,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         state: SlotState::InSync,
         since: Epoch(1),
         kept: false,
+        known: Known::default(),
     };
     let slots: Vec<SlotRecord> = (0..members).map(record).collect();
     Superblock {
@@ -156,7 +157,12 @@ prop_compose! {
             let member = if nil { MemberUuid::NIL } else { member(i + 1) };
             let state = if nil { SlotState::Missing } else { state };
             let kept = !nil && state != SlotState::InSync && since % 2 == 0;
-            SlotRecord { member, state, since: Epoch(since.min(epoch)), kept }
+            let heard = Known::heard(Generation(log_base >> 25));
+            let known = match nil || state.is_live() {
+                true => heard,
+                false => heard.until(Generation((log_base >> 25) + since % 400)),
+            };
+            SlotRecord { member, state, since: Epoch(since.min(epoch)), kept, known }
         };
         let role = match role_at < usize::from(members) {
             true => Role::Slot(Slot(role_at as u8)),
@@ -173,6 +179,7 @@ prop_compose! {
                 member: spare(usize::from(members + i)),
                 slot: Slot(i),
                 rebuilt_bytes: created_unix_s % (1 << 20),
+                known: Known::heard(Generation(created_unix_s >> 25)),
             })
             .collect();
         let fixed = match level.is_grouped() {

@@ -14,7 +14,7 @@ use strake_format::region_map::place;
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
     Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError, UnreadableList,
-    copy_to_replace, select_member, unreadable,
+    copy_to_replace, lost_copy, select_member, unreadable,
 };
 
 use super::{Device, DeviceError};
@@ -31,6 +31,8 @@ pub struct MemberImage {
     pub copies: [(u64, bool); 2],
     /// Which of them is written over first.
     pub copy_to_replace: usize,
+    /// Where a copy should lie and nothing does: see [`lost_copy`].
+    pub emptied: Option<u64>,
     /// Newest valid version of each region map page.
     pub map: Vec<Option<MapPage>>,
     /// What the two places of the list of unreadable blocks hold, where it is valid.
@@ -84,12 +86,17 @@ impl Device {
             (offsets[0], statuses[0].is_valid()),
             (offsets[1], statuses[1].is_valid()),
         ];
+        let emptied = lost_copy(&superblock, |offset| {
+            let mut copy = Box::new([0; SUPERBLOCK_BYTES]);
+            self.read_at(offset, &mut copy[..]).ok().map(|()| copy)
+        });
         let map = self.read_map(&superblock);
         let unreadable = self.read_lists(&superblock.layout);
         Ok(MemberImage {
             superblock,
             copies,
             copy_to_replace: copy_to_replace(statuses),
+            emptied,
             map,
             unreadable,
         })

@@ -295,12 +295,12 @@ fn zeros_written_the_hard_way_cover_the_range() {
 }
 
 #[test]
-fn a_file_cut_short_is_gone_and_an_unknown_device_too() {
+fn a_file_cut_short_has_shrunk_and_an_unknown_device_is_gone() {
     let file = member(1 << 20);
     let mut bench = Bench::new(file.path(), Duration::from_secs(5));
     file.as_file().set_len(8192).expect("cut");
     let done = bench.read(4096, 8192, Buf::zeroed(8192));
-    assert_eq!(done.result, Err(IoError::Gone));
+    assert_eq!(done.result, Err(IoError::Shrunk));
     assert!(done.buf.is_some(), "the buffer comes back with the error");
     let (ring, ios) = (&mut bench.ring, &mut bench.ios);
     ios.release(ring, ID);

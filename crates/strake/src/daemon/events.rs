@@ -267,6 +267,10 @@ fn out_cause(cause: OutCause) -> &'static str {
     match cause {
         OutCause::NotFound => "not_found",
         OutCause::Stale => "stale",
+        OutCause::OlderImage => "older_image",
+        OutCause::Emptied => "emptied",
+        OutCause::Unfit => "unfit",
+        OutCause::Shrunk => "shrunk",
         OutCause::Gone => "gone",
         OutCause::WriteError => "write_error",
         OutCause::TimedOut => "timed_out",

@@ -581,6 +581,7 @@ impl Service {
             _ => Returns::Afresh,
         };
         let kept = slot.is_none() && matches!(back, Returns::Kept(_));
+        let kept = kept && find::look(&path)?.is_some_and(|image| image.emptied.is_none());
         // What somebody else has written since is not believed, whatever is permitted.
         let kept = kept && (!request.force || reused::is_still_ours(&path)?);
         let layout = own.as_ref().ok().and_then(|own| Some(own.as_ref()?.layout));
@@ -635,6 +636,11 @@ impl Service {
         };
         let missing = table.slot(slot).map(|row| row.state) == Some(SlotState::Missing);
         if !missing || running.serves(&found.path) {
+            return Ok(false);
+        }
+        if found.image.emptied.is_some() {
+            // Whoever has it now is named.
+            reused::still_ours(&Device::open(&found.path, OpenMode::ReadOnly)?)?;
             return Ok(false);
         }
         safety::not_in_use(sysfs::identity(&found.path)?, &found.path)?;
@@ -849,6 +855,7 @@ pub(super) fn take_in(
                 device,
                 info,
                 copy_to_replace: image.copy_to_replace,
+                emptied: image.emptied,
                 superblock: Box::new(image.superblock),
             }),
             (None, None) => Command::Add(new),

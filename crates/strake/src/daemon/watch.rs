@@ -22,11 +22,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use strake_format::{ArrayUuid, MemberUuid};
+use strake_format::{ArrayUuid, MemberUuid, Past, past};
+use strake_runtime::MemberImage;
 
 use crate::daemon::degraded::{self, DegradedStart, Rule};
 use crate::daemon::events::Happened;
 use crate::daemon::late::Late;
+use crate::daemon::running::Running;
 use crate::daemon::service::Service;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::sysfs::{self, Identity};
@@ -126,6 +128,25 @@ fn size_of(path: &Path, id: Identity) -> u64 {
             let text = std::fs::read_to_string(size).unwrap_or_default();
             text.trim().parse::<u64>().unwrap_or(0) * 512
         }
+    }
+}
+
+/// Why a device with a superblock of a running array is not taken back as the member that it was.
+fn why_not(running: &Running, image: &MemberImage) -> String {
+    let table = running.status().map(|status| status.superblock);
+    let past = table.map_or(Past::Last, |table| past(&image.superblock, &table));
+    match (past, image.emptied) {
+        (Past::Older { has, heard }, _) => {
+            format!("an older image of a member (generation {has}, it had {heard})")
+        }
+        (Past::Other { has, first }, _) => format!(
+            "of a copy of the array that went on apart (generation {has}, the array went on without \
+             it from {first} on)"
+        ),
+        (Past::Last, Some(offset)) => {
+            format!("without its superblock at byte {offset}, and perhaps without its content")
+        }
+        (Past::Last, None) => "stale".to_owned(),
     }
 }
 
@@ -339,7 +360,8 @@ impl Watcher {
             let twice = running.not_in_service(&member.path, &member.image.superblock);
             let effect = match twice.and(others.map_or(Ok(()), Err)) {
                 Ok(()) => format!(
-                    "stale, not used; strake add {} {path} puts it back",
+                    "{}, not used; strake add {} {path} puts it back",
+                    why_not(&running, &member.image),
                     running.name()
                 ),
                 Err(failure) => format!("not used: {}", failure.found),

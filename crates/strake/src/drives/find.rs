@@ -205,7 +205,12 @@ impl FoundArray {
         let mut expected_absent = false;
         let mut lost = vec![false; sb.slots.len()];
         for (slot, record) in sb.slots.iter().enumerate() {
-            let here = matches!(selection.slots.get(slot), Some(Finding::Believed(_)));
+            let here = match selection.slots.get(slot) {
+                Some(Finding::Believed(index)) => {
+                    record.known.heard.0 == 0 || !self.is_emptied(*index)
+                }
+                _ => false,
+            };
             expected_absent |= record.state.is_live() && !here;
             if !(here && record.state == SlotState::InSync) {
                 lost[slot] = true;
@@ -220,6 +225,12 @@ impl FoundArray {
             (true, true) => Readiness::Degraded,
             (true, false) => Readiness::Complete,
         }
+    }
+    /// This member has lost a copy of its superblock, and perhaps all else: it is not used.
+    fn is_emptied(&self, index: usize) -> bool {
+        self.members
+            .get(index)
+            .is_some_and(|m| m.image.emptied.is_some())
     }
     /// As `scan` tells it.
     pub(crate) fn json(&self) -> ScanJson {
@@ -286,6 +297,7 @@ impl FoundArray {
                 .map(|slot| (slot, selection.slots[slot]))
         });
         let state = match finding {
+            Some(_) if self.is_emptied(index) => "stale",
             Some((slot, Finding::Believed(_))) => view::slot_state(table.slots[slot].state),
             Some(_) => "stale",
             None if self
@@ -414,6 +426,7 @@ fn one_copy(device: &Device) -> Option<MemberImage> {
         copies: offsets.map(|offset| (offset, false)),
         copy_to_replace: 0,
         unreadable: [None, None],
+        emptied: None,
     })
 }
 

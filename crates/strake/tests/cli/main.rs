@@ -20,6 +20,7 @@ mod latency;
 mod life;
 mod names;
 mod notes;
+mod past;
 mod pools;
 mod reshape;
 mod rig;

@@ -1,0 +1,305 @@
+//! Members of another past: older images of them, and devices that lost their content and kept a copy of the
+//! superblock.
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_engine::{Aside, StartError};
+use strake_format::{Layout, Past, WriteHole};
+use strake_sim::scenario::{Draft, Scenario};
+
+fn drafts() -> Vec<Draft> {
+    let mut drafts = vec![
+        Scenario::new("5", 4),
+        Scenario::new("6", 6),
+        Scenario::new("1", 3),
+        Scenario::new("10", 4),
+        Scenario::new("5", 4).policy(WriteHole::Resync),
+    ];
+    drafts.push(Scenario::new("5", 4).no_caches());
+    drafts
+}
+
+/// What the array says of the member in a slot.
+fn member(array: &mut Scenario, slot: u8) -> MemberState {
+    let status = array.world.machines().array.status();
+    let of_slot = |m: &&MemberStatus| m.slot == Some(Slot(slot));
+    status.members.iter().find(of_slot).expect("a slot").state
+}
+
+/// The member in this slot is stale, is not taken back, and the array is made whole without what it holds.
+fn is_out_and_rebuilt_whole(array: &mut Scenario, slot: u8, drive: usize) {
+    assert_eq!(array.state(), ArrayState::Degraded);
+    assert_eq!(member(array, slot), MemberState::Stale);
+    array.verify().write(20).rest().verify();
+    assert_eq!(array.offer(drive), Err(CommandError::NotKept));
+    array.replace(slot).made_whole().verify();
+}
+
+/// Issue 31, 2.1: it was believed, and what had been written since read as it was before.
+#[test]
+fn an_older_image_of_a_member_is_out_and_never_read() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.stop();
+        array.world.take_image(drive);
+        array.start().write_all().rest().stop();
+        array.world.put_image_back(drive);
+        array.start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+        array.lose(0).verify();
+    }
+}
+
+#[test]
+fn an_image_taken_while_the_array_served_is_out_after_the_clean_stop() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.world.take_image(drive);
+        array.write_all().rest().stop();
+        array.world.put_image_back(drive);
+        array.start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
+#[test]
+fn an_image_from_before_the_last_start_is_out_after_a_power_cut() {
+    for draft in drafts() {
+        let mut array = draft.no_caches().start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.stop();
+        array.world.take_image(drive);
+        // Nothing that is written tells of it but the start: every region is given back before the cut.
+        array.start().write_all().rest().sleep();
+        array.power_cut();
+        array.world.put_image_back(drive);
+        array.start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
+#[test]
+fn an_older_image_of_a_member_that_was_away_is_not_taken_back_in_part() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.stop();
+        array.world.take_image(drive);
+        // It is written with the member; what is written without it is elsewhere.
+        array.start().write_all().rest().sleep();
+        array.lose(1).write_at(0, 1).rest();
+        array.world.put_image_back(drive);
+        assert_eq!(array.offer(drive), Err(CommandError::NotKept));
+        array.stop().bring_back(drive).start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
+/// The member itself is still taken back by what it missed.
+#[test]
+fn a_member_that_was_merely_away_is_taken_back_in_part_as_ever() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest().stop().start();
+        let drive = array.drive(1);
+        array.lose(1).write_at(0, 1).rest();
+        array.offer(drive).expect("it is what it was");
+        array.made_whole().verify();
+        array.lose(1).write_at(0, 1).rest().stop();
+        array.bring_back(drive).start().made_whole().verify();
+        assert!(array.serves(drive));
+        array.lose(0).verify();
+    }
+}
+
+#[test]
+fn older_images_of_more_members_than_may_be_lost_are_refused_by_name() {
+    let mut array = Scenario::new("5", 4).start();
+    array.fill().rest();
+    let drives: Vec<usize> = (0..3).map(|slot| array.drive(slot)).collect();
+    array.stop();
+    for &drive in &drives {
+        array.world.take_image(drive);
+    }
+    array.start().write_all().rest().stop();
+    let newest: Vec<Vec<u8>> = drives
+        .iter()
+        .map(|&drive| array.world.drives[drive].ssd.bytes().to_vec())
+        .collect();
+    for &drive in &drives {
+        array.world.put_image_back(drive);
+    }
+    for force in [false, true] {
+        let refusal = array.refused(force);
+        let StartError::TooFewMembers { aside, .. } = &refusal else {
+            panic!("{refusal}");
+        };
+        let old = |(_, aside): &(Slot, Aside)| matches!(aside, Aside::Past(Past::Older { .. }));
+        assert_eq!(aside.len(), 3, "{refusal}");
+        assert!(aside.iter().all(old), "{refusal}");
+        assert!(refusal.to_string().contains("slot 2 is an older image"));
+    }
+    // What the members were last is there again: all is well.
+    for (&drive, bytes) in drives.iter().zip(&newest) {
+        array.world.drives[drive].ssd.rot(0, bytes);
+        array.world.pasts_are_right(drive);
+    }
+    array.start().verify();
+    assert_eq!(array.state(), ArrayState::Optimal);
+}
+
+/// The array went on from images of all members but one; that one knows writes that it never had.
+#[test]
+fn a_member_from_the_future_of_older_images_is_not_taken_back_in_part() {
+    for starts in 1..3 {
+        let mut array = Scenario::new("5", 4).start();
+        array.fill().rest();
+        let drives: Vec<usize> = (0..4).map(|slot| array.drive(slot)).collect();
+        array.stop();
+        for &drive in &drives[..3] {
+            array.world.take_image(drive);
+        }
+        // The oracle goes on from here: what the three hold then is what counts.
+        let kept: Vec<Vec<u8>> = drives[..3]
+            .iter()
+            .map(|&drive| array.world.drives[drive].ssd.bytes().to_vec())
+            .collect();
+        let future = array.world.drives[drives[3]].ssd.bytes().to_vec();
+        for _ in 0..starts {
+            array.start().rest().stop();
+        }
+        assert_ne!(future, array.world.drives[drives[3]].ssd.bytes());
+        for (&drive, bytes) in drives.iter().zip(&kept) {
+            array.world.drives[drive].ssd.rot(0, bytes);
+        }
+        array.world.drives[drives[3]].hidden = true;
+        array.start().write(20).rest();
+        array.world.drives[drives[3]].hidden = false;
+        let back = array.offer(drives[3]);
+        assert_eq!(back, Err(CommandError::NotKept), "{starts} starts later");
+        array.replace(3).made_whole().verify();
+    }
+}
+
+/// Superblocks of a start, or of a stop, that was cut off differ; that is no other past.
+#[test]
+fn a_start_that_was_cut_off_anywhere_makes_no_member_an_older_image() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest().stop();
+        for steps in (0..120).step_by(3) {
+            array.begin_to_start().steps(steps).power_cut();
+            if steps % 2 == 0 {
+                array.begin_to_start().steps(steps / 2).power_cut();
+            }
+            array.start();
+            assert_eq!(array.state(), ArrayState::Optimal, "after {steps} events");
+            array.write(2).rest().stop();
+        }
+        array.start().verify();
+    }
+}
+
+#[test]
+fn a_stop_that_was_cut_off_anywhere_makes_no_member_an_older_image() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest();
+        for steps in (0..160).step_by(4) {
+            array.world.command(Command::Stop);
+            array.steps(steps).power_cut().start();
+            assert_eq!(array.state(), ArrayState::Optimal, "after {steps} events");
+            array.write(2).rest();
+        }
+        array.verify();
+    }
+}
+
+/// Issue 31, 2.2: cut short and made as long again it was kept, with nothing to be rebuilt.
+#[test]
+fn a_member_that_was_cut_short_and_grew_again_is_out() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.stop();
+        let [first, last] = Layout::superblock_offsets(array.world.drives[drive].ssd.len());
+        array.world.empty(drive, first + 4096, last + 4096);
+        array.start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
+#[test]
+fn a_member_that_was_cut_short_while_it_was_away_is_not_taken_back_in_part() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.lose(1).write_at(0, 1).rest();
+        let [first, last] = Layout::superblock_offsets(array.world.drives[drive].ssd.len());
+        array.world.empty(drive, first + 4096, last + 4096);
+        assert_eq!(array.offer(drive), Err(CommandError::NotKept));
+        array.stop().bring_back(drive).start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
+/// Somebody wiped the beginning of every member: force is a person's statement that the data is whole.
+#[test]
+fn wiped_beginnings_of_all_members_are_refused_by_name_and_believed_by_force() {
+    let mut array = Scenario::new("5", 4).start();
+    array.fill().rest();
+    let drives: Vec<usize> = (0..4).map(|slot| array.drive(slot)).collect();
+    array.stop();
+    for &drive in &drives {
+        let [first, _] = Layout::superblock_offsets(array.world.drives[drive].ssd.len());
+        array.world.empty(drive, 0, first + 4096);
+        array.world.pasts_are_right(drive);
+    }
+    let refusal = array.refused(false);
+    let StartError::TooFewMembers { aside, .. } = &refusal else {
+        panic!("{refusal}");
+    };
+    assert!(
+        matches!(aside[..], [(_, Aside::Emptied { offset: 4096 }), ..]),
+        "{refusal}"
+    );
+    array.start_by_force().verify();
+    assert_eq!(array.state(), ArrayState::Optimal);
+    array.stop().start().verify();
+    assert_eq!(array.state(), ArrayState::Optimal);
+}
+
+/// Issue 31, 2.4: what is looked at when a device is added is looked at whenever one is put to use. It served, and
+/// failed at the first write.
+#[test]
+fn a_member_whose_blocks_are_larger_now_is_out_before_anything_is_written_to_it() {
+    for draft in [Scenario::new("5", 4), Scenario::new("1", 3)] {
+        let mut array = draft.small_blocks().start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.stop();
+        let (wider, before) = (4096, array.world.drives[drive].ssd.block);
+        assert!(wider > before);
+        array.world.drives[drive].ssd.block = wider;
+        array.start();
+        assert_eq!(array.state(), ArrayState::Degraded);
+        assert_eq!(member(&mut array, 1), MemberState::Stale);
+        let has = wider as u32;
+        let needs = before as u32;
+        let refused = CommandError::BlockSize { has, needs };
+        assert_eq!(array.offer(drive), Err(refused));
+        array.write(20).rest().verify();
+        // Behind what translates it is again what it was, and it holds what it held.
+        array.world.drives[drive].ssd.block = before;
+        array.offer(drive).expect("it is kept");
+        array.made_whole().verify().lose(0).verify();
+    }
+}

@@ -1,0 +1,243 @@
+//! Members of another past: older images of members, and devices that lost their content and kept a copy of the
+//! superblock, on real files.
+
+use std::fs::{self, File, OpenOptions};
+
+use serde_json::Value;
+
+use crate::rig::*;
+
+const NBD: &[&str] = &["--export", "nbd"];
+const A: &[&str] = &["write -P 0xaa 0 8M", "flush"];
+const B: &[&str] = &["write -P 0xbb 0 8M", "flush"];
+const IS_B: &[&str] = &["read -P 0xbb 0 8M"];
+
+/// What the daemon said of a member that is out, or is there again.
+fn said(rig: &Rig, event: &str, field: &str, text: &str) -> bool {
+    let of = |e: &Value| e["event"] == event && e[field].as_str().is_some_and(|t| t.contains(text));
+    rig.events().iter().any(of)
+}
+
+fn resize(path: &str, bytes: u64) {
+    let file = OpenOptions::new()
+        .write(true)
+        .open(path)
+        .expect("it is there");
+    file.set_len(bytes).expect("it can be resized");
+}
+
+fn state_of(rig: &Rig, slot: usize) -> Value {
+    rig.show("data")["members"][slot]["state"].clone()
+}
+
+/// Issue 31, 2.1: `optimal`, without an event, and A was read where B was.
+#[test]
+fn a_copy_of_a_member_from_before_is_stale_and_b_is_read_where_b_was_written() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    if rig.qemu_io("data", A).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    fs::copy(&files[1], rig.path("copy-of-1")).expect("copied");
+    rig.run(&["start", "data"]).ok();
+    rig.qemu_io("data", B);
+    rig.run(&["stop", "data"]).ok();
+    fs::copy(rig.path("copy-of-1"), &files[1]).expect("put back");
+    rig.run(&["start", "data"]).ok();
+    rig.until_state("data", "degraded");
+    assert_eq!(state_of(&rig, 1), "stale");
+    assert!(
+        said(&rig, "member_out", "cause", "older_image"),
+        "{:?}",
+        rig.events()
+    );
+    rig.qemu_io("data", IS_B);
+    // It comes back as any other device: whole.
+    rig.run(&["add", "data", &files[1]]).ok();
+    rig.run(&["rebuild", "data", "--wait"]);
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.qemu_io("data", IS_B);
+}
+
+/// The same of a member that was unplugged, and of which an older copy is plugged in.
+#[test]
+fn an_older_copy_of_a_member_that_was_away_is_not_taken_back_by_itself() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    if rig.qemu_io("data", A).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    let (copy, away) = (rig.path("copy-of-1"), rig.path("away"));
+    fs::copy(&files[1], &copy).expect("copied");
+    rig.run(&["start", "data"]).ok();
+    rig.qemu_io("data", B);
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["start", "data"]).ok();
+    fs::rename(&files[1], &away).expect("unplugged");
+    fs::remove_file(&away).expect("unplugged for good");
+    rig.until_state("data", "degraded");
+    // As a drive appears: at once, with all that it holds.
+    fs::rename(&copy, &files[1]).expect("plugged");
+    let told = || {
+        said(
+            &rig,
+            "member_returned",
+            "effect",
+            "an older image of a member",
+        )
+    };
+    rig.until("the watcher says what it is", told);
+    assert_eq!(rig.show("data")["state"], "degraded");
+    rig.qemu_io("data", IS_B);
+}
+
+#[test]
+fn copies_of_more_members_than_may_be_lost_are_refused_with_their_generations() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    let copies: Vec<String> = (0..2).map(|at| rig.path(&format!("copy{at}"))).collect();
+    for (file, copy) in files.iter().zip(&copies) {
+        fs::copy(file, copy).expect("copied");
+    }
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["stop", "data"]).ok();
+    for (file, copy) in files.iter().zip(&copies) {
+        fs::copy(copy, file).expect("put back");
+    }
+    for options in [vec!["start", "data"], vec!["start", "data", "--force"]] {
+        let refused = rig.run(&options).refused(4, "members-missing");
+        let found = refused.json_error()["found"]
+            .as_str()
+            .expect("text")
+            .to_owned();
+        for slot in [0, 1] {
+            let told = format!("slot {slot} is an older image: it has generation ");
+            assert!(found.contains(&told), "{found}");
+        }
+    }
+}
+
+/// Issue 31, 2.2: it was kept with nothing to be rebuilt, and read as zeros.
+#[test]
+fn a_member_cut_short_while_it_serves_is_out_for_good_and_no_zeros_are_read() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    if rig.qemu_io("data", B).is_none() {
+        return;
+    }
+    let bytes = fs::metadata(&files[1]).expect("it is there").len();
+    resize(&files[1], 1 << 20);
+    rig.qemu_io("data", IS_B);
+    rig.until_state("data", "degraded");
+    assert!(
+        said(&rig, "member_out", "cause", "shrunk"),
+        "{:?}",
+        rig.events()
+    );
+    resize(&files[1], bytes);
+    let told = || {
+        said(
+            &rig,
+            "member_returned",
+            "effect",
+            "without its superblock at byte",
+        )
+    };
+    rig.until("the watcher says what it is", told);
+    assert!(
+        !said(&rig, "member_kept", "array", "data"),
+        "{:?}",
+        rig.events()
+    );
+    assert_eq!(rig.show("data")["state"], "degraded");
+    rig.qemu_io("data", IS_B);
+    // What was another member's content is written anew.
+    rig.run(&["add", "data", &files[1]]).ok();
+    rig.run(&["rebuild", "data", "--wait"]);
+    rig.until_state("data", "optimal");
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.qemu_io("data", IS_B);
+}
+
+/// Nobody does I/O on it: the look at sizes finds it.
+#[test]
+fn a_member_cut_short_while_nothing_is_read_is_out_all_the_same() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    resize(&files[1], 1 << 20);
+    rig.until_state("data", "degraded");
+    assert!(
+        said(&rig, "member_out", "cause", "shrunk"),
+        "{:?}",
+        rig.events()
+    );
+}
+
+#[test]
+fn a_member_cut_short_and_grown_again_while_it_was_stopped_is_out() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    if rig.qemu_io("data", B).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    let bytes = fs::metadata(&files[1]).expect("it is there").len();
+    resize(&files[1], 1 << 20);
+    resize(&files[1], bytes);
+    rig.run(&["start", "data"]).ok();
+    rig.until_state("data", "degraded");
+    assert!(
+        said(&rig, "member_out", "cause", "emptied"),
+        "{:?}",
+        rig.events()
+    );
+    rig.qemu_io("data", IS_B);
+    assert!(rig.events().iter().all(|e| e["event"] != "member_kept"));
+}
+
+/// RAID 0 can do without none: it is refused, and a person may say that all else is whole.
+#[test]
+fn a_wiped_beginning_of_a_member_of_raid_0_needs_force() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(2);
+    rig.create("data", "0", NBD, &files).ok();
+    let wrote = rig.qemu_io("data", B).is_some();
+    rig.run(&["stop", "data"]).ok();
+    let file = File::options()
+        .write(true)
+        .open(&files[1])
+        .expect("it is there");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 8192], 0).expect("wiped");
+    let refused = rig.run(&["start", "data"]).refused(4, "members-missing");
+    let found = refused.json_error()["found"]
+        .as_str()
+        .expect("text")
+        .to_owned();
+    assert!(
+        found.contains("slot 1 has no superblock at byte 4096"),
+        "{found}"
+    );
+    rig.run(&["start", "data", "--force"]).ok();
+    if wrote {
+        rig.qemu_io("data", IS_B);
+    }
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["start", "data"]).ok();
+}
