@@ -454,6 +454,16 @@ impl Ssd {
         }
     }
 
+    /// The time in which an I/O is tried again does not pass while the thread of its owner, or every thread,
+    /// stands still.
+    pub fn prolong_tries(&mut self, owner: Option<Owner>, ns: u64) {
+        let all = self.flights.values_mut();
+        let of = all.filter(|flight| owner.is_none_or(|owner| flight.owner == owner));
+        for trouble in of.filter_map(|flight| flight.trouble.as_mut()) {
+            trouble.until = Time(trouble.until.0 + ns);
+        }
+    }
+
     /// I/Os that are on their way and will succeed, and whose deadline nobody watches.
     pub fn unwatched(&self) -> Vec<OpNo> {
         let plain = |flight: &Flight| {

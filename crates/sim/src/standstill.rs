@@ -207,6 +207,7 @@ impl World {
         let mut watched = Vec::new();
         for drive in 0..self.drives.len() {
             self.drives[drive].ssd.put_off(ns);
+            self.drives[drive].ssd.prolong_tries(None, ns);
             if let Some(until) = &mut self.drives[drive].stands {
                 *until = Time(until.0 + ns);
             }
@@ -290,8 +291,11 @@ impl World {
     pub(crate) fn goes_on(&mut self, owner: Owner) -> Going {
         let now = self.clock.now();
         let pulse = self.pulse(owner);
-        pulse.wakes(now);
+        let gap_ns = pulse.wakes(now);
         pulse.sleeps(None);
+        for drive in &mut self.drives {
+            drive.ssd.prolong_tries(Some(owner), gap_ns);
+        }
         let Some((.., waits)) = self.machines().standing.take() else {
             return Ok(());
         };
