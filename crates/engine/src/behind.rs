@@ -173,7 +173,7 @@ impl Array {
         if new.emptied.is_some() && !hit(Canary::EmptiedBelieved) {
             return Err(CommandError::NotKept);
         }
-                let slot = match comes_back(&new.superblock, &self.sb) {
+        let slot = match comes_back(&new.superblock, &self.sb) {
             Returns::Kept(slot) => slot,
             Returns::Afresh => return Err(CommandError::NotKept),
             Returns::SplitBrain => return Err(CommandError::SplitBrain),

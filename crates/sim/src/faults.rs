@@ -70,6 +70,10 @@ pub struct Overlay {
 }
 
 impl Overlay {
+    /// Does it take longer than others by itself, perhaps longer than the deadline?
+    pub fn dawdles(&self) -> bool {
+        self.slowness > 1 || self.hiccup_one_in > 0 || self.pauses > 0
+    }
     /// Is a block of `first..end` unreadable?
     pub fn unreadable(&self, first: u64, end: u64) -> bool {
         self.latent.range(first..end).next().is_some()

@@ -232,9 +232,12 @@ impl World {
         }
     }
 
-    /// Every member that is there says that the log tells of all that is under way.
+    /// Every member that is there says that the log tells of all that is under way, and goes on to say so.
     pub(crate) fn covered_on_media(&self) -> bool {
-        self.present().iter().all(|(_, sb)| sb.covered)
+        // Of superblocks that are being written some may be durable after a power cut.
+        let new_policy = self.new_policy.as_ref();
+        let changes = new_policy.is_some_and(|id| self.commands.contains_key(id));
+        !changes && self.present().iter().all(|(_, sb)| sb.covered)
     }
 
     /// The region map of some member in sync says that parity is not to be trusted somewhere.

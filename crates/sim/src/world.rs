@@ -246,6 +246,8 @@ pub struct World {
     pub story: Vec<String>,
     /// A change of shape was asked for in this life.
     pub reshaping: bool,
+    /// The last command that changed the policy of the write hole.
+    pub new_policy: Option<CommandId>,
     /// Groups of a shape that was asked for, until the next start serves.
     pub(crate) wary: Vec<std::ops::Range<usize>>,
     /// When the array told of another shape in this life, in events.
@@ -322,6 +324,7 @@ impl World {
             demand: crate::beyond::Demand::All,
             scrub_must_agree: false,
             reshaping: false,
+            new_policy: None,
             wary: Vec::new(),
             reshaped_at: None,
             stats: Stats::default(),
@@ -392,6 +395,9 @@ impl World {
                 | Command::Mirror
                 | Command::Restripe(_)
         );
+        if matches!(command, Command::Set(Setting::WriteHole(_))) {
+            self.new_policy = Some(id);
+        }
         self.note(format!("command {}: {text}", id.0));
         self.commands.insert(id, text);
         self.send(
