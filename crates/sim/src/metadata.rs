@@ -24,7 +24,9 @@
 //! may be lost (all of RAID 0's, therefore). Spares, and members that are being rebuilt, are left
 //! alone: nothing rests on them.
 
-use strake_format::{Layout, MapPage, Superblock, UnreadableList, region_map, unreadable};
+use strake_format::{
+    Layout, MapPage, Past, Superblock, UnreadableList, past, region_map, unreadable,
+};
 
 use crate::look::Look;
 use crate::misled::Armed;
@@ -272,10 +274,17 @@ impl World {
             let mut members: Vec<usize> =
                 self.condition_on_media().0.into_iter().flatten().collect();
             members.retain(|&drive| damaged.iter().any(|&(damaged, _)| damaged == drive));
-            // Where nothing is left that tells of a superblock, the member may have lost all else.
+            // Where nothing is left that tells of a superblock, the member may have lost all else. One of
+            // which a copy was lost, and the other torn by a crash, looks like an older image.
+            let present = self.present();
+            let newest = present.iter().map(|(_, sb)| sb);
+            let newest = newest.max_by_key(|sb| (sb.epoch, sb.generation));
             members.retain(|&drive| {
                 let own = self.drives[drive].superblock(self.array);
-                own.is_some_and(|own| self.drives[drive].emptied(&own).is_none())
+                own.is_some_and(|own| {
+                    let last = newest.is_some_and(|newest| past(&own, newest) == Past::Last);
+                    last && self.drives[drive].emptied(&own).is_none()
+                })
             });
             self.metadata.expected = members;
         }

@@ -46,7 +46,7 @@ fn a_copy_of_a_member_from_before_is_stale_and_b_is_read_where_b_was_written() {
     rig.qemu_io("data", B);
     rig.run(&["stop", "data"]).ok();
     fs::copy(rig.path("copy-of-1"), &files[1]).expect("put back");
-    rig.run(&["start", "data"]).ok();
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
     rig.until_state("data", "degraded");
     assert_eq!(state_of(&rig, 1), "stale");
     assert!(
@@ -200,7 +200,7 @@ fn a_member_cut_short_and_grown_again_while_it_was_stopped_is_out() {
     let bytes = fs::metadata(&files[1]).expect("it is there").len();
     resize(&files[1], 1 << 20);
     resize(&files[1], bytes);
-    rig.run(&["start", "data"]).ok();
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
     rig.until_state("data", "degraded");
     assert!(
         said(&rig, "member_out", "cause", "emptied"),
