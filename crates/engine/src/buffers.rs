@@ -1,5 +1,8 @@
 //! Memory of the data path: page-aligned buffers, allocated at start, handed around by ownership.
 //!
+//! A pool is one allocation, cut into its buffers: the allocator maps it by itself, and unmaps it
+//! when the last buffer is gone, so that an array that ends gives its memory back.
+//!
 //! Invariants:
 //! * A [`Buf`] is written only by its single owner; once shared (cloned) it is read-only.
 //! * When the last clone drops, the memory goes back to the pool that it came from, from any
@@ -14,9 +17,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bytes::{Bytes, BytesMut};
 use crossbeam_queue::ArrayQueue;
 use triomphe::UniqueArc;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::FromZeros;
 
 /// Alignment and unit of every buffer, bytes.
 pub const PAGE: usize = 4096;
@@ -26,12 +30,9 @@ pub const PAGE: usize = 4096;
 /// whole pool in turn.
 const COLLECT_BYTES: usize = 64 << 10;
 
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE]);
-
 struct Memory {
-    pages: Box<[Page]>,
+    /// Whole pages, aligned to one.
+    bytes: BytesMut,
     /// Position in the pool's list of memories: the index of a registered buffer.
     index: Option<u32>,
     /// Where it goes back to; `None` while it lies there.
@@ -41,9 +42,16 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(bytes: usize, index: Option<u32>) -> UniqueArc<Memory> {
+    /// Outside any pool.
+    fn new(bytes: usize) -> UniqueArc<Memory> {
+        let bytes = whole_pages(bytes);
+        let memory = Arena::new(bytes).map(|mut arena| arena.cut(bytes));
+        Memory::of(memory.expect("memory for a buffer is there"), None)
+    }
+
+    fn of(bytes: BytesMut, index: Option<u32>) -> UniqueArc<Memory> {
         UniqueArc::new(Memory {
-            pages: pages(bytes),
+            bytes,
             index,
             home: None,
             orphan: AtomicBool::new(false),
@@ -78,7 +86,7 @@ struct Class {
 
 impl Shelf {
     fn put(&mut self, memory: UniqueArc<Memory>) {
-        let bytes = memory.pages.len() * PAGE;
+        let bytes = memory.bytes.len();
         let class = self
             .classes
             .iter_mut()
@@ -127,18 +135,12 @@ impl Buf {
     /// A zeroed buffer outside any pool, for control-path use (superblocks, tests). `bytes` is
     /// rounded up to whole pages.
     pub fn zeroed(bytes: usize) -> Buf {
-        Buf(Some(Memory::new(bytes, None).shareable()))
+        Buf(Some(Memory::new(bytes).shareable()))
     }
 
     /// A buffer of no bytes: stands in slices whose bytes are elsewhere.
     pub(crate) fn nowhere() -> Buf {
-        let memory = UniqueArc::new(Memory {
-            pages: Box::default(),
-            index: None,
-            home: None,
-            orphan: AtomicBool::new(false),
-        });
-        Buf(Some(memory.shareable()))
+        Buf(Some(Memory::of(BytesMut::new(), None).shareable()))
     }
 
     /// As [`Buf::zeroed`], filled from `content`.
@@ -159,7 +161,7 @@ impl Buf {
         let memory = self.memory();
         let Some(home) = &memory.home else { return };
         if !memory.orphan.swap(true, Ordering::AcqRel) {
-            home.put(Memory::new(self.len(), None));
+            home.put(Memory::new(self.len()));
         }
     }
 
@@ -178,7 +180,7 @@ impl Buf {
 
     /// The whole buffer.
     pub fn bytes(&self) -> &[u8] {
-        self.memory().pages.as_bytes()
+        &self.memory().bytes
     }
 
     /// The whole buffer, for writing.
@@ -188,12 +190,12 @@ impl Buf {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let memory = self.sole();
         let memory = memory.expect("a buffer is written by its single owner");
-        memory.pages.as_mut_bytes()
+        &mut memory.bytes
     }
 
     /// Capacity in bytes, a multiple of [`PAGE`].
     pub fn len(&self) -> usize {
-        self.memory().pages.len() * PAGE
+        self.memory().bytes.len()
     }
 
     /// True only of the buffer that stands for bytes which are elsewhere: any other has at least
@@ -208,11 +210,30 @@ impl Buf {
     }
 }
 
-fn pages(bytes: usize) -> Box<[Page]> {
-    let count = bytes.div_ceil(PAGE).max(1);
-    Page::new_vec_zeroed(count)
-        .expect("memory for buffers is there at start")
-        .into_boxed_slice()
+fn whole_pages(bytes: usize) -> usize {
+    bytes.div_ceil(PAGE).max(1) * PAGE
+}
+
+/// One zeroed allocation, from which buffers are cut.
+struct Arena(BytesMut);
+
+impl Arena {
+    /// Room for so many bytes of buffers; `None` where there is no such memory.
+    fn new(bytes: usize) -> Option<Arena> {
+        let room = bytes.checked_add(PAGE)?;
+        let zeroed = u8::new_vec_zeroed(room).ok()?;
+        // Both steps keep the allocation as it is.
+        let mut arena = BytesMut::from(Bytes::from(zeroed));
+        let beyond = arena.as_ptr().addr() % PAGE;
+        if beyond > 0 {
+            let _ = arena.split_to(PAGE - beyond);
+        }
+        Some(Arena(arena))
+    }
+
+    fn cut(&mut self, bytes: usize) -> BytesMut {
+        self.0.split_to(bytes)
+    }
 }
 
 /// A part of a shared buffer: `buf.bytes()[start .. start + len]`, both in bytes.
@@ -284,13 +305,27 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     /// A pool of `count` buffers of `bytes` (rounded up to pages) for every `(bytes, count)` given.
+    ///
+    /// # Panics
+    /// If there is no such memory.
     pub fn new(stock: &[(usize, usize)]) -> Pool {
+        Pool::try_new(stock).expect("memory for buffers is there at start")
+    }
+
+    /// As [`Pool::new`]; `None` where there is no such memory.
+    pub fn try_new(stock: &[(usize, usize)]) -> Option<Pool> {
+        let total = stock.iter().try_fold(0usize, |sum, &(bytes, count)| {
+            sum.checked_add(whole_pages(bytes).checked_mul(count)?)
+        })?;
+        let mut arena = Arena::new(total)?;
+        // Every page is taken from the machine now: the data path must never wait for one.
+        arena.0.fill(0);
         let mut addresses = Vec::new();
         let mut classes: Vec<Class> = Vec::new();
         let mut sorted = stock.to_vec();
         sorted.sort_unstable();
         for (bytes, count) in sorted {
-            let bytes = bytes.div_ceil(PAGE).max(1) * PAGE;
+            let bytes = whole_pages(bytes);
             if classes.last().is_none_or(|class| class.bytes != bytes) {
                 classes.push(Class {
                     bytes,
@@ -300,17 +335,17 @@ impl Pool {
             let class = classes.last_mut().expect("pushed above");
             for _ in 0..count {
                 let index = u32::try_from(addresses.len()).expect("fewer than 2^32 buffers");
-                let memory = Memory::new(bytes, Some(index));
-                addresses.push((memory.pages.as_bytes().as_ptr() as usize, bytes));
+                let memory = Memory::of(arena.cut(bytes), Some(index));
+                addresses.push((memory.bytes.as_ptr() as usize, bytes));
                 class.free.push(memory);
             }
         }
         let returned = ArrayQueue::new(addresses.len().max(1));
-        Pool {
+        Some(Pool {
             shelf: Shelf { classes, taken: 0 },
             home: Arc::new(Home { returned }),
             addresses,
-        }
+        })
     }
 
     /// Takes a buffer of at least `bytes`, from the smallest class that has one. Its content is
@@ -405,7 +440,15 @@ pub struct SharedPool {
 impl SharedPool {
     /// As [`Pool::new`].
     pub fn new(stock: &[(usize, usize)]) -> SharedPool {
-        let pool = Pool::new(stock);
+        SharedPool::of(Pool::new(stock))
+    }
+
+    /// As [`Pool::try_new`].
+    pub fn try_new(stock: &[(usize, usize)]) -> Option<SharedPool> {
+        Pool::try_new(stock).map(SharedPool::of)
+    }
+
+    fn of(pool: Pool) -> SharedPool {
         SharedPool {
             addresses: pool.addresses().into(),
             pool: Arc::new(Mutex::new(pool)),
@@ -450,6 +493,29 @@ mod tests {
             assert_eq!(pool.take(1).map(|buf| buf.len()), Some(4096));
         }
         assert_eq!(pool.free(), 3);
+    }
+
+    #[test]
+    fn buffers_of_a_pool_lie_apart_in_one_aligned_allocation_and_hold_zeros() {
+        let mut pool = Pool::new(&[(4096, 3), (16384, 2)]);
+        let mut at: Vec<(usize, usize)> = pool.addresses().to_vec();
+        at.sort_unstable();
+        assert!(at.iter().all(|(address, _)| address % PAGE == 0));
+        assert!(at.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0));
+        let mut bufs: Vec<Buf> = std::iter::from_fn(|| pool.take(1)).collect();
+        assert!(bufs.iter().all(|buf| buf.bytes().iter().all(|&b| b == 0)));
+        for (n, buf) in (1..).zip(&mut bufs) {
+            buf.bytes_mut().fill(n);
+        }
+        for (n, buf) in (1..).zip(&bufs) {
+            assert!(buf.bytes().iter().all(|&b| b == n));
+        }
+    }
+
+    #[test]
+    fn a_pool_that_no_machine_has_memory_for_is_refused() {
+        assert!(Pool::try_new(&[(1 << 20, usize::MAX >> 21)]).is_none());
+        assert!(Pool::try_new(&[(4096, usize::MAX)]).is_none());
     }
 
     #[test]

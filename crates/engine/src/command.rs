@@ -163,6 +163,9 @@ pub enum CommandError {
     /// The array is stopping or has failed.
     #[error("the array is not serving")]
     NotServing,
+    /// The thread of the array does not answer. The runtime says so, never the array.
+    #[error("the array's thread does not answer")]
+    Silent,
     /// The slot is being rebuilt or replaced already.
     #[error("the slot is being rebuilt already")]
     Rebuilding,

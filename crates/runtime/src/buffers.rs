@@ -73,14 +73,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_AGAIN_MOST: Duration = Duration::from_millis(500);
 
 impl Share {
-    /// A share with its own memory.
-    pub(crate) fn new(stock: &[(usize, usize)]) -> Share {
-        let pool = Pool::new(stock);
-        Share {
+    /// A share with its own memory; `None` where there is none.
+    pub(crate) fn new(stock: &[(usize, usize)]) -> Option<Share> {
+        let pool = Pool::try_new(stock)?;
+        Some(Share {
             largest: pool.largest(),
             returned: Condvar::new(),
             pool: Mutex::new(Some(pool)),
-        }
+        })
     }
 
     /// A buffer of at least `bytes`, as soon as there is one; `None` once the share is closed (or
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_take_waits_for_what_comes_back() {
-        let share = Arc::new(Share::new(&[(4096, 1)]));
+        let share = Arc::new(Share::new(&[(4096, 1)]).expect("small"));
         let held = share.take(100).expect("free");
         assert!(share.take(5000).is_none(), "no such size");
         let waiting = {

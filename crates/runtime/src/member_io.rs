@@ -32,6 +32,7 @@
 mod merge;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -308,6 +309,13 @@ impl MemberIos {
     /// I/O whose completion has not been reaped, abandoned or not; not what only waits to be tried again.
     pub(crate) fn in_flight(&self) -> usize {
         self.flights.len() - self.pausing
+    }
+
+    /// Devices with I/O that the kernel has not ended.
+    pub(crate) fn held_up(&mut self) -> Vec<PathBuf> {
+        let flights = self.flights.iter_mut().map(|(_, flight)| flight);
+        let there = flights.filter(|flight| flight.pauses.is_none());
+        there.map(|f| f.device.path().to_owned()).collect()
     }
 
     /// Is the device known to this ring?

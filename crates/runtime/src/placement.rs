@@ -217,8 +217,8 @@ type Stock = Vec<(usize, usize)>;
 fn bytes_of(stock: &[(usize, usize)]) -> u64 {
     stock
         .iter()
-        .map(|&(size, count)| (size * count) as u64)
-        .sum()
+        .map(|&(size, count)| (size as u64).saturating_mul(count as u64))
+        .fold(0, u64::saturating_add)
 }
 
 /// The buffers of each shard: of `each_bytes`, or what the limit leaves beside its ublk queue.
@@ -275,7 +275,8 @@ pub(crate) fn memory_for_strips(strip: u64, strips: usize, export: ExportKind, s
 
 /// Buffer memory of all shards, bytes.
 pub(crate) fn memory_bytes(stock: &[(usize, usize)], shards: u16, queue: &[(usize, usize)]) -> u64 {
-    (bytes_of(stock) + bytes_of(queue)) * u64::from(shards)
+    let each = bytes_of(stock).saturating_add(bytes_of(queue));
+    each.saturating_mul(u64::from(shards))
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use std::time::Duration;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue, types};
 
+use crate::error::ServeError;
+
 /// Entries of the submission queue. What does not fit waits in the backlog.
 const ENTRIES: u32 = 1024;
 /// Places for registered files: members, spares and their successors.
@@ -78,6 +80,38 @@ impl Token {
             kind => unreachable!("no token of kind {kind} was ever made"),
         }
     }
+}
+
+/// Whether this process may use io_uring, for whoever has to know before something is written.
+///
+/// # Errors
+/// Why not.
+pub fn check_io_uring() -> Result<(), ServeError> {
+    let ring = Ring::new().map_err(|error| no_io_uring(&error))?;
+    drop(ring);
+    Ok(())
+}
+
+/// Names what forbids io_uring.
+pub(crate) fn no_io_uring(error: &io::Error) -> ServeError {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let disabled = disabled.unwrap_or_default();
+    let why = match (error.raw_os_error(), disabled.trim()) {
+        (Some(libc::EPERM), "1") => {
+            "the sysctl kernel.io_uring_disabled is 1, and this process is not in its group".to_owned()
+        }
+        (Some(libc::EPERM), "2") => "the sysctl kernel.io_uring_disabled is 2".to_owned(),
+        (Some(libc::EPERM | libc::EACCES), _) => {
+            "the kernel forbids it to this process (seccomp, as in a container, or a security module)".to_owned()
+        }
+        (Some(libc::ENOMEM), _) => {
+            "there is no memory for its rings (RLIMIT_MEMLOCK of the process, or the machine's)".to_owned()
+        }
+        (Some(libc::ENOSYS), _) => "this kernel has none, or it is forbidden (seccomp)".to_owned(),
+        (Some(libc::EMFILE | libc::ENFILE), _) => "no descriptor is left (RLIMIT_NOFILE)".to_owned(),
+        _ => error.to_string(),
+    };
+    ServeError::NoIoUring(why)
 }
 
 /// A completion: what, result, and whether more of the same will come.

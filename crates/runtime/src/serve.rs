@@ -16,9 +16,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{
@@ -34,21 +33,25 @@ use strake_engine::{
 };
 use strake_format::{ArrayName, RegionState, Superblock, VolumeUuid};
 
+use crate::budget;
 use crate::buffers::Registered;
 use crate::clock::Clock;
 use crate::control::{Control, EventRecord, Turn};
-use crate::device::{Device, DeviceError, MemberImage};
+use crate::device::{Device, MemberImage};
 use crate::devices::Devices;
+use crate::error::ServeError;
 use crate::export::{self, Export, ExportKind, InFlight, Plan, Running, ublk};
 use crate::local::LocalClient;
 use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
+use crate::memory::{self, Reserved};
 use crate::placement::{
     Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
-use crate::ring::Ring;
+use crate::ring::{Ring, check_io_uring, no_io_uring};
 use crate::shape::Shape;
 use crate::shard::Worker;
+use crate::threads::{Threads, thread_name};
 use crate::trace::{Counters, Tally, declare_io_flusher, lock_memory};
 use crate::volumes::Served;
 use crate::watch::Watch;
@@ -63,6 +66,11 @@ const WINDOW_BYTES: u64 = 4 << 20;
 const STOP_PATIENCE: Duration = Duration::from_secs(320);
 /// How long a process that ends for a panic lets its log be written.
 const LAST_LINE: Duration = Duration::from_millis(50);
+/// How long a question that the array answers at once may take: its thread waits for nothing.
+const ASK_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a command may take. The engine answers it when it is durable, which members that hang
+/// hold up until their deadlines.
+const COMMAND_PATIENCE: Duration = STOP_PATIENCE;
 /// How long a member that was replaced may take to be let go of.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -90,55 +98,6 @@ pub struct ServeConfig {
     /// Memory on each shard for the data of a [`LocalClient`]: bytes of a buffer, and how many of
     /// them.
     pub client_stock: Vec<(usize, usize)>,
-}
-
-/// Why an array cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The engine refused.
-    #[error(transparent)]
-    Start(#[from] strake_engine::StartError),
-    /// A device failed.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The kernel has no ublk driver, or the user may not use it.
-    #[error("no ublk: {0}")]
-    NoUblk(String),
-    /// A syscall failed.
-    #[error("{action}: {source}")]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// The errno.
-        source: io::Error,
-    },
-    /// Members failed while the array was starting, and too few are left.
-    #[error("members failed while the array was starting")]
-    MembersFailed,
-    /// The array cannot go on within its memory limit.
-    #[error("{shards} threads need {least_bytes} bytes of buffers at least")]
-    MemoryLimit {
-        /// What they need.
-        least_bytes: u64,
-        /// Threads.
-        shards: u16,
-    },
-    /// A power cut left more blocks undecided than the list of unreadable blocks has room for.
-    #[error("more blocks were left undecided than the list of unreadable blocks has room for")]
-    ListFull,
-    /// The stripe log has used up its numbers.
-    #[error("the numbers of operations in the stripe log are used up")]
-    NumbersExhausted,
-}
-
-impl ServeError {
-    /// Names what was being done when a syscall failed.
-    pub(crate) fn io(action: &'static str, source: impl Into<io::Error>) -> ServeError {
-        ServeError::Io {
-            action,
-            source: source.into(),
-        }
-    }
 }
 
 /// Users of a block device that has grown who see its old size.
@@ -170,29 +129,13 @@ pub struct Serving {
     /// Buffers of a strip that each thread has.
     strips: usize,
     turns: Mutex<Receiver<Turn>>,
-}
-
-/// The array's threads; dropping ends them.
-#[derive(Debug)]
-struct Threads {
-    peers: Peers,
-    handles: Vec<JoinHandle<()>>,
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        for peer in self.peers.iter() {
-            peer.post(Mail::Exit);
-        }
-        for handle in self.handles.drain(..) {
-            // A thread that panicked has ended the process.
-            let _ = handle.join();
-        }
-    }
+    /// Given back when the threads have ended.
+    memory: Option<Reserved>,
 }
 
 /// An array that was assembled, and what its threads are to be given.
 struct Prepared {
+    memory: Reserved,
     /// Without its members.
     config: ServeConfig,
     plan: Plan,
@@ -254,7 +197,11 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
     let array = Array::assemble(all, &options)?;
     let setup = array.setup();
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
+    check_io_uring()?;
+    budget::check_descriptors(shards)?;
+    let memory = memory::reserve(memory_bytes(&stock, shards, queue))?;
     Ok(Prepared {
+        memory,
         config,
         plan,
         devices,
@@ -287,6 +234,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         devices,
         shards,
         carved,
+        memory,
         ..
     } = prepared;
     let placement = config.placement;
@@ -307,8 +255,9 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         devices,
         tallies: (0..shards).map(|_| Tally::default()).collect(),
         client_memory: (0..shards)
-            .map(|_| SharedPool::new(&config.client_stock))
-            .collect(),
+            .map(|_| SharedPool::try_new(&config.client_stock))
+            .collect::<Option<_>>()
+            .ok_or_else(|| ServeError::io("allocate buffers", io::ErrorKind::OutOfMemory))?,
         queue_stock: prepared.queue_stock,
         pages: plan.pages(),
     };
@@ -320,7 +269,8 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         requests: placement.requests,
         nbd_socket: config.nbd_socket,
     };
-    let (serving, events) = start.array(shards, prepared.array, exports)?;
+    let (mut serving, events) = start.array(shards, prepared.array, exports)?;
+    serving.memory = Some(memory);
     if carved {
         return Ok((serving, events));
     }
@@ -360,16 +310,36 @@ fn read_logs(devices: &Devices, all: &mut [Found]) {
 }
 
 impl Serving {
-    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Mail) -> Option<T> {
+    /// What the array's thread answers, if it has not ended and does so in time.
+    fn ask<T>(
+        &self,
+        patience: Duration,
+        question: impl FnOnce(Sender<T>) -> Mail,
+    ) -> Result<T, ServeError> {
         let (sender, receiver) = channel();
         self.threads.peers.array().post(question(sender));
-        receiver.recv().ok()
+        let ended = |error| match error {
+            RecvTimeoutError::Timeout => ServeError::Silent,
+            RecvTimeoutError::Disconnected => ServeError::Ended,
+        };
+        receiver.recv_timeout(patience).map_err(ended)
     }
 
     /// Everything that `show` tells.
+    ///
+    /// # Panics
+    /// If the array has been stopped meanwhile: see [`Serving::status_now`].
     pub fn status(&self) -> Status {
-        self.ask(Mail::Status)
+        self.status_now()
             .expect("shard 0 answers for as long as its array is served")
+    }
+
+    /// The same for an array that somebody may stop meanwhile.
+    ///
+    /// # Errors
+    /// Its thread has ended, or does not answer.
+    pub fn status_now(&self) -> Result<Status, ServeError> {
+        self.ask(ASK_PATIENCE, Mail::Status)
     }
 
     /// Path of a device.
@@ -394,8 +364,8 @@ impl Serving {
 
     /// Carries out a command.
     pub fn command(&self, command: Command) -> Result<Changed, CommandError> {
-        self.ask(|answer| Mail::Command(command, answer))
-            .unwrap_or(Err(CommandError::NotServing))
+        self.ask(COMMAND_PATIENCE, |answer| Mail::Command(command, answer))
+            .unwrap_or_else(|error| Err(unanswered(&error)))
     }
 
     /// Whether it would carry out this command as things stand; nothing is done.
@@ -403,8 +373,8 @@ impl Serving {
     /// # Errors
     /// Why it would refuse.
     pub fn may(&self, command: Command) -> Result<(), CommandError> {
-        self.ask(|answer| Mail::May(command, answer))
-            .unwrap_or(Err(CommandError::NotServing))
+        self.ask(ASK_PATIENCE, |answer| Mail::May(command, answer))
+            .unwrap_or_else(|error| Err(unanswered(&error)))
     }
 
     /// Whether it would grow now.
@@ -434,8 +404,9 @@ impl Serving {
     /// durable that they were. What the array is made of is known then.
     pub fn settle(&self) {
         let known = || {
-            let members = self.status().members.into_iter();
-            members.filter(|member| member.device.is_some()).count()
+            let status = self.status_now();
+            let members = status.map_or_else(|_| Vec::new(), |status| status.members);
+            members.iter().filter(|m| m.device.is_some()).count()
         };
         let since = Instant::now();
         while self.devices.all().len() > known() && since.elapsed() < SETTLE_PATIENCE {
@@ -495,7 +466,7 @@ impl Serving {
     /// # Errors
     /// Why it would refuse them.
     pub fn may_join(&self, devices: &[DeviceInfo], joining: Joining) -> Result<(), CommandError> {
-        let status = self.status();
+        let status = self.status_now().map_err(|error| unanswered(&error))?;
         if matches!(status.state, ArrayState::Failed | ArrayState::Stopped) {
             return Err(CommandError::NotServing);
         }
@@ -620,12 +591,35 @@ impl Serving {
         }
         let place = geometry.locate(offset);
         let region = geometry.region(geometry.row(place.stripe).1);
-        let states = self.ask(|answer| Mail::Regions(region, 1, answer))?;
+        let states = self
+            .ask(ASK_PATIENCE, |answer| Mail::Regions(region, 1, answer))
+            .ok()?;
         states.first().copied()
     }
 
     /// Stops taking requests, removes the export, makes everything durable and closes the members.
     pub fn stop(self) -> Result<(), ServeError> {
+        self.end().result
+    }
+
+    /// The same for an array that others still look at, within a bounded time: what the kernel does
+    /// not give back in time is left behind, and is named.
+    pub fn end(&self) -> Stopped {
+        let result = self.become_quiet();
+        Stopped {
+            result,
+            busy: self.threads.end(),
+        }
+    }
+
+    /// Lets go of it as a kill would: nothing more is written, and a ublk device stays for whoever
+    /// serves the array next. Answers which devices stay busy.
+    pub fn abandon(&self) -> Vec<PathBuf> {
+        self.abandon_exports();
+        self.threads.end()
+    }
+
+    fn become_quiet(&self) -> Result<(), ServeError> {
         let mut export = self.withdraw();
         for (_, served) in self.take_volumes() {
             export = served.stop().and(export);
@@ -666,15 +660,30 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // As a kill would: sockets close, a ublk device stays for the next daemon.
+/// How an array stopped.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Why it did not stop cleanly.
+    pub result: Result<(), ServeError>,
+    /// Devices that stay busy because the kernel still has I/O on them.
+    pub busy: Vec<PathBuf>,
+}
+
+impl Serving {
+    /// As a kill would: sockets close, a ublk device stays for the next daemon.
+    fn abandon_exports(&self) {
         if let Some(running) = self.running().take() {
             running.abandon();
         }
         for served in self.take_volumes().into_values() {
             served.abandon();
         }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.abandon_exports();
     }
 }
 
@@ -713,12 +722,14 @@ impl ThreadStart {
         let strips = limits::largest_in(&self.stock);
         let threads = self.threads(shards, array, events, turns)?;
         threads.peers.array().post(Mail::Start);
-        match turn_receiver.recv() {
+        // Member I/O has deadlines, so the array comes to an end of its start.
+        match turn_receiver.recv_timeout(STOP_PATIENCE) {
             Ok(Turn::Started) => {}
             Ok(Turn::Failed(FailCause::ListFull)) => return Err(ServeError::ListFull),
             Ok(Turn::Failed(FailCause::NumbersExhausted)) => {
                 return Err(ServeError::NumbersExhausted);
             }
+            Err(RecvTimeoutError::Timeout) => return Err(ServeError::Silent),
             Ok(Turn::Failed(FailCause::MembersLost) | Turn::Stopped) | Err(_) => {
                 return Err(ServeError::MembersFailed);
             }
@@ -749,6 +760,7 @@ impl ThreadStart {
             placed,
             strips,
             turns,
+            memory: None,
         };
         Ok((serving, event_receiver))
     }
@@ -761,7 +773,7 @@ impl ThreadStart {
         events: Sender<EventRecord>,
         turns: Sender<Turn>,
     ) -> Result<Threads, ServeError> {
-        let mut watch = Watch::new().map_err(|e| ServeError::io("make a watch", e))?;
+        let mut watch = Watch::new();
         for (id, device) in self.devices.all() {
             watch.add(id, device);
         }
@@ -778,15 +790,13 @@ impl ThreadStart {
             .map_err(|e| ServeError::io("make an eventfd", e))?
             .into_iter()
             .unzip();
-        let mut threads = Threads {
-            peers: Peers::new(mailboxes),
-            handles: Vec::new(),
-        };
+        let threads = Threads::new(Peers::new(mailboxes));
         let (ready, readiness) = channel();
         let start = Arc::new(self);
         for (index, mail) in (0..shards).zip(receivers) {
             let (start, peers, ready) = (Arc::clone(&start), threads.peers.clone(), ready.clone());
             let control = control.take();
+            let ended = threads.ended();
             let handle = std::thread::Builder::new()
                 .name(thread_name(&start.name, index))
                 .spawn(move || {
@@ -797,19 +807,21 @@ impl ThreadStart {
                         Ok(worker) => {
                             let _ = ready.send(Ok(()));
                             drop((start, ready));
-                            worker.run();
+                            let busy = worker.run();
+                            let _ = ended.send((index, busy));
                         }
                         Err(error) => {
                             let _ = ready.send(Err(error));
+                            let _ = ended.send((index, Vec::new()));
                         }
                     }
                 })
                 .map_err(|e| ServeError::io("start a thread", e))?;
-            threads.handles.push(handle);
+            threads.add(handle);
         }
         drop(ready);
         for result in readiness {
-            result.map_err(|e| ServeError::io("set up io_uring", e))?;
+            result?;
         }
         Ok(threads)
     }
@@ -821,12 +833,14 @@ impl ThreadStart {
         peers: Peers,
         control: Option<Control>,
         mail: Receiver<Mail>,
-    ) -> io::Result<Worker> {
+    ) -> Result<Worker, ServeError> {
         let geometry = &self.setup.geometry;
-        let pool = Pool::new(&self.stock);
+        let short = || ServeError::io("allocate buffers", io::ErrorKind::OutOfMemory);
+        let pool = Pool::try_new(&self.stock).ok_or_else(short)?;
         let queue_memory = self.queue_stock.as_ref().map(ublk::QueueMemory::new);
+        let queue_memory = queue_memory.map(|m| m.ok_or_else(short)).transpose()?;
         let client_memory = self.client_memory[usize::from(index.0)].clone();
-        let ring = Ring::new()?;
+        let ring = Ring::new().map_err(|error| no_io_uring(&error))?;
         let pools: Vec<&[(usize, usize)]> = [
             Some(pool.addresses()),
             queue_memory.as_ref().map(ublk::QueueMemory::addresses),
@@ -874,16 +888,12 @@ impl ThreadStart {
     }
 }
 
-/// `strake-NAME-N`, cut to the kernel's 15 bytes with the number kept.
-fn thread_name(array: &str, index: u16) -> String {
-    let number = format!("-{index}");
-    let mut name = format!("strake-{array}");
-    let mut keep = name.len().min(15 - number.len());
-    while !name.is_char_boundary(keep) {
-        keep -= 1;
+/// A command that was not answered.
+fn unanswered(error: &ServeError) -> CommandError {
+    match error {
+        ServeError::Silent => CommandError::Silent,
+        _ => CommandError::NotServing,
     }
-    name.truncate(keep);
-    name + &number
 }
 
 /// Whether the array may change its shape, as far as its members go.
@@ -925,17 +935,5 @@ pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
         map: image.map,
         unreadable: image.unreadable,
         log: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thread_names_keep_their_number() {
-        assert_eq!(thread_name("data", 3), "strake-data-3");
-        assert_eq!(thread_name("a-rather-long-name", 12), "strake-a-rat-12");
-        assert_eq!(thread_name("xäöüäöü", 0), "strake-xäö-0");
     }
 }

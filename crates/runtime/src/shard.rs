@@ -24,6 +24,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -40,10 +41,9 @@ use crate::export::ublk;
 use crate::mail::{Answer, Mail, Peers};
 use crate::member_io::{Finished, Lent, MemberIos, Owner};
 use crate::ring::{Reaped, Ring, Token};
+use crate::threads::GRACE;
 use crate::trace::{Counted, Tally};
 
-/// How long an ending thread waits for I/O in flight.
-const GRACE: Duration = Duration::from_secs(5);
 /// How soon a ublk queue that found no buffer looks again (another shard may let go of one without
 /// a word).
 const BUFFER_RETRY: Duration = Duration::from_millis(1);
@@ -111,13 +111,13 @@ pub(crate) struct Work {
 }
 
 impl Worker {
-    /// Runs until told to end.
-    pub(crate) fn run(mut self) {
+    /// Runs until told to end. Answers which devices have I/O that the kernel did not end in time.
+    pub(crate) fn run(mut self) -> Vec<PathBuf> {
         let wake = self.peers.shard(self.index).wake_fd().as_raw_fd();
         self.ring.poll_readable(Token::Wake, wake);
-        if let Some(control) = &self.control {
-            let watch = control.watch.fd().as_raw_fd();
-            self.ring.poll_readable(Token::Watch, watch);
+        let watch = self.control.as_ref().and_then(|control| control.watch.fd());
+        if let Some(watch) = watch {
+            self.ring.poll_readable(Token::Watch, watch.as_raw_fd());
         }
         loop {
             let now = self.clock.now();
@@ -132,11 +132,11 @@ impl Worker {
             if let Some(until) = self.work.ending {
                 if self.ios.in_flight() == 0 {
                     self.ring.unregister_all();
-                    return;
+                    return Vec::new();
                 }
                 if now >= until {
                     self.ring.let_go_of_files();
-                    return;
+                    return self.ios.held_up();
                 }
             } else {
                 self.pump(now);
@@ -261,9 +261,8 @@ impl Worker {
         let Some(control) = &mut self.control else {
             return;
         };
-        if !more {
-            let watch = control.watch.fd().as_raw_fd();
-            self.ring.poll_readable(Token::Watch, watch);
+        if !more && let Some(watch) = control.watch.fd() {
+            self.ring.poll_readable(Token::Watch, watch.as_raw_fd());
         }
         for device in control.watch.read(now) {
             control.array.device_gone(now, device);

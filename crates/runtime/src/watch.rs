@@ -25,7 +25,8 @@ const LOOK_MS: u64 = 100;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    inotify: OwnedFd,
+    /// `None` where the kernel has none left: then devices that are idle are not watched.
+    inotify: Option<OwnedFd>,
     watched: BTreeMap<i32, (DeviceId, Arc<Device>)>,
     suspects: Vec<Suspect>,
 }
@@ -40,25 +41,30 @@ struct Suspect {
 
 impl Watch {
     /// A watch on nothing.
-    pub(crate) fn new() -> rustix::io::Result<Watch> {
+    pub(crate) fn new() -> Watch {
         let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
-        let inotify = inotify::init(flags)?;
-        Ok(Watch {
+        let inotify = inotify::init(flags)
+            .inspect_err(|error| {
+                tracing::warn!(%error, "no inotify: members that go while nothing uses them are not noticed");
+            })
+            .ok();
+        Watch {
             inotify,
             watched: BTreeMap::new(),
             suspects: Vec::new(),
-        })
+        }
     }
 
     /// For the ring.
-    pub(crate) fn fd(&self) -> &OwnedFd {
-        &self.inotify
+    pub(crate) fn fd(&self) -> Option<&OwnedFd> {
+        self.inotify.as_ref()
     }
 
     /// Watches a device.
     pub(crate) fn add(&mut self, id: DeviceId, device: Arc<Device>) {
+        let Some(inotify) = &self.inotify else { return };
         let open = format!("/proc/self/fd/{}", device.as_fd().as_raw_fd());
-        match inotify::add_watch(&self.inotify, open, inotify::WatchFlags::ATTRIB) {
+        match inotify::add_watch(inotify, open, inotify::WatchFlags::ATTRIB) {
             Ok(watch) => {
                 self.watched.insert(watch, (id, device));
             }
@@ -79,14 +85,19 @@ impl Watch {
         if let Some(watch) = watch {
             self.watched.remove(&watch);
             // The kernel drops it with the inode anyway.
-            let _ = inotify::remove_watch(&self.inotify, watch);
+            if let Some(inotify) = &self.inotify {
+                let _ = inotify::remove_watch(inotify, watch);
+            }
         }
     }
 
     /// Something happened: which devices are gone.
     pub(crate) fn read(&mut self, now: Time) -> Vec<DeviceId> {
+        let Some(inotify) = &self.inotify else {
+            return Vec::new();
+        };
         let mut room = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.inotify, &mut room);
+        let mut reader = inotify::Reader::new(inotify, &mut room);
         let mut touched = Vec::new();
         while let Ok(event) = reader.next() {
             touched.push(event.wd());
@@ -148,7 +159,7 @@ mod tests {
             .set_len(1 << 20)
             .expect("size");
         let device = Arc::new(Device::open(&path, OpenMode::Member).expect("opens"));
-        let mut watch = Watch::new().expect("inotify");
+        let mut watch = Watch::new();
         watch.add(DeviceId(3), device);
         assert_eq!(watch.read(Time(0)), []);
         // A second name that goes takes nothing away.

@@ -15,6 +15,8 @@ use strake_engine::event::CommandError;
 use strake_format::SelectError;
 use strake_runtime::{DeviceError, ServeError};
 
+use crate::cli::size;
+
 /// Exit status of a command (cli.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -134,6 +136,18 @@ catalogue! {
     /// The memory limit.
     MemoryLimit, "memory-limit-too-small", Usage,
         "strake set NAME memory_limit=SIZE with at least that, or shards=N with fewer threads";
+    /// More memory than there is.
+    MemoryShort, "memory-short", Refused,
+        "strake set NAME memory_limit=SIZE with less, or shards=N with fewer threads; for all arrays: strake daemon --memory";
+    /// More descriptors than there are.
+    DescriptorsShort, "descriptors-short", Refused,
+        "raise the limit (LimitNOFILE= in the service's unit, ulimit -n), or stop an array";
+    /// The process may not use io_uring.
+    NoIoUring, "no-io-uring", Failed,
+        "permit it: sysctl kernel.io_uring_disabled=0, a seccomp profile with io_uring, a larger RLIMIT_MEMLOCK; nothing was written";
+    /// The folder of the daemon's state is somebody else's.
+    StateDir, "state-dir-not-ours", Refused,
+        "set STRAKE_DIR to a folder that only you can write: chown, chmod go-w";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
         "rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: 1 to 100; \
@@ -279,6 +293,12 @@ catalogue! {
     Rebuilding, "slot-rebuilding", Refused, "wait for the rebuild, or stop it";
     /// Not serving.
     NotServing, "array-not-serving", Refused, "strake start NAME first";
+    /// Another change of the same array.
+    ChangeUnderWay, "change-under-way", Refused,
+        "wait until it has ended: strake events tells what happens to the array";
+    /// The array's thread hangs.
+    ArraySilent, "array-silent", Failed,
+        "look at the kernel log for a device that hangs, and at the daemon's log";
     /// No ublk.
     NoUblk, "no-ublk", Failed,
         "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";
@@ -290,6 +310,9 @@ catalogue! {
         "one daemon serves a STRAKE_DIR; give this one another";
     /// The daemon hung up.
     DaemonLost, "daemon-lost", Failed, "look at the daemon's log";
+    /// The daemon does not answer.
+    DaemonSilent, "daemon-silent", Failed,
+        "look whether it is stopped (SIGSTOP, a frozen cgroup) or hangs on a device: the daemon's log, the kernel log";
     /// No room.
     NoSpace, "no-space", Failed, "make room in the file system under the members";
     /// The member failed while in use.
@@ -473,6 +496,7 @@ impl From<CommandError> for Failure {
             CommandError::TooManySpares => Code::TooManySpares,
             CommandError::OutOfRange => Code::SettingInvalid,
             CommandError::NotServing => Code::NotServing,
+            CommandError::Silent => Code::ArraySilent,
             CommandError::Rebuilding => Code::Rebuilding,
             CommandError::DeviceFailed => Code::DeviceFailed,
             CommandError::NotKept => Code::NotKept,
@@ -581,6 +605,28 @@ impl From<ServeError> for Failure {
             } => crate::daemon::placement::too_little(least_bytes, shards),
             ServeError::ListFull => Failure::new(Code::ListFull, error.to_string()),
             ServeError::NumbersExhausted => Failure::new(Code::NumbersExhausted, error.to_string()),
+            ServeError::NoMemory {
+                needs,
+                others,
+                has,
+                of,
+            } => {
+                let (needs, has) = (size::bytes(needs), size::bytes(has));
+                let beside = match others {
+                    0 => String::new(),
+                    others => format!(" beside {} of other arrays", size::bytes(others)),
+                };
+                let found = format!(
+                    "the array needs {needs} of buffers{beside}, and there are {has} ({of})"
+                );
+                Failure::new(Code::MemoryShort, found)
+            }
+            ServeError::Descriptors { .. } => {
+                Failure::new(Code::DescriptorsShort, error.to_string())
+            }
+            ServeError::NoIoUring(_) => Failure::new(Code::NoIoUring, error.to_string()),
+            ServeError::Silent => Failure::new(Code::ArraySilent, error.to_string()),
+            ServeError::Ended => Failure::new(Code::NotServing, error.to_string()),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The CLI as the API's client: one request over the daemon's Unix socket.
 //!
-//! Invariant: an error of the daemon arrives as the [`Failure`] that it was. Deliberately absent:
-//! retries; a command that changes something is not sent twice.
+//! Invariants: an error of the daemon arrives as the [`Failure`] that it was; no wait is without a
+//! bound. A change may take its time (a stop waits for a member that hangs), so while its answer is
+//! waited for the daemon is asked now and then whether it lives. Deliberately absent: retries; a
+//! command that changes something is not sent twice.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -25,6 +28,59 @@ pub(crate) struct Client {
     socket: PathBuf,
 }
 
+/// How long a connection to the daemon may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the daemon may take to say that it lives: that waits for no device and no array.
+const LIFE_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is asked that while its answer is waited for.
+const LIFE_PERIOD: Duration = Duration::from_secs(5);
+/// How long a daemon that lives may take for an answer: longer than anything that it waits for, also where a start that
+/// is refused late stops the array again (three waits of 320 s).
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1200);
+
+fn silent(what: &str, patience: Duration) -> Failure {
+    let seconds = patience.as_secs();
+    let found = format!("the daemon does not {what} within {seconds} s");
+    Failure::new(Code::DaemonSilent, found)
+}
+
+/// Connects, also where the daemon is slow to accept: then its queue is full for a moment.
+async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(socket).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// What comes of a question to the daemon, for as long as it lives.
+async fn while_it_lives<T>(
+    socket: &Path,
+    answer: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let watch = async {
+        let until = tokio::time::Instant::now() + ANSWER_PATIENCE;
+        while tokio::time::Instant::now() < until {
+            tokio::time::sleep(LIFE_PERIOD).await;
+            let life = async {
+                let answer = ask(socket, "GET", "/v1/version", &()).await?;
+                whole(answer).await
+            };
+            if tokio::time::timeout(LIFE_PATIENCE, life).await.is_err() {
+                return silent("answer", LIFE_PATIENCE);
+            }
+        }
+        silent("come to an end with this", ANSWER_PATIENCE)
+    };
+    tokio::select! {
+        answer = answer => answer,
+        silent = watch => Err(silent),
+    }
+}
+
 fn lost(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::DaemonLost, format!("the daemon hung up: {error}"))
 }
@@ -33,11 +89,15 @@ impl Client {
     /// The daemon of this folder, if one listens.
     pub(crate) fn find(dir: &Dir) -> Result<Option<Client>, Failure> {
         let socket = dir.socket();
-        match std::os::unix::net::UnixStream::connect(&socket) {
-            Ok(_) => Ok(Some(Client {
-                runtime: crate::daemon::runtime()?,
-                socket,
-            })),
+        if !socket.exists() {
+            return Ok(None);
+        }
+        let runtime = crate::daemon::runtime()?;
+        let connected = runtime
+            .block_on(async { tokio::time::timeout(CONNECT_PATIENCE, connect(&socket)).await });
+        let connected = connected.map_err(|_| silent("accept a connection", CONNECT_PATIENCE))?;
+        match connected {
+            Ok(_) => Ok(Some(Client { runtime, socket })),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 Err(Failure::io(socket.display(), &e))
             }
@@ -72,8 +132,11 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, Failure> {
         let bytes = self.runtime.block_on(async {
-            let answer = ask(&self.socket, method, path, body).await?;
-            whole(answer).await
+            let answer = async {
+                let answer = ask(&self.socket, method, path, body).await?;
+                whole(answer).await
+            };
+            while_it_lives(&self.socket, answer).await
         })?;
         serde_json::from_slice(&bytes)
             .map_err(|e| Failure::new(Code::Internal, format!("the daemon's answer: {e}")))
@@ -81,7 +144,8 @@ impl Client {
     /// Lines of a streamed answer, each as it comes, until the daemon hangs up.
     pub(crate) fn lines(&self, path: &str, mut each: impl FnMut(&str)) -> Result<(), Failure> {
         self.runtime.block_on(async {
-            let mut body = ask(&self.socket, "GET", path, &()).await?.into_body();
+            let begun = ask(&self.socket, "GET", path, &());
+            let mut body = while_it_lives(&self.socket, begun).await?.into_body();
             let mut rest = Vec::new();
             while let Some(frame) = body.frame().await {
                 let Ok(data) = frame.map_err(lost)?.into_data() else {
@@ -104,7 +168,7 @@ async fn ask(
     path: &str,
     body: &impl Serialize,
 ) -> Result<Response<Incoming>, Failure> {
-    let stream = UnixStream::connect(socket).await.map_err(lost)?;
+    let stream = connect(socket).await.map_err(lost)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(lost)?;

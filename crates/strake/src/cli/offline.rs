@@ -15,6 +15,7 @@ use crate::cli::output;
 use crate::cli::{Context, Ended, absolutes, done};
 use crate::daemon::events::EventLog;
 use crate::daemon::journal;
+use crate::daemon::placement::Wanted;
 use crate::daemon::pools::{Pools, check_named};
 use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
@@ -232,6 +233,38 @@ pub(crate) fn events(context: &Context) -> Result<Vec<String>, Failure> {
     Err(unread.unwrap_or_else(|| Failure::new(Code::NoDaemon, found)))
 }
 
+/// Changes what an array may take of this machine, which its members do not carry: it may be what
+/// keeps the daemon from serving it.
+pub(crate) fn set(
+    context: &Context,
+    name: &str,
+    wanted: &SettingsJson,
+) -> Result<OutcomeJson, Failure> {
+    let asked = SettingsJson {
+        dry_run: false,
+        ..wanted.clone()
+    };
+    if !asked.only_places() {
+        let what = format!("no daemon listens in {}", context.dir.path().display());
+        let cure = "without one only cpus, shards, memory_limit, requests, replace_at_wear, pool and degraded can be set";
+        return Err(Failure::new(Code::NoDaemon, what).cure(cure));
+    }
+    check_named(&pools(context), asked.pool.as_deref())?;
+    let found = found(context, name)?;
+    let before = context.dir.placement(found.uuid);
+    let record = before.with(Wanted::of_settings(&asked))?;
+    let remembered = context.dir.record(found.uuid);
+    let export = running::parse_export(remembered.as_ref().map_or("auto", |r| &r.export))?;
+    let superblock = &found.authority().image.superblock;
+    record.check_memory(superblock, export, Limits::default().shards)?;
+    let changed = record != before && !wanted.dry_run;
+    if changed {
+        context.dir.make()?;
+        context.dir.place(found.uuid, &record)?;
+    }
+    Ok(service::outcome(found.name().as_str(), changed, "set"))
+}
+
 /// What past scrubs of an array found.
 pub(crate) fn scrubs(context: &Context, name: &str) -> Result<ScrubsJson, Failure> {
     let found = found(context, name)?;
@@ -291,6 +324,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     runtime.block_on(signals.asked());
     match running.not_in_use() {
         Ok(()) => {
+            // The log names devices that stay busy.
             running.stop(&context.dir)?;
             log.finish();
         }

@@ -126,8 +126,10 @@ pub(super) fn set(context: &Context, name: &str, texts: &[String], dry_run: bool
     for setting in texts {
         parse_setting(setting, &mut wanted)?;
     }
-    let client = Client::need(&context.dir)?;
-    let done: OutcomeJson = client.call("PATCH", &url(name, "settings")?, &wanted)?;
+    let done: OutcomeJson = match Client::find(&context.dir)? {
+        Some(client) => client.call("PATCH", &url(name, "settings")?, &wanted)?,
+        None => offline::set(context, name, &wanted)?,
+    };
     if dry_run {
         return context.would(&done.array, &format!("set {}", texts.join(" ")));
     }

@@ -141,7 +141,9 @@ impl Service {
         let definition = checked(entry)?;
         let name;
         {
-            let _admin = self.change()?;
+            let _change = self
+                .changes
+                .begin(vec![entry.name.clone(), entry.uuid.clone()])?;
             let mut paths = self.paths();
             paths.extend(find::expand(&request.devices));
             paths.extend(request.slots.iter().map(|told| absolute(&told.device)));

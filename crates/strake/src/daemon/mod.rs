@@ -8,8 +8,10 @@
 //! absent: going into the background; the service manager does that.
 
 pub(crate) mod backup;
+pub(crate) mod changes;
 pub(crate) mod degraded;
 pub(crate) mod destroyed;
+pub(crate) mod ending;
 pub(crate) mod events;
 pub(crate) mod journal;
 pub(crate) mod late;
@@ -43,7 +45,7 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
-use crate::api::routes;
+use crate::api::{listen, routes};
 use crate::daemon::degraded::Rule;
 use crate::daemon::running::Limits;
 use crate::daemon::service::{Service, Sources};
@@ -70,11 +72,13 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|e| Failure::io("starting the event loop", &e))
 }
 
-/// SIGTERM and SIGINT, caught from the moment that this is made.
+/// SIGTERM and SIGINT, caught from the moment that this is made; SIGHUP, which a terminal that goes
+/// sends, ends nothing then.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     term: Signal,
     int: Signal,
+    hang_up: Signal,
 }
 
 impl EndSignals {
@@ -84,19 +88,26 @@ impl EndSignals {
         Ok(EndSignals {
             term: catch(SignalKind::terminate())?,
             int: catch(SignalKind::interrupt())?,
+            hang_up: catch(SignalKind::hangup())?,
         })
     }
     /// Resolves when the process is asked to end.
     pub(crate) async fn asked(mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.int.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return,
+                _ = self.int.recv() => return,
+                _ = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: there is nothing to read again, and the daemon goes on");
+                }
+            }
         }
     }
 }
 
 /// Runs until it is asked to end.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    strake_runtime::raise_descriptor_limit();
     config.dir.make()?;
     let _lock = config.dir.lock()?;
     let service = Arc::new(Service::new(
@@ -149,9 +160,7 @@ async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Resu
     let app = routes::router(service);
     let result = tokio::select! {
         () = signals.asked() => Ok(()),
-        served = async { axum::serve(listener, app).await } => {
-            served.map_err(|e| Failure::io("serving the API", &e))
-        }
+        () = listen::serve(listener, app) => Ok(()),
     };
     watcher.abort();
     wear.abort();

@@ -126,7 +126,9 @@ impl Service {
 
     /// Serves an array that may be another host's, perhaps by another name.
     pub(crate) fn import(&self, array: &str, request: ImportRequest) -> Result<ArrayJson, Failure> {
-        let _admin = self.change()?;
+        let mut keys = self.keys(array);
+        keys.extend(request.name.clone());
+        let _change = self.changes.begin(keys)?;
         running::check_export(request.export.as_deref())?;
         let wanted = request.name.as_deref().map(parse_name).transpose()?;
         if let Some(running) = self.find_running(array) {

@@ -3,13 +3,16 @@
 //! A member that cannot be used is set aside with the reason, and the array starts without it where it may start without
 //! a missing one. A member that another program holds may be in service there, together with the rest of the array:
 //! then the array starts here only if more than half of its members are free and believed. Two programs cannot both
-//! have more than half.
+//! have more than half. A device that is busy with I/O of an array which was stopped here is held by the kernel alone: the
+//! array starts without it as without one that is missing.
 //!
 //! Tables of partitions over members are believed to have destroyed nothing else only where an administrator says so:
 //! `start --force` with these devices named. Their signatures are wiped then, outside the data.
 //!
 //! Invariants: members are opened exclusively, and read again after that; nothing is written before [`Opened::claim`].
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use strake_runtime::{Device, MemberImage, OpenMode};
@@ -60,7 +63,7 @@ pub(crate) fn open(found: &FoundArray, how: &Start) -> Result<Opened, Failure> {
             }
         }
     }
-    opened.check(found)?;
+    opened.check(found, &how.left_behind)?;
     Ok(opened)
 }
 
@@ -95,11 +98,12 @@ fn one(
 
 impl Opened {
     /// Refuses where the rest may be in service elsewhere, and where nothing can be used.
-    fn check(&self, found: &FoundArray) -> Result<(), Failure> {
+    fn check(&self, found: &FoundArray, left_behind: &BTreeSet<PathBuf>) -> Result<(), Failure> {
         if self.members.is_empty() {
             return Err(none_usable(found, &self.aside));
         }
-        let Some(held) = self.aside.iter().find(|aside| is_held(&aside.why)) else {
+        let elsewhere = |aside: &&Aside| is_held(&aside.why) && !left_behind.contains(&aside.path);
+        let Some(held) = self.aside.iter().find(elsewhere) else {
             return Ok(());
         };
         let (live, believed) = found.believed();

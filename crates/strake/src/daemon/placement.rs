@@ -163,10 +163,10 @@ impl PlacementRecord {
         }
     }
 
-    /// Is the memory enough for this array?
+    /// Is the memory enough for this array, and may this process have as much?
     ///
     /// # Errors
-    /// It is not; how much would be.
+    /// It is not, or may not; how much would be.
     pub(crate) fn check_memory(
         &self,
         superblock: &Superblock,
@@ -178,10 +178,10 @@ impl PlacementRecord {
         };
         let shards = shards_for(superblock, self.shards(usual_shards));
         let least_bytes = least_memory_bytes(&Geometry::of(superblock), export, shards);
-        match limit_bytes < least_bytes {
-            true => Err(too_little(least_bytes, shards)),
-            false => Ok(()),
+        if limit_bytes < least_bytes {
+            return Err(too_little(least_bytes, shards));
         }
+        Ok(strake_runtime::may_have(limit_bytes)?)
     }
 }
 

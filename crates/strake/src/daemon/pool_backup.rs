@@ -19,6 +19,7 @@ use strake_runtime::{Device, OpenMode};
 
 use crate::api::config::{BackupPoolDeviceJson, BackupPoolJson, RestoreRequest, RestoredPoolJson};
 use crate::daemon::backup::uuid;
+use crate::daemon::changes::POOLS;
 use crate::daemon::events::Happened;
 use crate::daemon::pools;
 use crate::daemon::service::Service;
@@ -67,7 +68,7 @@ impl Service {
             let found = format!("'{}' says that an array takes from no pool", pools::NONE);
             return Err(Failure::new(Code::NameInvalid, found));
         }
-        let _admin = self.change()?;
+        let _change = self.changes.begin(vec![POOLS.to_owned()])?;
         let mut paths = self.paths();
         paths.extend(find::expand(&request.devices));
         paths.extend(entry.devices.iter().map(|told| told.device.clone()));

@@ -16,6 +16,7 @@ use strake_engine::event::{ArrayState, Command, MemberState, MemberStatus};
 use strake_format::{ArrayUuid, PoolUuid, Slot, Superblock};
 
 use crate::api::types::{PoolDeviceJson, PoolDone, PoolJson, PoolRequest, PoolUserJson};
+use crate::daemon::changes::POOLS;
 use crate::daemon::events::Happened;
 use crate::daemon::running::Running;
 use crate::daemon::service::{Service, absolute, take_in};
@@ -314,7 +315,7 @@ impl Service {
         &self,
         change: impl FnOnce(&Pools<'_>) -> Result<PoolDone, Failure>,
     ) -> Result<PoolDone, Failure> {
-        let _admin = self.change()?;
+        let _change = self.changes.begin(vec![POOLS.to_owned()])?;
         let done = change(&self.pools())?;
         self.pools_changed();
         if done.changed {
@@ -348,13 +349,13 @@ impl Service {
         // One that has failed takes no commands, and would be told again and again.
         let serves = matches!(status.state, ArrayState::Optimal | ArrayState::Degraded);
         if serves && may != status.spares_elsewhere {
-            let _admin = self.change()?;
+            let _change = self.change_running(running, &[])?;
             running.command(Command::SparesElsewhere(may))?;
         }
         if !has_pool {
             return Ok(());
         }
-        let _admin = self.change()?;
+        let _change = self.change_running(running, &[POOLS])?;
         let wants = |member: &&MemberStatus| member.wants_spare;
         let status = running.status()?;
         let mut wanting = status.members.iter().filter(wants);

@@ -10,6 +10,7 @@ use strake_engine::event::{Command, MemberState, MemberStatus};
 use strake_format::Slot;
 
 use crate::api::types::{ArrayJson, OutcomeJson};
+use crate::daemon::changes::POOLS;
 use crate::daemon::events::Happened;
 use crate::daemon::running::Running;
 use crate::daemon::service::{Service, may_take, outcome, slot_of};
@@ -59,7 +60,9 @@ impl Service {
         member: &str,
         dry_run: bool,
     ) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let mut keys = self.keys(name);
+        keys.push(POOLS.to_owned());
+        let _change = self.changes.begin(keys)?;
         let running = self.running(name)?;
         let slot = slot_of(&running, member)?;
         let waits = |m: &&MemberStatus| m.state == MemberState::Spare && m.device.is_some();
@@ -130,7 +133,7 @@ impl Service {
         worn_from: u8,
         drives: &[(String, u8)],
     ) -> Result<Option<Relief>, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change_running(running, &[POOLS])?;
         // Looked at now: to ask the drives takes a while.
         let Some(mut relief) = choose(&running.json()?, worn_from, drives) else {
             return Ok(None);

@@ -94,8 +94,10 @@ impl Service {
         name: &str,
         request: &RenameRequest,
     ) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
         let new = parse_name(&request.name)?;
+        let mut keys = self.keys(name);
+        keys.push(new.to_string());
+        let _change = self.changes.begin(keys)?;
         let all = self.scan(&[]);
         let serving = self.find_running(name);
         let (uuid, old, found) = match &serving {

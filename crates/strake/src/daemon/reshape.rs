@@ -125,7 +125,7 @@ impl Service {
 
     /// Uses all that the members have room for.
     pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(name)?;
         let running = self.running(name)?;
         running.with(|s| {
             s.settle();
@@ -160,7 +160,7 @@ impl Service {
         name: &str,
         request: &RestripeRequest,
     ) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(name)?;
         let running = self.running(name)?;
         let now = running.status()?.superblock;
         let change = match asked(name, &now, request)? {

@@ -5,9 +5,9 @@
 //!
 //! Deliberately absent: which arrays there are (service).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{
@@ -77,6 +77,8 @@ pub(crate) struct Start {
     pub(crate) whole: bool,
     /// The array that it was before it was restored: its volumes are those of this one.
     pub(crate) elder: Option<ArrayUuid>,
+    /// Devices on which the kernel still has I/O of an array that was stopped here.
+    pub(crate) left_behind: BTreeSet<PathBuf>,
     /// Resources.
     pub(crate) limits: Limits,
 }
@@ -91,6 +93,7 @@ impl Start {
             name: None,
             whole: false,
             elder: None,
+            left_behind: BTreeSet::new(),
             limits,
         }
     }
@@ -102,8 +105,9 @@ pub(crate) struct Running {
     pub(crate) uuid: ArrayUuid,
     /// As it is called now.
     name: Mutex<ArrayName>,
-    /// Empty once it was stopped.
-    serving: Arc<RwLock<Option<Serving>>>,
+    /// Empty once it was stopped. The lock is never held while something waits: who asks the array
+    /// keeps it for as long as that takes.
+    serving: Arc<Mutex<Option<Arc<Serving>>>>,
     record: Mutex<ArrayRecord>,
     /// Known once it was started.
     pub(crate) volumes: Volumes,
@@ -288,7 +292,7 @@ pub(crate) fn start(
     }
     let (events, mut array) = (Arc::clone(log), name.to_string());
     let mut seats = Keeper::new(dir, found.uuid, &serving);
-    let serving = Arc::new(RwLock::new(Some(serving)));
+    let serving = Arc::new(Mutex::new(Some(Arc::new(serving))));
     let served = Arc::downgrade(&serving);
     std::thread::Builder::new()
         .name(format!("events {array}"))
@@ -302,8 +306,7 @@ pub(crate) fn start(
                 }
                 if let EventKind::Grown { to_bytes, .. } = record.kind
                     && let Some(serving) = served.upgrade()
-                    && let Ok(serving) = serving.try_read()
-                    && let Some(serving) = serving.as_ref()
+                    && let Some(serving) = asked(&serving)
                 {
                     let not_told = serving.has_grown(to_bytes);
                     let not_told = not_told.map(|who| events::Happened::size_not_told(&array, who));
@@ -418,6 +421,12 @@ pub(crate) fn opener_of_ublk(id: u32) -> Option<String> {
     }
 }
 
+/// What is served, for as long as somebody asks it something.
+fn asked(serving: &Mutex<Option<Arc<Serving>>>) -> Option<Arc<Serving>> {
+    let serving = serving.lock().unwrap_or_else(PoisonError::into_inner);
+    serving.clone()
+}
+
 /// It is in sync, being rebuilt, or a spare.
 fn in_service(member: &MemberStatus) -> bool {
     use MemberState::{InSync, Rebuilding, Spare};
@@ -448,7 +457,7 @@ impl Running {
     }
     /// Its volumes go by its name, and are in use by it.
     fn not_carved(&self, serving: &Serving, name: &ArrayName) -> Result<(), Failure> {
-        if !serving.status().superblock.carved {
+        if !serving.status_now()?.superblock.carved {
             return Ok(());
         }
         let found = format!("the volumes of {name} are served by its name");
@@ -460,9 +469,8 @@ impl Running {
         &self,
         act: impl FnOnce(&Serving) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let serving = self.serving.read().expect("no holder of an array panics");
-        match serving.as_ref() {
-            Some(serving) => act(serving),
+        match asked(&self.serving) {
+            Some(serving) => act(&serving),
             None => Err(Failure::new(
                 Code::NotServing,
                 format!("{} is stopping", self.name()),
@@ -478,7 +486,7 @@ impl Running {
         self.with(|s| {
             let placed = view::placed(s.placed(), self.requests);
             let path = |id| s.path(id);
-            let status = s.status();
+            let status = s.status_now()?;
             let told = view::running(&status, &s.export(), placed, path);
             let volumes = self.volumes_json(s);
             let latencies = latency::of(&status, path);
@@ -524,7 +532,7 @@ impl Running {
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
-        self.with(|s| Ok(s.status()))
+        self.with(|s| Ok(s.status_now()?))
     }
     /// Requests served.
     pub(crate) fn counters(&self) -> Result<Counters, Failure> {
@@ -570,7 +578,7 @@ impl Running {
                         || (wanted_id.is_some() && sysfs::identity(&path).ok() == wanted_id)
                 }),
             };
-            Ok(s.status().members.iter().find(is).cloned())
+            Ok(s.status_now()?.members.iter().find(is).cloned())
         })?;
         found.ok_or_else(|| {
             let found = format!("{text} is no slot or device of {}", self.name());
@@ -608,7 +616,8 @@ impl Running {
         }
         let found = self.with(|s| {
             let is = |m: &&MemberStatus| m.member == own.member && in_service(m);
-            let device = s.status().members.iter().find(is).and_then(|m| m.device);
+            let status = s.status_now()?;
+            let device = status.members.iter().find(is).and_then(|m| m.device);
             Ok(device.and_then(|device| s.path(device)))
         })?;
         match found {
@@ -624,15 +633,14 @@ impl Running {
     pub(crate) fn explain(&self, lba: u64) -> Result<ExplainJson, Failure> {
         let members = self.json()?.members;
         self.with(|s| {
-            let status = s.status();
+            let status = s.status_now()?;
             let state = |offset, _| s.region_of(offset);
             view::explain(&status.superblock, &members, lba, &status.unreadable, state)
         })
     }
     /// Refuses if a block device of it is mounted, held or open.
     pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
-        let serving = self.serving.read().expect("no holder of an array panics");
-        serving.as_ref().map_or(Ok(()), |s| self.free(s))
+        asked(&self.serving).map_or(Ok(()), |serving| self.free(&serving))
     }
     /// The same, for whoever holds it.
     pub(crate) fn free(&self, serving: &Serving) -> Result<(), Failure> {
@@ -647,30 +655,29 @@ impl Running {
     /// Lets go of it as a kill would: nothing more is written, and a ublk device stays for whoever
     /// serves the array next.
     pub(crate) fn leave(&self) {
-        let serving = self
-            .serving
-            .write()
-            .expect("no holder of an array panics")
-            .take();
-        drop(serving);
+        if let Some(serving) = self.take() {
+            serving.abandon();
+        }
     }
-    /// Stops it cleanly. Nothing is done if it was stopped already.
-    pub(crate) fn stop(&self, dir: &Dir) -> Result<(), Failure> {
-        let serving = self
-            .serving
-            .write()
-            .expect("no holder of an array panics")
-            .take();
-        let Some(serving) = serving else {
-            return Ok(());
+    /// From now on nobody asks it anything.
+    fn take(&self) -> Option<Arc<Serving>> {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        serving.take()
+    }
+    /// Stops it cleanly, within a bounded time. Answers which devices stay busy. Nothing is done if
+    /// it was stopped already.
+    pub(crate) fn stop(&self, dir: &Dir) -> Result<Vec<PathBuf>, Failure> {
+        let Some(serving) = self.take() else {
+            return Ok(Vec::new());
         };
         self.unlink_array(&serving);
         self.unlink_volumes(&serving);
-        let result = serving.stop();
+        let stopped = serving.end();
         self.remember(dir, |record| {
             record.ublk = None;
             record.volumes.clear();
         });
-        Ok(result?)
+        stopped.result?;
+        Ok(stopped.busy)
     }
 }

@@ -1,7 +1,7 @@
 //! The daemon's arrays and what can be asked of them; the API and the watcher call this.
 //!
-//! Invariants: changes (create, start, stop, destroy, add …) are one at a time under `admin`;
-//! looking never waits for a change; an array is in `running` only while it serves. Verbs are
+//! Invariants: changes (create, start, stop, destroy, add …) of one array are one at a time
+//! (`changes`), those of different arrays wait for nothing of each other; looking never waits for a change; an array is in `running` only while it serves. Verbs are
 //! idempotent and say whether they changed something.
 //!
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
@@ -21,6 +21,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::types::*;
 use crate::api::view;
 use crate::cli::size;
+use crate::daemon::changes::{Change, Changes};
 use crate::daemon::degraded::{self, OwnRule};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::placement::{PlacementRecord, Wanted};
@@ -88,13 +89,14 @@ pub(crate) struct Service {
     sources: Sources,
     pub(super) looks: Looks,
     pub(super) limits: Limits,
-    /// One change at a time; true once the daemon is stopping.
-    admin: Mutex<bool>,
-    running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
-    stopped: Mutex<BTreeSet<ArrayUuid>>,
+    pub(super) changes: Changes,
+    pub(super) running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
+    pub(super) stopped: Mutex<BTreeSet<ArrayUuid>>,
+    /// Devices on which the kernel still had I/O when their array was stopped.
+    pub(super) left_behind: Mutex<BTreeSet<PathBuf>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic left half-done is for its own request to answer for; the rest must go on.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -104,14 +106,27 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
 }
 
 impl Service {
-    /// The right to change something, until it is dropped.
-    pub(super) fn change(&self) -> Result<MutexGuard<'_, bool>, Failure> {
-        let closing = locked(&self.admin);
-        if *closing {
-            let found = "the daemon is stopping".to_owned();
-            return Err(Failure::new(Code::NotServing, found).cure("start it again"));
+    /// The right to change an array, until it is dropped.
+    pub(super) fn change(&self, array: &str) -> Result<Change<'_>, Failure> {
+        self.changes.begin(self.keys(array))
+    }
+    /// The same, for an array in service and what is done by itself.
+    pub(super) fn change_running(
+        &self,
+        running: &Running,
+        more: &[&str],
+    ) -> Result<Change<'_>, Failure> {
+        let mut keys = vec![running.uuid.to_string(), running.name().to_string()];
+        keys.extend(more.iter().map(|&key| key.to_owned()));
+        self.changes.try_begin(keys)
+    }
+    /// What a change of this array holds: its name and its uuid, as far as they are known.
+    pub(super) fn keys(&self, array: &str) -> Vec<String> {
+        let mut keys = vec![array.to_owned()];
+        if let Some(running) = self.find_running(array) {
+            keys.extend([running.uuid.to_string(), running.name().to_string()]);
         }
-        Ok(closing)
+        keys
     }
 
     /// A daemon without arrays.
@@ -127,9 +142,10 @@ impl Service {
             sources,
             looks: Looks::default(),
             limits,
-            admin: Mutex::default(),
+            changes: Changes::default(),
             running: Mutex::default(),
             stopped: Mutex::default(),
+            left_behind: Mutex::default(),
         }
     }
 
@@ -316,7 +332,7 @@ impl Service {
 
     /// Makes an array and starts it.
     pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(&request.name)?;
         running::check_export(request.export.as_deref())?;
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
@@ -324,6 +340,7 @@ impl Service {
         let mut placement = placement_of(&request, self.limits.shards)?;
         placement.export.clone_from(&request.export);
         pools::check_named(&self.pools(), request.pool.as_deref())?;
+        strake_runtime::check_io_uring()?;
         let name = request.name.clone();
         let names = self.names();
         let made = make::make(&request, &names)?;
@@ -368,6 +385,7 @@ impl Service {
         Start {
             export,
             force,
+            left_behind: locked(&self.left_behind).clone(),
             ..Start::of_daemon(self.limits)
         }
     }
@@ -387,7 +405,8 @@ impl Service {
 
     /// Starts an array that the watcher found.
     pub(crate) fn start_by_itself(&self, found: &FoundArray, whole: bool) -> Result<(), Failure> {
-        let _admin = self.change()?;
+        let keys = vec![found.uuid.to_string(), found.name().to_string()];
+        let _change = self.changes.try_begin(keys)?;
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
             return Ok(());
         }
@@ -401,12 +420,17 @@ impl Service {
 
     /// Starts an array as a user asks.
     pub(crate) fn start(&self, name: &str, request: StartRequest) -> Result<ArrayJson, Failure> {
-        let _admin = self.change()?;
         running::check_export(request.export.as_deref())?;
         if let Some(running) = self.find_running(name) {
             return running.json().map(|array| self.placed(array));
         }
         let found = find::pick(self.scan(&request.devices), name)?;
+        let keys = vec![found.uuid.to_string(), found.name().to_string()];
+        let _change = self.changes.begin(keys)?;
+        // Somebody else may have started it meanwhile.
+        if let Some(running) = self.find_running(name) {
+            return running.json().map(|array| self.placed(array));
+        }
         let own = self.dir.placement(found.uuid).degraded;
         let whole = request.by_rule && own == Some(OwnRule::Never);
         if whole && found.readiness() == Readiness::Degraded {
@@ -432,49 +456,14 @@ impl Service {
         running::may_start(&self.dir, found, how)
     }
 
-    /// Stops an array; it stays stopped until it is started again or the daemon is.
-    pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
-        let Some(running) = self.find_running(name) else {
-            let found = find::pick(self.scan(&[]), name)?;
-            if !dry_run {
-                locked(&self.stopped).insert(found.uuid);
-            }
-            return Ok(outcome(name, false, "it was stopped already"));
-        };
-        running.not_in_use()?;
-        if dry_run {
-            return Ok(outcome(name, false, "would stop"));
-        }
-        locked(&self.stopped).insert(running.uuid);
-        locked(&self.running).remove(&running.uuid);
-        running.stop(&self.dir)?;
-        Ok(outcome(name, true, "stopped"))
-    }
-
-    /// Stops everything, as far as it can be.
-    ///
-    /// An array whose block device is in use is left as a kill would leave it: the device stays,
-    /// its users wait, and the next daemon takes it over. To stop it would take it from under them.
-    pub(crate) fn stop_all(&self) {
-        let mut closing = locked(&self.admin);
-        *closing = true;
-        let all = std::mem::take(&mut *locked(&self.running));
-        for running in all.into_values() {
-            if let Err(failure) = running.not_in_use() {
-                tracing::warn!(array = %running.name(), %failure, "left for the next daemon");
-                running.leave();
-                continue;
-            }
-            if let Err(failure) = running.stop(&self.dir) {
-                tracing::error!(array = %running.name(), %failure, "not stopped cleanly");
-            }
-        }
-    }
-
     /// Wipes the superblocks of a stopped array.
     pub(crate) fn destroy(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let mut keys = self.keys(name);
+        if self.find_running(name).is_none() {
+            let found = find::pick(self.scan(&[]), name)?;
+            keys.extend([found.uuid.to_string(), found.name().to_string()]);
+        }
+        let _change = self.changes.begin(keys)?;
         if let Some(running) = self.find_running(name) {
             running.not_in_use()?;
             let cure = format!("strake stop {name} first");
@@ -504,7 +493,7 @@ impl Service {
 
     /// Takes a member out of service.
     pub(crate) fn fail(&self, name: &str, request: &MemberRequest) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(name)?;
         let running = self.running(name)?;
         let member = request.member.as_str();
         let found = running.member(member)?;
@@ -536,7 +525,7 @@ impl Service {
         name: &str,
         request: &MemberRequest,
     ) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(name)?;
         let running = self.running(name)?;
         let member = request.member.as_str();
         let found = running.member(member)?;
@@ -552,7 +541,7 @@ impl Service {
 
     /// Adds a spare, or replaces a member where the request names one.
     pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(name)?;
         let running = self.running(name)?;
         let device = request
             .device
@@ -628,7 +617,7 @@ impl Service {
         running: &Running,
         found: &find::FoundMember,
     ) -> Result<bool, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change_running(running, &[])?;
         let own = &found.image.superblock;
         let table = running.status()?.superblock;
         let Returns::Kept(slot) = returns(own, &table) else {
@@ -661,7 +650,7 @@ impl Service {
             let found = "repair or halt goes with the start of a scrub";
             return Err(Failure::new(Code::Usage, found).cure("leave it away"));
         }
-        let _admin = self.change()?;
+        let _change = self.change(name)?;
         let running = self.running(name)?;
         let (command, word) = match (kind, action) {
             (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -109,12 +109,54 @@ impl Dir {
         made.map_err(|error| Failure::io(dir.display(), &error))
     }
 
+    /// Refuses a folder that somebody else owns or may write, or a link to one: who can put files
+    /// there decides what is started.
+    fn check_owner(&self, dir: &Path) -> Result<(), Failure> {
+        use rustix::fs::{Mode, OFlags, fstat, open};
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let shown = dir.display();
+        let refused = |found: String| Err(Failure::new(Code::StateDir, found));
+        let folder = match open(dir, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
+                return refused(format!(
+                    "{shown} is no folder of its own, but a link or a file"
+                ));
+            }
+            Err(error) => return Err(Failure::io(shown, &error.into())),
+        };
+        let stat = fstat(&folder).map_err(|error| Failure::io(shown, &error.into()))?;
+        let own = rustix::process::geteuid().as_raw();
+        if stat.st_uid != own {
+            return refused(format!(
+                "{} is owned by user {}, not by user {own}",
+                dir.display(),
+                stat.st_uid
+            ));
+        }
+        match stat.st_mode & 0o022 {
+            0 => Ok(()),
+            _ => refused(format!(
+                "{} can be written by others (mode {:o})",
+                dir.display(),
+                stat.st_mode & 0o7777
+            )),
+        }
+    }
+
     /// Makes the folder and those in it.
     pub(crate) fn make(&self) -> Result<(), Failure> {
         let make = |dir: PathBuf| self.make_folder(&dir);
         let here = [Path::new(""), Path::new("arrays"), Path::new("nbd")];
+        if self.here.exists() {
+            self.check_owner(&self.here)?;
+        }
         for dir in here.map(|dir| self.here.join(dir)) {
             make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
+        }
+        self.check_owner(&self.here)?;
+        if self.lasting.exists() {
+            self.check_owner(&self.lasting)?;
         }
         // A machine whose /var cannot be written serves all the same.
         let lasting =
@@ -130,10 +172,12 @@ impl Dir {
     /// Takes the lock; a daemon that is just dying gets two seconds to let go.
     pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
         let path = self.here.join("lock");
+        let nofollow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
         let file = File::options()
             .create(true)
             .truncate(false)
             .write(true)
+            .custom_flags(nofollow)
             .open(&path)
             .map_err(|e| Failure::io(path.display(), &e))?;
         let give_up = Instant::now() + Duration::from_secs(2);
@@ -329,6 +373,27 @@ mod tests {
         dir.forget(uuid);
         assert!(dir.record(uuid).is_none());
         assert_eq!(dir.placement(uuid), PlacementRecord::default());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_or_a_link_is_refused() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let (open, link) = (temporary.path().join("open"), temporary.path().join("link"));
+        fs::create_dir(&open).expect("made");
+        let refused = |path: &Path| Dir::at(path).make().map_err(|f| f.code);
+        let mode = |bits| fs::set_permissions(&open, fs::Permissions::from_mode(bits));
+        for bits in [0o777, 0o1777, 0o770] {
+            mode(bits).expect("it is ours");
+            assert_eq!(refused(&open), Err(Code::StateDir), "{bits:o}");
+        }
+        mode(0o755).expect("it is ours");
+        std::os::unix::fs::symlink(&open, &link).expect("a link");
+        assert_eq!(refused(&link), Err(Code::StateDir));
+        assert_eq!(refused(&open), Ok(()));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&open, Some(65534), None).expect("root may");
+            assert_eq!(refused(&open), Err(Code::StateDir));
+        }
     }
 
     #[test]

@@ -22,10 +22,13 @@ use crate::drives::locate;
 use crate::drives::safety;
 use crate::errors::{Code, Failure};
 
+/// The key of a change that wipes devices of no array in service.
+const CLEANING: &str = "clean/";
+
 impl Service {
     /// Wipes what Strake left on devices that no array in service uses.
     pub(crate) fn clean(&self, request: &CleanRequest) -> Result<CleanedJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.changes.begin(vec![CLEANING.to_owned()])?;
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         for running in self.all_running() {
             if let Some(path) = paths.iter().find(|path| running.serves(path)) {
@@ -100,7 +103,7 @@ impl Service {
 
     /// Counts errors, mismatches and retries from zero again, of one member or of all.
     pub(crate) fn reset(&self, name: &str, request: &ResetRequest) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(name)?;
         let running = self.running(name)?;
         let (meant, whose) = match &request.member {
             None => (None, "all members".to_owned()),

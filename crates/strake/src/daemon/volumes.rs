@@ -248,11 +248,15 @@ impl<'a> Site<'a> {
         }
     }
 
+    fn is_empty(&self) -> Result<(), Failure> {
+        empty(&self.serving.status_now()?)
+    }
+
     /// Makes the array one that has volumes: its block device goes, for ever.
     fn carve(&self, force: bool) -> Result<(), Failure> {
         self.running.free(self.serving)?;
         if !force {
-            empty(&self.serving.status())?;
+            empty(&self.serving.status_now()?)?;
         }
         self.running.unlink_array(self.serving);
         self.serving.withdraw()?;
@@ -260,7 +264,7 @@ impl<'a> Site<'a> {
         // Somebody may have written to it until now.
         let carved = match force {
             true => Ok(()),
-            false => empty(&self.serving.status()),
+            false => self.is_empty(),
         }
         .and_then(|()| self.clear())
         .and_then(|()| {
@@ -499,7 +503,7 @@ impl Service {
         array: &str,
         request: VolumeRequest,
     ) -> Result<VolumeCreatedJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(array)?;
         let name = make::parse_name(&request.name)?;
         let running = self.running(array)?;
         running.site(&self.dir, &self.events, |site| {
@@ -515,9 +519,9 @@ impl Service {
             };
             // First what may be refused.
             let mut after = volumes::create(&table, site.ground, new)?;
-            let carves = !site.serving.status().superblock.carved;
+            let carves = !site.serving.status_now()?.superblock.carved;
             if carves && !request.force {
-                empty(&site.serving.status())?;
+                empty(&site.serving.status_now()?)?;
             }
             let volume = after.volumes.last().expect("it was made").clone();
             let created = VolumeCreatedJson {
@@ -554,7 +558,7 @@ impl Service {
         name: &str,
         dry_run: bool,
     ) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(array)?;
         let running = self.running(array)?;
         running.site(&self.dir, &self.events, |site| {
             let table = site.table()?;
@@ -586,7 +590,7 @@ impl Service {
         name: &str,
         request: &VolumeChange,
     ) -> Result<OutcomeJson, Failure> {
-        let _admin = self.change()?;
+        let _change = self.change(array)?;
         let running = self.running(array)?;
         running.site(&self.dir, &self.events, |site| match request {
             VolumeChange {

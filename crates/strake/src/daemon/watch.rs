@@ -281,6 +281,11 @@ impl Watcher {
             self.waiting.remove(&array.uuid);
             return;
         };
+        if failure.code == Code::ChangeUnderWay {
+            // Whoever changes it may be about to start it.
+            waiting.again_at = now + waiting.pause;
+            return;
+        }
         let said = waiting.refused_with.replace((members, failure.code));
         waiting.again_at = now + waiting.pause;
         waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
@@ -347,7 +352,10 @@ impl Watcher {
                     continue;
                 }
                 Ok(false) => {}
-                Err(failure) if failure.code == Code::DeviceBusy && self.tries < TRIES_MAX => {
+                Err(failure)
+                    if matches!(failure.code, Code::DeviceBusy | Code::ChangeUnderWay)
+                        && self.tries < TRIES_MAX =>
+                {
                     (self.again, self.tries) = (true, self.tries + 1);
                     continue;
                 }

@@ -8,8 +8,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::drives::helper;
 use crate::drives::sysfs::{self, Identity};
 use crate::errors::{Code, Failure};
 
@@ -82,14 +82,13 @@ pub(crate) fn switch(device: &Path, on: bool, dry_run: bool) -> Result<String, F
 }
 
 fn has_ledctl() -> bool {
-    Command::new("ledctl").arg("--version").output().is_ok()
+    helper::find("ledctl").is_some()
 }
 
 fn ledctl(device: &Path, on: bool) -> Result<(), Failure> {
     let verb = if on { "locate" } else { "locate_off" };
-    let output = Command::new("ledctl")
-        .arg(format!("{verb}={}", device.display()))
-        .output()
+    let argument = format!("{verb}={}", device.display());
+    let output = helper::output(helper::tool("ledctl").arg(argument))
         .map_err(|error| Failure::io("ledctl", &error))?;
     if output.status.success() {
         return Ok(());

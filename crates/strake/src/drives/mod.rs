@@ -7,6 +7,7 @@ pub(crate) mod clean;
 pub(crate) mod destroy;
 pub(crate) mod find;
 pub(crate) mod health;
+pub(crate) mod helper;
 pub(crate) mod locate;
 pub(crate) mod looks;
 pub(crate) mod lost;

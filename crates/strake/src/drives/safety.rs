@@ -9,14 +9,15 @@
 //! Deliberately absent: own knowledge of foreign formats; util-linux's prober has it (`wipefs`,
 //! `blkid`).
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use strake_engine::event::DeviceInfo;
 use strake_format::{ArrayUuid, Layout, Role};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
+use crate::drives::helper;
 use crate::drives::pool;
 use crate::drives::stack::{Shared, Stack};
 use crate::drives::sysfs::{self, Identity};
@@ -279,22 +280,10 @@ fn refuse(path: &Path, signatures: &[String]) -> Result<(), Failure> {
     Err(Failure::new(Code::ForeignSignature, found))
 }
 
-/// A program of the system: by its absolute path, so that no other one of that name is run as root.
-fn tool(name: &str) -> Command {
-    let folders = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(Path::new);
-    let mut paths = folders.iter().map(|folder| folder.join(name));
-    let path = paths.find(|path| path.exists());
-    // One that is in none of them is one that is not installed.
-    Command::new(path.unwrap_or_else(|| folders[0].join(name)))
-}
-
 /// The signatures that util-linux finds.
 fn probe(path: &Path) -> Result<Vec<Signature>, Failure> {
-    match tool("wipefs")
-        .args(["--no-act", "--json"])
-        .arg(path)
-        .output()
-    {
+    let mut wipefs = helper::tool("wipefs");
+    match helper::output(wipefs.args(["--no-act", "--json"]).arg(path)) {
         Ok(output) if output.status.success() => Ok(wipefs_signatures(&output.stdout)),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -305,6 +294,9 @@ fn probe(path: &Path) -> Result<Vec<Signature>, Failure> {
                 Code::NoProber,
                 format!("wipefs {}: {said}", path.display()),
             ))
+        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(silent("wipefs", path, &error))
         }
         Err(_) => probe_with_blkid(path),
     }
@@ -334,11 +326,12 @@ fn probe_with_blkid(path: &Path) -> Result<Vec<Signature>, Failure> {
         );
         Failure::new(Code::NoProber, found)
     };
-    let output = tool("blkid")
-        .args(["-p", "-o", "export"])
-        .arg(path)
-        .output()
-        .map_err(|_| none())?;
+    let mut blkid = helper::tool("blkid");
+    let output = helper::output(blkid.args(["-p", "-o", "export"]).arg(path));
+    let output = output.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => silent("blkid", path, &error),
+        _ => none(),
+    })?;
     match output.status.code() {
         Some(2) => Ok(Vec::new()),
         Some(0) => {
@@ -415,7 +408,7 @@ pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failur
 /// Removes foreign signatures, so that no other program takes the member for its own; those in data that stays are the
 /// data's.
 fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
-    let mut wipefs = tool("wipefs");
+    let mut wipefs = helper::tool("wipefs");
     // Without it wipefs leaves tables of partitions where it expects none: in files and partitions.
     wipefs.args(["--quiet", "--force"]);
     match permit.data {
@@ -434,7 +427,7 @@ fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
             }
         }
     }
-    let output = wipefs.arg(path).output();
+    let output = helper::output(wipefs.arg(path));
     match output {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
@@ -443,6 +436,9 @@ fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
                 Code::DeviceBusy,
                 format!("wipefs {}: {said}", path.display()),
             ));
+        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            return Err(silent("wipefs", path, &error));
         }
         Err(error) => {
             let found = format!("wipefs cannot be run to wipe {}: {error}", path.display());
@@ -473,6 +469,12 @@ pub(crate) fn only_tables(path: &Path) -> bool {
     let mut parts = parts.iter().map(|(name, _)| Path::new("/dev").join(name));
     probe(path).is_ok_and(|found| found.iter().all(is_table))
         && parts.all(|part| probe(&part).is_ok_and(|found| found.is_empty()))
+}
+
+/// A program that hangs on a device.
+fn silent(program: &str, path: &Path, error: &io::Error) -> Failure {
+    let found = format!("{program} {}: {error}", path.display());
+    Failure::new(Code::DeviceFailed, found)
 }
 
 #[cfg(test)]

@@ -139,21 +139,38 @@ impl Rig {
         self.start_daemon_with(&[]);
     }
     pub(crate) fn start_daemon_with(&mut self, options: &[&str]) {
+        self.start_daemon_by(&[], options);
+    }
+    /// With limits as the shell's `ulimit` takes them.
+    pub(crate) fn start_daemon_limited(&mut self, ulimit: &str, options: &[&str]) {
+        let script = format!("ulimit {ulimit} && exec \"$0\" \"$@\"");
+        self.start_daemon_by(&["sh", "-c", &script], options);
+    }
+    /// By a program that runs what its last arguments say.
+    pub(crate) fn start_daemon_by(&mut self, by: &[&str], options: &[&str]) {
         let log = File::options()
             .create(true)
             .append(true)
             .open(self.path("daemon.log"))
             .expect("works");
-        self.spawn_daemon(options, Stdio::from(log));
+        self.spawn_daemon(by, options, Stdio::from(log));
     }
     /// Its log goes there.
     pub(crate) fn start_daemon_logging_to(&mut self, log: Stdio) {
-        self.spawn_daemon(&[], log);
+        self.spawn_daemon(&[], &[], log);
     }
-    fn spawn_daemon(&mut self, options: &[&str], log: Stdio) {
+    fn spawn_daemon(&mut self, by: &[&str], options: &[&str], log: Stdio) {
         fs::create_dir_all(self.dir()).expect("works");
-        let child = self
-            .command()
+        let mut command = match by {
+            [] => self.command(),
+            [program, args @ ..] => {
+                let mut command = Command::new(program);
+                command.args(args).arg(STRAKE);
+                command.env("STRAKE_DIR", self.dir()).stdin(Stdio::null());
+                command
+            }
+        };
+        let child = command
             .args(["daemon", "--no-devices", "--wait", "1"])
             .args(options)
             .stdout(Stdio::null())

@@ -57,7 +57,8 @@ pub(super) fn serve(stream: &UnixStream, target: &Target, shard: ShardNo) -> io:
         return Ok(());
     };
     hurried.at_leisure()?;
-    let share = Arc::new(Share::new(&STOCK));
+    let share = Share::new(&STOCK).ok_or(io::ErrorKind::OutOfMemory)?;
+    let share = Arc::new(share);
     let (out, outgoing) = channel();
     std::thread::scope(|scope| {
         let writer = Writer::new(stream, Arc::clone(&share), agreed.structured);

@@ -181,7 +181,20 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     Ok(bound)
 }
 
+/// Which process is at the other end of a connection.
+fn client_of(stream: &UnixStream) -> String {
+    match rustix::net::sockopt::socket_peercred(stream) {
+        Ok(peer) => format!(
+            "process {} of user {}",
+            peer.pid.as_raw_nonzero(),
+            peer.uid.as_raw()
+        ),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
 fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    let mut told = false;
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -189,11 +202,15 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             Err(_) if shared.state().stopping => return,
             Err(error) => {
                 // Out of descriptors, most likely: clients wait in the backlog meanwhile.
-                tracing::warn!(%error, "NBD accept");
+                if !std::mem::replace(&mut told, true) {
+                    let array = shared.target().name.clone();
+                    tracing::warn!(array, %error, "NBD clients are not accepted for a while");
+                }
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
         };
+        told = false;
         let Ok(handle) = stream.try_clone() else {
             continue;
         };
@@ -203,7 +220,16 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
                 return;
             }
             if state.open.len() >= CONNECTIONS_MAX {
-                tracing::warn!("too many NBD connections");
+                drop(state);
+                let array = shared.target().name.clone();
+                let client = client_of(&stream);
+                let most = CONNECTIONS_MAX;
+                tracing::warn!(
+                    array,
+                    client,
+                    most,
+                    "an NBD client is refused: too many are connected"
+                );
                 continue;
             }
             state.next += 1;

@@ -30,7 +30,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -63,6 +63,33 @@ const RECOVERY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a queue may take to close, or a device node to appear.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Asks for the driver's module, once in the life of the process: a kernel that has none has none
+/// later either. The program is the kernel's own choice, by its absolute path.
+fn ask_for_module() {
+    static ASKED: Once = Once::new();
+    ASKED.call_once(|| {
+        let program = std::fs::read_to_string("/proc/sys/kernel/modprobe").unwrap_or_default();
+        let program = Path::new(program.trim());
+        if !program.is_absolute() {
+            return;
+        }
+        // Where it is missing or knows no such module, opening the driver says the rest.
+        let child = std::process::Command::new(program)
+            .args(["-q", "ublk_drv"])
+            .spawn();
+        let Ok(mut child) = child else { return };
+        let until = Instant::now() + PATIENCE;
+        while matches!(child.try_wait(), Ok(None)) {
+            if Instant::now() >= until {
+                tracing::warn!("modprobe ublk_drv does not end: it is not waited for");
+                let _ = child.kill();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
 /// The kernel's ublk driver, found working.
 pub(crate) struct Driver {
     ring: Box<IoUring<squeue::Entry128, cqueue::Entry>>,
@@ -84,10 +111,7 @@ impl Driver {
     /// for us.
     pub(crate) fn open(requests: Option<NonZeroU32>) -> Result<Driver, String> {
         if !Path::new(CONTROL).exists() && rustix::process::geteuid().is_root() {
-            // Where modprobe is missing or knows no such module, opening says the rest.
-            let _ = std::process::Command::new("modprobe")
-                .args(["-q", "ublk_drv"])
-                .status();
+            ask_for_module();
         }
         let control = File::options()
             .read(true)
@@ -510,8 +534,9 @@ fn start_queues(
             .peers
             .shard(shard)
             .post(Mail::Ublk(Box::new(message)));
+        // The shard's thread waits for nothing when it begins to serve a queue.
         start
-            .recv()
+            .recv_timeout(PATIENCE)
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe)))
             .map_err(|e| ServeError::io("serve a queue of the ublk device", e))?;
         ends.push(end);

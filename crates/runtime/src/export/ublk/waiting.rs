@@ -44,9 +44,9 @@ struct Line {
 }
 
 impl QueueMemory {
-    /// Allocates.
-    pub(crate) fn new(stock: &Stock) -> QueueMemory {
-        let pool = Pool::new(stock);
+    /// Allocates; `None` where there is no such memory.
+    pub(crate) fn new(stock: &Stock) -> Option<QueueMemory> {
+        let pool = Pool::try_new(stock)?;
         let mut sizes: Vec<usize> = pool.addresses().iter().map(|&(_, bytes)| bytes).collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -55,10 +55,10 @@ impl QueueMemory {
             waiters: VecDeque::new(),
         };
         let lines = sizes.into_iter().map(line).collect();
-        QueueMemory {
+        Some(QueueMemory {
             addresses: pool.addresses().into(),
             shared: Rc::new(RefCell::new(Lines { pool, lines })),
-        }
+        })
     }
 
     /// As [`Pool::addresses`].
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn nobody_is_passed_by_one_that_came_later_for_as_much() {
-        let memory = QueueMemory::new(&vec![(SHORT, 1), (LONG, 1)]);
+        let memory = QueueMemory::new(&vec![(SHORT, 1), (LONG, 1)]).expect("small");
         let held = memory.take(LONG, false).expect("free");
         assert!(memory.take(LONG, false).is_none());
         memory.wait((3, 0), LONG);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn short_ones_neither_wait_behind_long_ones_nor_take_what_those_wait_for() {
-        let memory = QueueMemory::new(&vec![(SHORT, 1), (LONG, 2)]);
+        let memory = QueueMemory::new(&vec![(SHORT, 1), (LONG, 2)]).expect("small");
         let long = [memory.take(LONG, false), memory.take(LONG, false)];
         memory.wait((0, 0), LONG);
         let short = memory.take(SHORT, false);

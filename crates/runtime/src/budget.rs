@@ -1,0 +1,46 @@
+//! Descriptors: how many this process may have open, and how many an array needs.
+//!
+//! Invariant: an array is refused before anything is written if too few would be left for those who
+//! administer what serves already. Deliberately absent: counting what clients take later; a client
+//! that finds no descriptor waits, as its server says.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::ServeError;
+
+/// Descriptors that are left to the API, to clients and to devices that are looked at.
+const SPARE: u64 = 24;
+/// Of each thread: its ring and its eventfd.
+const OF_THREAD: u64 = 2;
+/// Of an array besides: the watch, and what its export opens.
+const OF_ARRAY: u64 = 4;
+
+/// Raises the soft limit of descriptors to the hard one.
+pub fn raise_descriptor_limit() {
+    let now = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: now.maximum,
+        maximum: now.maximum,
+    };
+    if now.current != now.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::warn!(%error, "the limit of descriptors stays as it is");
+    }
+}
+
+/// Refuses an array of so many threads, whose devices are open, if too few descriptors are left.
+pub(crate) fn check_descriptors(threads: u16) -> Result<(), ServeError> {
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return Ok(());
+    };
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
+        return Ok(());
+    };
+    let open = open.count() as u64;
+    let needs = OF_ARRAY + OF_THREAD * u64::from(threads);
+    match open + needs + SPARE > limit {
+        false => Ok(()),
+        true => Err(ServeError::Descriptors { open, needs, limit }),
+    }
+}

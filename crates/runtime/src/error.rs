@@ -1,0 +1,92 @@
+//! Why an array is not served.
+//!
+//! Invariant: each error says what was found, with its values. Deliberately absent: what to do about
+//! it (the program around it knows), and errors of requests (engine).
+
+use std::io;
+
+use crate::device::DeviceError;
+
+/// Why an array cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The engine refused.
+    #[error(transparent)]
+    Start(#[from] strake_engine::StartError),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The kernel has no ublk driver, or the user may not use it.
+    #[error("no ublk: {0}")]
+    NoUblk(String),
+    /// A syscall failed.
+    #[error("{action}: {source}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// Members failed while the array was starting, and too few are left.
+    #[error("members failed while the array was starting")]
+    MembersFailed,
+    /// The array cannot go on within its memory limit.
+    #[error("{shards} threads need {least_bytes} bytes of buffers at least")]
+    MemoryLimit {
+        /// What they need.
+        least_bytes: u64,
+        /// Threads.
+        shards: u16,
+    },
+    /// This process cannot have the memory.
+    #[error(
+        "the array needs {needs} bytes of buffers, {others} more are in use by other arrays, and there are {has} ({of})"
+    )]
+    NoMemory {
+        /// Bytes that the array needs.
+        needs: u64,
+        /// Bytes that other arrays of this process have.
+        others: u64,
+        /// Bytes that there are.
+        has: u64,
+        /// What says so.
+        of: String,
+    },
+    /// This process cannot have the descriptors.
+    #[error(
+        "{open} descriptors are open, the array needs {needs} more, some must be left to administer it, and {limit} is the limit (RLIMIT_NOFILE)"
+    )]
+    Descriptors {
+        /// Descriptors that are open.
+        open: u64,
+        /// Descriptors that the array needs.
+        needs: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The process may not use io_uring.
+    #[error("no io_uring: {0}")]
+    NoIoUring(String),
+    /// The array's thread does not answer.
+    #[error("the array's thread does not answer")]
+    Silent,
+    /// It was stopped meanwhile.
+    #[error("the array was stopped meanwhile")]
+    Ended,
+    /// A power cut left more blocks undecided than the list of unreadable blocks has room for.
+    #[error("more blocks were left undecided than the list of unreadable blocks has room for")]
+    ListFull,
+    /// The stripe log has used up its numbers.
+    #[error("the numbers of operations in the stripe log are used up")]
+    NumbersExhausted,
+}
+
+impl ServeError {
+    /// Names what was being done when a syscall failed.
+    pub(crate) fn io(action: &'static str, source: impl Into<io::Error>) -> ServeError {
+        ServeError::Io {
+            action,
+            source: source.into(),
+        }
+    }
+}

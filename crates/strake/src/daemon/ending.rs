@@ -1,0 +1,111 @@
+//! How arrays stop: one that a user stops, and all of them as the daemon ends.
+//!
+//! Invariants: a stop takes a bounded time, whatever hangs; what is left busy is named. Deliberately
+//! absent: how one array becomes quiet (runtime).
+
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use crate::api::types::OutcomeJson;
+use crate::daemon::running::Running;
+use crate::daemon::service::{Service, locked, outcome};
+use crate::daemon::state::Dir;
+use crate::drives::find;
+use crate::errors::Failure;
+
+/// How long the end of the daemon waits for changes that are under way.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits for arrays to stop: longer than each takes, which waits for the array's answer and for its quiet,
+/// 320 s each ([`strake_runtime::Serving::end`]).
+const STOP_ALL_PATIENCE: Duration = Duration::from_secs(720);
+
+impl Service {
+    /// Stops an array; it stays stopped until it is started again or the daemon is.
+    pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let Some(running) = self.find_running(name) else {
+            let found = find::pick(self.scan(&[]), name)?;
+            if !dry_run {
+                locked(&self.stopped).insert(found.uuid);
+            }
+            return Ok(outcome(name, false, "it was stopped already"));
+        };
+        running.not_in_use()?;
+        if dry_run {
+            return Ok(outcome(name, false, "would stop"));
+        }
+        locked(&self.stopped).insert(running.uuid);
+        locked(&self.running).remove(&running.uuid);
+        let busy = running.stop(&self.dir)?;
+        locked(&self.left_behind).extend(busy.iter().cloned());
+        Ok(outcome(name, true, "stopped").noted(&busy_notes(&busy)))
+    }
+
+    /// Stops everything, as far as it can be.
+    ///
+    /// An array whose block device is in use is left as a kill would leave it: the device stays,
+    /// its users wait, and the next daemon takes it over. To stop it would take it from under them.
+    ///
+    /// Arrays stop at the same time, so that one with a member that hangs holds up no other.
+    pub(crate) fn stop_all(&self) {
+        if !self.changes.close(CLOSING_PATIENCE) {
+            tracing::warn!("a change is still under way: its array is stopped all the same");
+        }
+        let all = std::mem::take(&mut *locked(&self.running));
+        let (done, ends) = channel();
+        let mut left = 0;
+        for running in all.into_values() {
+            let (dir, done) = (self.dir.clone(), done.clone());
+            let name = running.name();
+            let stop = move || {
+                end(&running, &dir);
+                // Nobody may wait any more.
+                let _ = done.send(());
+            };
+            let thread = std::thread::Builder::new().name(format!("stop {name}"));
+            match thread.spawn(stop) {
+                Ok(_) => left += 1,
+                Err(error) => tracing::error!(array = %name, %error, "no thread to stop it"),
+            }
+        }
+        drop(done);
+        let until = Instant::now() + STOP_ALL_PATIENCE;
+        while left > 0 {
+            let patience = until.saturating_duration_since(Instant::now());
+            if ends.recv_timeout(patience).is_err() {
+                tracing::error!(
+                    arrays = left,
+                    "arrays that do not stop are left as after a kill"
+                );
+                return;
+            }
+            left -= 1;
+        }
+    }
+}
+
+/// Stops an array as the daemon ends, or leaves it to the next daemon.
+fn end(running: &Running, dir: &Dir) {
+    let array = running.name();
+    if let Err(failure) = running.not_in_use() {
+        tracing::warn!(%array, %failure, "left for the next daemon");
+        running.leave();
+        return;
+    }
+    if let Err(failure) = running.stop(dir) {
+        tracing::error!(%array, %failure, "not stopped cleanly");
+    }
+}
+
+/// What is said of devices that stay busy after a stop.
+fn busy_notes(busy: &[PathBuf]) -> Vec<String> {
+    let note = |device: &PathBuf| {
+        let device = device.display();
+        format!(
+            "{device} does not answer: the kernel still has I/O on it, and it stays busy until that ends; \
+             the other devices are free, and the array can be started without it"
+        )
+    };
+    busy.iter().map(note).collect()
+}

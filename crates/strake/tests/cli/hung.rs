@@ -1,0 +1,180 @@
+//! What hangs holds up nothing else: a device, the daemon, a client.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::rig::{self, Rig, Run, STRAKE};
+
+/// A file system in a file whose writes can be made to hang.
+struct Freezer {
+    folder: PathBuf,
+    frozen: bool,
+}
+
+fn run(program: &str, args: &[&str]) -> bool {
+    let status = Command::new(program)
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+impl Freezer {
+    /// None where this machine cannot have one.
+    fn new(rig: &Rig) -> Option<Freezer> {
+        let image = rig.file("freezer.img", 256 << 20);
+        let folder = PathBuf::from(rig.path("freezer"));
+        std::fs::create_dir(&folder).expect("works");
+        let shown = folder.display().to_string();
+        let made =
+            run("mkfs.ext4", &["-q", &image]) && run("mount", &["-o", "loop", &image, &shown]);
+        let freezer = Freezer {
+            folder,
+            frozen: false,
+        };
+        if !made {
+            rig::skipped("no ext4 on a loop device can be mounted here");
+            std::mem::forget(freezer);
+            return None;
+        }
+        Some(freezer)
+    }
+    fn freeze(&mut self) {
+        assert!(run("fsfreeze", &["-f", &self.folder.display().to_string()]));
+        self.frozen = true;
+    }
+    fn thaw(&mut self) {
+        if std::mem::take(&mut self.frozen) {
+            assert!(run("fsfreeze", &["-u", &self.folder.display().to_string()]));
+        }
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+        let folder = self.folder.display().to_string();
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while !run("umount", &[&folder]) && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Runs a command that must end by itself within so many seconds.
+pub(crate) fn within(rig: &Rig, seconds: u64, args: &[&str]) -> Run {
+    let mut command = Command::new("timeout");
+    command
+        .args(["-s", "KILL", &seconds.to_string(), STRAKE, "--json"])
+        .args(args)
+        .env("STRAKE_DIR", rig.dir())
+        .stdin(Stdio::null());
+    let run = rig.run_command(&mut command);
+    assert!(
+        run.code != 137 && run.code != -1,
+        "no answer within {seconds} s: {args:?}"
+    );
+    run
+}
+
+fn spawn(rig: &Rig, args: &[&str]) -> Child {
+    let mut command = rig.command();
+    command.arg("--json").args(args);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    piped.spawn().expect("works")
+}
+
+#[test]
+fn one_hung_member_holds_up_no_other_array_and_the_stop_names_it() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    let mut z = rig.files_called("z", 3);
+    let hangs = freezer.folder.join("m").display().to_string();
+    std::fs::write(&hangs, vec![0; 64 << 20]).expect("works");
+    z.push(hangs.clone());
+    let y = rig.files_called("y", 4);
+    rig.start_daemon_with(&["--io-timeout", "3"]);
+    rig.create("z", "5", &["--export", "nbd"], &z).ok();
+    rig.create("y", "5", &["--export", "nbd"], &y[..3]).ok();
+    if rig.qemu_io("z", &["write 0 4M", "flush"]).is_none() {
+        return;
+    }
+    freezer.freeze();
+    let uri = format!("nbd+unix:///?socket={}", rig.nbd("z").display());
+    let mut writer = Command::new("qemu-io")
+        .args(["-f", "raw", "-c", "write -P 7 0 4M", "-c", "flush", &uri])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("works");
+    // Long enough for the write to be under way; the case is the same if the member is out already.
+    rig.until("the member to be put out", || {
+        rig.show("z")["state"] == "degraded"
+    });
+    let stop = spawn(&rig, &["stop", "z"]);
+    within(&rig, 30, &["set", "y", "rebuild_priority=70"]).ok();
+    within(&rig, 30, &["fail", "y", "0"]).ok();
+    within(&rig, 30, &["add", "y", &y[3]]).ok();
+    rig.until_state("y", "optimal");
+    let output = stop.wait_with_output().expect("works");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains(&hangs), "the stop names the device: {said}");
+    let _ = writer.kill();
+    let _ = writer.wait();
+    // The others are free, and the array goes on without the one that is not.
+    let started = within(&rig, 60, &["start", "z", "--export", "nbd"]);
+    assert_eq!(started.code, 5, "{started:?}");
+    assert_eq!(rig.show("z")["state"], "degraded");
+    rig.qemu_io("z", &["read 0 4M"]);
+    within(&rig, 60, &["stop", "z"]).ok();
+    freezer.thaw();
+    within(&rig, 60, &["stop", "y"]).ok();
+    rig.stop_daemon();
+}
+
+#[test]
+fn a_member_that_somebody_else_holds_is_missing_and_does_not_keep_the_array_from_its_start() {
+    use rustix::fs::FlockOperation;
+    let mut rig = Rig::new();
+    let (data, pair) = (rig.files_called("d", 4), rig.files_called("p", 2));
+    rig.start_daemon();
+    rig.create("data", "5", &["--export", "none"], &data).ok();
+    rig.create("pair", "1", &["--export", "none"], &pair).ok();
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["stop", "pair"]).ok();
+    let lock = |path: &String| {
+        let file = std::fs::File::open(path).expect("works");
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("free");
+        file
+    };
+    let held = [lock(&data[1]), lock(&pair[1])];
+    let started = within(&rig, 60, &["start", "data", "--export", "none"]);
+    assert_eq!(started.code, 5, "{started:?}");
+    assert_eq!(started.json()["state"], "degraded");
+    // Half of this one is held: whoever holds it may serve the array with it alone.
+    within(&rig, 60, &["start", "pair", "--export", "none"]).refused(4, "device-busy");
+    drop(held);
+    rig.run(&["start", "pair", "--export", "none"]).ok();
+}
+
+#[test]
+fn a_daemon_that_is_stopped_is_told_of_and_waited_for_no_longer() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let pid = rig.daemon_pid().to_string();
+    assert!(run("kill", &["-STOP", &pid]));
+    for args in [&["show"][..], &["set", "x", "rebuild_priority=7"]] {
+        within(&rig, 60, args).refused(1, "daemon-silent");
+    }
+    assert!(run("kill", &["-CONT", &pid]));
+    within(&rig, 60, &["show"]).ok();
+    rig.stop_daemon();
+}

@@ -1,0 +1,186 @@
+//! What a daemon may not have on this machine is refused by name, and takes nothing else down.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+
+use crate::hung::within;
+use crate::rig::{self, Rig};
+
+const TOO_MUCH: u64 = 99_999 << 40;
+
+#[test]
+fn memory_that_the_machine_does_not_have_is_refused_to_its_array_alone() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    for name in ["a", "b"] {
+        let devices = rig.files_called(name, 2);
+        rig.create(name, "1", &["--export", "none"], &devices).ok();
+    }
+    rig.run(&["set", "a", "memory_limit=99999T"])
+        .refused(4, "memory-short");
+    rig.run(&["set", "a", "memory_limit=99999T", "--dry-run"])
+        .refused(4, "memory-short");
+    let more = rig.files_called("c", 2);
+    let options = ["--memory-limit", "99999T"];
+    rig.create("c", "1", &options, &more)
+        .refused(4, "memory-short");
+    // As a version that did not look left it behind.
+    let uuid = rig.show("a")["uuid"].as_str().expect("a uuid").to_owned();
+    let record = format!("{{\"memory_limit_bytes\":{TOO_MUCH}}}");
+    rig.stop_daemon();
+    fs::write(rig.dir().join(format!("placement/{uuid}.json")), record).expect("works");
+    rig.start_daemon();
+    rig.until("the other array to be served", || {
+        rig.show("b")["state"] == "optimal"
+    });
+    rig.run(&["start", "a"]).refused(4, "memory-short");
+    assert_eq!(rig.show("b")["state"], "optimal", "{}", rig.log());
+    rig.stop_daemon();
+    // It can be put right without a daemon.
+    rig.run(&["set", "a", "memory_limit=99999T"])
+        .refused(4, "memory-short");
+    rig.run(&["set", "a", "memory_limit=auto"]).ok();
+    rig.run(&["set", "a", "rebuild_priority=7"])
+        .refused(1, "no-daemon");
+    rig.start_daemon();
+    rig.until("the array to be served", || {
+        rig.show("a")["state"] == "optimal"
+    });
+}
+
+#[test]
+fn a_limit_of_address_space_is_told_and_ends_no_daemon() {
+    let mut rig = Rig::new();
+    // KiB.
+    rig.start_daemon_limited("-v 4000000", &[]);
+    let (small, large) = (rig.files_called("s", 2), rig.files_called("l", 2));
+    rig.create("small", "1", &["--export", "none"], &small).ok();
+    let options = ["--export", "none", "--memory-limit", "6G"];
+    let refused = rig.create("large", "1", &options, &large);
+    refused.refused(4, "memory-short");
+    assert_eq!(rig.show("small")["state"], "optimal", "{}", rig.log());
+}
+
+#[test]
+fn an_array_that_goes_gives_its_memory_back() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    let mapped = |rig: &Rig| {
+        let status = fs::read_to_string(format!("/proc/{}/status", rig.daemon_pid()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmData:"));
+        let kib = line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        kib.expect("a number") << 10
+    };
+    let options = ["--export", "none", "--memory-limit", "1G"];
+    rig.create("data", "5", &options, &devices).ok();
+    let served = mapped(&rig);
+    rig.run(&["stop", "data"]).ok();
+    let after = mapped(&rig);
+    assert!(
+        after + (900 << 20) < served,
+        "{served} while served, {after} after"
+    );
+}
+
+#[test]
+fn few_descriptors_hold_up_nothing_and_are_told_of() {
+    let mut rig = Rig::new();
+    rig.start_daemon_limited("-n 64", &["--shards", "2"]);
+    let mut refused = 0;
+    for n in 0..8 {
+        let name = format!("a{n}");
+        let devices = rig.files_called(&name, 3);
+        let mut args = vec!["create", &name, "--level", "5", "--export", "nbd"];
+        args.extend(devices.iter().map(String::as_str));
+        let run = within(&rig, 60, &args);
+        if run.code != 0 {
+            run.refused(4, "descriptors-short");
+            refused += 1;
+        }
+        within(&rig, 60, &["show"]);
+    }
+    assert!((1..8).contains(&refused), "{refused} of 8 were refused");
+    within(&rig, 60, &["stop", "a0"]).ok();
+}
+
+#[test]
+fn the_soft_limit_of_descriptors_is_raised() {
+    let mut rig = Rig::new();
+    rig.start_daemon_limited("-S -n 128", &[]);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", rig.daemon_pid()));
+    let limits = limits.expect("it runs");
+    let line = limits.lines().find(|l| l.starts_with("Max open files"));
+    let mut words = line.expect("it is told").split_whitespace().skip(3);
+    assert_eq!(words.next(), words.next(), "{limits}");
+}
+
+#[test]
+fn clients_that_say_nothing_keep_nobody_from_the_api() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let silent: Vec<UnixStream> = (0..300)
+        .filter_map(|_| {
+            let mut stream = UnixStream::connect(rig.dir().join("api.sock")).ok()?;
+            stream.write_all(b"GET /v1/arrays HTTP/1.1\r\n").ok()?;
+            Some(stream)
+        })
+        .collect();
+    within(&rig, 60, &["show"]).ok();
+    drop(silent);
+}
+
+#[test]
+fn a_terminal_that_goes_does_not_end_the_daemon() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let pid = rig.daemon_pid().to_string();
+    let hung_up = Command::new("kill").args(["-HUP", &pid]).status();
+    assert!(hung_up.expect("works").success());
+    rig.run(&["show"]).ok();
+    rig.until("the log to tell of it", || rig.log().contains("SIGHUP"));
+    rig.stop_daemon();
+}
+
+#[test]
+fn a_state_folder_that_others_may_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let rig = Rig::new();
+    fs::create_dir(rig.dir()).expect("works");
+    fs::set_permissions(rig.dir(), fs::Permissions::from_mode(0o777)).expect("works");
+    let args = ["daemon", "--no-devices"];
+    within(&rig, 30, &args).refused(4, "state-dir-not-ours");
+}
+
+/// Runs a program to which io_uring is forbidden, as containers do.
+const FORBID: &str = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+raw = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *op) for op in code))
+prog = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(raw)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(prog), 0, 0) == 0, ctypes.get_errno()
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn io_uring_that_is_forbidden_is_told_before_anything_is_written() {
+    let mut rig = Rig::new();
+    if !rig::has("python3") || !Path::new("/proc/sys/kernel/seccomp").exists() {
+        return rig::skipped("python3 and seccomp are needed to forbid io_uring");
+    }
+    let devices = rig.files(3);
+    rig.start_daemon_by(&["python3", "-c", FORBID], &[]);
+    for options in [&["--dry-run"][..], &["--export", "none"]] {
+        let run = rig.create("data", "5", options, &devices);
+        run.refused(1, "no-io-uring");
+    }
+    for device in &devices {
+        assert!(rig::bytes(device).iter().all(|&byte| byte == 0), "{device}");
+    }
+}
