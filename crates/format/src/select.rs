@@ -160,6 +160,8 @@ pub fn select_member(
 /// another one while the next start writes them again, always leaves one.
 pub fn copy_to_replace(copies: [CopyStatus; 2]) -> usize {
     match copies {
+        // Of a device that grew: the old end holds a whole one, and where that is only the first copy may say.
+        [CopyStatus::Bad(_), CopyStatus::Bad(_)] => 1,
         [CopyStatus::Bad(_), _] => 0,
         [_, CopyStatus::Bad(_)] => 1,
         [CopyStatus::Valid(first), CopyStatus::Valid(last)] => usize::from(last < first),

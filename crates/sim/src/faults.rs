@@ -70,6 +70,13 @@ pub struct Overlay {
 }
 
 impl Overlay {
+    /// A reset that is over counts as if it had ended so much later, and not after `resumes`: the time in which
+    /// threads stood still is none in which tries got through.
+    pub fn keep_peace(&mut self, now: Time, ns: u64, resumes: Time) {
+        if let Some(reset) = self.reset.as_mut().filter(|reset| reset.until <= now) {
+            reset.until = Time(reset.until.0 + ns).min(resumes);
+        }
+    }
     /// Does it take longer than others by itself, perhaps longer than the deadline?
     pub fn dawdles(&self) -> bool {
         self.slowness > 1 || self.hiccup_one_in > 0 || self.pauses > 0

@@ -834,10 +834,7 @@ impl World {
                     let policies = [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync];
                     let policy = Setting::WriteHole(self.chance.faults.pick(&policies));
                     let hedged = Setting::HedgedReads(self.chance.faults.percent(50));
-                    let setting =
-                        self.chance
-                            .faults
-                            .pick(&[policy, policy, hedged, Setting::Carved]);
+                    let setting = self.chance.faults.pick(&[policy, policy, hedged]);
                     self.command(Command::Set(setting));
                     return Ok(());
                 }

@@ -204,11 +204,13 @@ impl World {
     pub(crate) fn machine_stands_still(&mut self, ns: u64, late: bool) {
         self.note(format!("the machine stands still for {} us", ns / 1000));
         let deadline_ns = self.plan.latencies.deadline_ns;
-        let resumes = Time(self.clock.now().0 + ns);
+        let now = self.clock.now();
+        let resumes = Time(now.0 + ns);
         let mut watched = Vec::new();
         for drive in 0..self.drives.len() {
             self.drives[drive].ssd.put_off(ns);
             self.drives[drive].ssd.prolong_tries(None, ns);
+            self.drives[drive].ssd.faults.keep_peace(now, ns, resumes);
             if let Some(until) = &mut self.drives[drive].stands {
                 *until = Time(until.0 + ns);
             }
@@ -224,7 +226,6 @@ impl World {
                 }
             }
         }
-        let now = self.clock.now();
         for pulse in &mut self.machines().pulses {
             pulse.wakes(now);
         }
@@ -299,6 +300,7 @@ impl World {
         pulse.sleeps(None);
         for drive in &mut self.drives {
             drive.ssd.prolong_tries(Some(owner), gap_ns);
+            drive.ssd.faults.keep_peace(now, gap_ns, now);
         }
         let Some((.., waits)) = self.machines().standing.take() else {
             return Ok(());

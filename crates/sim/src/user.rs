@@ -42,7 +42,9 @@ impl World {
     }
     /// Blocks that a read may have.
     pub fn longest_read(&self) -> u64 {
-        (self.reading_most - 2) * self.geometry.strip / self.geometry.block
+        // It may begin and end within a strip, and all of its strips may be one shard's.
+        let strips = (self.reading_most - 2).min(self.read_pieces_most - 1);
+        strips * self.geometry.strip / self.geometry.block
     }
 
     /// Submits one more request of the user, unless it would read too much at once.

@@ -201,6 +201,8 @@ pub struct World {
     pub(crate) next_ask_at: Time,
     /// Buffers of a shard that the user's reads may hold at the same time.
     pub reading_most: u64,
+    /// Strips that one read may have of one shard.
+    pub read_pieces_most: u64,
     /// Buffers that they may hold now.
     pub reading: u64,
     /// A request that waits until the user reads less.
@@ -306,6 +308,7 @@ impl World {
             asks_left: 0,
             next_ask_at: Time(0),
             reading_most: 0,
+            read_pieces_most: 0,
             reading: 0,
             held: None,
             resyncing: false,
