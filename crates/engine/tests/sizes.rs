@@ -97,7 +97,7 @@ fn a_backup_that_tells_of_a_larger_array_is_refused() {
         ..superblock.clone()
     };
     let senseless = Invalid::Size(superblock.layout.data_bytes);
-    assert_eq!(wide.check(), Err(senseless.clone()));
+    assert_eq!(wide.check(), Err(senseless));
     let member = |n| (info(1 << 61), MemberUuid([n; 16]));
     let again = RestoreSpec {
         array: ArrayUuid([7; 16]),
