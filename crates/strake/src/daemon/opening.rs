@@ -57,10 +57,8 @@ pub(crate) fn open(found: &FoundArray, how: &Start) -> Result<Opened, Failure> {
                 opened.tables.extend(table.then_some(opened.members.len()));
                 opened.members.push((device, image));
             }
-            Err(why) => {
-                tracing::warn!(%why, "member left out");
-                opened.aside.push(Aside::of(member, why));
-            }
+            // A start that is refused names it in its error alone.
+            Err(why) => opened.aside.push(Aside::of(member, why)),
         }
     }
     opened.check(found, &how.left_behind)?;

@@ -259,6 +259,7 @@ pub(crate) fn start(
         .map_err(|error| opening::with_aside(error.into(), found, &aside))?;
     dir.not_destroyed_any_more(found.uuid);
     for aside in &aside {
+        tracing::warn!(why = %aside.why, "member left out");
         log.note(Happened {
             array: Some(name.to_string()),
             slot: aside.slot,
