@@ -44,6 +44,8 @@ struct Image {
 #[derive(Debug)]
 pub struct Pasts {
     chance: Prng,
+    /// Images are taken by chance.
+    by_chance: bool,
     images: Vec<Image>,
     /// Of each drive how often the array began to serve, or stopped, with it.
     sealed: Vec<u64>,
@@ -56,6 +58,7 @@ impl Pasts {
     pub(crate) fn new(seed: u64, drives: usize) -> Pasts {
         Pasts {
             chance: Prng::new(seed, Purpose::Past),
+            by_chance: false,
             images: Vec::new(),
             sealed: vec![0; drives],
             strange: BTreeSet::new(),
@@ -82,7 +85,7 @@ impl World {
                 self.pasts.sealed[drive] += 1;
             }
         }
-        if self.pasts.chance.percent(8) {
+        if self.pasts.by_chance && self.pasts.chance.percent(8) {
             let serving: Vec<usize> = self.shown_in_sync().iter().map(|&(_, d)| d).collect();
             if !serving.is_empty() {
                 let drive = self.pasts.chance.pick(&serving);
@@ -151,6 +154,7 @@ impl World {
 
     /// Between two lives. `spared`: no member may be missing at the start.
     pub(crate) fn change_pasts(&mut self, spared: bool, without: FaultSet) {
+        self.pasts.by_chance = true;
         if self.pasts.chance.percent(25) {
             let used: Vec<usize> = (0..self.drives.len())
                 .filter(|&drive| self.drives[drive].used && !self.drives[drive].ssd.faults.gone)

@@ -198,11 +198,18 @@ fn it_goes_on_behind_a_growth_and_a_move_of_data_that_come_between_at_any_step()
             0 => array.begin_to_restripe(1),
             _ => array.begin_to_add_parity(1),
         };
+        // What an array gets whose zeroing is over is not zeroed.
+        let before = array.world.geometry.slots();
+        let has_begun = |array: &Scenario| array.world.geometry.slots() != before;
+        while zeroing(array) && !has_begun(array) && !array.world.done.contains_key(&id) {
+            array.steps(1);
+        }
+        let in_time = has_begun(array);
         array.rest();
         moved += u64::from(array.answer(id).is_ok());
         array.rest().verify();
         assert!(!zeroing(array), "blow {nth}");
-        assert_eq!(unwritten(array), 0, "blow {nth}");
+        assert!(!in_time || unwritten(array) == 0, "blow {nth}");
         sound(array);
     });
     assert!(met > 5 && moved > 5, "{met}, {moved}");

@@ -1,9 +1,9 @@
 //! The power goes while an array is being made: what there is then is an array that answers right, or none, and either way
 //! the next one can be made on the same devices.
 
-use strake_engine::StartError;
 use strake_engine::create::Init;
 use strake_engine::event::ArrayState;
+use strake_engine::{Aside, StartError};
 use strake_format::SelectError;
 use strake_sim::launch::Half;
 use strake_sim::scenario::{Draft, Scenario};
@@ -92,6 +92,15 @@ fn an_array_that_was_half_made_is_too_little_or_answers_right_and_is_made_again(
     }
 }
 
+/// Members are missing to it that carry all but a copy of their superblock.
+fn may_be_whole(why: &StartError) -> bool {
+    let emptied = |aside: &Aside| matches!(aside, Aside::Emptied { .. });
+    match why {
+        StartError::TooFewMembers { aside, .. } => aside.iter().any(|(_, why)| emptied(why)),
+        _ => false,
+    }
+}
+
 /// Nobody has given the elder array's data up before the newer one is there: what is left of it may
 /// be too little, or without its maps, but is never taken for something else.
 #[test]
@@ -115,8 +124,16 @@ fn an_array_over_which_another_was_half_made_answers_nothing_wrong() {
                 }
                 Err(why) => {
                     array.world.note(format!("refused: {why}"));
-                    array.refused(true);
                     refused += 1;
+                    // Of members that have lost a superblock, and nothing else yet, a person may say so.
+                    match may_be_whole(&why) && array.world.assemble(true).is_ok() {
+                        true => {
+                            array.world.drives.iter_mut().for_each(|d| d.device = None);
+                            array.start_by_force().rest().verify();
+                            array.power_cut();
+                        }
+                        false => drop(array.refused(true)),
+                    }
                 }
             }
             serves_as_new(array.make_anew(None));

@@ -160,8 +160,9 @@ fn blocks_that_were_lost_stay_lost() {
     for slot in 0..2 {
         raid5.spoil_block(slot, 1, 0);
     }
-    raid5.lose(2).rest().add().rest();
+    raid5.lose(2).rest().add();
     raid5.world.demand = Demand::NothingWrong;
+    raid5.wait("it is rebuilt", |world| world.looks()[2].in_sync.is_some());
     raid5.verify();
     let lost = raid5.unreadable();
     assert!(!lost.is_empty());
