@@ -169,10 +169,7 @@ pub(super) fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
         MEMORY_LIMIT => MEMORY_LIMIT_BYTES,
         key => key,
     };
-    let value = all.get(key).ok_or_else(|| {
-        Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
-            .cure("strake get NAME tells all of them")
-    })?;
+    let value = all.get(key).ok_or_else(|| ranges::no_setting(key))?;
     context.say(&serde_json::json!({ key: value }), |_| {
         let line = setting(key, value);
         line.split_once('=')

@@ -245,9 +245,9 @@ mod tests {
             broken = n == 0;
         }
         assert_eq!(log.dropped.load(Ordering::SeqCst), 2);
-        assert_eq!(told, 1);
-        assert_eq!(written[0], "line 1\n");
-        assert!(written[1].contains("1 lines of the log were dropped"));
+        assert_eq!(told, 2);
+        assert_eq!(written[0], "line 2\n");
+        assert!(written[1].contains("2 lines of the log were dropped"));
     }
 
     #[test]

@@ -101,31 +101,54 @@ const LATENCY_TARGET_US_MIN: u32 = 50;
 /// Of the endurance of a drive, per cent: it warns there at the latest.
 const WEAR_MAX: u8 = 100;
 
-/// What a setting takes, as an error says it; `None` is no setting.
+/// Every setting, and what it takes, as an error says it.
+const TAKES: &[(&str, &str)] = &[
+    ("rebuild_priority", "1 to 100"),
+    ("resync_priority", "1 to 100"),
+    ("scrub_priority", "1 to 100"),
+    ("restripe_priority", "1 to 100"),
+    ("init_priority", "1 to 100"),
+    ("latency_target", "off, or 50us to 60s"),
+    ("latency_target_us", "0 (off), or 50 to 60000000"),
+    ("spare_delay", "off, or a time to 7d, as 45s or 3m"),
+    ("spare_delay_ms", "0 (off) to 604800000"),
+    (
+        "scrub_schedule",
+        "off, continuous, daily, weekly or monthly",
+    ),
+    ("scrub_at", "00:00 to 23:59"),
+    ("scrub_policy", "report, repair or halt"),
+    ("read_error_threshold", "1 to 4294967295"),
+    ("write_hole", "closed, degraded or resync"),
+    ("hedged_reads", "on or off"),
+    ("cpus", "CPUs of this machine, as 0-3,8, or auto"),
+    ("shards", "1 to 64, or auto"),
+    ("memory_limit", "a size, as 256M, or auto"),
+    ("memory_limit_bytes", "a number of bytes, or 0 (auto)"),
+    ("requests", "1 to 4294967295, or auto"),
+    ("replace_at_wear", "off, or 1 to 100"),
+    ("pool", "the name of a pool, or none"),
+    (
+        "degraded",
+        "allow, never, wait, default, or a time to wait, as 30s",
+    ),
+];
+
+/// What a setting takes; `None` is no setting.
 pub(crate) fn takes(key: &str) -> Option<&'static str> {
-    Some(match key {
-        "rebuild_priority" | "resync_priority" | "scrub_priority" | "restripe_priority"
-        | "init_priority" => "1 to 100",
-        "latency_target" => "off, or 50us to 60s",
-        "latency_target_us" => "0 (off), or 50 to 60000000",
-        "spare_delay" => "off, or a time to 7d, as 45s or 3m",
-        "spare_delay_ms" => "0 (off) to 604800000",
-        "scrub_schedule" => "off, continuous, daily, weekly or monthly",
-        "scrub_at" => "00:00 to 23:59",
-        "scrub_policy" => "report, repair or halt",
-        "read_error_threshold" => "1 to 4294967295",
-        "write_hole" => "closed, degraded or resync",
-        "hedged_reads" => "on or off",
-        "cpus" => "CPUs of this machine, as 0-3,8, or auto",
-        "shards" => "1 to 64, or auto",
-        "memory_limit" => "a size, as 256M, or auto",
-        "memory_limit_bytes" => "a number of bytes, or 0 (auto)",
-        "requests" => "1 to 4294967295, or auto",
-        "replace_at_wear" => "off, or 1 to 100",
-        "pool" => "the name of a pool, or none",
-        "degraded" => "allow, never, wait, default, or a time to wait, as 30s",
-        _ => return None,
-    })
+    let (_, takes) = TAKES.iter().find(|(name, _)| *name == key)?;
+    Some(takes)
+}
+
+/// There is no such setting: names those that there are.
+pub(crate) fn no_setting(key: &str) -> Failure {
+    let in_json = ["_us", "_ms", "_bytes"];
+    let names = TAKES.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = names
+        .filter(|name| !in_json.iter().any(|unit| name.ends_with(unit)))
+        .collect();
+    Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
+        .cure(format!("use one of {}", names.join(", ")))
 }
 
 /// A value that a setting does not take.
@@ -135,8 +158,7 @@ pub(crate) fn not_taken(key: &str, value: impl std::fmt::Display) -> Failure {
             let found = format!("{key}={value} is not taken: {key} takes {takes}");
             Failure::new(Code::SettingInvalid, found).cure(format!("give {takes}"))
         }
-        None => Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
-            .cure("strake get NAME lists all of them"),
+        None => no_setting(key),
     }
 }
 
