@@ -32,6 +32,14 @@ pub(crate) fn pulses(plan: &Plan, shards: u16, now: Time) -> Vec<Pulse> {
     vec![pulse; usize::from(shards) + 1]
 }
 
+/// Where its pulse is among all.
+fn pulse_of(owner: Owner) -> usize {
+    match owner {
+        Owner::Array => 0,
+        Owner::Shard(shard) => usize::from(shard) + 1,
+    }
+}
+
 fn place_of(owner: Owner) -> Place {
     match owner {
         Owner::Array => Place::Array,
@@ -41,11 +49,7 @@ fn place_of(owner: Owner) -> Place {
 
 impl World {
     fn pulse(&mut self, owner: Owner) -> &mut Pulse {
-        let at = match owner {
-            Owner::Array => 0,
-            Owner::Shard(shard) => usize::from(shard) + 1,
-        };
-        &mut self.machines().pulses[at]
+        &mut self.machines().pulses[pulse_of(owner)]
     }
 
     /// Now, in the time in which this thread ran.
@@ -232,9 +236,20 @@ impl World {
         self.clock.stand_still(ns);
         self.lanes.stand_still(ns);
         let machines = self.machines();
-        for pulse in &mut machines.pulses {
+        let standing = machines
+            .standing
+            .as_ref()
+            .map(|(owner, ..)| pulse_of(*owner));
+        for (at, pulse) in machines.pulses.iter_mut().enumerate() {
             pulse.wakes(resumes);
-            pulse.sleeps(None);
+            // A thread that stands still goes on to do so, and did not ask for it.
+            if standing != Some(at) {
+                pulse.sleeps(None);
+            }
+        }
+        // Its pulse counts up to here.
+        if let Some((_, since, _)) = &mut machines.standing {
+            *since = resumes;
         }
         let ticks = machines.shard_ticks.iter_mut();
         for at in ticks.chain([&mut machines.tick_at]).flatten() {
