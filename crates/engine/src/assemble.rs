@@ -679,10 +679,18 @@ fn members_of(
 
 /// What a session may add to a counter: a thousand steps a second for thousands of years.
 const COUNTER_END: u64 = u64::MAX - (1 << 48);
+/// The same of generations, of which [`Known`] has 40 bits on a member: for two years.
+const GENERATION_END: u64 = (1 << 40) - (1 << 36);
+const GENERATION: &str = "the generation of the superblocks";
 
 /// Nothing starts that would make a counter wrap.
 fn counts_on(counters: &[(&'static str, u64)]) -> Result<(), StartError> {
-    let ended = counters.iter().find(|(_, value)| *value > COUNTER_END);
+    let end = |counter: &str| match counter {
+        GENERATION => GENERATION_END,
+        _ => COUNTER_END,
+    };
+    let mut counters = counters.iter();
+    let ended = counters.find(|(counter, value)| *value > end(counter));
     match ended {
         Some(&(counter, value)) => Err(StartError::CounterExhausted { counter, value }),
         None => Ok(()),
@@ -705,7 +713,7 @@ impl Array {
         let newest = &found[selection.authority].superblock;
         counts_on(&[
             ("the epoch", newest.epoch.0),
-            ("the generation of the superblocks", newest.generation.0),
+            (GENERATION, newest.generation.0),
         ])?;
         let mut whole = selection.clone();
         fit(&found, &mut whole, false);

@@ -261,6 +261,12 @@ impl RawPage {
             let places = (0..).zip(used).filter(move |(_, code)| **code & flag != 0);
             places.map(|(at, _)| at).collect()
         };
+        let undecided: Vec<u16> = flagged(UNDECIDED);
+        if undecided.is_empty() && self.version.get() != VERSION {
+            return Err(MapError::Version {
+                version: self.version.get(),
+            });
+        }
         Ok(MapPage {
             array: ArrayUuid(self.array),
             member: MemberUuid(self.member),
@@ -273,7 +279,7 @@ impl RawPage {
                 .map(state)
                 .collect::<Result<_, _>>()?,
             behind: flagged(BEHIND),
-            undecided: flagged(UNDECIDED),
+            undecided,
         })
     }
 }
