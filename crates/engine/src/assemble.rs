@@ -679,8 +679,8 @@ fn members_of(
 
 /// What a session may add to a counter: a thousand steps a second for thousands of years.
 const COUNTER_END: u64 = u64::MAX - (1 << 48);
-/// The same of generations, of which [`Known`] has 40 bits on a member: for two years.
-const GENERATION_END: u64 = (1 << 40) - (1 << 36);
+/// The same of generations, of which [`Known`] notes so many: a thousand a second for two years.
+const GENERATION_END: u64 = Known::HEARD_MAX - (1 << 36);
 const GENERATION: &str = "the generation of the superblocks";
 
 /// Nothing starts that would make a counter wrap.

@@ -60,10 +60,6 @@ pub(super) struct RawKnown {
 
 impl From<Known> for RawKnown {
     fn from(known: Known) -> Self {
-        // What does not fit is not known.
-        if known.heard.0 >> 40 != 0 {
-            return Self::default();
-        }
         Self {
             heard_low: (known.heard.0 as u32).into(),
             heard_high: (known.heard.0 >> 32) as u8,
