@@ -164,8 +164,6 @@ pub enum Canary {
     ListWithoutLimit,
     /// A member is kept although its superblock is older than all editions that are remembered.
     ReturnsUnwitnessed,
-    /// Members that are being rebuilt get no records.
-    RebuiltGetNoRecords,
     /// A Clean region in which blocks are given up is not marked behind.
     CleanNotBehind,
     /// Time in which a thread stood still counts against members.
@@ -176,7 +174,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 73] = [
+    pub const ALL: [Canary; 72] = [
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::WritesEarly,
@@ -243,7 +241,6 @@ impl Canary {
         Canary::ListUndurable,
         Canary::ListWithoutLimit,
         Canary::ReturnsUnwitnessed,
-        Canary::RebuiltGetNoRecords,
         Canary::CleanNotBehind,
         Canary::StandstillCounts,
         Canary::VerdictsOfOneMoment,
@@ -325,7 +322,6 @@ impl Canary {
             Canary::ListUndurable => "list-undurable",
             Canary::ListWithoutLimit => "list-without-limit",
             Canary::ReturnsUnwitnessed => "returns-unwitnessed",
-            Canary::RebuiltGetNoRecords => "rebuilt-get-no-records",
             Canary::CleanNotBehind => "clean-not-behind",
             Canary::StandstillCounts => "standstill-counts",
             Canary::VerdictsOfOneMoment => "verdicts-of-one-moment",

@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 99] = [
+    pub const ALL: [(Canary, u64); 98] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -174,7 +174,6 @@ impl Canary {
         (Canary::Inside(engine::Canary::ListUndurable), 12000),
         (Canary::Inside(engine::Canary::ListWithoutLimit), 6000),
         (Canary::Inside(engine::Canary::ReturnsUnwitnessed), 20000),
-        (Canary::Inside(engine::Canary::RebuiltGetNoRecords), 16000),
         (Canary::Inside(engine::Canary::CleanNotBehind), 6000),
         (Canary::Inside(engine::Canary::StandstillCounts), 200),
         (Canary::Inside(engine::Canary::VerdictsOfOneMoment), 200),
@@ -260,7 +259,6 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::ListUndurable => Some(Course::Listed),
         engine::Canary::ListWithoutLimit => Some(Course::FullList),
         engine::Canary::ReturnsUnwitnessed => Some(Course::LongAway),
-        engine::Canary::RebuiltGetNoRecords => Some(Course::JoinsUnderWrites),
         engine::Canary::CleanNotBehind => Some(Course::LostWhileAway),
         _ => None,
     }
