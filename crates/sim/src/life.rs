@@ -153,7 +153,9 @@ impl World {
 
     /// The condition of the slots as the superblocks tell it: in sync only if all say so.
     pub fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
-        let present = self.present();
+        // What lies on a drive of another past says nothing of the members now.
+        let mut present = self.present();
+        present.retain(|(index, _)| !self.pasts.is_strange(*index));
         let newest = present
             .iter()
             .map(|(_, sb)| sb)
@@ -164,10 +166,7 @@ impl World {
             let member = newest
                 .and_then(|sb| sb.slots.get(slot))
                 .map(|record| record.member);
-            let mut own = present
-                .iter()
-                .filter(|(index, _)| !self.pasts.is_strange(*index));
-            let holder = own.find(|(_, sb)| Some(sb.member) == member);
+            let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
             // What a spare knows counts, too: a member that it knows to be out does not start
             // alone.
             let current = present.iter().filter(|(_, sb)| {

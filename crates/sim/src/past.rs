@@ -224,13 +224,14 @@ impl World {
         (!fair.is_empty()).then(|| self.pasts.chance.pick(&fair))
     }
 
-    /// Everybody who is there says that the member of this drive is out.
+    /// All other members that are there, and of the past that counts, say that the member of this drive is out.
     fn is_out(&self, drive: usize) -> bool {
         let Some(own) = self.drives[drive].named(self.array) else {
             return false;
         };
         let present = self.present();
-        let others = present.iter().filter(|(index, _)| *index != drive);
+        let another = |index: usize| index != drive && !self.pasts.is_strange(index);
+        let others = present.iter().filter(|(index, _)| another(*index));
         let mut others = others.map(|(_, sb)| sb).peekable();
         others.peek().is_some()
             && others.all(|sb| {

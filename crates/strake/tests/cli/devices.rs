@@ -1,5 +1,8 @@
 //! Block devices in use by others, and file systems that run full: loop devices and small mounts,
 //! as root.
+//!
+//! Invariant: an array on loop devices has a name that no other test uses. A command without a daemon looks at
+//! all block devices of the machine, and refuses a name that an array on them has.
 
 use std::path::Path;
 use std::process::Command;
@@ -130,14 +133,15 @@ fn two_loop_devices_over_one_file_are_one_device() {
     // One of them in service keeps the other from every array, whatever is forced.
     rig.start_daemon();
     let mirror = [devices[0].clone(), files[1].clone()];
-    rig.create("a", "1", &["--export", "none"], &mirror).ok();
+    rig.create("twice", "1", &["--export", "none"], &mirror)
+        .ok();
     let other = [devices[1].clone(), files[2].clone()];
     let refused = rig.create("b", "1", &["--force"], &other);
     assert!(refused.err.contains(&devices[0]), "{refused:?}");
     refused.refused(4, "device-busy");
-    rig.run(&["add", "a", &devices[1], "--force"])
+    rig.run(&["add", "twice", &devices[1], "--force"])
         .refused(4, "device-busy");
-    assert_eq!(rig.show("a")["state"], "optimal");
+    assert_eq!(rig.show("twice")["state"], "optimal");
 }
 
 #[test]
@@ -165,22 +169,23 @@ fn an_array_on_loop_devices_over_drives_comes_back_by_the_uppermost_and_can_be_d
         .flat_map(|path| ["--scan", path.as_str()])
         .collect();
     rig.start_daemon_with(&scanned);
-    rig.create("data", "5", &["--export", "nbd"], &devices).ok();
-    rig.qemu_io("data", &["write -P 3 0 4M"]);
+    rig.create("over-drives", "5", &["--export", "nbd"], &devices)
+        .ok();
+    rig.qemu_io("over-drives", &["write -P 3 0 4M"]);
     rig.stop_daemon();
     rig.start_daemon_with(&scanned);
-    rig.until_state("data", "optimal");
-    rig.qemu_io("data", &["read -P 3 0 4M"]);
+    rig.until_state("over-drives", "optimal");
+    rig.qemu_io("over-drives", &["read -P 3 0 4M"]);
     assert_eq!(
-        rig.show("data")["members"][0]["device"],
+        rig.show("over-drives")["members"][0]["device"],
         devices[0].as_str()
     );
-    rig.run(&["stop", "data"]).ok();
+    rig.run(&["stop", "over-drives"]).ok();
     let scan = rig.run(&["scan"]).ok().json();
     assert_eq!(scan[0]["state"], "complete", "{scan}");
     let also = scan[0]["devices"][0]["also"].as_array().map(Vec::len);
     assert_eq!(also, Some(2), "{scan}");
-    rig.run(&["destroy", "data", "--yes"]).ok();
+    rig.run(&["destroy", "over-drives", "--yes"]).ok();
     assert_eq!(rig.run(&["scan"]).ok().json(), serde_json::json!([]));
 }
 
@@ -202,7 +207,7 @@ fn a_drive_that_appears_starts_its_array_when_the_kernel_tells_of_it() {
     }
     let devices: Vec<String> = loops.iter().map(|l| l.device.clone()).collect();
     rig.start_daemon();
-    rig.create("looped", "5", &["--export", "nbd"], &devices)
+    rig.create("plugged", "5", &["--export", "nbd"], &devices)
         .ok();
     rig.stop_daemon();
     drop(loops);
@@ -211,7 +216,7 @@ fn a_drive_that_appears_starts_its_array_when_the_kernel_tells_of_it() {
     std::thread::sleep(std::time::Duration::from_secs(1));
     let since = std::time::Instant::now();
     let _loops = attach();
-    rig.until_state("looped", "optimal");
+    rig.until_state("plugged", "optimal");
     let took = since.elapsed();
     assert!(took.as_secs() < 20, "{took:?}: it was looked for");
     rig.stop_daemon();
