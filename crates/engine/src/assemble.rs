@@ -60,7 +60,8 @@ pub enum StartError {
     Select(#[from] SelectError),
     /// More members are missing than the level survives.
     #[error(
-        "{missing} members of a group are missing, the level survives {tolerated}{}",
+        "of a group {missing} {} missing, the level survives {tolerated}{}",
+        if *missing == 1 { "member is" } else { "members are" },
         told(aside)
     )]
     TooFewMembers {

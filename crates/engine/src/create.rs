@@ -118,7 +118,7 @@ pub enum Step<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     /// Fewer members than the level needs.
-    #[error("level {level} needs at least {needs} members, {has} were given")]
+    #[error("level {level} needs at least {needs} members, not {has}")]
     TooFew {
         /// The level.
         level: Level,
@@ -128,7 +128,7 @@ pub enum CreateError {
         has: usize,
     },
     /// More members than the level or the format allows.
-    #[error("level {level} takes at most {max} members, {has} were given")]
+    #[error("level {level} takes at most {max} members, not {has}")]
     TooMany {
         /// The level.
         level: Level,

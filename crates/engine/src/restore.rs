@@ -110,7 +110,7 @@ pub struct RestoreSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// Not one device for each slot.
-    #[error("the array has {slots} slots, {devices} devices were given")]
+    #[error("the array has {slots} slots, and the number of devices given is {devices}")]
     Members {
         /// Slots.
         slots: u8,

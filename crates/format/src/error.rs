@@ -51,7 +51,7 @@ pub enum LevelError {
     #[error("not one of 0, 1, 5, 6, 7.3, 10, 50, 60, 70, N+M")]
     Unknown,
     /// N+M out of bounds.
-    #[error("{n}+{m} is out of bounds: N at least 1, M 1 to 32, N+M at most 64")]
+    #[error("out of bounds: N is at least 1, M is 1 to 32, N+M is at most 64")]
     Bounds {
         /// Data strips.
         n: u8,
@@ -67,7 +67,7 @@ pub enum ShapeError {
     #[error(transparent)]
     Level(LevelError),
     /// N+M of another sum.
-    #[error("{members} members for level {n}+{m}")]
+    #[error("level {n}+{m} has {} members, not {members}", u16::from(*n) + u16::from(*m))]
     MembersNotNm {
         /// Members found.
         members: u8,
@@ -77,13 +77,13 @@ pub enum ShapeError {
         m: u8,
     },
     /// More than 64.
-    #[error("{members} members, more than 64")]
+    #[error("at most 64 members, not {members}")]
     TooManyMembers {
         /// Members found.
         members: u8,
     },
     /// Fewer than the level needs.
-    #[error("{members} members, fewer than {members_min}")]
+    #[error("at least {members_min} members, not {members}")]
     TooFewMembers {
         /// Members found.
         members: u8,
@@ -91,7 +91,7 @@ pub enum ShapeError {
         members_min: u8,
     },
     /// Groups smaller than the level needs.
-    #[error("groups of {group_size} members, fewer than {group_min}")]
+    #[error("groups of at least {group_min} members, not {group_size}")]
     GroupTooSmall {
         /// Members of a group.
         group_size: u8,

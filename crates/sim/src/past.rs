@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 use strake_engine::event::{Changed, CommandError};
 use strake_engine::units::*;
-use strake_format::{Layout, MemberUuid};
+use strake_format::{Layout, MemberUuid, SUPERBLOCK_BYTES, Superblock};
 
 use crate::faults::{FaultKind, FaultSet};
 use crate::look::Look;
@@ -177,10 +177,13 @@ impl World {
         if !without.has(FaultKind::Emptied) && self.pasts.chance.percent(6) {
             let all: Vec<usize> = (0..self.drives.len()).collect();
             if let Some(drive) = self.one_to_lose(&all, spared) {
-                // A drive that has grown since has its last copy where it ended.
-                let own = self.drives[drive].superblock(self.array);
+                // A drive that has grown has its last copy where the first copy says that it ends. Beyond that
+                // there may be a newer one, but nothing that the array ever served from.
                 let len = self.drives[drive].ssd.len();
-                let ended = own.map_or(len, |own| own.layout.device_bytes);
+                let [first, _] = Layout::superblock_offsets(len);
+                let copy = self.drives[drive].ssd.peek(first, SUPERBLOCK_BYTES);
+                let copy = copy.and_then(|bytes| Superblock::decode(bytes, first).ok());
+                let ended = copy.map_or(len, |copy| copy.layout.device_bytes);
                 let [first, last] = Layout::superblock_offsets(ended);
                 let cut = self.pasts.chance.range(first + 4096, last);
                 match self.pasts.chance.percent(60) {

@@ -80,6 +80,8 @@ struct Flight {
     trouble: Option<Trouble>,
     /// Its deadline, where it may be missed.
     watched: Option<Watched>,
+    /// The device dawdled when it took it: it may take longer than the deadline by itself.
+    dawdles: bool,
 }
 
 /// What the driver knows of an I/O that may miss its deadline.
@@ -283,6 +285,7 @@ impl Ssd {
             abandoned: false,
             trouble: None,
             watched: None,
+            dawdles: false,
         };
         let crowd = self.flights.len() as u64;
         self.flights.insert(op, flight);
@@ -291,6 +294,7 @@ impl Ssd {
 
     /// An I/O is on its way, for the first time or again; `crowd` others are.
     fn dispatch(&mut self, op: OpNo, crowd: u64, latencies: &Latencies, rng: &mut Prng) -> Timing {
+        let dawdles = self.faults.dawdles();
         let slow = u64::from(self.faults.slowness.max(1));
         let mut done_ns = rng.range(latencies.low_ns, latencies.high_ns) * slow;
         if rng.one_in(50) && self.faults.crowding_ns == 0 {
@@ -307,7 +311,7 @@ impl Ssd {
         }
         let mut flight = self.flights.remove(&op).expect("it is in flight");
         let fate = self.fate(&flight.kind);
-        (flight.fate, flight.issued) = (fate, self.moment);
+        (flight.fate, flight.issued, flight.dawdles) = (fate, self.moment, dawdles);
         self.flights.insert(op, flight);
         let mut late_ns = None;
         if fate == Fate::TimesOut {
@@ -464,11 +468,11 @@ impl Ssd {
         }
     }
 
-    /// I/Os that are on their way and will succeed, and whose deadline nobody watches.
+    /// I/Os that are on their way and will succeed in time, and whose deadline is not watched.
     pub fn unwatched(&self) -> Vec<OpNo> {
         let plain = |flight: &Flight| {
             let plain = flight.fate == Fate::Normal && flight.trouble.is_none();
-            plain && !flight.abandoned && flight.watched.is_none()
+            plain && !flight.dawdles && !flight.abandoned && flight.watched.is_none()
         };
         let flights = self.flights.iter().filter(|(_, flight)| plain(flight));
         flights.map(|(op, _)| *op).collect()
@@ -726,6 +730,7 @@ impl Ssd {
                 abandoned: false,
                 trouble: None,
                 watched: None,
+                dawdles: false,
             };
             self.told.push((op, told));
         }

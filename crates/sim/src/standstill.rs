@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! * An I/O is answered late only where that is watched ([`Watched`]): no other misses its deadline.
-//! * No I/O of a device that dawdles is watched: it may take longer than the deadline by itself.
+//! * No I/O is watched that a device took while it dawdled: it may take longer than the deadline by itself.
 //! * A device that hangs answers nothing until the array has given its I/Os up.
 //! * Chance of its own: worlds without this are what they would be without it.
 //!
@@ -218,9 +218,6 @@ impl World {
             if let Some(until) = &mut self.drives[drive].stands {
                 *until = Time(until.0 + ns);
             }
-            if self.drives[drive].ssd.faults.dawdles() {
-                continue;
-            }
             for op in self.drives[drive].ssd.unwatched() {
                 let rng = &mut self.chance.standstill;
                 if late && rng.percent(70) {
@@ -356,7 +353,7 @@ impl World {
         let several: Vec<(usize, Vec<OpNo>)> = of_slots
             .filter(|&index| {
                 let faults = &self.drives[index].ssd.faults;
-                !faults.gone && !faults.ebbs && faults.reset.is_none() && !faults.dawdles()
+                !faults.gone && !faults.ebbs && faults.reset.is_none()
             })
             .map(|index| (index, self.drives[index].ssd.unwatched()))
             .filter(|(_, ops)| !ops.is_empty())
