@@ -174,8 +174,8 @@ pub(crate) fn paused_by(word: &str) -> String {
 /// What a scrub found, in a sentence.
 pub(crate) fn found(scrub: &ScrubJson) -> String {
     format!(
-        "{} stripes inconsistent, wrong member known in {}, {} repaired; {} unreadable",
-        scrub.inconsistent_stripes,
+        "{} inconsistent, wrong member known in {}, {} repaired; {} unreadable",
+        size::count(scrub.inconsistent_stripes, "stripe"),
         scrub.located_stripes,
         scrub.repaired_stripes,
         scrub.unreadable_stripes
@@ -571,7 +571,7 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
 /// How many of an array's members and spares, or of a pool's devices, are there.
 fn found_text(array: &ScanJson) -> String {
     if array.state == "pool" {
-        return format!("{} devices found", array.found);
+        return format!("{} found", size::count(array.found, "device"));
     }
     let spares = match array.spares {
         0 => String::new(),

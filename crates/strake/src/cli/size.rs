@@ -3,6 +3,7 @@
 //! Invariant: `parse` takes every spelling that `bytes` prints. K, M, G, T (and KiB …) are powers
 //! of 1024, as mdadm and zpool have them; kB, MB, GB, TB are powers of 1000.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use strake_format::Settings;
@@ -112,11 +113,20 @@ pub(crate) fn delay(ms: u64) -> String {
 }
 
 /// Prints a number of things: `1 device`, `2 devices`.
-pub(crate) fn count(n: usize, thing: &str) -> String {
-    match n {
-        1 => format!("1 {thing}"),
-        n => format!("{n} {thing}s"),
+pub(crate) fn count<N: Display + PartialEq + From<u8>>(n: N, thing: &str) -> String {
+    match n == N::from(1) {
+        true => format!("1 {thing}"),
+        false => format!("{n} {thing}s"),
     }
+}
+
+/// The same with what was done to them: `1 member was`, `2 members were`.
+pub(crate) fn were(n: usize, thing: &str) -> String {
+    format!(
+        "{} {}",
+        count(n, thing),
+        if n == 1 { "was" } else { "were" }
+    )
 }
 
 /// Prints a rate.

@@ -230,8 +230,8 @@ pub(crate) fn text(volumes: &VolumesJson) -> String {
         };
     };
     let told = format!(
-        "  {} volumes, {} free in units of {}\n",
-        volumes.volumes.len(),
+        "  {}, {} free in units of {}\n",
+        size::count(volumes.volumes.len(), "volume"),
         size::bytes(free),
         size::bytes(unit)
     );

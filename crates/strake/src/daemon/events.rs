@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::api::types::{ArrayJson, EventJson, SettingsJson};
 use crate::api::view;
+use crate::cli::size;
 use crate::daemon::journal::Journal;
 
 const RING: usize = 4096;
@@ -75,7 +76,10 @@ impl Happened {
             NotTold::Nbd(clients) => (
                 None,
                 "NBD has no word for a new size",
-                format!("{clients} clients see the old size until they connect anew"),
+                format!(
+                    "{} will see the new size after connecting anew",
+                    size::count(clients, "client")
+                ),
             ),
         };
         Happened {
@@ -539,7 +543,11 @@ fn block_words(kind: &EventKind) -> Words {
             unreadable,
             ..
         } => {
-            let effect = format!("{stripes} stripes mended, {unreadable} blocks unreadable");
+            let effect = format!(
+                "{} mended, {} unreadable",
+                size::count(stripes, "stripe"),
+                size::count(unreadable, "block")
+            );
             ("log_replayed", None, text("unclean stop"), Some(effect))
         }
         _ => unreachable!("only for blocks"),
@@ -562,7 +570,10 @@ fn job_words(kind: &EventKind) -> Words {
             inconsistent,
             repaired,
         } => {
-            let found = format!("{inconsistent} stripes inconsistent, {repaired} repaired");
+            let found = format!(
+                "{} inconsistent, {repaired} repaired",
+                size::count(inconsistent, "stripe")
+            );
             let cause = text(view::job_kind(kind));
             ("job_finished", None, cause, Some(found))
         }

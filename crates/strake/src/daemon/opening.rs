@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use strake_runtime::{Device, MemberImage, OpenMode};
 
+use crate::cli::size;
 use crate::daemon::running::Start;
 use crate::drives::find::{Aside, FoundArray, FoundMember, aside_text};
 use crate::drives::safety::{self, Permit};
@@ -158,9 +159,9 @@ pub(crate) fn none_usable(found: &FoundArray, aside: &[Aside]) -> Failure {
     let held = aside.iter().find(|aside| is_held(&aside.why));
     let code = held.map_or(Code::MembersMissing, |held| held.why.code);
     let what = format!(
-        "{} members of {} were found and cannot be used: {}",
-        aside.len(),
+        "of {} {} found, and cannot be used: {}",
         found.name(),
+        size::were(aside.len(), "member"),
         aside_text(aside)
     );
     let failure = Failure::new(code, what);

@@ -36,7 +36,8 @@ fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<
     match now.with_parities(devices).filter(|_| devices > 0) {
         Some(level) if level == wanted => Ok(level),
         _ => {
-            let found = format!("level {now} does not become {wanted} with {devices} devices more");
+            let more = size::count(devices, "device");
+            let found = format!("level {now} does not become {wanted} with {more} more");
             Err(Failure::new(Code::LevelUnreachable, found))
         }
     }
@@ -52,7 +53,8 @@ fn parities_fewer(superblock: &Superblock, wanted: Level) -> Result<usize, Failu
         let found = match (1..=2).find(|&more| now.with_parities(more) == Some(wanted)) {
             _ if wanted == now => format!("the array has level {now} already"),
             Some(more) => {
-                format!("level {now} does not become {wanted} without {more} devices more")
+                let more = size::count(more, "device");
+                format!("level {now} does not become {wanted} without {more} more")
             }
             None => format!("level {now} does not become {wanted}"),
         };

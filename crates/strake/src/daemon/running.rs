@@ -20,6 +20,7 @@ use strake_runtime::{Counters, Device, ExportKind, ServeConfig, Serving};
 use crate::api::latency::{self, LatenciesJson};
 use crate::api::types::{ArrayJson, ExplainJson};
 use crate::api::view;
+use crate::cli::size;
 use crate::daemon::events::{self, EventLog, Happened};
 use crate::daemon::names;
 use crate::daemon::opening::{self, Opened};
@@ -195,7 +196,10 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     let opened = opening::open(found, how)?;
     if how.whole && !opened.aside.is_empty() {
         let left_out = opened.aside.len();
-        let what = format!("{left_out} members of {name} were found and cannot be used");
+        let what = format!(
+            "of {name} {} found, and cannot be used",
+            size::were(left_out, "member")
+        );
         let cure = format!("look at them, or strake start {name} starts it without them");
         // Nothing tells when a program lets go of one: that start is tried again.
         let held = opened

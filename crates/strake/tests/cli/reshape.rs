@@ -111,7 +111,7 @@ fn an_array_grows_where_its_devices_grew_while_it_serves() {
         events.find(|event| event["event"] == "size_not_told")
     };
     rig.until("who was not told is told of", || not_told().is_some());
-    let effect = "1 clients see the old size until they connect anew";
+    let effect = "1 client will see the new size after connecting anew";
     assert_eq!(not_told().expect("it is there")["effect"], effect);
     drop(client);
     let after = size(&rig.show("data"));
