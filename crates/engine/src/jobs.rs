@@ -24,6 +24,7 @@ use crate::map::Phase;
 use crate::pace::{Pace, Rules};
 use crate::persist::After;
 use crate::steps::depth_max;
+use crate::undecided::agrees;
 use crate::units::*;
 
 /// Of a scrub's findings, so many are told as events; all are counted.
@@ -581,10 +582,7 @@ impl Array {
 
     fn rebuild_stepped(&mut self, done: &Running, bytes: u64) {
         if done.outcome.inconsistent > done.outcome.located {
-            // Before any progress behind this is durable.
-            let region = self.geometry.region(done.first);
-            self.map.set_undecided(region, true);
-            self.write_pages();
+            self.leave_undecided(self.geometry.region(done.first));
         }
         if let Some(job) = &mut self.jobs.rebuild {
             job.worked += bytes;
@@ -741,24 +739,14 @@ impl Array {
     fn note_agreement(&mut self, done: &Running) {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);
-        let outcome = done.outcome;
-        let amiss = outcome.inconsistent + outcome.unreadable + outcome.skipped;
         let whole = self.in_order();
         let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
             return;
         };
-        scrub.agrees = amiss == 0 && whole && (scrub.agrees || done.first.0 == rows.start);
+        scrub.agrees =
+            agrees(&done.outcome) && whole && (scrub.agrees || done.first.0 == rows.start);
         if scrub.agrees && done.end.0 == rows.end && self.map.is_undecided(region) {
-            self.map.set_undecided(region, false);
-            self.write_pages();
-        }
-    }
-
-    /// In a region that is undecided nothing is repaired: what was built there would be the witness.
-    fn scrub_mode_in(&self, region: RegionNo, mode: ScrubMode) -> ScrubMode {
-        match mode == ScrubMode::Repair && self.map.is_undecided(region) {
-            true => ScrubMode::Check,
-            false => mode,
+            self.decide(region);
         }
     }
 

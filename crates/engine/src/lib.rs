@@ -81,6 +81,7 @@ mod streams;
 mod stripe;
 mod sums;
 mod turns;
+mod undecided;
 pub mod units;
 mod unreadable;
 mod visit;

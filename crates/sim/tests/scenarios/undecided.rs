@@ -3,8 +3,9 @@
 
 use strake_engine::event::*;
 use strake_engine::units::StripeNo;
-use strake_format::ScrubMode;
+use strake_format::{Layout, MapPage, SUPERBLOCK_BYTES, ScrubMode, Superblock, region_map};
 use strake_sim::scenario::Scenario;
+use strake_sim::world::{Drive, World};
 
 /// What lies in a column is flipped behind the array's back; then something is built from it.
 fn flipped(level: &str, members: u8, column: usize) -> Scenario {
@@ -91,4 +92,97 @@ fn a_parity_that_is_added_does_not_vouch_for_what_it_was_built_from() {
         .expect("it scrubs");
     array.rest();
     assert!(before == row_of(&mut array, 4));
+}
+
+/// Whether a page of the map on any drive has undecided regions, in either place.
+fn has_undecided_page(world: &World) -> bool {
+    let layout = &world.superblock.layout;
+    let has = |drive: &Drive, page: u32, sequence: u64| {
+        let at = region_map::place(layout, page, sequence);
+        let bytes = drive.ssd.peek(at, region_map::PAGE_BYTES);
+        let page = bytes.and_then(|bytes| MapPage::decode(bytes, at).ok());
+        page.is_some_and(|page| !page.undecided.is_empty())
+    };
+    let on = |drive: &Drive| {
+        let mut pages = (0..layout.map_pages).flat_map(|page| [(page, 0), (page, 1)]);
+        pages.any(|(page, sequence)| has(drive, page, sequence))
+    };
+    world.drives.iter().any(on)
+}
+
+/// Of the copies of superblocks on the drives that serve: those that say that there may be such
+/// pages, and all.
+fn copies_that_say_so(world: &World) -> (usize, usize) {
+    let members = world.drives.iter();
+    let members = members.filter(|drive| !drive.hidden && !drive.ssd.faults.gone);
+    let copies = members.flat_map(|drive| {
+        let offsets = Layout::superblock_offsets(drive.ssd.len());
+        offsets.into_iter().filter_map(|at| {
+            let bytes = drive.ssd.peek(at, SUPERBLOCK_BYTES)?;
+            Superblock::decode(bytes, at).ok()
+        })
+    });
+    let said: Vec<bool> = copies.map(|sb| sb.undecided).collect();
+    (said.iter().filter(|says| **says).count(), said.len())
+}
+
+/// RAID 6, a wrong block, and Q on a new member: one region is undecided.
+fn undecided(seed: u64) -> Scenario {
+    let mut array = Scenario::new("6", 6).seed(seed).forgiving().start();
+    array.fill().rest();
+    array.rot(4, 1);
+    let slot = array.world.geometry.slot(StripeNo(4), 5).0;
+    array.lose(slot).add().made_whole();
+    array
+}
+
+/// A program that knows nothing of undecided regions does not believe the page that has one, and went
+/// by the version before: it must not start the array at all.
+#[test]
+fn superblocks_say_that_there_may_be_undecided_regions_before_a_page_has_one() {
+    let mut seen = 0;
+    for seed in 0..30 {
+        let mut array = Scenario::new("6", 6).seed(seed).forgiving().start();
+        array.fill().rest();
+        array.rot(4, 1);
+        assert_eq!(copies_that_say_so(&array.world).0, 0);
+        let slot = array.world.geometry.slot(StripeNo(4), 5).0;
+        array.lose(slot).add();
+        let gone = array.world.drives.iter().filter(|d| d.ssd.faults.gone);
+        assert_eq!(gone.count(), 1);
+        array.wait("a page has it", |world| has_undecided_page(world));
+        array.power_cut();
+        if has_undecided_page(&array.world) {
+            seen += 1;
+            let (so, all) = copies_that_say_so(&array.world);
+            assert_eq!((so, all), (12, 12), "seed {seed}");
+        }
+        array.start();
+        array.made_whole();
+        assert_eq!(copies_that_say_so(&array.world), (12, 12), "seed {seed}");
+    }
+    assert!(seen > 5, "{seen}");
+}
+
+/// An array that no program from before could use for ever would have to be made anew.
+#[test]
+fn superblocks_say_so_no_more_when_no_region_is_undecided() {
+    for (seed, discards) in [(1, false), (2, true)] {
+        let mut array = undecided(seed);
+        assert_eq!(copies_that_say_so(&array.world), (12, 12));
+        match discards {
+            true => {
+                array.begin_to_discard().rest();
+            }
+            false => {
+                array.write_all().rest();
+                array.begin_to_scrub().rest();
+            }
+        }
+        array.rest();
+        assert_eq!(copies_that_say_so(&array.world), (0, 12), "{discards}");
+        array.stop().start();
+        array.rest();
+        assert_eq!(copies_that_say_so(&array.world), (0, 12), "{discards}");
+    }
 }
