@@ -99,5 +99,6 @@ pub use overdue::{Pulse, Verdict};
 pub use patience::{Doubt, Patience, Repeats, Retried, Trouble};
 pub use router::{Router, Target};
 pub use shard::Shard;
+pub use undecided::Decision;
 pub use unreadable::Lost;
 pub use volumes::VolumeMap;

@@ -26,6 +26,7 @@ use crate::event::*;
 use crate::geometry::Geometry;
 use crate::idle::{Habit, Idle};
 use crate::settle::Settling;
+use crate::undecided::Decision;
 use crate::units::*;
 
 /// How far a region has come in memory.
@@ -759,7 +760,7 @@ impl Array {
     pub(crate) fn unmap_region(&mut self, region: RegionNo) {
         self.set_phase(region, Phase::Unmapping);
         // What did not agree is gone.
-        self.map.set_undecided(region, false);
+        self.decide(region, Decision::GivenBack);
         self.write_state(region, RegionState::Unwritten);
     }
 

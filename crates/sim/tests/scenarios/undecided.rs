@@ -186,3 +186,119 @@ fn superblocks_say_so_no_more_when_no_region_is_undecided() {
         assert_eq!(copies_that_say_so(&array.world), (0, 12), "{discards}");
     }
 }
+
+fn undecided_regions(array: &mut Scenario) -> usize {
+    array.world.machines().array.status().undecided.len()
+}
+
+/// What a scrub of everything finds: stripes that do not agree.
+fn inconsistent(array: &mut Scenario) -> u64 {
+    array
+        .command(Command::StartScrub(ScrubMode::Check))
+        .expect("it scrubs");
+    array.rest();
+    let last = array.world.machines().array.status().superblock.last_scrub;
+    last.expect("it has ended").found.inconsistent
+}
+
+/// What lies in the data columns of stripe 4.
+fn data_of(array: &mut Scenario) -> Vec<Vec<u8>> {
+    let slots = (0..array.world.geometry.k).map(|column| {
+        let slot = array.world.geometry.slot(StripeNo(4), column);
+        slot.index()
+    });
+    let slots: Vec<usize> = slots.collect();
+    let row = row_of(array, 4);
+    slots.into_iter().map(|slot| row[slot].clone()).collect()
+}
+
+#[test]
+fn data_in_an_undecided_region_is_taken_for_right_when_that_is_said() {
+    let mut array = undecided(7);
+    let data = data_of(&mut array);
+    assert_eq!(
+        (undecided_regions(&mut array), inconsistent(&mut array)),
+        (1, 1)
+    );
+    array.command(Command::AcceptData).expect("it is undecided");
+    array.rest();
+    assert_eq!(
+        (undecided_regions(&mut array), inconsistent(&mut array)),
+        (0, 0)
+    );
+    assert!(data == data_of(&mut array), "what users read was changed");
+    assert_eq!(copies_that_say_so(&array.world), (0, 12));
+    let refused = array.command(Command::AcceptData);
+    assert_eq!(refused, Err(CommandError::NothingUndecided));
+}
+
+#[test]
+fn nothing_is_decided_while_a_member_is_missing() {
+    let mut array = undecided(8);
+    array.lose(0);
+    let refused = array.command(Command::AcceptData);
+    assert_eq!(refused, Err(CommandError::NotOptimal));
+    assert_eq!(undecided_regions(&mut array), 1);
+}
+
+/// The page that says so must not be durable before the parity is.
+#[test]
+fn a_region_whose_decision_was_cut_off_is_undecided_or_agrees() {
+    let (mut decided, mut undecided_still) = (0, 0);
+    for events in 0..150 {
+        let mut array = undecided(events + 1);
+        let data = data_of(&mut array);
+        array.world.command(Command::AcceptData);
+        array.steps(events).power_cut().start();
+        array.rest();
+        assert!(data == data_of(&mut array), "after {events}");
+        if undecided_regions(&mut array) == 0 {
+            decided += 1;
+            assert_eq!(inconsistent(&mut array), 0, "after {events}");
+            continue;
+        }
+        undecided_still += 1;
+        array.command(Command::AcceptData).expect("it is undecided");
+        array.rest();
+        assert_eq!(
+            (undecided_regions(&mut array), inconsistent(&mut array)),
+            (0, 0)
+        );
+    }
+    assert!(
+        decided > 10 && undecided_still > 10,
+        "{decided} {undecided_still}"
+    );
+}
+
+/// It lacks parity that was computed while it was away, and nothing says that the region is behind.
+#[test]
+fn a_member_that_comes_and_goes_meanwhile_leaves_the_region_undecided() {
+    let (mut decided, mut undecided_still, mut kept) = (0, 0, 0);
+    for events in 0..120 {
+        let mut array = undecided(events + 1);
+        let slot = (events % 6) as u8;
+        array.world.command(Command::AcceptData);
+        array.steps(events);
+        let drive = array.drive(slot);
+        let last = array.world.oracle.blocks() - 1;
+        array.pull(slot).write_at(last, 1).rest();
+        match array.bring_back(drive).offer(drive) {
+            Ok(()) => kept += 1,
+            Err(_) => _ = array.add(),
+        }
+        array.made_whole();
+        match undecided_regions(&mut array) {
+            0 => {
+                decided += 1;
+                assert_eq!(inconsistent(&mut array), 0, "after {events}");
+            }
+            _ => undecided_still += 1,
+        }
+    }
+    assert!(kept > 10, "{kept}");
+    assert!(
+        decided > 10 && undecided_still > 10,
+        "{decided} {undecided_still}"
+    );
+}
