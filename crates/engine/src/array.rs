@@ -316,6 +316,7 @@ impl Array {
         self.sb.numbers_noted = false;
         // Writes may be under way from now on.
         self.sb.accepted = 0;
+        self.sb.undecided |= self.map.undecided().next().is_some();
         self.seal();
         // By the frontier that is believed regions may be nobody's which counted by another: until
         // no superblock tells of that, the map keeps them.
@@ -564,6 +565,7 @@ impl Array {
         self.drive_visits();
         self.drive_checkpoint();
         self.drive_cover();
+        self.follow_undecided();
         // Before the superblocks, which may wait for it, and after them, for which it waits.
         self.drive_unreadable();
         self.drive_persist();
@@ -769,6 +771,7 @@ impl Array {
             size_bytes: self.geometry.size(),
             unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
             unreadable: self.unreadable.bytes(&self.geometry),
+            undecided: self.map.undecided().collect(),
             members,
             jobs: self.job_status(),
             spares_elsewhere: self.elsewhere,

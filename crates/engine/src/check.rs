@@ -95,7 +95,7 @@ impl Shard {
     pub(crate) fn compute_step(&mut self, key: usize, kind: StepKind) {
         match kind {
             StepKind::Rebuild => self.compute_rebuild(key),
-            StepKind::Resync => self.compute_resync(key),
+            StepKind::Resync | StepKind::Accept => self.compute_resync(key),
             StepKind::Scrub(mode) => self.compute_scrub(key, mode),
             StepKind::Init => unreachable!("its steps cover no stripe"),
         }
@@ -201,7 +201,15 @@ impl Shard {
         let healed = healed.filter_map(|c| Some(Put::of(c, 0, op.columns[c].clone()?)));
         op.puts.extend(healed);
         // From now on any copy of a mirror may answer (see `read`).
-        op.fua = self.geometry.mirrored();
+        // Nor is an undecided region closed and flushed before its page says that it is decided.
+        let accepts = matches!(
+            op.work.kind,
+            WorkKind::Step {
+                kind: StepKind::Accept,
+                ..
+            }
+        );
+        op.fua = self.geometry.mirrored() || accepts;
         let untrue = op.found_inconsistent;
         self.ops.put_back(key, op);
         match untrue {

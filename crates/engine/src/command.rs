@@ -45,6 +45,8 @@ pub enum Command {
     PauseScrub,
     /// Stop the scrub.
     StopScrub,
+    /// Take the data in undecided regions for right, as reads answer it, and compute parity anew.
+    AcceptData,
     /// Sizes of devices now, bytes, as far as they may differ from what was told before: the last
     /// superblock of one that grew goes to its new end, where a start looks for it.
     Sizes(Vec<(DeviceId, u64)>),
@@ -227,6 +229,9 @@ pub enum CommandError {
         /// Data of each member.
         data_bytes: u64,
     },
+    /// No region is undecided.
+    #[error("no region is undecided")]
+    NothingUndecided,
     /// No data is moving.
     #[error("no data is moving to another shape")]
     NothingMoves,

@@ -454,6 +454,7 @@ pub(crate) fn superblocks(
         replacements: Vec::new(),
         settings: definition.settings,
         zeroing: false,
+        undecided: false,
         numbers_noted: true,
         scrub: None,
         scrub_begun_unix_s: 0,

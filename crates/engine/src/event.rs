@@ -414,6 +414,8 @@ pub enum StepKind {
     Rebuild,
     /// Make parity (or mirrors) agree with the data.
     Resync,
+    /// The same, durably, in regions that were undecided.
+    Accept,
     /// Compare parity (or mirrors) with the data.
     Scrub(ScrubMode),
     /// Nothing: it covers no stripe, and what was served is told.
@@ -763,6 +765,23 @@ pub enum EventKind {
         /// Bytes of each strip.
         len: u64,
     },
+    /// A rebuild built strips in this region from others that do not agree, and cannot say which are
+    /// wrong: nothing is repaired there until that is decided.
+    Undecided {
+        /// First byte of the block device in the region.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// The region is undecided no more.
+    Decided {
+        /// First byte of the block device in the region.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Why.
+        cause: crate::undecided::Decision,
+    },
     /// The content of these bytes of the block device is lost: they answer an error until they are
     /// written.
     Unreadable {
@@ -959,4 +978,6 @@ pub enum JobKind {
     Restripe,
     /// Zero what was never written.
     Init,
+    /// Make parity of undecided regions agree with their data.
+    Accept,
 }

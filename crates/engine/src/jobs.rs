@@ -1,4 +1,4 @@
-//! Background jobs: resync, rebuild, init, scrub; one step at a time, in that order of precedence. A
+//! Background jobs: resync, rebuild, accept, init, scrub; one step at a time, in that order of precedence. A
 //! rebuild with nobody to disturb has its next step begun while shards are at the one before, so that
 //! members always have something to do.
 //!
@@ -24,6 +24,7 @@ use crate::map::Phase;
 use crate::pace::{Pace, Rules};
 use crate::persist::After;
 use crate::steps::depth_max;
+use crate::undecided::{Accept, Decision, agrees};
 use crate::units::*;
 
 /// Of a scrub's findings, so many are told as events; all are counted.
@@ -49,6 +50,7 @@ pub(crate) struct Jobs {
     list_full: bool,
     pub(crate) rebuild: Option<Progress>,
     resync: Option<Resync>,
+    pub(crate) accept: Option<Accept>,
     scrub: Option<Scrub>,
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Row of the last durable progress of a rebuild.
@@ -60,7 +62,31 @@ pub(crate) struct Progress {
     started: Time,
     /// Bytes of member space worked on since then.
     worked: u64,
-    inconsistent: u64,
+    pub(crate) inconsistent: u64,
+}
+
+impl Progress {
+    pub(crate) fn begun(started: Time) -> Progress {
+        Progress {
+            started,
+            ..Progress::default()
+        }
+    }
+
+    pub(crate) fn stepped(&mut self, bytes: u64, inconsistent: u64) {
+        self.worked += bytes;
+        self.inconsistent += inconsistent;
+    }
+
+    pub(crate) fn worked(&self) -> u64 {
+        self.worked
+    }
+
+    /// Bytes per second.
+    pub(crate) fn rate(&self, now: Time) -> u64 {
+        let ns = u128::from(now.since(self.started).max(1));
+        (u128::from(self.worked) * 1_000_000_000 / ns) as u64
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -91,13 +117,13 @@ struct Scrub {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Running {
+pub(crate) struct Running {
     step: u64,
     kind: StepKind,
-    first: Row,
-    end: Row,
+    pub(crate) first: Row,
+    pub(crate) end: Row,
     waits: u16,
-    outcome: StepOutcome,
+    pub(crate) outcome: StepOutcome,
     started: Time,
 }
 
@@ -146,12 +172,16 @@ impl Array {
             return self.go_ahead();
         }
         self.jobs.pace.refresh(self.now);
-        if !(self.drive_resync() || self.drive_rebuild() || self.drive_init()) {
+        if !(self.drive_resync()
+            || self.drive_rebuild()
+            || self.drive_accept()
+            || self.drive_init())
+        {
             self.drive_scrub();
         }
     }
 
-    fn step(&mut self, kind: StepKind, first: Row, end: Row) {
+    pub(crate) fn step(&mut self, kind: StepKind, first: Row, end: Row) {
         self.jobs.step += 1;
         let step = self.jobs.step;
         let waits = self.shards;
@@ -181,7 +211,7 @@ impl Array {
         self.rules_by(match kind {
             StepKind::Rebuild => settings.rebuild_priority,
             StepKind::Resync => settings.resync_priority,
-            StepKind::Scrub(_) => settings.scrub_priority,
+            StepKind::Scrub(_) | StepKind::Accept => settings.scrub_priority,
             StepKind::Init => settings.init_priority,
         })
     }
@@ -243,11 +273,15 @@ impl Array {
             scrub.at.0 *= times;
             scrub.noted.0 *= times;
         }
+        // Its rows are counted anew.
+        if self.jobs.accept.is_some() {
+            self.stop_accepting(StopCause::Asked);
+        }
     }
 
     /// The rows of a step that starts at `row` and stays in its region: as many as the pace says,
     /// and not fewer than keep all the stripes busy that may be at work at once.
-    fn step_end(&self, kind: StepKind, row: Row) -> Row {
+    pub(crate) fn step_end(&self, kind: StepKind, row: Row) -> Row {
         let depth = u64::from(self.jobs.pace.depth(self.rules(kind)));
         let at_once = (depth * u64::from(self.shards)).div_ceil(self.geometry.groups);
         let rows = (self.jobs.pace.step_bytes() / self.geometry.strip).max(at_once);
@@ -299,6 +333,7 @@ impl Array {
         match done.kind {
             StepKind::Resync => self.resync_stepped(done, bytes),
             StepKind::Rebuild => self.rebuild_stepped(done, bytes),
+            StepKind::Accept => self.accept_stepped(done, bytes),
             StepKind::Init => {}
             StepKind::Scrub(_) => {
                 self.note_agreement(done);
@@ -350,10 +385,7 @@ impl Array {
         };
         if self.jobs.resync.is_none() {
             let total = due.len() as u64 * self.geometry.region_rows * self.geometry.strip;
-            let progress = Progress {
-                started: self.now,
-                ..Progress::default()
-            };
+            let progress = Progress::begun(self.now);
             self.jobs.resync = Some(Resync {
                 progress,
                 total,
@@ -452,10 +484,7 @@ impl Array {
         // A member that joined begins at its own first row.
         self.jobs.checkpointed = self.jobs.checkpointed.min(row.0);
         if self.jobs.rebuild.is_none() {
-            self.jobs.rebuild = Some(Progress {
-                started: self.now,
-                ..Progress::default()
-            });
+            self.jobs.rebuild = Some(Progress::begun(self.now));
             self.jobs.checkpointed = row.0;
             let from_bytes = row.0 * self.geometry.strip;
             self.event(EventKind::JobStarted {
@@ -581,10 +610,7 @@ impl Array {
 
     fn rebuild_stepped(&mut self, done: &Running, bytes: u64) {
         if done.outcome.inconsistent > done.outcome.located {
-            // Before any progress behind this is durable.
-            let region = self.geometry.region(done.first);
-            self.map.set_undecided(region, true);
-            self.write_pages();
+            self.leave_undecided(self.geometry.region(done.first));
         }
         if let Some(job) = &mut self.jobs.rebuild {
             job.worked += bytes;
@@ -689,10 +715,7 @@ impl Array {
 
     fn take_up_scrub(&mut self, record: &ScrubRecord) {
         let at = Row(record.done_bytes / self.geometry.strip);
-        let progress = Progress {
-            started: self.now,
-            ..Progress::default()
-        };
+        let progress = Progress::begun(self.now);
         self.jobs.scrub = Some(Scrub {
             mode: record.mode,
             paused: record.paused,
@@ -741,24 +764,15 @@ impl Array {
     fn note_agreement(&mut self, done: &Running) {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);
-        let outcome = done.outcome;
-        let amiss = outcome.inconsistent + outcome.unreadable + outcome.skipped;
         let whole = self.in_order();
         let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
             return;
         };
-        scrub.agrees = amiss == 0 && whole && (scrub.agrees || done.first.0 == rows.start);
+        scrub.agrees =
+            agrees(&done.outcome) && whole && (scrub.agrees || done.first.0 == rows.start);
         if scrub.agrees && done.end.0 == rows.end && self.map.is_undecided(region) {
-            self.map.set_undecided(region, false);
+            self.decide(region, Decision::Agreed);
             self.write_pages();
-        }
-    }
-
-    /// In a region that is undecided nothing is repaired: what was built there would be the witness.
-    fn scrub_mode_in(&self, region: RegionNo, mode: ScrubMode) -> ScrubMode {
-        match mode == ScrubMode::Repair && self.map.is_undecided(region) {
-            true => ScrubMode::Check,
-            false => mode,
         }
     }
 
@@ -878,10 +892,7 @@ impl Array {
         };
         let written = |end: Row| rows_of(end, &|_| true);
         let lacked = |end: Row| rows_of(end, &|r| incoming().any(|d| self.lacks(d, r)));
-        let rate = |p: &Progress| {
-            let ns = u128::from(self.now.since(p.started).max(1));
-            (u128::from(p.worked) * 1_000_000_000 / ns) as u64
-        };
+        let rate = |p: &Progress| p.rate(self.now);
         let held_back = |kind| self.jobs.pace.held_back(self.now, self.rules(kind));
         let foreground_p99_ns = self.jobs.pace.p99_ns(self.now);
         let mut jobs = Vec::new();
@@ -946,6 +957,7 @@ impl Array {
                 repaired: job.found.repaired(job.mode),
             });
         }
+        jobs.extend(self.accept_status());
         jobs.extend(self.init_status());
         jobs.extend(self.move_status());
         jobs

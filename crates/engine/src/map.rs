@@ -26,6 +26,7 @@ use crate::event::*;
 use crate::geometry::Geometry;
 use crate::idle::{Habit, Idle};
 use crate::settle::Settling;
+use crate::undecided::Decision;
 use crate::units::*;
 
 /// How far a region has come in memory.
@@ -99,11 +100,11 @@ impl Phase {
 pub(crate) struct Region {
     pub(crate) phase: Phase,
     /// What the newest page version says (or will say, once written).
-    disk: RegionState,
+    pub(crate) disk: RegionState,
     /// Written while some slot was not in sync: see `behind`.
     behind: bool,
     /// Strips of it were built from others that did not agree.
-    undecided: bool,
+    pub(crate) undecided: bool,
     /// A shard asked for it during a transition.
     wanted: bool,
     /// Requests that discard it wholly.
@@ -113,14 +114,14 @@ pub(crate) struct Region {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Page {
-    sequence: u64,
+pub(crate) struct Page {
+    pub(crate) sequence: u64,
     /// Writes in flight of the version `sequence`.
-    pending: u32,
+    pub(crate) pending: u32,
     /// Changed since the version in flight was put together.
-    dirty: bool,
+    pub(crate) dirty: bool,
     /// The version that tells of undecided regions as they are.
-    undecided_at: u64,
+    pub(crate) undecided_at: u64,
     /// Regions that wait for the version in flight.
     waiting: Vec<RegionNo>,
     /// Regions that wait for the next.
@@ -134,9 +135,9 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Map {
     pub(crate) regions: Vec<Region>,
-    pages: Vec<Page>,
+    pub(crate) pages: Vec<Page>,
     /// Regions that a page covers.
-    page_regions: usize,
+    pub(crate) page_regions: usize,
     /// When regions that are not written are closed.
     pub(crate) idle: Idle,
     /// Regions that wait for flushes.
@@ -224,7 +225,7 @@ impl Map {
     }
 
     /// The page that covers a region.
-    fn page_of(&self, region: RegionNo) -> usize {
+    pub(crate) fn page_of(&self, region: RegionNo) -> usize {
         region.0 as usize / self.page_regions
     }
 
@@ -259,32 +260,6 @@ impl Map {
     pub(crate) fn mark_behind(&mut self, region: RegionNo) {
         self.region(region).behind = true;
         self.flagged = true;
-    }
-
-    /// Strips of the region were built from others that did not agree.
-    pub(crate) fn is_undecided(&self, region: RegionNo) -> bool {
-        let entry = &self.regions[region.0 as usize];
-        entry.undecided && entry.disk != RegionState::Unwritten
-    }
-
-    /// Whether it is so; its page is to be written if that is new.
-    pub(crate) fn set_undecided(&mut self, region: RegionNo, undecided: bool) {
-        let page = self.page_of(region);
-        let before = std::mem::replace(&mut self.region(region).undecided, undecided);
-        if before != undecided {
-            let page = &mut self.pages[page];
-            (page.dirty, page.undecided_at) = (true, page.sequence + 1);
-        }
-    }
-
-    /// The pages that tell which regions are undecided are durable.
-    pub(crate) fn undecided_told(&self) -> bool {
-        let told = |page: &Page| match page.sequence.cmp(&page.undecided_at) {
-            std::cmp::Ordering::Less => false,
-            std::cmp::Ordering::Equal => page.pending == 0,
-            std::cmp::Ordering::Greater => true,
-        };
-        self.pages.iter().all(told)
     }
 
     /// Some region may be behind.
@@ -576,10 +551,12 @@ impl Array {
 
     fn write_page(&mut self, at: u32) {
         let live = self.live();
+        let undecided = self.map.undecided_in(at as usize);
+        let untold = self.holds_undecided(&undecided);
         let page = &mut self.map.pages[at as usize];
         // A member that failed must be durably out before a page builds on its absence: a flush
         // that it did not do must not make a region Clean for which it is believed later.
-        let held = self.persist.view_due || self.stage == Stage::Failed;
+        let held = self.persist.view_due || self.stage == Stage::Failed || untold;
         if page.pending > 0 || !page.dirty || held {
             return;
         }
@@ -607,12 +584,6 @@ impl Array {
         let behind: Vec<u16> = (0..)
             .zip(shown)
             .filter(|(_, (r, state))| r.behind && **state != RegionState::Unwritten)
-            .map(|(at, _)| at)
-            .collect();
-        let shown = self.map.regions.iter().skip(first).zip(&states);
-        let undecided: Vec<u16> = (0..)
-            .zip(shown)
-            .filter(|(_, (r, state))| r.undecided && **state != RegionState::Unwritten)
             .map(|(at, _)| at)
             .collect();
         self.map.pages[at as usize].pending = devices.len() as u32;
@@ -788,6 +759,8 @@ impl Array {
     /// Nothing tells of the region's content any more: it becomes Unwritten.
     pub(crate) fn unmap_region(&mut self, region: RegionNo) {
         self.set_phase(region, Phase::Unmapping);
+        // What did not agree is gone.
+        self.decide(region, Decision::GivenBack);
         self.write_state(region, RegionState::Unwritten);
     }
 

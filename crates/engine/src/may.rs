@@ -55,6 +55,7 @@ impl Array {
     /// The same of what waits for no change of shape.
     fn may_now(&self, command: &Command) -> Result<(), CommandError> {
         match command {
+            Command::AcceptData => self.may_accept(),
             Command::Remove(MemberRef::Slot(slot)) => match self.place(*slot)? {
                 place if place.current.is_some() || place.incoming.is_some() => {
                     Err(CommandError::InUse)

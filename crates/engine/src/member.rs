@@ -494,6 +494,7 @@ impl Array {
             Command::StartScrub(mode) => Ok(self.start_scrub(mode)),
             Command::PauseScrub => Ok(self.pause_scrub()),
             Command::StopScrub => Ok(self.stop_scrub()),
+            Command::AcceptData => self.accept_data(),
             Command::Set(setting) => self.set(setting),
             Command::Rename(name) => Ok(self.rename(name)),
             Command::ResetCounters(member) => self.reset_counters(member),

@@ -65,6 +65,8 @@ pub(crate) struct Persist {
     seal_from: Generation,
     /// What the last durable table knows every member to have.
     known: Generation,
+    /// Every superblock says that there may be undecided regions.
+    says_undecided: bool,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,11 @@ impl Persist {
     /// The shard works by this view, or a newer one.
     pub(crate) fn knows(&self, shard: ShardNo, version: u64) -> bool {
         self.applied[usize::from(shard.0)] >= version
+    }
+
+    /// Every superblock says durably that there may be undecided regions.
+    pub(crate) fn says_undecided(&self) -> bool {
+        self.says_undecided
     }
 
     /// What the table says is durable.
@@ -158,6 +165,7 @@ impl Array {
             self.note_scrub();
             self.note_cover();
             self.note_known();
+            self.persist.says_undecided &= self.sb.undecided;
             self.persist.flight = Some(Flight {
                 version: self.persist.wanted,
                 copies: Copies::First,
@@ -434,6 +442,9 @@ impl Array {
                 self.persist.in_sync = in_sync(&flight.image).collect();
                 let flight = self.persist.flight.take().expect("it is at its end");
                 self.heard(&flight);
+                if !std::mem::replace(&mut self.persist.says_undecided, flight.image.undecided) {
+                    self.write_pages();
+                }
                 return;
             }
         };

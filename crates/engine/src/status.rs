@@ -56,6 +56,8 @@ pub struct Status {
     pub unwritten_bytes: u64,
     /// Bytes of the block device whose content is lost, in order.
     pub unreadable: Vec<Range<u64>>,
+    /// Regions whose strips were built from others that did not agree, in order.
+    pub undecided: Vec<RegionNo>,
     /// Slots and spares.
     pub members: Vec<MemberStatus>,
     /// Jobs at work or paused.

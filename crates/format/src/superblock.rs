@@ -179,6 +179,8 @@ pub struct Superblock {
     pub write_hole: WriteHole,
     /// The array is carved: its data begins with a table of volumes (see [`crate::volumes`]).
     pub carved: bool,
+    /// Pages of the region map may say that regions are undecided (see [`crate::region_map`]).
+    pub undecided: bool,
     /// Whether the array was stopped cleanly: nothing is dirty and the log is retired.
     pub clean: bool,
     /// Every write that may be under way has its record in the log: after an unclean stop the log

@@ -116,6 +116,8 @@ catalogue! {
         "wait until the restripe has ended (strake show); strake restripe NAME --continue where it was stopped";
     /// No data on its way.
     NothingMoves, "nothing-moves", Refused, "strake restripe NAME --add DEV begins a move";
+    /// Nothing to be decided.
+    NothingUndecided, "nothing-undecided", Refused, "strake show says what is undecided";
     /// No such change of shape.
     ShapeUnreachable, "shape-unreachable", Usage,
         "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members; 50, 60 and 70 whole groups";
@@ -508,6 +510,7 @@ impl From<CommandError> for Failure {
             CommandError::Reshaping => Code::Reshaping,
             CommandError::Moving => Code::DataMoves,
             CommandError::NothingMoves => Code::NothingMoves,
+            CommandError::NothingUndecided => Code::NothingUndecided,
             CommandError::NoSuchShape { .. }
             | CommandError::SameShape
             | CommandError::NotTogether

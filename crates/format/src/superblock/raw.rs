@@ -37,6 +37,9 @@ const FEATURE_GROUPS: u64 = 16;
 const FEATURE_ROTATING: u64 = 32;
 /// Data is moving away from parities that go: in the elder shape they rotate.
 const FEATURE_LOWERING: u64 = 64;
+/// Pages of the region map may say that regions are undecided: a program that does not believe those
+/// pages goes by older ones.
+const FEATURE_UNDECIDED: u64 = 128;
 /// Features without which a superblock cannot be read rightly.
 const FEATURES_KNOWN: u64 = FEATURE_CARVED
     | FEATURE_FIXED_PARITIES
@@ -44,7 +47,8 @@ const FEATURES_KNOWN: u64 = FEATURE_CARVED
     | FEATURE_BANDS
     | FEATURE_GROUPS
     | FEATURE_ROTATING
-    | FEATURE_LOWERING;
+    | FEATURE_LOWERING
+    | FEATURE_UNDECIDED;
 const SLOT_NONE: u8 = 0xff;
 
 /// Which superblocks a member has, as it lies on the member.
@@ -381,6 +385,7 @@ impl Superblock {
             (raw.moving_group > 0, FEATURE_GROUPS),
             (raw.moving_fixed > 0 && !lowers, FEATURE_ROTATING),
             (lowers, FEATURE_LOWERING),
+            (self.undecided, FEATURE_UNDECIDED),
         ];
         let used = features.iter().filter(|(used, _)| *used);
         raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
@@ -825,6 +830,7 @@ impl RawSuperblock {
                 code => return Err(Invalid::WriteHoleCode(code)),
             },
             carved: self.features_incompatible.get() & FEATURE_CARVED != 0,
+            undecided: self.features_incompatible.get() & FEATURE_UNDECIDED != 0,
             clean: match self.clean {
                 1 => false,
                 2 => true,

@@ -275,7 +275,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         changed(8, 2),
         SuperblockError::Version { major: 2, minor: 0 }
     );
-    assert_eq!(changed(24, 128), SuperblockError::Features { unknown: 128 });
+    assert_eq!(changed(25, 1), SuperblockError::Features { unknown: 256 });
     let invalid = |at, byte| match changed(at, byte) {
         SuperblockError::Invalid(invalid) => invalid,
         other => panic!("{other:?}"),
@@ -418,6 +418,16 @@ fn a_carved_array_is_refused_by_programs_that_know_nothing_of_volumes() {
     let bytes = superblock.encode(4096);
     // Where such a program sees bits that it does not know.
     assert_eq!(bytes[24..32], [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+}
+
+#[test]
+fn an_array_with_undecided_regions_is_refused_by_programs_that_know_nothing_of_them() {
+    let mut superblock = superblock(Level::Raid6, 6, 6, 0);
+    superblock.undecided = true;
+    let bytes = superblock.encode(4096);
+    // No new bytes: the version stays what it was.
+    assert_eq!((&bytes[10..12], bytes[24]), (&[0, 0][..], 128));
     assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
 }
 

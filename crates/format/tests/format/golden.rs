@@ -120,6 +120,8 @@ fn superblocks_are_what_they_were() {
         rebuilt_bytes: 65536,
         known: Known::heard(Generation(0x32_1234_5677)),
     }];
+    let mut undecided = superblock(Level::Raid6, 6, 6, 2);
+    undecided.undecided = true;
     let lowered = Superblock {
         moving: Some(Moving {
             members: 6,
@@ -143,6 +145,7 @@ fn superblocks_are_what_they_were() {
         ("superblock-zeroing", zeroing),
         ("superblock-numbers", numbers),
         ("superblock-known", known),
+        ("superblock-undecided", undecided),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {

@@ -3,8 +3,9 @@
 
 use strake_engine::event::*;
 use strake_engine::units::StripeNo;
-use strake_format::ScrubMode;
+use strake_format::{Layout, MapPage, SUPERBLOCK_BYTES, ScrubMode, Superblock, region_map};
 use strake_sim::scenario::Scenario;
+use strake_sim::world::{Drive, World};
 
 /// What lies in a column is flipped behind the array's back; then something is built from it.
 fn flipped(level: &str, members: u8, column: usize) -> Scenario {
@@ -91,4 +92,213 @@ fn a_parity_that_is_added_does_not_vouch_for_what_it_was_built_from() {
         .expect("it scrubs");
     array.rest();
     assert!(before == row_of(&mut array, 4));
+}
+
+/// Whether a page of the map on any drive has undecided regions, in either place.
+fn has_undecided_page(world: &World) -> bool {
+    let layout = &world.superblock.layout;
+    let has = |drive: &Drive, page: u32, sequence: u64| {
+        let at = region_map::place(layout, page, sequence);
+        let bytes = drive.ssd.peek(at, region_map::PAGE_BYTES);
+        let page = bytes.and_then(|bytes| MapPage::decode(bytes, at).ok());
+        page.is_some_and(|page| !page.undecided.is_empty())
+    };
+    let on = |drive: &Drive| {
+        let mut pages = (0..layout.map_pages).flat_map(|page| [(page, 0), (page, 1)]);
+        pages.any(|(page, sequence)| has(drive, page, sequence))
+    };
+    world.drives.iter().any(on)
+}
+
+/// Of the copies of superblocks on the drives that serve: those that say that there may be such
+/// pages, and all.
+fn copies_that_say_so(world: &World) -> (usize, usize) {
+    let members = world.drives.iter();
+    let members = members.filter(|drive| !drive.hidden && !drive.ssd.faults.gone);
+    let copies = members.flat_map(|drive| {
+        let offsets = Layout::superblock_offsets(drive.ssd.len());
+        offsets.into_iter().filter_map(|at| {
+            let bytes = drive.ssd.peek(at, SUPERBLOCK_BYTES)?;
+            Superblock::decode(bytes, at).ok()
+        })
+    });
+    let said: Vec<bool> = copies.map(|sb| sb.undecided).collect();
+    (said.iter().filter(|says| **says).count(), said.len())
+}
+
+/// RAID 6, a wrong block, and Q on a new member: one region is undecided.
+fn undecided(seed: u64) -> Scenario {
+    let mut array = Scenario::new("6", 6).seed(seed).forgiving().start();
+    array.fill().rest();
+    array.rot(4, 1);
+    let slot = array.world.geometry.slot(StripeNo(4), 5).0;
+    array.lose(slot).add().made_whole();
+    array
+}
+
+/// A program that knows nothing of undecided regions does not believe the page that has one, and went
+/// by the version before: it must not start the array at all.
+#[test]
+fn superblocks_say_that_there_may_be_undecided_regions_before_a_page_has_one() {
+    let mut seen = 0;
+    for seed in 0..30 {
+        let mut array = Scenario::new("6", 6).seed(seed).forgiving().start();
+        array.fill().rest();
+        array.rot(4, 1);
+        assert_eq!(copies_that_say_so(&array.world).0, 0);
+        let slot = array.world.geometry.slot(StripeNo(4), 5).0;
+        array.lose(slot).add();
+        let gone = array.world.drives.iter().filter(|d| d.ssd.faults.gone);
+        assert_eq!(gone.count(), 1);
+        array.wait("a page has it", |world| has_undecided_page(world));
+        array.power_cut();
+        if has_undecided_page(&array.world) {
+            seen += 1;
+            let (so, all) = copies_that_say_so(&array.world);
+            assert_eq!((so, all), (12, 12), "seed {seed}");
+        }
+        array.start();
+        array.made_whole();
+        assert_eq!(copies_that_say_so(&array.world), (12, 12), "seed {seed}");
+    }
+    assert!(seen > 5, "{seen}");
+}
+
+/// An array that no program from before could use for ever would have to be made anew.
+#[test]
+fn superblocks_say_so_no_more_when_no_region_is_undecided() {
+    for (seed, discards) in [(1, false), (2, true)] {
+        let mut array = undecided(seed);
+        assert_eq!(copies_that_say_so(&array.world), (12, 12));
+        match discards {
+            true => {
+                array.begin_to_discard().rest();
+            }
+            false => {
+                array.write_all().rest();
+                array.begin_to_scrub().rest();
+            }
+        }
+        array.rest();
+        assert_eq!(copies_that_say_so(&array.world), (0, 12), "{discards}");
+        array.stop().start();
+        array.rest();
+        assert_eq!(copies_that_say_so(&array.world), (0, 12), "{discards}");
+    }
+}
+
+fn undecided_regions(array: &mut Scenario) -> usize {
+    array.world.machines().array.status().undecided.len()
+}
+
+/// What a scrub of everything finds: stripes that do not agree.
+fn inconsistent(array: &mut Scenario) -> u64 {
+    array
+        .command(Command::StartScrub(ScrubMode::Check))
+        .expect("it scrubs");
+    array.rest();
+    let last = array.world.machines().array.status().superblock.last_scrub;
+    last.expect("it has ended").found.inconsistent
+}
+
+/// What lies in the data columns of stripe 4.
+fn data_of(array: &mut Scenario) -> Vec<Vec<u8>> {
+    let slots = (0..array.world.geometry.k).map(|column| {
+        let slot = array.world.geometry.slot(StripeNo(4), column);
+        slot.index()
+    });
+    let slots: Vec<usize> = slots.collect();
+    let row = row_of(array, 4);
+    slots.into_iter().map(|slot| row[slot].clone()).collect()
+}
+
+#[test]
+fn data_in_an_undecided_region_is_taken_for_right_when_that_is_said() {
+    let mut array = undecided(7);
+    let data = data_of(&mut array);
+    assert_eq!(
+        (undecided_regions(&mut array), inconsistent(&mut array)),
+        (1, 1)
+    );
+    array.command(Command::AcceptData).expect("it is undecided");
+    array.rest();
+    assert_eq!(
+        (undecided_regions(&mut array), inconsistent(&mut array)),
+        (0, 0)
+    );
+    assert!(data == data_of(&mut array), "what users read was changed");
+    assert_eq!(copies_that_say_so(&array.world), (0, 12));
+    let refused = array.command(Command::AcceptData);
+    assert_eq!(refused, Err(CommandError::NothingUndecided));
+}
+
+#[test]
+fn nothing_is_decided_while_a_member_is_missing() {
+    let mut array = undecided(8);
+    array.lose(0);
+    let refused = array.command(Command::AcceptData);
+    assert_eq!(refused, Err(CommandError::NotOptimal));
+    assert_eq!(undecided_regions(&mut array), 1);
+}
+
+/// The page that says so must not be durable before the parity is.
+#[test]
+fn a_region_whose_decision_was_cut_off_is_undecided_or_agrees() {
+    let (mut decided, mut undecided_still) = (0, 0);
+    for events in 0..150 {
+        let mut array = undecided(events + 1);
+        let data = data_of(&mut array);
+        array.world.command(Command::AcceptData);
+        array.steps(events).power_cut().start();
+        array.rest();
+        assert!(data == data_of(&mut array), "after {events}");
+        if undecided_regions(&mut array) == 0 {
+            decided += 1;
+            assert_eq!(inconsistent(&mut array), 0, "after {events}");
+            continue;
+        }
+        undecided_still += 1;
+        array.command(Command::AcceptData).expect("it is undecided");
+        array.rest();
+        assert_eq!(
+            (undecided_regions(&mut array), inconsistent(&mut array)),
+            (0, 0)
+        );
+    }
+    assert!(
+        decided > 10 && undecided_still > 10,
+        "{decided} {undecided_still}"
+    );
+}
+
+/// It lacks parity that was computed while it was away, and nothing says that the region is behind.
+#[test]
+fn a_member_that_comes_and_goes_meanwhile_leaves_the_region_undecided() {
+    let (mut decided, mut undecided_still, mut kept) = (0, 0, 0);
+    for events in 0..120 {
+        let mut array = undecided(events + 1);
+        let slot = (events % 6) as u8;
+        array.world.command(Command::AcceptData);
+        array.steps(events);
+        let drive = array.drive(slot);
+        let last = array.world.oracle.blocks() - 1;
+        array.pull(slot).write_at(last, 1).rest();
+        match array.bring_back(drive).offer(drive) {
+            Ok(()) => kept += 1,
+            Err(_) => _ = array.add(),
+        }
+        array.made_whole();
+        match undecided_regions(&mut array) {
+            0 => {
+                decided += 1;
+                assert_eq!(inconsistent(&mut array), 0, "after {events}");
+            }
+            _ => undecided_still += 1,
+        }
+    }
+    assert!(kept > 10, "{kept}");
+    assert!(
+        decided > 10 && undecided_still > 10,
+        "{decided} {undecided_still}"
+    );
 }

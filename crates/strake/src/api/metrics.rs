@@ -106,6 +106,10 @@ const FAMILIES: &[(&str, &str)] = &[
         "strake_member_write_latency_us",
         "The same in microseconds: superseded, kept for those who read it.",
     ),
+    (
+        "strake_undecided_bytes",
+        "Bytes in regions that were rebuilt from strips that do not agree.",
+    ),
     ("strake_job_done_bytes", "Bytes that the job has done."),
     ("strake_job_total_bytes", "Bytes that the job has to do."),
     (
@@ -191,6 +195,7 @@ pub(super) fn text(service: &Service) -> String {
             ),
             ("strake_size_bytes", array.size_bytes),
             ("strake_members_not_in_sync", missing),
+            ("strake_undecided_bytes", array.undecided_bytes),
         ] {
             families.push(metric, &format!("array=\"{name}\""), value);
         }

@@ -17,7 +17,8 @@ const SHAPES: &[(&str, &str)] = &[
         "name:string uuid:string level:string state:string daemon:boolean startable:boolean? size_bytes:integer strip_bytes:integer \
          group_size:integer? fixed_parities:integer block_bytes:integer device:string? export:Export? \
          placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string epoch:integer unwritten_bytes:integer \
-         unreadable_bytes:integer unreadable:Range[] members:Member[] \
+         unreadable_bytes:integer unreadable:Range[] undecided_regions:integer undecided_bytes:integer undecided:Range[] \
+         members:Member[] \
          spares:Member[] set_aside:SetAside[] jobs:Job[] last_scrub:Scrub? carved:boolean \
          volume_table_damaged:boolean volume_unit_bytes:integer? volume_free_bytes:integer? \
          volumes:Volume[]",
@@ -113,7 +114,8 @@ const SHAPES: &[(&str, &str)] = &[
          size_bytes:integer strip_bytes:integer group_size:integer? fixed_parities:integer \
          block_bytes:integer device:string? export:Export? placement:Placed? moving:Moving? write_hole:string latency_target_us:integer degraded_start:string \
          epoch:integer unwritten_bytes:integer \
-         unreadable_bytes:integer unreadable:Range[] members:Member[] spares:Member[] set_aside:SetAside[] \
+         unreadable_bytes:integer unreadable:Range[] undecided_regions:integer undecided_bytes:integer undecided:Range[] \
+         members:Member[] spares:Member[] set_aside:SetAside[] \
          jobs:Job[] last_scrub:Scrub? carved:boolean volume_table_damaged:boolean \
          volume_unit_bytes:integer? volume_free_bytes:integer? volumes:Volume[]",
     ),
@@ -178,7 +180,7 @@ const SHAPES: &[(&str, &str)] = &[
         "Explain",
         "name:string lba:integer block_bytes:integer offset_bytes:integer stripe:integer \
          group:integer row:integer column:integer region:integer region_state:string? \
-         unreadable:boolean data:Place redundancy:Place[]",
+         unreadable:boolean undecided:boolean data:Place redundancy:Place[]",
     ),
     (
         "Place",

@@ -50,6 +50,14 @@ pub(crate) struct ArrayJson {
     pub(crate) unreadable_bytes: u64,
     /// Where, in order.
     pub(crate) unreadable: Vec<RangeJson>,
+    /// Regions that were rebuilt from strips that do not agree: nothing is repaired there.
+    #[serde(default)]
+    pub(crate) undecided_regions: u64,
+    #[serde(default)]
+    pub(crate) undecided_bytes: u64,
+    /// Where, in order.
+    #[serde(default)]
+    pub(crate) undecided: Vec<RangeJson>,
     pub(crate) members: Vec<MemberJson>,
     pub(crate) spares: Vec<MemberJson>,
     /// Devices that carry members of it and are not used.
@@ -654,7 +662,7 @@ pub(crate) struct RestripeRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobRequest {
-    /// `start` or `stop`; of a scrub also `pause`.
+    /// `start` or `stop`; of a scrub also `pause` and `accept` (what is read in undecided regions is right).
     pub(crate) action: String,
     /// Of a scrub that starts: rewrite strips that are named as wrong.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -927,6 +935,9 @@ pub(crate) struct ExplainJson {
     pub(crate) region_state: Option<String>,
     /// Its content is lost: it answers an error until it is written.
     pub(crate) unreadable: bool,
+    /// Its region was rebuilt from strips that do not agree: nothing is repaired there.
+    #[serde(default)]
+    pub(crate) undecided: bool,
     pub(crate) data: PlaceJson,
     /// P, Q, R …, or the copies of a mirror.
     pub(crate) redundancy: Vec<PlaceJson>,

@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use strake_engine::Geometry;
 use strake_engine::event::*;
 use strake_engine::meters::HedgeCounts;
-use strake_engine::units::DeviceId;
+use strake_engine::units::{DeviceId, RegionNo};
 use strake_format::*;
 use strake_runtime::{Export, MemberImage, Placed, cpus_text};
 
@@ -156,6 +156,7 @@ pub(crate) fn job_kind(kind: JobKind) -> &'static str {
         JobKind::Scrub => "scrub",
         JobKind::Restripe => "restripe",
         JobKind::Init => "init",
+        JobKind::Accept => "accept",
     }
 }
 
@@ -224,6 +225,26 @@ pub(crate) fn running(
         spares: spares.into_iter().map(member).collect(),
         set_aside: Vec::new(),
         jobs: status.jobs.iter().map(job).collect(),
+        ..undecided(sb, &status.undecided)
+    }
+}
+
+/// What a superblock tells of an array in which these regions are undecided.
+fn undecided(sb: &Superblock, regions: &[RegionNo]) -> ArrayJson {
+    let geometry = Geometry::of(sb);
+    let parts = regions.iter().flat_map(|&r| geometry.region_parts(r));
+    let mut places: Vec<Range<u64>> = parts.filter(|part| !part.is_empty()).collect();
+    places.sort_by_key(|part| part.start);
+    let bytes = places.iter().map(|part| part.end - part.start).sum();
+    places.dedup_by(|next, last| {
+        let joins = next.start == last.end;
+        last.end = if joins { next.end } else { last.end };
+        joins
+    });
+    ArrayJson {
+        undecided_regions: regions.len() as u64,
+        undecided_bytes: bytes,
+        undecided: places.iter().map(range).collect(),
         ..blank(sb)
     }
 }
@@ -315,6 +336,9 @@ fn blank(sb: &Superblock) -> ArrayJson {
         unwritten_bytes: 0,
         unreadable_bytes: 0,
         unreadable: Vec::new(),
+        undecided_regions: 0,
+        undecided_bytes: 0,
+        undecided: Vec::new(),
         members: Vec::new(),
         spares: Vec::new(),
         set_aside: Vec::new(),
@@ -403,15 +427,26 @@ pub(crate) fn stopped(
         unwritten_bytes: unwritten(sb, map),
         unreadable_bytes: lost.iter().map(|r| r.end - r.start).sum(),
         unreadable: lost.iter().map(range).collect(),
-        ..blank(sb)
+        ..undecided(sb, &undecided_in(sb, map))
     }
+}
+
+/// Regions that a member's map calls undecided.
+pub(crate) fn undecided_in(sb: &Superblock, map: &[Option<MapPage>]) -> Vec<RegionNo> {
+    let regions = Geometry::of(sb).regions();
+    let pages = map.iter().flatten().flat_map(|page| {
+        let first = page.page * u32::from(sb.layout.page_regions);
+        let places = page.undecided.iter();
+        places.map(move |&at| RegionNo(first + u32::from(at)))
+    });
+    pages.filter(|region| region.0 < regions).collect()
 }
 
 fn unwritten(sb: &Superblock, map: &[Option<MapPage>]) -> u64 {
     let geometry = Geometry::of(sb);
     (0..geometry.regions())
         .filter(|&r| region_in(sb, map, r) == Some(RegionState::Unwritten))
-        .flat_map(|r| geometry.region_parts(strake_engine::units::RegionNo(r)))
+        .flat_map(|r| geometry.region_parts(RegionNo(r)))
         .map(|range| range.end - range.start)
         .sum()
 }
@@ -491,12 +526,13 @@ pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
 }
 
 /// Where a logical block lies; `members` as `show` tells them, `unreadable` the bytes that are
-/// lost, `state_at` the region's state by byte offset.
+/// lost, `undecided` the regions that are, `state_at` the region's state by byte offset.
 pub(crate) fn explain(
     sb: &Superblock,
     members: &[MemberJson],
     lba: u64,
     unreadable: &[Range<u64>],
+    undecided: &[RegionNo],
     state_at: impl Fn(u64, u32) -> Option<RegionState>,
 ) -> Result<ExplainJson, Failure> {
     let geometry = Geometry::of(sb);
@@ -541,6 +577,7 @@ pub(crate) fn explain(
         region: region.0,
         region_state: state_at(offset, region.0).map(|s| region_state(s).to_owned()),
         unreadable: unreadable.iter().any(|r| r.contains(&offset)),
+        undecided: undecided.contains(&region),
         data: at("D".to_owned(), place.column),
         redundancy: (0..geometry.m)
             .map(|j| at(name(j), geometry.columns(place.stripe).k + j))
@@ -583,6 +620,7 @@ mod tests {
             size_bytes: 0,
             unwritten_bytes: 0,
             unreadable: Vec::new(),
+            undecided: Vec::new(),
             members: vec![member],
             jobs: Vec::new(),
             spares_elsewhere: false,
@@ -695,7 +733,7 @@ mod tests {
         let sb = half_way();
         let block = u64::from(sb.block_bytes);
         let explained = |offset: u64| {
-            let told = explain(&sb, &[], offset / block, &[], |_, _| None);
+            let told = explain(&sb, &[], offset / block, &[], &[], |_, _| None);
             told.expect("a block of the array")
         };
         let slots = |from: u64, columns: u64| {

@@ -472,8 +472,9 @@ pub(crate) struct RestripeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ScrubArgs {
     pub(crate) name: String,
-    /// One that was paused goes on where it was; stop forgets it; status tells what the last ten found
-    #[arg(value_parser = ["start", "pause", "stop", "status"], default_value = "start")]
+    /// One that was paused goes on where it was; stop forgets it; status tells what the last ten found;
+    /// accept takes what is read in undecided regions for right and computes parity anew
+    #[arg(value_parser = ["start", "pause", "stop", "status", "accept"], default_value = "start")]
     pub(crate) action: String,
     #[command(flatten)]
     pub(crate) how: JobHow,
@@ -483,6 +484,9 @@ pub(crate) struct ScrubArgs {
     /// Pause at the first stripe that is inconsistent
     #[arg(long, conflicts_with = "repair")]
     pub(crate) halt: bool,
+    /// Do not ask before accept
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 /// Arguments of `rebuild`.

@@ -650,12 +650,27 @@ fn scrub(context: &Context, args: &ScrubArgs) -> Ended {
         halt: args.halt,
         dry_run: args.how.dry_run,
     };
+    let accepts = args.action == "accept";
+    if accepts && !args.how.dry_run {
+        let rehearsal = JobRequest {
+            dry_run: true,
+            ..request.clone()
+        };
+        let would: OutcomeJson =
+            Client::need(&context.dir)?.post(&url(&args.name, "scrub")?, &rehearsal)?;
+        let what = format!(
+            "strake scrub {} accept {}: what other strips say of these data is lost",
+            args.name, would.what
+        );
+        confirm(args.yes, &what)?;
+    }
     job(context, "scrub", &args.name, &request, &args.how)
 }
 
 fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &JobHow) -> Ended {
     let client = Client::need(&context.dir)?;
-    let waits = how.wait && request.action == "start" && !request.dry_run;
+    let accepts = request.action == "accept";
+    let waits = how.wait && (request.action == "start" || accepts) && !request.dry_run;
     let wait = waits.then(|| Wait::new(context, &client, name));
     let wait = wait.transpose()?;
     let outcome: OutcomeJson = client.post(&url(name, verb)?, request)?;
@@ -663,7 +678,10 @@ fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &Jo
         return context.planned(&outcome);
     }
     match wait {
-        Some(wait) => wait.until_over(verb)?.answer(context, &outcome),
+        Some(wait) => {
+            let kind = if accepts { "accept" } else { verb };
+            wait.until_over(kind)?.answer(context, &outcome)
+        }
         None => context.outcome(&outcome),
     }
 }

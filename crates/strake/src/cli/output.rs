@@ -206,21 +206,39 @@ fn job_long(job: &JobJson) -> String {
     )
 }
 
+/// The first of these places, and how many more there are.
+fn places(ranges: &[RangeJson]) -> String {
+    const SHOWN: usize = 4;
+    let place = |r: &RangeJson| format!("{}+{}", r.offset_bytes, r.len_bytes);
+    let mut places: Vec<String> = ranges.iter().take(SHOWN).map(place).collect();
+    if ranges.len() > SHOWN {
+        places.push(format!("{} more", ranges.len() - SHOWN));
+    }
+    places.join(", ")
+}
+
 /// What is lost, if anything is: how much, and the first places.
 fn unreadable(a: &ArrayJson) -> String {
-    const SHOWN: usize = 4;
     if a.unreadable.is_empty() {
         return String::new();
-    }
-    let place = |r: &RangeJson| format!("{}+{}", r.offset_bytes, r.len_bytes);
-    let mut places: Vec<String> = a.unreadable.iter().take(SHOWN).map(place).collect();
-    if a.unreadable.len() > SHOWN {
-        places.push(format!("{} more", a.unreadable.len() - SHOWN));
     }
     format!(
         "  unreadable  {} until written again, at byte {}\n",
         size::bytes(a.unreadable_bytes),
-        places.join(", ")
+        places(&a.unreadable)
+    )
+}
+
+/// What no scrub repairs, if there is any.
+fn undecided(a: &ArrayJson) -> String {
+    if a.undecided_regions == 0 {
+        return String::new();
+    }
+    format!(
+        "  undecided   {} ({}) rebuilt from strips that do not agree: nothing is repaired there, at byte {}\n",
+        size::count(a.undecided_regions as usize, "region"),
+        size::bytes(a.undecided_bytes),
+        places(&a.undecided)
     )
 }
 
@@ -325,6 +343,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         text.push_str(&format!("  moved       {}\n", moving(m)));
     }
     text.push_str(&unreadable(a));
+    text.push_str(&undecided(a));
     text.push_str(&volume::text(&a.volumes));
     let mut table = Table::new(&[
         "SLOT",
@@ -663,6 +682,14 @@ pub(crate) fn explain(e: &ExplainJson) -> String {
         text.push_str(
             "  its content is lost: it answers an error until it is written, \
              though what lies there may be readable\n",
+        );
+    }
+    if e.undecided {
+        text.push_str(
+            "  its region is undecided: strips of it were rebuilt from others that do not agree, and \
+             no scrub repairs anything there\n  strake scrub NAME says at which bytes; write these \
+             stripes anew as a whole (from a backup) and scrub again; or, where what is read is right, \
+             strake scrub NAME accept\n",
         );
     }
     let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);

@@ -142,28 +142,28 @@ impl<'a> Wait<'a> {
             return Ok(End::new(array, "paused", reason));
         }
         match kind {
-            "scrub" => self.end_of_scrub(array),
+            "scrub" | "accept" => self.end_by_event(array, kind),
             "rebuild" => Ok(End::of_rebuild(array)),
             _ => Ok(End::new(array, "done", None)),
         }
     }
 
-    /// A scrub leaves an event: that it finished, or why it stopped.
-    fn end_of_scrub(&self, array: ArrayJson) -> Result<End, Failure> {
+    /// Some jobs leave an event: that it finished, or why it stopped.
+    fn end_by_event(&self, array: ArrayJson, kind: &str) -> Result<End, Failure> {
         let give_up = Instant::now() + PATIENCE;
         loop {
             for event in self.events()?.iter().rev() {
                 let (cause, effect) = (event.cause.as_deref(), event.effect.as_deref());
-                if event.event == "job_finished" && cause == Some("scrub") {
+                if event.event == "job_finished" && cause == Some(kind) {
                     // Its result was durable before the event.
                     let array = self.array()?;
-                    let scrub = array.last_scrub.clone();
+                    let scrub = array.last_scrub.clone().filter(|_| kind == "scrub");
                     return Ok(End {
                         scrub,
                         ..End::new(array, "done", None)
                     });
                 }
-                if event.event == "job_stopped" && effect == Some("scrub") {
+                if event.event == "job_stopped" && effect == Some(kind) {
                     let reason = cause.map(output::paused_by);
                     return Ok(End::new(array, "stopped", reason));
                 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use strake_engine::Decision;
 use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
 use strake_format::{ArrayName, Level, Slot};
 use strake_runtime::{EventRecord, NotTold};
@@ -363,7 +364,10 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::GivenUp { .. }
         | EventKind::Rewritten { .. }
         | EventKind::LogReplayed { .. } => block_words(kind),
-        EventKind::Mismatch { .. } | EventKind::Inconsistent { .. } => found_words(kind),
+        EventKind::Mismatch { .. }
+        | EventKind::Inconsistent { .. }
+        | EventKind::Undecided { .. }
+        | EventKind::Decided { .. } => found_words(kind),
         EventKind::JobStarted { .. }
         | EventKind::JobStopped { .. }
         | EventKind::JobFinished { .. } => job_words(kind),
@@ -581,7 +585,7 @@ fn job_words(kind: &EventKind) -> Words {
     }
 }
 
-/// What a scrub found, in words.
+/// What a scrub or a rebuild found, in words.
 fn found_words(kind: &EventKind) -> Words {
     match *kind {
         EventKind::Mismatch {
@@ -606,7 +610,22 @@ fn found_words(kind: &EventKind) -> Words {
             let effect = format!("bytes {from} to {} of each strip, left", from + len);
             ("inconsistent", None, Some(cause), Some(effect))
         }
-        _ => unreachable!("only for what a scrub finds"),
+        EventKind::Undecided { offset, len } => {
+            let cause = text("rebuilt from strips that do not agree");
+            let effect =
+                format!("nothing is repaired in {len} bytes from offset_bytes {offset} on");
+            ("undecided", None, cause, Some(effect))
+        }
+        EventKind::Decided { offset, len, cause } => {
+            let cause = text(match cause {
+                Decision::Agreed => "its strips agree",
+                Decision::Accepted => "its data were taken for right",
+                Decision::GivenBack => "it was discarded",
+            });
+            let effect = format!("{len} bytes from offset_bytes {offset} on");
+            ("decided", None, cause, Some(effect))
+        }
+        _ => unreachable!("only for what is found"),
     }
 }
 

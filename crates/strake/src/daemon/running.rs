@@ -640,7 +640,8 @@ impl Running {
         self.with(|s| {
             let status = s.status_now()?;
             let state = |offset, _| s.region_of(offset);
-            view::explain(&status.superblock, &members, lba, &status.unreadable, state)
+            let (sb, lost) = (&status.superblock, &status.unreadable);
+            view::explain(sb, &members, lba, lost, &status.undecided, state)
         })
     }
     /// Refuses if a block device of it is mounted, held or open.

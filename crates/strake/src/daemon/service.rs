@@ -667,9 +667,10 @@ impl Service {
             }
             (Job::Scrub, "pause") => (Command::PauseScrub, "scrub"),
             (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
+            (Job::Scrub, "accept") => return accept(&running, name, request.dry_run),
             _ => {
                 let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
-                return Err(failure.cure("use start or stop, for a scrub also pause"));
+                return Err(failure.cure("use start or stop, for a scrub also pause or accept"));
             }
         };
         if request.dry_run {
@@ -905,6 +906,22 @@ pub(crate) fn created_json(
     }
 }
 
+/// Takes the data in undecided regions for right.
+fn accept(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+    running.may(Command::AcceptData)?;
+    let array = running.json()?;
+    let regions = size::count(array.undecided_regions as usize, "region");
+    let what = format!(
+        "what is read in {regions} ({}) for right and compute parity anew",
+        size::bytes(array.undecided_bytes)
+    );
+    if dry_run {
+        return Ok(outcome(name, false, &format!("would take {what}")));
+    }
+    let changed = running.command(Command::AcceptData)?;
+    Ok(outcome(name, changed, &format!("begins to take {what}")))
+}
+
 /// An array that was made and did not start: what a refusal says of a start, that nothing was written, is not so.
 fn made_not_started(failure: Failure, name: &str) -> Failure {
     let what = format!("{name} was made and did not start: {}", failure.found);
@@ -918,5 +935,6 @@ pub(crate) fn explain_offline(found: &FoundArray, lba: u64) -> Result<ExplainJso
     let image = &found.authority().image;
     let state = |_, region| view::region_in(&image.superblock, &image.map, region);
     let lost = image.lost_bytes().unwrap_or_default();
-    view::explain(&image.superblock, &members, lba, &lost, state)
+    let undecided = view::undecided_in(&image.superblock, &image.map);
+    view::explain(&image.superblock, &members, lba, &lost, &undecided, state)
 }

@@ -278,7 +278,7 @@ fn open_place(place: &Value) -> (fs::File, u64) {
 }
 
 /// The block at a place.
-fn stored(place: &Value) -> Vec<u8> {
+pub(crate) fn stored(place: &Value) -> Vec<u8> {
     let (file, offset) = open_place(place);
     let mut block = vec![0; 4096];
     file.read_exact_at(&mut block, offset).expect("read");
@@ -286,7 +286,7 @@ fn stored(place: &Value) -> Vec<u8> {
 }
 
 /// One bit of the block at a place changes by itself; what is there now.
-fn rot(place: &Value) -> Vec<u8> {
+pub(crate) fn rot(place: &Value) -> Vec<u8> {
     let mut block = stored(place);
     block[100] ^= 1;
     let (file, offset) = open_place(place);

@@ -28,5 +28,6 @@ mod reshape;
 mod rig;
 mod scale;
 mod standstill;
+mod undecided;
 mod upkeep;
 mod volumes;
