@@ -12,7 +12,7 @@ use crate::coefficients;
 use crate::decoder::Decoder;
 use crate::dispatch;
 use crate::locate::Locator;
-use crate::ops::{Goal, Heat, Map, Shape};
+use crate::ops::{Heat, Map, Shape};
 
 /// The most columns, data and parity together, that a code has.
 pub const MAX_COLUMNS: usize = 64;
@@ -201,7 +201,7 @@ impl Code {
         assert_eq!(data.len(), self.k, "as many slices of data as data columns");
         let mut of_rows: [&[u8]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
         let map = self.map(rows, &mut of_rows);
-        dispatch::ops().overwrite(heat, &map, data, outputs);
+        dispatch::ops().combine_with(heat, &map, data, outputs);
     }
 
     /// `parity_row ^= c · delta`, c being the coefficient of data column `column` in row `parity`,
@@ -219,7 +219,7 @@ impl Code {
         delta: &[u8],
         outputs: &mut [&mut [u8]],
     ) {
-        self.change_rows(Goal::Accumulate, rows, column, delta, outputs);
+        self.change_rows(rows, column, delta, None, outputs);
     }
 
     /// As [`Code::update_rows`], of copies: `outputs[n] = bases[n] ^ c · delta`, in one pass. What
@@ -232,34 +232,23 @@ impl Code {
         bases: &[&[u8]],
         outputs: &mut [&mut [u8]],
     ) {
-        self.change_rows(Goal::Onto(bases), rows, column, delta, outputs);
+        self.change_rows(rows, column, delta, Some(bases), outputs);
     }
 
     fn change_rows(
         &self,
-        goal: Goal<'_>,
         rows: &[usize],
         column: usize,
         delta: &[u8],
+        bases: Option<&[&[u8]]>,
         outputs: &mut [&mut [u8]],
     ) {
-        assert!(column < self.k, "data column {column} of {}", self.k);
-        let mut of_rows: [&[u8]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
-        let map = self.map(rows, &mut of_rows);
-        let shape = match map.shape {
-            // In column 0 every coefficient is 1; elsewhere a single column has no Horner's rule.
-            _ if column == 0 => Shape::Ones,
-            Shape::Horner => Shape::OnesFirst,
-            other => other,
-        };
-        for row in &mut of_rows[..rows.len()] {
-            *row = &row[column..=column];
+        let mut coefficients = [0; MAX_COLUMNS];
+        let coefficients = &mut coefficients[..rows.len()];
+        for (coefficient, &row) in coefficients.iter_mut().zip(rows) {
+            *coefficient = self.coefficient(row, column);
         }
-        let map = Map {
-            shape,
-            rows: &of_rows[..rows.len()],
-        };
-        dispatch::ops().combine(&map, goal, &[delta], outputs);
+        dispatch::ops().update(coefficients, delta, bases, outputs);
     }
 
     /// Whether the stored parity is that of the data: every syndrome is zero. `data` has k slices,

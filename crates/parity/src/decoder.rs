@@ -115,7 +115,7 @@ impl Decoder {
             shape: self.shape,
             rows,
         };
-        dispatch::ops().overwrite(heat, &map, inputs, outputs);
+        dispatch::ops().combine_with(heat, &map, inputs, outputs);
     }
 }
 

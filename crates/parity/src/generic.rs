@@ -2,11 +2,12 @@
 //!
 //! Three loops compute every [`Map`]: XOR ([`Ones`]), Horner's rule ([`Horner`]) and a matrix
 //! ([`Matrix`]). Each makes a few vectors of every one of its outputs in registers, in one pass
-//! over the sources, and hands them to a [`Target`], which stores, adds or compares. A map with
-//! more outputs than registers hold is cut into groups of rows, and the length into tiles that stay
-//! in the first-level cache, so that memory is still read once.
+//! over the sources, and hands them to a [`Target`], which stores or compares. A fourth adds one
+//! source to outputs ([`Update`]). A map with more outputs than registers hold is cut into groups
+//! of rows, and the length into tiles that stay in the first-level cache, so that memory is still
+//! read once.
 //!
-//! Each loop is compiled twice: for data in the caches, and, as `COLD`, for data in memory. A cold
+//! Each loop over a map is compiled twice: for data in the caches, and, as `COLD`, for data in memory. A cold
 //! loop asks for its sources a way ahead and stores past the caches where an output is aligned.
 //!
 //! Invariants: this file is safe code; every access is bounds-checked once for each run of vectors.
@@ -16,10 +17,11 @@
 //! ends with a fence, and no byte that it stored past the caches is touched before. Absent:
 //! intrinsics, coefficients' origin, and cold updates (their outputs were just read).
 
+use std::array;
 use std::ops::Range;
 
 use crate::code::MAX_COLUMNS;
-use crate::ops::{Goal, Map, Shape};
+use crate::ops::{Map, Shape};
 
 /// Bytes of the widest vector.
 const MAX_WIDTH: usize = 64;
@@ -220,43 +222,6 @@ impl<I: Isa> Target<I> for Overwrite<'_, '_> {
     }
 }
 
-/// Adds rows to what the outputs hold.
-struct Accumulate<'o, 's>(&'o mut [&'s mut [u8]]);
-
-impl<I: Isa> Target<I> for Accumulate<'_, '_> {
-    #[inline(always)]
-    fn put<S: Span<I, N>, const N: usize>(
-        &mut self,
-        isa: I,
-        span: S,
-        row: usize,
-        vectors: [I::Vector; N],
-    ) {
-        let held = span.load(isa, self.0[row]);
-        span.store(isa, xor_all(isa, vectors, held), self.0[row]);
-    }
-}
-
-/// Writes the sums of rows and bases.
-struct Onto<'o, 'b, 's> {
-    bases: &'o [&'b [u8]],
-    outputs: &'o mut [&'s mut [u8]],
-}
-
-impl<I: Isa> Target<I> for Onto<'_, '_, '_> {
-    #[inline(always)]
-    fn put<S: Span<I, N>, const N: usize>(
-        &mut self,
-        isa: I,
-        span: S,
-        row: usize,
-        vectors: [I::Vector; N],
-    ) {
-        let base = span.load(isa, self.bases[row]);
-        span.store(isa, xor_all(isa, vectors, base), self.outputs[row]);
-    }
-}
-
 /// Compares rows with stored ones: gathers every bit of their syndromes.
 struct Compare<'o, 's, V> {
     stored: &'o [&'s [u8]],
@@ -295,39 +260,41 @@ fn xor_all<I: Isa, const N: usize>(
     a
 }
 
-/// What is done at one span: a loop over the sources.
+/// What is done at one span.
 trait Step<I: Isa> {
-    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S);
+    fn step<S: Span<I, N>, const N: usize>(&mut self, isa: I, span: S);
 }
 
 /// Row `row` is the XOR of all sources.
-struct Ones<'a> {
+struct Ones<'a, T> {
     sources: &'a [&'a [u8]],
     row: usize,
+    target: &'a mut T,
 }
 
-impl<I: Isa> Step<I> for Ones<'_> {
+impl<I: Isa, T: Target<I>> Step<I> for Ones<'_, T> {
     #[inline(always)]
-    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
+    fn step<S: Span<I, N>, const N: usize>(&mut self, isa: I, span: S) {
         let mut sum = [isa.zero(); N];
         // From the last to the first, one by one: upwards or in pairs, second-level reads were half
         // as fast on a Zen 5, which takes the way from source to source for a stream.
         for source in self.sources.iter().rev() {
             sum = xor_all(isa, sum, span.load(isa, source));
         }
-        target.put(isa, span, self.row, sum);
+        self.target.put(isa, span, self.row, sum);
     }
 }
 
 /// Rows 0, 1 and, where `ROWS` is 3, 2 are Σ D_i, Σ 2^i·D_i and Σ 4^i·D_i, from the last source to
 /// the first: `Q = (…(D_k−1·2 + D_k−2)·2 + …)·2 + D_0`.
-struct Horner<'a, const ROWS: usize> {
+struct Horner<'a, T, const ROWS: usize> {
     sources: &'a [&'a [u8]],
+    target: &'a mut T,
 }
 
-impl<I: Isa, const ROWS: usize> Step<I> for Horner<'_, ROWS> {
+impl<I: Isa, T: Target<I>, const ROWS: usize> Step<I> for Horner<'_, T, ROWS> {
     #[inline(always)]
-    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
+    fn step<S: Span<I, N>, const N: usize>(&mut self, isa: I, span: S) {
         let mut p = [isa.zero(); N];
         let (mut q, mut r) = (p, p);
         for source in self.sources.iter().rev() {
@@ -340,25 +307,28 @@ impl<I: Isa, const ROWS: usize> Step<I> for Horner<'_, ROWS> {
                 }
             }
         }
-        target.put(isa, span, 0, p);
-        target.put(isa, span, 1, q);
+        self.target.put(isa, span, 0, p);
+        self.target.put(isa, span, 1, q);
         if ROWS == 3 {
-            target.put(isa, span, 2, r);
+            self.target.put(isa, span, 2, r);
         }
     }
 }
 
 /// Rows `first..first + ROWS` are those of a matrix. With `ONES` the first of them is plain XOR.
-struct Matrix<'a, const ROWS: usize, const ONES: bool> {
+struct Matrix<'a, T, const ROWS: usize, const ONES: bool> {
     sources: &'a [&'a [u8]],
     /// For each source, its coefficient in each row.
     coefficients: &'a [[u8; ROWS]],
     first: usize,
+    target: &'a mut T,
 }
 
-impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Matrix<'_, ROWS, ONES> {
+impl<I: Isa, T: Target<I>, const ROWS: usize, const ONES: bool> Step<I>
+    for Matrix<'_, T, ROWS, ONES>
+{
     #[inline(always)]
-    fn step<T: Target<I>, S: Span<I, N>, const N: usize>(&self, isa: I, target: &mut T, span: S) {
+    fn step<S: Span<I, N>, const N: usize>(&mut self, isa: I, span: S) {
         let columns = self.sources.iter().zip(self.coefficients);
         let sums = if S::COLD {
             // From memory, from the last to the first is up to 5 % faster, as for `Ones`.
@@ -367,7 +337,7 @@ impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Matrix<'_, ROWS, O
             sums::<I, S, N, ROWS, ONES>(isa, span, columns)
         };
         for (row, sum) in sums.into_iter().enumerate() {
-            target.put(isa, span, self.first + row, sum);
+            self.target.put(isa, span, self.first + row, sum);
         }
     }
 }
@@ -397,41 +367,77 @@ fn sums<'a, I: Isa, S: Span<I, N>, const N: usize, const ROWS: usize, const ONES
     sums
 }
 
+/// Adds products of one source to several outputs, or to their bases: parities of one changed strip.
+///
+/// A step reads what it adds to for all rows before it stores the first, and slices are held by
+/// value and cut to one length, so that no step reads their addresses and lengths again. A CPU takes
+/// a read for one of what was just stored where the last 12 bits of both addresses are the same, as
+/// they are in strips at page boundaries: on a Zen 4 row after row is up to half as fast.
+struct Update<'a, F, const ROWS: usize, const ONES: bool> {
+    source: &'a [u8],
+    factors: [F; ROWS],
+    /// Where not the outputs.
+    bases: Option<[&'a [u8]; ROWS]>,
+    outputs: [&'a mut [u8]; ROWS],
+}
+
+impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Update<'_, I::Factor, ROWS, ONES> {
+    #[inline(always)]
+    fn step<S: Span<I, N>, const N: usize>(&mut self, isa: I, span: S) {
+        let mut sums = [[isa.zero(); N]; ROWS];
+        for (row, sum) in sums.iter_mut().enumerate() {
+            *sum = match &self.bases {
+                Some(bases) => span.load(isa, bases[row]),
+                None => span.load(isa, self.outputs[row]),
+            };
+        }
+        let data = span.load(isa, self.source);
+        for n in 0..N {
+            let split = isa.split(data[n]);
+            for (row, sum) in sums.iter_mut().enumerate() {
+                let product = if ONES && row == 0 {
+                    data[n]
+                } else {
+                    isa.times(split, self.factors[row])
+                };
+                sum[n] = isa.xor(sum[n], product);
+            }
+        }
+        for (sum, output) in sums.into_iter().zip(&mut self.outputs) {
+            span.store(isa, sum, output);
+        }
+    }
+}
+
 /// Takes `step` over `range`: runs of `N` vectors, single vectors, and the rest of one. Only a
 /// range that ends where the slices end may leave a rest.
 #[inline(always)]
-fn walk<I: Isa, T: Target<I>, K: Step<I>, const N: usize, const COLD: bool>(
+fn walk<I: Isa, K: Step<I>, const N: usize, const COLD: bool>(
     isa: I,
     range: Range<usize>,
-    target: &mut T,
-    step: &K,
+    step: &mut K,
 ) {
     let mut at = range.start;
     while range.end - at >= N * I::WIDTH {
-        step.step::<T, Whole<COLD>, N>(isa, target, Whole { at });
+        step.step::<Whole<COLD>, N>(isa, Whole { at });
         at += N * I::WIDTH;
     }
     while range.end - at >= I::WIDTH {
-        step.step::<T, Whole<COLD>, 1>(isa, target, Whole { at });
+        step.step::<Whole<COLD>, 1>(isa, Whole { at });
         at += I::WIDTH;
     }
     if at < range.end {
-        step.step::<T, Rest, 1>(isa, target, Rest { at });
+        step.step::<Rest, 1>(isa, Rest { at });
     }
 }
 
 /// [`walk`] by long runs.
 #[inline(always)]
-fn stride<I: Isa, T: Target<I>, K: Step<I>, const COLD: bool>(
-    isa: I,
-    range: Range<usize>,
-    target: &mut T,
-    step: &K,
-) {
+fn stride<I: Isa, K: Step<I>, const COLD: bool>(isa: I, range: Range<usize>, step: &mut K) {
     if COLD && RUN * I::WIDTH > COLD_RUN_BYTES {
-        walk::<I, T, K, SHORT_RUN, COLD>(isa, range, target, step);
+        walk::<I, K, SHORT_RUN, COLD>(isa, range, step);
     } else {
-        walk::<I, T, K, RUN, COLD>(isa, range, target, step);
+        walk::<I, K, RUN, COLD>(isa, range, step);
     }
 }
 
@@ -452,15 +458,16 @@ fn group<I: Isa, T: Target<I>, const ROWS: usize, const ONES: bool, const COLD: 
         }
     }
     let coefficients = &coefficients[..sources.len()];
-    let step = Matrix::<ROWS, ONES> {
+    let step = &mut Matrix::<_, ROWS, ONES> {
         sources,
         coefficients,
         first,
+        target,
     };
     if ROWS * RUN + SPARE_REGISTERS <= I::REGISTERS {
-        stride::<I, T, _, COLD>(isa, range, target, &step);
+        stride::<I, _, COLD>(isa, range, step);
     } else {
-        walk::<I, T, _, SHORT_RUN, COLD>(isa, range, target, &step);
+        walk::<I, _, SHORT_RUN, COLD>(isa, range, step);
     }
 }
 
@@ -521,15 +528,19 @@ fn run<I: Isa, T: Target<I>, const COLD: bool>(
         match map.shape {
             Shape::Ones => {
                 for row in 0..map.rows.len() {
-                    let step = Ones { sources, row };
-                    stride::<I, T, _, COLD>(isa, range.clone(), target, &step);
+                    let step = &mut Ones {
+                        sources,
+                        row,
+                        target,
+                    };
+                    stride::<I, _, COLD>(isa, range.clone(), step);
                 }
             }
             Shape::Horner if map.rows.len() == 2 => {
-                stride::<I, T, _, COLD>(isa, range, target, &Horner::<2> { sources });
+                stride::<I, _, COLD>(isa, range, &mut Horner::<_, 2> { sources, target });
             }
             Shape::Horner => {
-                stride::<I, T, _, COLD>(isa, range, target, &Horner::<3> { sources });
+                stride::<I, _, COLD>(isa, range, &mut Horner::<_, 3> { sources, target });
             }
             Shape::OnesFirst | Shape::General => {
                 matrix::<I, T, COLD>(isa, map, &range, sources, target);
@@ -538,12 +549,11 @@ fn run<I: Isa, T: Target<I>, const COLD: bool>(
     }
 }
 
-/// [`crate::ops::Ops::combine`] for any instruction set.
+/// [`crate::ops::Ops::combine`] and its cold form for any instruction set.
 #[inline(always)]
-pub(crate) fn combine<I: Isa>(
+pub(crate) fn combine<I: Isa, const COLD: bool>(
     isa: I,
     map: &Map<'_>,
-    goal: Goal<'_>,
     sources: &[&[u8]],
     outputs: &mut [&mut [u8]],
 ) {
@@ -551,40 +561,100 @@ pub(crate) fn combine<I: Isa>(
     let lengths = outputs.iter().map(|output| output.len());
     let length = map.check_lengths(sources, outputs.len(), lengths);
     let tile = tile_bytes(map, sources.len(), length, false);
-    match goal {
-        Goal::Overwrite => {
-            let target = &mut Overwrite(outputs);
-            run::<I, _, false>(isa, map, length, tile, sources, target);
+    run::<I, _, COLD>(isa, map, length, tile, sources, &mut Overwrite(outputs));
+    if COLD {
+        isa.fence();
+    }
+}
+
+/// At most [`GROUP_ROWS`] rows of an update over one tile.
+#[inline(always)]
+fn change<I: Isa, const ROWS: usize, const ONES: bool>(
+    isa: I,
+    range: Range<usize>,
+    coefficients: &[u8],
+    source: &[u8],
+    bases: Option<&[&[u8]]>,
+    outputs: &mut [&mut [u8]],
+) {
+    let length = source.len();
+    let outputs: &mut [_; ROWS] = outputs.try_into().expect("an output for each row");
+    let outputs = outputs.each_mut().map(|output| &mut output[..length]);
+    let mut factors = [isa.factor(0); ROWS];
+    for (factor, &coefficient) in factors.iter_mut().zip(coefficients) {
+        *factor = isa.factor(coefficient);
+    }
+    match bases {
+        None => {
+            let step = &mut Update::<_, ROWS, ONES> {
+                source,
+                factors,
+                bases: None,
+                outputs,
+            };
+            walk::<I, _, SHORT_RUN, false>(isa, range, step);
         }
-        Goal::Accumulate => {
-            let target = &mut Accumulate(outputs);
-            run::<I, _, false>(isa, map, length, tile, sources, target);
-        }
-        Goal::Onto(bases) => {
-            assert!(
-                bases.len() == outputs.len() && bases.iter().all(|base| base.len() == length),
-                "a base for each output, as long as that"
-            );
-            let target = &mut Onto { bases, outputs };
-            run::<I, _, false>(isa, map, length, tile, sources, target);
+        Some(bases) => {
+            let step = &mut Update::<_, ROWS, ONES> {
+                source,
+                factors,
+                bases: Some(array::from_fn(|row| &bases[row][..length])),
+                outputs,
+            };
+            walk::<I, _, SHORT_RUN, false>(isa, range, step);
         }
     }
 }
 
-/// [`crate::ops::Ops::overwrite_cold`] for any instruction set that has a way past the caches.
+/// [`crate::ops::Ops::update`] for any instruction set.
 #[inline(always)]
-pub(crate) fn overwrite_cold<I: Isa>(
+pub(crate) fn update<I: Isa>(
     isa: I,
-    map: &Map<'_>,
-    sources: &[&[u8]],
+    coefficients: &[u8],
+    source: &[u8],
+    bases: Option<&[&[u8]]>,
     outputs: &mut [&mut [u8]],
 ) {
-    let lengths = outputs.iter().map(|output| output.len());
-    let length = map.check_lengths(sources, outputs.len(), lengths);
-    let tile = tile_bytes(map, sources.len(), length, false);
-    let target = &mut Overwrite(outputs);
-    run::<I, _, true>(isa, map, length, tile, sources, target);
-    isa.fence();
+    let length = source.len();
+    assert_eq!(outputs.len(), coefficients.len(), "as many outputs as rows");
+    assert!(
+        outputs.iter().all(|output| output.len() == length),
+        "outputs as long as the source"
+    );
+    assert!(
+        bases.is_none_or(|bases| {
+            bases.len() == outputs.len() && bases.iter().all(|base| base.len() == length)
+        }),
+        "a base for each output, as long as that"
+    );
+    let all_ones = coefficients.iter().all(|&coefficient| coefficient == 1);
+    let rows = if all_ones { 1 } else { GROUP_ROWS };
+    let tile = if coefficients.len() <= rows {
+        length.max(1)
+    } else {
+        TILE_BUDGET
+    };
+    let mut start = 0;
+    while start < length {
+        let tile = start..length.min(start.saturating_add(tile));
+        start = tile.end;
+        for (index, factors) in coefficients.chunks(rows).enumerate() {
+            let range = tile.clone();
+            let group = index * rows..index * rows + factors.len();
+            let bases = bases.map(|bases| &bases[group.clone()]);
+            let outputs = &mut outputs[group];
+            match (factors.len(), factors[0] == 1) {
+                (1, false) => change::<I, 1, false>(isa, range, factors, source, bases, outputs),
+                (1, true) => change::<I, 1, true>(isa, range, factors, source, bases, outputs),
+                (2, false) => change::<I, 2, false>(isa, range, factors, source, bases, outputs),
+                (2, true) => change::<I, 2, true>(isa, range, factors, source, bases, outputs),
+                (3, false) => change::<I, 3, false>(isa, range, factors, source, bases, outputs),
+                (3, true) => change::<I, 3, true>(isa, range, factors, source, bases, outputs),
+                (_, false) => change::<I, 4, false>(isa, range, factors, source, bases, outputs),
+                (_, true) => change::<I, 4, true>(isa, range, factors, source, bases, outputs),
+            }
+        }
+    }
 }
 
 /// [`crate::ops::Ops::consistent`] and its cold form for any instruction set.

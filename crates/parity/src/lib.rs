@@ -72,16 +72,16 @@ pub use decoder::Decoder;
 pub use locate::{Locator, Verdict};
 pub use ops::Heat;
 
-use ops::{Goal, Map};
+use ops::Map;
 
 /// `out ^= a`, byte by byte. Both of the same length.
 pub fn xor_into(out: &mut [u8], a: &[u8]) {
-    dispatch::ops().combine(&Map::ones(&[&[1]]), Goal::Accumulate, &[a], &mut [out]);
+    dispatch::ops().update(&[1], a, None, &mut [out]);
 }
 
 /// `out = a ^ b`, byte by byte. All of the same length; what `out` held does not matter.
 pub fn xor(out: &mut [u8], a: &[u8], b: &[u8]) {
-    dispatch::ops().combine(&Map::ones(&[&[1, 1]]), Goal::Overwrite, &[a, b], &mut [out]);
+    dispatch::ops().combine(&Map::ones(&[&[1, 1]]), &[a, b], &mut [out]);
 }
 
 /// Whether every byte is zero. True for an empty slice.

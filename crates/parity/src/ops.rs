@@ -1,10 +1,11 @@
 //! The closed list of operations that an instruction set offers, and how a request names its
 //! coefficients.
 //!
-//! There are two: [`Ops::combine`] (outputs from sources) and [`Ops::consistent`] (do stored rows
-//! agree with sources). Generate, update, reconstruct, XOR and the test for zero are all of these
-//! with another [`Map`], so an instruction set cannot be fast in one and left behind in another.
-//! Both have a form for cold data, which gives the same bytes.
+//! There are three: [`Ops::combine`] (outputs from sources), [`Ops::consistent`] (do stored rows
+//! agree with sources) and [`Ops::update`] (add one source to outputs). Generate, reconstruct, XOR
+//! and the test for zero are the first two with another [`Map`], so an instruction set cannot be
+//! fast in one and left behind in another. These have a form for cold data, which gives the same
+//! bytes.
 //!
 //! Invariants: a map's shape is a promise about its coefficients that the fast loops rely upon
 //! for correct bytes (never for memory safety); lengths are checked here, once, before any kernel
@@ -74,18 +75,6 @@ impl<'a> Map<'a> {
     }
 }
 
-/// What an output becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal<'a> {
-    /// The result, whatever it held.
-    Overwrite,
-    /// What it held, and the result added to that.
-    Accumulate,
-    /// These bytes, one slice for each output, and the result added to them: a copy and an update
-    /// in one pass.
-    Onto(&'a [&'a [u8]]),
-}
-
 /// Where sources and outputs lie, as the caller knows it: a hint, the bytes are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Heat {
@@ -103,15 +92,24 @@ pub(crate) trait Ops: Sync {
     /// The name by which `dispatch` and its users know it.
     fn name(&self) -> &'static str;
 
-    /// `outputs[j] = Σ_i rows[j][i]·sources[i]`, or that added to something, as `goal` says.
-    fn combine(&self, map: &Map<'_>, goal: Goal<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]);
+    /// `outputs[j] = Σ_i rows[j][i]·sources[i]`, whatever the outputs held.
+    fn combine(&self, map: &Map<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]);
+
+    /// `outputs[j] = bases[j] + coefficients[j]·source`, or without bases `outputs[j]` plus that.
+    fn update(
+        &self,
+        coefficients: &[u8],
+        source: &[u8],
+        bases: Option<&[&[u8]]>,
+        outputs: &mut [&mut [u8]],
+    );
 
     /// Whether `stored[j] == Σ_i rows[j][i]·sources[i]` for every row. Stops early where not.
     fn consistent(&self, map: &Map<'_>, sources: &[&[u8]], stored: &[&[u8]]) -> bool;
 
-    /// As [`Ops::combine`] with [`Goal::Overwrite`], for cold data.
-    fn overwrite_cold(&self, map: &Map<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
-        self.combine(map, Goal::Overwrite, sources, outputs);
+    /// As [`Ops::combine`], for cold data.
+    fn combine_cold(&self, map: &Map<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        self.combine(map, sources, outputs);
     }
 
     /// As [`Ops::consistent`], for cold data.
@@ -121,8 +119,8 @@ pub(crate) trait Ops: Sync {
 }
 
 impl dyn Ops {
-    /// Outputs from sources, whatever the outputs held.
-    pub(crate) fn overwrite(
+    /// Outputs from sources.
+    pub(crate) fn combine_with(
         &self,
         heat: Heat,
         map: &Map<'_>,
@@ -130,8 +128,8 @@ impl dyn Ops {
         outputs: &mut [&mut [u8]],
     ) {
         match heat {
-            Heat::Warm => self.combine(map, Goal::Overwrite, sources, outputs),
-            Heat::Cold => self.overwrite_cold(map, sources, outputs),
+            Heat::Warm => self.combine(map, sources, outputs),
+            Heat::Cold => self.combine_cold(map, sources, outputs),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! whatever the target guarantees, so this is also what an unknown CPU runs. Absent: `unsafe`.
 
 use crate::generic::{self, Isa};
-use crate::ops::{Goal, Map, Ops};
+use crate::ops::{Map, Ops};
 
 /// The portable instruction set; needs no proof.
 #[derive(Clone, Copy)]
@@ -99,8 +99,18 @@ impl Ops for Scalar {
         "scalar"
     }
 
-    fn combine(&self, map: &Map<'_>, goal: Goal<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
-        generic::combine(*self, map, goal, sources, outputs);
+    fn combine(&self, map: &Map<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        generic::combine::<_, false>(*self, map, sources, outputs);
+    }
+
+    fn update(
+        &self,
+        coefficients: &[u8],
+        source: &[u8],
+        bases: Option<&[&[u8]]>,
+        outputs: &mut [&mut [u8]],
+    ) {
+        generic::update(*self, coefficients, source, bases, outputs);
     }
 
     fn consistent(&self, map: &Map<'_>, sources: &[&[u8]], stored: &[&[u8]]) -> bool {

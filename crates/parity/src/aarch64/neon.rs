@@ -5,7 +5,7 @@ use std::arch::is_aarch64_feature_detected;
 
 use crate::generic::{self, Isa};
 use crate::gf::{NIBBLES, POLYNOMIAL};
-use crate::ops::{Goal, Map, Ops};
+use crate::ops::{Map, Ops};
 
 /// Proof that the CPU has NEON.
 #[derive(Clone, Copy)]
@@ -22,19 +22,34 @@ impl Ops for Neon {
         "neon"
     }
 
-    fn combine(&self, map: &Map<'_>, goal: Goal<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    fn combine(&self, map: &Map<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        #[target_feature(enable = "neon")]
+        fn with_features(isa: Neon, map: &Map<'_>, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+            generic::combine::<_, false>(isa, map, sources, outputs);
+        }
+        // SAFETY: the token exists only where detection found NEON.
+        unsafe { with_features(*self, map, sources, outputs) }
+    }
+
+    fn update(
+        &self,
+        coefficients: &[u8],
+        source: &[u8],
+        bases: Option<&[&[u8]]>,
+        outputs: &mut [&mut [u8]],
+    ) {
         #[target_feature(enable = "neon")]
         fn with_features(
             isa: Neon,
-            map: &Map<'_>,
-            goal: Goal<'_>,
-            sources: &[&[u8]],
+            coefficients: &[u8],
+            source: &[u8],
+            bases: Option<&[&[u8]]>,
             outputs: &mut [&mut [u8]],
         ) {
-            generic::combine(isa, map, goal, sources, outputs);
+            generic::update(isa, coefficients, source, bases, outputs);
         }
         // SAFETY: the token exists only where detection found NEON.
-        unsafe { with_features(*self, map, goal, sources, outputs) }
+        unsafe { with_features(*self, coefficients, source, bases, outputs) }
     }
 
     fn consistent(&self, map: &Map<'_>, sources: &[&[u8]], stored: &[&[u8]]) -> bool {

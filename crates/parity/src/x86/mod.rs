@@ -27,7 +27,6 @@ macro_rules! ops {
             fn combine(
                 &self,
                 map: &$crate::ops::Map<'_>,
-                goal: $crate::ops::Goal<'_>,
                 sources: &[&[u8]],
                 outputs: &mut [&mut [u8]],
             ) {
@@ -35,14 +34,34 @@ macro_rules! ops {
                 fn with_features(
                     isa: $isa,
                     map: &$crate::ops::Map<'_>,
-                    goal: $crate::ops::Goal<'_>,
                     sources: &[&[u8]],
                     outputs: &mut [&mut [u8]],
                 ) {
-                    $crate::generic::combine(isa, map, goal, sources, outputs);
+                    $crate::generic::combine::<_, false>(isa, map, sources, outputs);
                 }
                 // SAFETY: the token exists only where detection found these features.
-                unsafe { with_features(*self, map, goal, sources, outputs) }
+                unsafe { with_features(*self, map, sources, outputs) }
+            }
+
+            fn update(
+                &self,
+                coefficients: &[u8],
+                source: &[u8],
+                bases: Option<&[&[u8]]>,
+                outputs: &mut [&mut [u8]],
+            ) {
+                #[target_feature(enable = $features)]
+                fn with_features(
+                    isa: $isa,
+                    coefficients: &[u8],
+                    source: &[u8],
+                    bases: Option<&[&[u8]]>,
+                    outputs: &mut [&mut [u8]],
+                ) {
+                    $crate::generic::update(isa, coefficients, source, bases, outputs);
+                }
+                // SAFETY: the token exists only where detection found these features.
+                unsafe { with_features(*self, coefficients, source, bases, outputs) }
             }
 
             fn consistent(
@@ -64,7 +83,7 @@ macro_rules! ops {
                 unsafe { with_features(*self, map, sources, stored) }
             }
 
-            fn overwrite_cold(
+            fn combine_cold(
                 &self,
                 map: &$crate::ops::Map<'_>,
                 sources: &[&[u8]],
@@ -77,7 +96,7 @@ macro_rules! ops {
                     sources: &[&[u8]],
                     outputs: &mut [&mut [u8]],
                 ) {
-                    $crate::generic::overwrite_cold(isa, map, sources, outputs);
+                    $crate::generic::combine::<_, true>(isa, map, sources, outputs);
                 }
                 // SAFETY: the token exists only where detection found these features.
                 unsafe { with_features(*self, map, sources, outputs) }
