@@ -128,6 +128,15 @@ pub enum Aside {
     },
     /// It is an image of the member from before, or the member of an array that went on apart.
     Past(Past),
+    /// It is an image of the member from before: its region map lacks versions that it had.
+    OlderMap {
+        /// The page.
+        page: u32,
+        /// The newest version that it has.
+        has: u64,
+        /// One that it had, as others show.
+        had: u64,
+    },
     /// A copy of its superblock should lie here, and nothing does.
     Emptied {
         /// Offset, bytes.
@@ -151,12 +160,16 @@ pub enum Aside {
 
 impl Aside {
     /// Why a member that carries this, or would be believed (`serves`), is not used.
-    fn of(found: &Found, table: &Superblock, serves: bool) -> Option<Aside> {
+    fn of(found: &Found, table: &Superblock, had: &[u64], serves: bool) -> Option<Aside> {
         let own = &found.superblock;
         match past(own, table) {
             _ if canary::hit(Canary::PastIgnored) => {}
             Past::Last => {}
             past => return Some(Aside::Past(past)),
+        }
+        let older = older_map(found, table, had);
+        if let Some(aside) = older.filter(|_| !canary::hit(Canary::PastIgnored)) {
+            return Some(aside);
         }
         // Of one that never had both copies nothing counts yet.
         let had_both = heard(table, own.member) > Generation(0);
@@ -175,7 +188,7 @@ impl Aside {
     fn cause(self) -> OutCause {
         match self {
             Aside::Missed { .. } => OutCause::Stale,
-            Aside::Past(_) => OutCause::OlderImage,
+            Aside::Past(_) | Aside::OlderMap { .. } => OutCause::OlderImage,
             Aside::Emptied { .. } => OutCause::Emptied,
             Aside::BlockSize { .. } | Aside::TooSmall { .. } => OutCause::Unfit,
         }
@@ -196,6 +209,11 @@ impl fmt::Display for Aside {
                  from {first} on"
             ),
             Aside::Past(Past::Last) => f.write_str("is what it was last"),
+            Aside::OlderMap { page, has, had } => write!(
+                f,
+                "is an older image: page {page} of its region map has version {has}, the others \
+                 show that it had {had}"
+            ),
             Aside::Emptied { offset } => write!(
                 f,
                 "has no superblock at byte {offset}, where it had one: its content may be lost"
@@ -245,12 +263,51 @@ fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
     each.reduce(agree).unwrap_or_default()
 }
 
+/// Of each page of the region map a version that every member in sync had: no version is written before every
+/// member that is in sync has the one before.
+fn map_had(found: &[Found], selection: &Selection) -> Vec<u64> {
+    let table = &found[selection.authority].superblock;
+    let believed = selection.slots.iter().filter_map(|finding| match finding {
+        Finding::Believed(index) => Some(&found[*index]),
+        _ => None,
+    });
+    let of_now =
+        |f: &&Found| is_in_sync(&f.superblock, table) && past(&f.superblock, table) == Past::Last;
+    let mut had = vec![0; table.layout.map_pages as usize];
+    for found in believed.filter(of_now) {
+        for (had, page) in had.iter_mut().zip(&found.map) {
+            let newest = page.as_ref().map_or(0, |page| page.sequence);
+            *had = newest.saturating_sub(1).max(*had);
+        }
+    }
+    had
+}
+
+/// The table calls this member in sync, and it knows of no other.
+fn is_in_sync(own: &Superblock, table: &Superblock) -> bool {
+    own.epoch == table.epoch && in_sync(table).any(|member| member == Some(own.member))
+}
+
+/// The region map of a member in sync is older than what it had.
+fn older_map(found: &Found, table: &Superblock, had: &[u64]) -> Option<Aside> {
+    if !is_in_sync(&found.superblock, table) {
+        return None;
+    }
+    let pages = found.map.iter().zip(&found.map_whole).zip(had);
+    (0..)
+        .zip(pages)
+        .find_map(|(page, ((newest, whole), &had))| {
+            let has = newest.as_ref()?.sequence;
+            (*whole && has < had).then_some(Aside::OlderMap { page, has, had })
+        })
+}
+
 /// Takes out of a selection what could not serve as it is. `empty`: what has lost a copy of its superblock
 /// is believed to hold the rest all the same.
-fn fit(found: &[Found], selection: &mut Selection, empty: bool) {
+fn fit(found: &[Found], selection: &mut Selection, had: &[u64], empty: bool) {
     let table = &found[selection.authority].superblock;
     let aside = |index: usize| {
-        let aside = Aside::of(&found[index], table, true);
+        let aside = Aside::of(&found[index], table, had, true);
         aside.filter(|aside| !(empty && matches!(aside, Aside::Emptied { .. })))
     };
     for finding in &mut selection.slots {
@@ -266,7 +323,7 @@ fn fit(found: &[Found], selection: &mut Selection, empty: bool) {
         .retain(|&index| limits::layout_on(table, &found[index].info).is_ok());
 }
 
-fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
+fn believe(found: &[Found], selection: &Selection, had: &[u64], fold: bool) -> Believed {
     let table = &found[selection.authority].superblock;
     let folded = match canary::hit(Canary::FoldedUnclean) {
         false => table.folded(),
@@ -314,7 +371,7 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
             &Finding::Stale(index)
                 if record.state == SlotState::Missing
                     && matches!(
-                        Aside::of(&found[index], table, false),
+                        Aside::of(&found[index], table, had, false),
                         Some(Aside::Missed { .. })
                     )
                     && comes_back(&found[index].superblock, table)
@@ -328,7 +385,7 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
             }
             Finding::Stale(_) | Finding::Absent => {
                 let aside = match *finding {
-                    Finding::Stale(index) => Aside::of(&found[index], table, false),
+                    Finding::Stale(index) => Aside::of(&found[index], table, had, false),
                     _ => None,
                 };
                 if let Some(aside) = aside {
@@ -339,7 +396,8 @@ fn believe(found: &[Found], selection: &Selection, fold: bool) -> Believed {
                     let cause = aside.map_or(OutCause::NotFound, Aside::cause);
                     // What is being rebuilt as a whole holds nothing by itself.
                     record.kept |= record.state == SlotState::InSync;
-                    record.kept &= keeps(cause);
+                    // Its superblock alone would not show next time that it is an image.
+                    record.kept &= keeps(cause) && !matches!(aside, Some(Aside::OlderMap { .. }));
                     record.state = SlotState::Missing;
                     record.since = since;
                     gone.push((Slot(at as u8), cause));
@@ -568,8 +626,8 @@ fn shape<'a>(
 }
 
 /// More is missing than the level survives, if this is what is believed.
-fn too_few(found: &[Found], selection: &Selection, fold: bool) -> bool {
-    let believed = believe(found, selection, fold);
+fn too_few(found: &[Found], selection: &Selection, had: &[u64], fold: bool) -> bool {
+    let believed = believe(found, selection, had, fold);
     let used = believed.used.iter().map(|&i| &found[i]);
     let shape = shape(&believed.sb, &believed.slots, used);
     matches!(shape, Err(StartError::TooFewMembers { .. }))
@@ -716,11 +774,12 @@ impl Array {
             ("the epoch", newest.epoch.0),
             (GENERATION, newest.generation.0),
         ])?;
+        let had = map_had(&found, &selection);
         let mut whole = selection.clone();
-        fit(&found, &mut whole, false);
-        if options.force && too_few(&found, &whole, options.fold) {
+        fit(&found, &mut whole, &had, false);
+        if options.force && too_few(&found, &whole, &had, options.fold) {
             whole = selection.clone();
-            fit(&found, &mut whole, true);
+            fit(&found, &mut whole, &had, true);
         }
         selection = whole;
         if options.force && canary::hit(Canary::ForceBelievesStale) {
@@ -735,7 +794,7 @@ impl Array {
             aside,
             returned,
             used,
-        } = believe(&found, &selection, options.fold);
+        } = believe(&found, &selection, &had, options.fold);
         let folded = sb.strip_bytes != found[selection.authority].superblock.strip_bytes;
         // It may have a table of its own that gives it a slot, which differs from that of an array
         // that went on without it only if that array has another epoch.

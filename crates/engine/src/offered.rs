@@ -37,6 +37,9 @@ pub struct Found {
     pub emptied: Option<u64>,
     /// The newest valid version of each region map page, `None` where neither place was valid.
     pub map: Vec<Option<MapPage>>,
+    /// Of each page whether that is the newest version that the member had: see
+    /// [`strake_format::region_map::is_whole`].
+    pub map_whole: Vec<bool>,
     /// What the two places of the list of unreadable blocks hold, `None` where it is not valid.
     pub unreadable: [Option<UnreadableList>; 2],
     /// What a [`crate::gather::Gather`] kept of its log area; needed only where

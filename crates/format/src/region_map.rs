@@ -164,6 +164,13 @@ pub fn newest(a: Result<MapPage, MapError>, b: Result<MapPage, MapError>) -> Opt
     }
 }
 
+/// Both places of a page hold what was written there last, as far as can be told: no version is lost that the
+/// member had.
+pub fn is_whole(a: Option<&MapPage>, b: Option<&MapPage>) -> bool {
+    let both = a.zip(b);
+    both.is_some_and(|(a, b)| a.sequence.abs_diff(b.sequence) == 1)
+}
+
 impl MapPage {
     /// The page's bytes for the place at `offset`.
     ///

@@ -933,6 +933,7 @@ pub fn found(device: DeviceId, info: DeviceInfo, image: MemberImage) -> Found {
         copy_to_replace: image.copy_to_replace,
         emptied: image.emptied,
         map: image.map,
+        map_whole: image.map_whole,
         unreadable: image.unreadable,
         log: Vec::new(),
     }

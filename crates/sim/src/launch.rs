@@ -367,6 +367,19 @@ pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, how: Reading) -> Vec<Optio
     pages.collect()
 }
 
+/// Of each page of a member's region map whether neither place lacks a version.
+pub(crate) fn whole_pages(ssd: &Ssd, superblock: &Superblock) -> Vec<bool> {
+    let layout = &superblock.layout;
+    let read = |page: u32, side: u64| {
+        let offset = region_map::place(layout, page, side);
+        let decoded = MapPage::decode(ssd.peek(offset, PAGE_BYTES)?, offset).ok()?;
+        let found = (decoded.array, decoded.member, decoded.page);
+        (found == (superblock.array, superblock.member, page)).then_some(decoded)
+    };
+    let whole = |page| region_map::is_whole(read(page, 0).as_ref(), read(page, 1).as_ref());
+    (0..layout.map_pages).map(whole).collect()
+}
+
 /// What the two places of a member's list of unreadable blocks hold.
 fn lists(ssd: &Ssd, superblock: &Superblock) -> [Option<UnreadableList>; 2] {
     let layout = &superblock.layout;
@@ -423,6 +436,7 @@ impl World {
                 _ => Reading::Right,
             };
             let drive = &self.drives[index];
+            let map_whole = whole_pages(&drive.ssd, &superblock);
             let map = map(&drive.ssd, &superblock, how);
             let (_, copies) = drive.carried().expect("it is present by its superblock");
             let emptied = drive.emptied(&superblock);
@@ -438,6 +452,7 @@ impl World {
                 copy_to_replace: copy_to_replace(copies),
                 emptied,
                 map,
+                map_whole,
                 unreadable,
             });
         }

@@ -79,6 +79,7 @@ pub(crate) fn assembled(
             copy_to_replace: 0,
             emptied: None,
             map: pages(&disks[at], &plan.superblocks[at]),
+            map_whole: Vec::new(),
             unreadable: lists(&disks[at], &plan.superblocks[at]),
         })
         .collect();

@@ -10,7 +10,7 @@ use std::ops::Range;
 use strake_engine::buffers::PAGE;
 use strake_engine::gather::Gather;
 use strake_format::log::Scan;
-use strake_format::region_map::place;
+use strake_format::region_map::{is_whole, place};
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
     Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError, UnreadableList,
@@ -35,6 +35,8 @@ pub struct MemberImage {
     pub emptied: Option<u64>,
     /// Newest valid version of each region map page.
     pub map: Vec<Option<MapPage>>,
+    /// Of each page whether neither place lacks a version: see [`is_whole`].
+    pub map_whole: Vec<bool>,
     /// What the two places of the list of unreadable blocks hold, where it is valid.
     pub unreadable: [Option<UnreadableList>; 2],
 }
@@ -90,7 +92,7 @@ impl Device {
             let mut copy = Box::new([0; SUPERBLOCK_BYTES]);
             self.read_at(offset, &mut copy[..]).ok().map(|()| copy)
         });
-        let map = self.read_map(&superblock);
+        let (map, map_whole) = self.read_map(&superblock).into_iter().unzip();
         let unreadable = self.read_lists(&superblock.layout);
         Ok(MemberImage {
             superblock,
@@ -98,6 +100,7 @@ impl Device {
             copy_to_replace: copy_to_replace(statuses),
             emptied,
             map,
+            map_whole,
             unreadable,
         })
     }
@@ -170,7 +173,8 @@ impl Device {
     }
 
     /// A page that cannot be read is a page that is not valid: other members have it too.
-    fn read_map(&self, superblock: &Superblock) -> Vec<Option<MapPage>> {
+    /// With each page whether it is whole.
+    fn read_map(&self, superblock: &Superblock) -> Vec<(Option<MapPage>, bool)> {
         let layout = &superblock.layout;
         let pages = layout.map_pages;
         let areas = [place(layout, 0, 0), place(layout, 0, 1)].map(|start| {
@@ -192,10 +196,10 @@ impl Device {
         };
         (0..pages)
             .map(|page| {
-                let versions = [decode(0, page), decode(1, page)].into_iter().flatten();
-                versions
-                    .filter(ours(page))
-                    .max_by_key(|found| found.sequence)
+                let [a, b] = [0, 1].map(|side| decode(side, page).ok().filter(ours(page)));
+                let whole = is_whole(a.as_ref(), b.as_ref());
+                let newest = a.into_iter().chain(b).max_by_key(|found| found.sequence);
+                (newest, whole)
             })
             .collect()
     }

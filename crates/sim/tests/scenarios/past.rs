@@ -66,6 +66,22 @@ fn an_image_taken_while_the_array_served_is_out_after_the_clean_stop() {
     }
 }
 
+/// Superblocks are the same as when the image was taken; the region map has gone on.
+#[test]
+fn an_image_of_the_life_that_a_power_cut_ended_is_out_by_its_region_map() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest().sleep();
+        let drive = array.drive(1);
+        array.world.take_image(drive);
+        array.write_all().rest().sleep();
+        array.power_cut();
+        array.world.put_image_back(drive);
+        array.start().rest().stop().start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
 #[test]
 fn an_image_from_before_the_last_start_is_out_after_a_power_cut() {
     for draft in drafts() {

@@ -422,6 +422,7 @@ fn one_copy(device: &Device) -> Option<MemberImage> {
     })?;
     Some(MemberImage {
         map: vec![None; superblock.layout.map_pages as usize],
+        map_whole: vec![false; superblock.layout.map_pages as usize],
         superblock,
         copies: offsets.map(|offset| (offset, false)),
         copy_to_replace: 0,
