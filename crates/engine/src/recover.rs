@@ -12,7 +12,7 @@
 //! | of U, and fewer S_j than these | nothing: the write never began, or was done long ago |
 //! | of U | solved from the S_j |
 //! | of W, content in the record | that content |
-//! | of W, others (X), or none and all parities are new | X, and what is not new of W, solved from parities that are new, if all of it is new then |
+//! | of W, others (X), or none | X, and what is not new of W, solved from parities that are new, if all of it is new then |
 //! | of W, X, the W that are left are new | X solved from the parities, if it is new then |
 //! | of W, X is all of W, one column | X solved from one parity: old or new, as the parity is |
 //! | of W, X, no W that is left is new, the parities are old | X solved from the parities: old |
@@ -468,8 +468,9 @@ impl Write<'_> {
             Line::Mixture,
         ] {
             let found = match line {
-                // The parities are in place, so the write was, or nearly.
-                Line::Forward if !unknown.is_empty() || old.is_empty() => {
+                // Parities are in place, so the write was, or nearly. Others may have been rebuilt since
+                // from a block of it that had gone bad.
+                Line::Forward => {
                     let mut wanted: Vec<usize> = unknown.iter().chain(&left_old).copied().collect();
                     wanted.sort_unstable();
                     let parities: Vec<usize> = new.iter().copied().take(wanted.len()).collect();
