@@ -385,12 +385,13 @@ fn left_alone(
         })
         .collect();
     let mut sums = vec![vec![0; range.len()]; code.m()];
-    if piece.syndromes.iter().any(Option::is_none) {
+    let asked = canary::hit(Canary::ReplayTrustsRest);
+    if asked || piece.syndromes.iter().any(Option::is_none) {
         let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
         code.generate(&data, &mut outputs);
     }
     for (sum, said) in sums.iter_mut().zip(&piece.syndromes) {
-        if let Some(said) = said {
+        if let Some(said) = said.as_ref().filter(|_| !asked) {
             sum.copy_from_slice(&said[range.clone()]);
         }
     }
@@ -547,7 +548,9 @@ impl Write<'_> {
             content.is_some_and(|content| self.is_new(c, content))
         };
         let all_new = (0..k).all(|c| !self.piece.written.has(c) || new(c));
-        let stays: Columns = (k..columns.len()).filter(|&c| all_new && new(c)).collect();
+        let stays: Columns = (k..columns.len())
+            .filter(|&c| all_new && new(c) && !canary::hit(Canary::ReplayTrustsRest))
+            .collect();
         let zeros = vec![0; self.range.len()];
         let data: Vec<&[u8]> = (0..k)
             .map(|c| match self.piece.written.has(c) {
