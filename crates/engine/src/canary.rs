@@ -166,6 +166,10 @@ pub enum Canary {
     ReturnsUnwitnessed,
     /// A Clean region in which blocks are given up is not marked behind.
     CleanNotBehind,
+    /// A replay computes parities from what lies in the columns that a write left alone.
+    ReplayTrustsRest,
+    /// What a member is rebuilt from is not checked against the redundancy that is left.
+    SourcesUnchecked,
     /// Time in which a thread stood still counts against members.
     StandstillCounts,
     /// Every member that is late is given up, however many are late at one moment.
@@ -174,7 +178,9 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 72] = [
+    pub const ALL: [Canary; 74] = [
+        Canary::ReplayTrustsRest,
+        Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
         Canary::DirtyAfterWrite,
         Canary::WritesEarly,
@@ -323,6 +329,8 @@ impl Canary {
             Canary::ListWithoutLimit => "list-without-limit",
             Canary::ReturnsUnwitnessed => "returns-unwitnessed",
             Canary::CleanNotBehind => "clean-not-behind",
+            Canary::ReplayTrustsRest => "replay-trusts-rest",
+            Canary::SourcesUnchecked => "sources-unchecked",
             Canary::StandstillCounts => "standstill-counts",
             Canary::VerdictsOfOneMoment => "verdicts-of-one-moment",
             Canary::ServesUnsealed => "serves-unsealed",

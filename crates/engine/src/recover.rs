@@ -12,7 +12,7 @@
 //! | of U, and fewer S_j than these | nothing: the write never began, or was done long ago |
 //! | of U | solved from the S_j |
 //! | of W, content in the record | that content |
-//! | of W, others (X), or none and all parities are new | X, and what is not new of W, solved from parities that are new, if all of it is new then |
+//! | of W, others (X), or none | X, and what is not new of W, solved from parities that are new, if all of it is new then |
 //! | of W, X, the W that are left are new | X solved from the parities, if it is new then |
 //! | of W, X is all of W, one column | X solved from one parity: old or new, as the parity is |
 //! | of W, X, no W that is left is new, the parities are old | X solved from the parities: old |
@@ -385,12 +385,13 @@ fn left_alone(
         })
         .collect();
     let mut sums = vec![vec![0; range.len()]; code.m()];
-    if piece.syndromes.iter().any(Option::is_none) {
+    let asked = canary::hit(Canary::ReplayTrustsRest);
+    if asked || piece.syndromes.iter().any(Option::is_none) {
         let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
         code.generate(&data, &mut outputs);
     }
     for (sum, said) in sums.iter_mut().zip(&piece.syndromes) {
-        if let Some(said) = said {
+        if let Some(said) = said.as_ref().filter(|_| !asked) {
             sum.copy_from_slice(&said[range.clone()]);
         }
     }
@@ -468,8 +469,9 @@ impl Write<'_> {
             Line::Mixture,
         ] {
             let found = match line {
-                // The parities are in place, so the write was, or nearly.
-                Line::Forward if !unknown.is_empty() || old.is_empty() => {
+                // Parities are in place, so the write was, or nearly. Others may have been rebuilt since
+                // from a block of it that had gone bad.
+                Line::Forward => {
                     let mut wanted: Vec<usize> = unknown.iter().chain(&left_old).copied().collect();
                     wanted.sort_unstable();
                     let parities: Vec<usize> = new.iter().copied().take(wanted.len()).collect();
@@ -546,7 +548,9 @@ impl Write<'_> {
             content.is_some_and(|content| self.is_new(c, content))
         };
         let all_new = (0..k).all(|c| !self.piece.written.has(c) || new(c));
-        let stays: Columns = (k..columns.len()).filter(|&c| all_new && new(c)).collect();
+        let stays: Columns = (k..columns.len())
+            .filter(|&c| all_new && new(c) && !canary::hit(Canary::ReplayTrustsRest))
+            .collect();
         let zeros = vec![0; self.range.len()];
         let data: Vec<&[u8]> = (0..k)
             .map(|c| match self.piece.written.has(c) {

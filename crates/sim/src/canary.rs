@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 98] = [
+    pub const ALL: [(Canary, u64); 100] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -175,6 +175,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::ListWithoutLimit), 6000),
         (Canary::Inside(engine::Canary::ReturnsUnwitnessed), 20000),
         (Canary::Inside(engine::Canary::CleanNotBehind), 6000),
+        (Canary::Inside(engine::Canary::ReplayTrustsRest), 30000),
+        (Canary::Inside(engine::Canary::SourcesUnchecked), 6000),
         (Canary::Inside(engine::Canary::StandstillCounts), 200),
         (Canary::Inside(engine::Canary::VerdictsOfOneMoment), 200),
         (Canary::Inside(engine::Canary::PastIgnored), 100),
@@ -197,6 +199,9 @@ impl Canary {
             return Course::of(plan.seed) == Some(course);
         }
         match self {
+            Canary::Inside(engine::Canary::ReplayTrustsRest | engine::Canary::SourcesUnchecked) => {
+                plan.decays
+            }
             Canary::Inside(engine::Canary::FoldedUnclean) => logs && does(Action::Strip),
             Canary::Inside(engine::Canary::RegionNotRetired) => logs && cut_off(),
             Canary::Inside(engine::Canary::JoinsWithoutBase) => logs && cut_off(),

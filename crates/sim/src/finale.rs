@@ -32,6 +32,7 @@ impl World {
         if self.plan.made_whole {
             self.make_whole()?;
         }
+        self.cure_decay(true)?;
         self.read_everything()?;
         if self.chance.faults.percent(30) {
             self.scrub();

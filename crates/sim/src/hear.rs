@@ -98,6 +98,9 @@ impl World {
             _ => {}
         }
         self.note(format!("event {:?}", event.kind));
-        Ok(())
+        match event.kind {
+            EventKind::JobFinished { .. } => self.audit_decay(),
+            _ => Ok(()),
+        }
     }
 }

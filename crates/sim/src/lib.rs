@@ -22,6 +22,7 @@ pub mod clock;
 pub mod comeback;
 pub mod course;
 pub mod dawdle;
+pub mod decay;
 mod ebb;
 pub mod faults;
 pub mod finale;

@@ -61,7 +61,9 @@ impl World {
         let missing = !without.has(FaultKind::MissingAtStart)
             && !spared
             && self.chance.faults.percent(life.missing_percent);
-        self.change_pasts(spared, without);
+        if self.decay.is_empty() {
+            self.change_pasts(spared, without);
+        }
         if missing {
             self.hide_some();
         }
@@ -228,7 +230,7 @@ impl World {
     // ---- living -------------------------------------------------------------------------------
 
     fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
-        let mut threshold = None;
+        let (mut threshold, mut audited) = (None, false);
         self.slow_some();
         self.begin_to_dawdle(without);
         let total = life.asks;
@@ -253,6 +255,10 @@ impl World {
             }
             if self.machines().started {
                 self.look_at_torn(without)?;
+                if !audited {
+                    audited = true;
+                    self.audit_decay()?;
+                }
             }
             if held > 0 && self.machines().started {
                 self.look_first(std::mem::take(&mut held))?;
@@ -292,7 +298,8 @@ impl World {
             let left = left_at.zip(life.end_after_left);
             let copied = copied || left.is_some_and(|(at, after)| self.stats.events >= at + after);
             let true_now = self.silent.lies.is_empty();
-            let due = true_now && (fallen || reshaped || copied || passed(life.end_at));
+            let found = self.decay_strikes();
+            let due = true_now && (found || fallen || reshaped || copied || passed(life.end_at));
             if let Some(kind) = crash.filter(|_| self.strikes(due)) {
                 let situation = self.situation();
                 if self.atlas().may_crash(&situation) {
@@ -376,6 +383,7 @@ impl World {
         })?;
         self.note_threshold(set);
         self.cure()?;
+        self.cure_decay(false)?;
         let Some(kind) = crash else {
             return self.stop();
         };
@@ -395,6 +403,7 @@ impl World {
 
     /// A clean stop.
     pub fn stop(&mut self) -> Going<Parting> {
+        self.audit_decay()?;
         self.situation();
         let calm = !self.resyncing;
         self.stats.stops += 1;
@@ -422,6 +431,7 @@ impl World {
 
     /// A power cut, or a SIGKILL.
     pub fn crash(&mut self, power: bool) -> Going<Parting> {
+        self.audit_decay()?;
         let situation = self.situation();
         let (shown, newcomers) = (self.shown_in_sync(), self.newcomers());
         self.count_crash(power);
@@ -460,6 +470,9 @@ impl World {
         self.shown_is_on_media(&shown)?;
         self.newcomers_heard_last(&newcomers, &shown)?;
         let covered = self.covered_on_media() && !self.geometry.mirrored();
+        if !covered {
+            self.blind_decay();
+        }
         let calm = !situation.resyncing && (covered || !situation.writing);
         self.forget_process();
         self.clean = false;
@@ -529,6 +542,7 @@ impl World {
             action,
             Action::Slow
                 | Action::Scrub
+                | Action::Repair
                 | Action::PauseScrub
                 | Action::StopScrub
                 | Action::Set
@@ -542,6 +556,7 @@ impl World {
                 self.strike(action)
             }
             Action::LoseTarget => self.lose_target(),
+            Action::Rot if self.plan.decays => self.decay(),
             Action::Rot => self.rot(),
             Action::LoseWrite => {
                 self.arm(Misfortune::Lost);
@@ -823,6 +838,7 @@ impl World {
             Action::StopRestripe => drop(self.command(Command::StopRestripe)),
             Action::ContinueRestripe => drop(self.command(Command::ContinueRestripe)),
             Action::Scrub => self.scrub(),
+            Action::Repair => drop(self.command(Command::StartScrub(ScrubMode::Repair))),
             Action::PauseScrub => drop(self.command(Command::PauseScrub)),
             Action::StopScrub => drop(self.command(Command::StopScrub)),
             Action::Set => {
@@ -860,7 +876,8 @@ impl World {
 
     pub(crate) fn scrub(&mut self) {
         self.refresh_resyncing();
-        self.scrub_must_agree = !self.resyncing && self.silent.lies.is_empty();
+        let lies = !self.silent.lies.is_empty() || !self.decay.is_empty();
+        self.scrub_must_agree = !self.resyncing && !lies;
         let mode = match self.chance.faults.percent(50) {
             true => ScrubMode::Repair,
             false => ScrubMode::Check,

@@ -305,6 +305,7 @@ impl World {
     pub fn forget_process(&mut self) {
         self.silent.emptied.clear();
         self.silent.ended.clear();
+        self.decay.forget_ended();
         self.count_hedges();
         self.clock.clear();
         self.leaving.clear();

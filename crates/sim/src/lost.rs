@@ -97,6 +97,7 @@ impl World {
             if self.excused.contains(&region) {
                 self.oracle.doubt(block);
             }
+            self.gives_up_decay(block);
             if !self.oracle.doubtful(block) {
                 let place = self.place(block);
                 let text = format!("block {block} ({place}) was given up and could be computed");

@@ -240,7 +240,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
          {} stale returns, {} older images, {} hollowed, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
-         {} slow members, {} rotten strips, {} writes silently lost, {} misdirected, {} cures, \
+         {} slow members, {} rotten strips, {} rotten blocks among all else ({} true again), {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
@@ -266,6 +266,8 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.hedges_refused,
         s.slow_members,
         s.rot,
+        s.decays,
+        s.decays_ended,
         s.silently_lost,
         s.misdirected,
         s.cures,

@@ -111,7 +111,7 @@ impl World {
 
     /// The drive serves a slot, and the array could do without it.
     fn may_mislead(&mut self, drive: usize) -> bool {
-        if self.geometry.m == 0 || !self.silent.lies.is_empty() {
+        if self.geometry.m == 0 || !self.silent.lies.is_empty() || self.plan.decays {
             return false;
         }
         let mut looks = self.looks().into_iter();

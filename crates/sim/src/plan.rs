@@ -229,6 +229,8 @@ pub enum Action {
     StopInit,
     /// Command: scrub, to check or to repair.
     Scrub,
+    /// Command: scrub, to repair.
+    Repair,
     /// Command: pause the scrub.
     PauseScrub,
     /// Command: stop the scrub.
@@ -403,6 +405,8 @@ pub struct Plan {
     pub resets_policy: bool,
     /// At the end the array is made whole before it is verified.
     pub made_whole: bool,
+    /// Blocks rot in the midst of everything (`decay`).
+    pub decays: bool,
 }
 
 /// A plan with less in it, for finding out what matters.
@@ -418,7 +422,7 @@ pub struct Variation {
 
 impl Life {
     /// Any moment of it, at most so many events after a request.
-    fn moment(&self, events: u64, rng: &mut Prng) -> Moment {
+    pub(crate) fn moment(&self, events: u64, rng: &mut Prng) -> Moment {
         Moment {
             asks: rng.below(self.asks + 1),
             events: rng.below(events),
@@ -435,7 +439,7 @@ impl Life {
     }
 
     /// Something more happens in it.
-    fn act(&mut self, at: Moment, action: Action) {
+    pub(crate) fn act(&mut self, at: Moment, action: Action) {
         self.actions.push((at, action));
         self.actions.sort_by_key(|&(at, _)| at);
     }
@@ -528,6 +532,7 @@ impl Plan {
             resets_policy: Prng::new(seed ^ 17, Purpose::Focus).one_in(4),
             elsewhere: Prng::new(seed ^ 13, Purpose::Focus).one_in(3),
             lose_blocks: rng.percent(50),
+            decays: false,
         };
         if focus != Focus::Wide {
             plan.aim();
@@ -541,6 +546,7 @@ impl Plan {
         plan.draw_inits();
         plan.draw_back();
         plan.draw_policies();
+        plan.draw_decay();
         plan
     }
 
@@ -760,7 +766,7 @@ fn draw_life(ends: &[u32; 3], troubled: bool, flapping: u64, rng: &mut Prng) -> 
 
 /// A life that is cut off while it writes; it begins with members missing, and those that were
 /// missing before are there again.
-fn aimed_life(most: u64, rng: &mut Prng) -> Life {
+pub(crate) fn aimed_life(most: u64, rng: &mut Prng) -> Life {
     let asks = rng.range(2, most);
     Life {
         asks,

@@ -103,6 +103,10 @@ pub struct Stats {
     pub io_errors: u64,
     /// Pieces of strips that rotted.
     pub rot: u64,
+    /// Blocks that rotted in the midst of everything.
+    pub decays: u64,
+    /// Of these, those that were true again before the user wrote them anew.
+    pub decays_ended: u64,
     /// Writes of data that were reported done and never happened.
     pub silently_lost: u64,
     /// Writes of data that landed elsewhere.
@@ -226,6 +230,8 @@ impl Stats {
             (&mut self.unreadable_answers, other.unreadable_answers),
             (&mut self.io_errors, other.io_errors),
             (&mut self.rot, other.rot),
+            (&mut self.decays, other.decays),
+            (&mut self.decays_ended, other.decays_ended),
             (&mut self.silently_lost, other.silently_lost),
             (&mut self.misdirected, other.misdirected),
             (&mut self.misdirected_into_data, other.misdirected_into_data),

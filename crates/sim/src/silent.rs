@@ -88,10 +88,10 @@ impl World {
         let machines = self.machines.as_ref().expect("the process lives");
         let state = machines.array.region(region);
         let written = matches!(state, RegionState::Clean | RegionState::Dirty);
-        let changing = self.asks.values().filter(|asked| {
-            let change = !matches!(asked.ask.kind, AskKind::Read | AskKind::Flush);
-            change && self.touches(&asked.ask, stripe)
-        });
+        let changing = self
+            .asks
+            .values()
+            .filter(|asked| asked.ask.kind.changes() && self.touches(&asked.ask, stripe));
         let lied = self.silent.lies.iter().any(|lie| lie.stripe == stripe);
         let stays = !self.silent.emptied.contains(&region);
         written && stays && !lied && changing.count() == asks
@@ -149,7 +149,7 @@ impl World {
     }
 
     /// Some of the request lies in this stripe.
-    fn touches(&self, ask: &Ask, stripe: StripeNo) -> bool {
+    pub(crate) fn touches(&self, ask: &Ask, stripe: StripeNo) -> bool {
         (0..self.geometry.columns(stripe).k).any(|column| {
             let strip = self.blocks_of(stripe, column);
             strip.start < ask.first + ask.count.max(1) && ask.first < strip.end
@@ -245,6 +245,7 @@ impl World {
             .into_iter()
             .partition(|lie| of(lie.stripe) == region);
         self.silent.lies = lies;
+        self.void_decay(region);
         let ended: Vec<Lie> = ended;
         for lie in ended {
             self.drives[lie.drive].ssd.put_right(lie.offset, &lie.truth);
@@ -456,7 +457,11 @@ impl World {
                 let (drive, block) = (self.devices[device.0 as usize], self.geometry.block);
                 let blocks = offset / block..(offset + len) / block;
                 let named = blocks.map(|block| (drive, block));
+                let place = self.stripe_at(drive, offset);
                 self.silent.named.extend(named);
+                if let Some((stripe, ..)) = place {
+                    self.decay_is_found(stripe);
+                }
             }
             EventKind::Inconsistent { stripe, .. } => {
                 self.silent.unclear.insert(stripe.0);
@@ -534,6 +539,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What scrubs find from now on counts.
+    pub(crate) fn begin_to_find(&mut self) {
+        self.silent.named.clear();
+        self.silent.unclear.clear();
+    }
+
+    /// A scrub found that this stripe does not agree, or who is wrong in this block of it.
+    pub(crate) fn was_found(&self, stripe: StripeNo, sector: u64, drives: &[usize]) -> bool {
+        let mut named = drives.iter().map(|&drive| (drive, sector));
+        self.silent.unclear.contains(&stripe.0) || named.any(|at| self.silent.named.contains(&at))
     }
 
     /// Everything that lies is found and made true again: see the module.

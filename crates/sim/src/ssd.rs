@@ -229,6 +229,11 @@ impl Ssd {
         }
     }
 
+    /// A power cut may undo what was written to this block last.
+    pub fn may_lose(&self, block: u64) -> bool {
+        self.cached.iter().any(|cached| cached.block == block)
+    }
+
     /// The medium holds other bytes from now on, and nobody was told.
     pub fn rot(&mut self, offset: u64, bytes: &[u8]) {
         let blocks = self.blocks(offset, bytes.len() as u64);

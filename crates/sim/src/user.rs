@@ -55,10 +55,7 @@ impl World {
                 .ask(&mut self.chance.workload, &self.shape, &mut self.cursor)
         });
         let mut ask = ask;
-        let changes = matches!(
-            ask.kind,
-            AskKind::Write | AskKind::WriteZeroes | AskKind::Discard
-        );
+        let changes = ask.kind.changes();
         let busy = !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
         if changes && (busy || self.touches_lies(&ask)) {
             ask = Ask {
@@ -82,8 +79,10 @@ impl World {
     /// Submits this request of the user.
     pub fn submit(&mut self, ask: Ask) -> Going {
         self.stats.asks += 1;
+        self.touch_decay(&ask);
         if self.asks.is_empty() {
             self.silent.ended.clear();
+            self.decay.forget_ended();
         }
         let buffers = self.buffers_of(&ask);
         self.reading += buffers;
@@ -362,7 +361,11 @@ impl World {
             self.zero_missing(asked.ask.first, &mut bytes);
         }
         self.excuse_lies(asked, &mut bytes);
-        let seen = self.oracle.seen(asked.moment, asked.ask.first, &bytes);
+        let first = asked.ask.first;
+        let rotten = (first..first + asked.ask.count)
+            .filter(|&block| self.may_be_rotten(asked.moment, block));
+        let rotten: Vec<u64> = rotten.collect();
+        let seen = self.oracle.seen_but(asked.moment, first, &bytes, &rotten);
         self.scratch = bytes;
         if let Err(mismatch) = seen {
             let place = self.place(mismatch.block);

@@ -36,6 +36,13 @@ pub enum AskKind {
     WriteZeroes,
 }
 
+impl AskKind {
+    /// Blocks may be others after it.
+    pub fn changes(self) -> bool {
+        !matches!(self, AskKind::Read | AskKind::Flush)
+    }
+}
+
 /// What the workload must know of the array, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {

@@ -1,9 +1,8 @@
 //! One simulated machine: devices, the engine's state machines, messages between them, and a user.
 //!
-//! Invariants: everything that happens comes off the clock's queue, one at a time; after every
-//! input
-//! the machine that got it is polled dry; the oracle hears of a request before the engine does, and
-//! of an answer before the user asks anything more.
+//! Invariants: everything that happens comes off the clock's queue, one at a time; after every input
+//! the machine that got it is polled dry; the oracle hears of a request before the engine does, and of
+//! an answer before the user asks anything more.
 //!
 //! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
 
@@ -217,6 +216,7 @@ pub struct World {
     pub refusals: Vec<CommandId>,
     /// What lies on the devices, and nobody was told.
     pub silent: Silent,
+    pub(crate) decay: crate::decay::Decay,
     /// What drives were before.
     pub pasts: crate::past::Pasts,
     /// What of the metadata is damaged, or is to be.
@@ -282,6 +282,7 @@ impl World {
         let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
         let oracle = Oracle::new(shape.total, block as usize, made.content, no_caches);
         World {
+            decay: crate::decay::Decay::new(seed),
             pasts: crate::past::Pasts::new(seed, made.drives.len()),
             planted: canary.map(|canary| Planted::new(canary, seed)),
             chance: Chances { workload, ..chance },
@@ -422,6 +423,7 @@ impl World {
         if let Some(happening) = self.hold_back(happening) {
             self.happen(happening)?;
         }
+        self.watch_decay();
         self.pump()?;
         Ok(true)
     }
