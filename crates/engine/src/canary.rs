@@ -174,11 +174,23 @@ pub enum Canary {
     StandstillCounts,
     /// Every member that is late is given up, however many are late at one moment.
     VerdictsOfOneMoment,
+    /// Members that are being rebuilt get no records.
+    RebuiltGetNoRecords,
+    /// A clean stop does not note how far numbers were used.
+    StopKeepsBase,
+    /// The copy of a window that is written again stays on the members that had it.
+    ResumedNotSpread,
+    /// The copy of a window is believed whatever its base.
+    CopyOfAnyBase,
+    /// A table that calls a member in sync goes to newcomers although that member left before it had it.
+    FirstWaveGoesOn,
+    /// A write goes in place by records that were made when a column had a member which left meanwhile.
+    LossIgnored,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 74] = [
+    pub const ALL: [Canary; 80] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -253,6 +265,12 @@ impl Canary {
         Canary::ServesUnsealed,
         Canary::PastIgnored,
         Canary::EmptiedBelieved,
+        Canary::RebuiltGetNoRecords,
+        Canary::StopKeepsBase,
+        Canary::ResumedNotSpread,
+        Canary::CopyOfAnyBase,
+        Canary::FirstWaveGoesOn,
+        Canary::LossIgnored,
     ];
 
     /// Its name on the simulator's command line.
@@ -336,6 +354,12 @@ impl Canary {
             Canary::ServesUnsealed => "serves-unsealed",
             Canary::PastIgnored => "past-ignored",
             Canary::EmptiedBelieved => "emptied-believed",
+            Canary::RebuiltGetNoRecords => "rebuilt-get-no-records",
+            Canary::StopKeepsBase => "stop-keeps-base",
+            Canary::ResumedNotSpread => "resumed-not-spread",
+            Canary::CopyOfAnyBase => "copy-of-any-base",
+            Canary::FirstWaveGoesOn => "first-wave-goes-on",
+            Canary::LossIgnored => "loss-ignored",
         }
     }
 }

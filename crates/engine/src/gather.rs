@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 
 use strake_format::{ArrayUuid, LogBatch, LogRecord, MemberUuid, Superblock};
 
+use crate::canary::{self, Canary};
 use crate::event::Found;
+use crate::moved::MOVE_LANE;
 use crate::recover::RECOVERY_LANE;
 
 /// What may be kept in vain before the retired is dropped once more.
@@ -117,6 +119,9 @@ impl Gather {
     }
 
     fn retain(&self, batch: &mut LogBatch) {
+        if batch.lane == MOVE_LANE && canary::hit(Canary::CopyOfAnyBase) {
+            return;
+        }
         let before = self.retired_before(batch.lane);
         batch.records.retain(|record| record.operation >= before);
     }

@@ -128,7 +128,9 @@ impl Shard {
         }
         // Once those that are being rebuilt are in sync, one more may be lost for each.
         let built = |c: &usize| !in_sync(c) && self.has_target(stripe, *c);
-        holders.extend((0..width).filter(built).map(|c| (c, c.checked_sub(k))));
+        if !canary::hit(Canary::RebuiltGetNoRecords) {
+            holders.extend((0..width).filter(built).map(|c| (c, c.checked_sub(k))));
+        }
         if canary::hit(Canary::IntentOnOneMember) {
             holders.truncate(1);
         }

@@ -28,6 +28,7 @@ use strake_format::*;
 
 use crate::array::{Array, Purpose, Stage};
 use crate::buffers::{Buf, Slice};
+use crate::canary::{self, Canary};
 use crate::event::*;
 use crate::geometry::Geometry;
 use crate::moving::{MoveIo, in_new_shape};
@@ -161,7 +162,8 @@ impl Copy {
                 continue;
             };
             let named = head.payload == LogPayload::None && head.stripe == from;
-            if !named || head.operation != base || head.written <= from {
+            let any = canary::hit(Canary::CopyOfAnyBase);
+            if !named || (head.operation != base && !any) || head.written <= from {
                 continue;
             }
             to = Some(head.written);
@@ -264,7 +266,9 @@ impl Array {
         resumed.phase = Phase::Copying;
         let has = |device: &DeviceId| resumed.had.contains(device);
         let (had, lacks): (Vec<DeviceId>, Vec<DeviceId>) = live.into_iter().partition(has);
-        resumed.to_copy = lacks;
+        if !canary::hit(Canary::ResumedNotSpread) {
+            resumed.to_copy = lacks;
+        }
         for device in had {
             if self.members[&device].info.volatile_cache {
                 self.resumed_io(device, IoKind::Flush);

@@ -121,12 +121,21 @@ impl World {
     /// Some member has a write of data or parity in flight.
     pub(crate) fn writes_in_place(&self) -> bool {
         let layout = &self.superblock.layout;
-        let data = layout.data_offset..layout.data_offset + layout.data_bytes;
+        self.writes_to(layout.data_offset..layout.data_offset + layout.data_bytes)
+    }
+
+    /// Some member has a write to its log in flight.
+    pub(crate) fn writes_to_logs(&self) -> bool {
+        let layout = &self.superblock.layout;
+        self.writes_to(layout.log_offset..layout.log_offset + layout.log_bytes)
+    }
+
+    fn writes_to(&self, area: std::ops::Range<u64>) -> bool {
         let drives = self.drives.iter();
         let mut writes = drives
             .flat_map(|drive| drive.ssd.kinds())
             .filter_map(written);
-        writes.any(|(offset, _)| data.contains(&offset))
+        writes.any(|(offset, _)| area.contains(&offset))
     }
 
     /// All slots, in the order in which members are to be left out at a start: by chance, but first

@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 100] = [
+    pub const ALL: [(Canary, u64); 106] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -166,12 +166,12 @@ impl Canary {
         (Canary::Inside(engine::Canary::LoweringForgotten), 400),
         (Canary::Inside(engine::Canary::MirrorStaysCovered), 12000),
         (Canary::Inside(engine::Canary::MovedWithoutCopy), 6000),
-        (Canary::Inside(engine::Canary::CopyOnOneMember), 12000),
+        (Canary::Inside(engine::Canary::CopyOnOneMember), 40000),
         (Canary::Inside(engine::Canary::NewcomerHearsEarly), 1000),
         (Canary::Inside(engine::Canary::NotSplitAnew), 6000),
-        (Canary::Inside(engine::Canary::FlushAnsweredEarly), 20000),
-        (Canary::Inside(engine::Canary::UnlistedUndurably), 6000),
-        (Canary::Inside(engine::Canary::ListUndurable), 12000),
+        (Canary::Inside(engine::Canary::FlushAnsweredEarly), 80000),
+        (Canary::Inside(engine::Canary::UnlistedUndurably), 20000),
+        (Canary::Inside(engine::Canary::ListUndurable), 40000),
         (Canary::Inside(engine::Canary::ListWithoutLimit), 6000),
         (Canary::Inside(engine::Canary::ReturnsUnwitnessed), 20000),
         (Canary::Inside(engine::Canary::CleanNotBehind), 6000),
@@ -182,6 +182,12 @@ impl Canary {
         (Canary::Inside(engine::Canary::PastIgnored), 100),
         (Canary::Inside(engine::Canary::EmptiedBelieved), 100),
         (Canary::Inside(engine::Canary::ServesUnsealed), 300),
+        (Canary::Inside(engine::Canary::RebuiltGetNoRecords), 20000),
+        (Canary::Inside(engine::Canary::StopKeepsBase), 80000),
+        (Canary::Inside(engine::Canary::ResumedNotSpread), 60000),
+        (Canary::Inside(engine::Canary::CopyOfAnyBase), 80000),
+        (Canary::Inside(engine::Canary::FirstWaveGoesOn), 30000),
+        (Canary::Inside(engine::Canary::LossIgnored), 80000),
     ];
 
     /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:
@@ -265,6 +271,13 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::ListWithoutLimit => Some(Course::FullList),
         engine::Canary::ReturnsUnwitnessed => Some(Course::LongAway),
         engine::Canary::CleanNotBehind => Some(Course::LostWhileAway),
+        engine::Canary::RebuiltGetNoRecords => Some(Course::JoinsUnderWrites),
+        engine::Canary::StopKeepsBase => Some(Course::BaseUnderWay),
+        engine::Canary::CopyOnOneMember => Some(Course::CutWindow),
+        engine::Canary::ResumedNotSpread => Some(Course::CutWindow),
+        engine::Canary::CopyOfAnyBase => Some(Course::WindowAgain),
+        engine::Canary::FirstWaveGoesOn => Some(Course::LostAsOneJoins),
+        engine::Canary::LossIgnored => Some(Course::LostBeforePlace),
         _ => None,
     }
 }

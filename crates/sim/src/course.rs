@@ -11,7 +11,7 @@
 
 use strake_engine::create::Init;
 use strake_engine::event::Command;
-use strake_engine::units::Slot;
+use strake_engine::units::{Slot, StripeNo};
 use strake_format::log::scan;
 use strake_format::{Layout, SlotState, WriteHole};
 
@@ -50,9 +50,11 @@ pub enum Course {
     FullRing,
     /// Blocks of a Clean region are given up while a member is away that comes back.
     LostWhileAway,
+    /// A device joins, and a member is lost while the others hear of it.
+    LostAsOneJoins,
 }
 
-const COURSES: [Course; 11] = [
+const COURSES: [Course; 12] = [
     Course::FailedFlush,
     Course::Listed,
     Course::FullList,
@@ -64,9 +66,10 @@ const COURSES: [Course; 11] = [
     Course::JoinsUnderWrites,
     Course::FullRing,
     Course::LostWhileAway,
+    Course::LostAsOneJoins,
 ];
 /// Some are dear: thousands of events, or many starts.
-const WEIGHTS: [u32; 11] = [3, 4, 1, 1, 2, 2, 4, 3, 3, 6, 2];
+const WEIGHTS: [u32; 12] = [7, 9, 1, 2, 6, 6, 5, 6, 4, 6, 2, 2];
 
 impl Course {
     /// The course of a seed, if it is one.
@@ -90,6 +93,7 @@ impl Course {
             Course::JoinsUnderWrites => "joins-under-writes",
             Course::FullRing => "full-ring",
             Course::LostWhileAway => "lost-while-away",
+            Course::LostAsOneJoins => "lost-as-one-joins",
         }
     }
 
@@ -139,17 +143,19 @@ impl Course {
             }
             Course::FullList => any(rng, &[("5", 4), ("5", 5)]).small_blocks(),
             Course::LongAway => Scenario::new("1", 3),
+            // With memory for no more than one copy the members get it one after the other.
             Course::CutWindow | Course::WindowAgain => any(rng, &[("5", 4), ("5", 3), ("6", 5)])
                 .roomy_log()
-                .window_bytes(32768),
+                .window_bytes(rng.pick(&[1, 1, 1, 32768])),
             Course::BaseUnderWay => any(rng, &[("5", 4), ("5", 3), ("6", 5)])
                 .shards(2)
                 .slow_shard(rng.below(2) as u16)
                 .message_ns(rng.pick(&[5_000, 100_000])),
-            Course::LostBeforePlace => any(rng, &[("6", 5), ("6", 6), ("7.3", 6)]),
+            Course::LostBeforePlace => any(rng, &[("5", 4), ("6", 5), ("6", 6), ("7.3", 6)]),
             Course::JoinsUnderWrites => any(rng, &[("5", 4), ("5", 3), ("6", 5)]),
             Course::FullRing => any(rng, &[("5", 3), ("5", 4), ("6", 4)]).small_log(),
             Course::LostWhileAway => any(rng, &[("6", 5), ("6", 6), ("7.3", 7)]),
+            Course::LostAsOneJoins => any(rng, &[("1", 3), ("6", 5), ("6", 6), ("7.3", 6)]),
         }
         .init(Init::Lazy)
         .forgiving()
@@ -169,6 +175,7 @@ impl Course {
             Course::JoinsUnderWrites => joins_under_writes(array, rng),
             Course::FullRing => full_ring(array, rng),
             Course::LostWhileAway => lost_while_away(array, rng),
+            Course::LostAsOneJoins => lost_as_one_joins(array, rng),
         }
     }
 }
@@ -301,9 +308,17 @@ fn long_away(array: &mut Scenario, rng: &mut Prng) {
 
 fn cut_window(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    array.begin_to_restripe(1);
-    array.wait("a copy", |world| world.machines().array.moves_by_copy());
-    array.steps(rng.below(24)).power_cut();
+    begin_to_copy(array, rng);
+    if rng.percent(30) {
+        // Every member has the copy, or one.
+        until_in_place(array, rng);
+        array.power_cut();
+        let holders = copy_holders(array);
+        hide(array, rng, &holders);
+        array.start().rest().verify();
+        return;
+    }
+    array.power_cut();
     let holders = copy_holders(array);
     array.begin_to_start();
     if !array.world.machines().array.resumes() {
@@ -312,14 +327,48 @@ fn cut_window(array: &mut Scenario, rng: &mut Prng) {
     }
     until_in_place(array, rng);
     array.power_cut();
+    hide(array, rng, &holders);
+    array.start().rest().verify();
+}
+
+/// Data moves, and a window is being copied.
+fn begin_to_copy(array: &mut Scenario, rng: &mut Prng) {
+    array.begin_to_restripe(1);
+    array.wait("a copy", |world| world.machines().array.moves_by_copy());
+    if array.world.plan.window_bytes == 1 && rng.percent(60) {
+        // Less of the next one lies where it lay.
+        array.wait("the next window", |world| {
+            !world.machines().array.moves_by_copy()
+        });
+        array.wait("a copy", |world| world.machines().array.moves_by_copy());
+    }
+    if rng.percent(20) {
+        array.steps(rng.below(24));
+        return;
+    }
+    // Until the first member has it.
+    for _ in 0..40 {
+        if !copy_holders(array).is_empty() {
+            break;
+        }
+        array.steps(1);
+    }
+}
+
+/// These are not found at the next start, if the level survives that; otherwise any member that counts.
+fn hide(array: &mut Scenario, rng: &mut Prng, holders: &[usize]) {
     let drives = array.world.condition_on_media().0;
+    let few = (1..=array.world.geometry.m).contains(&holders.len());
+    let count = holders.iter().all(|drive| drives.contains(&Some(*drive)));
     let any = drives[rng.index(drives.len())];
-    let alone = holders.first().copied().filter(|_| holders.len() == 1);
-    let hidden = alone.filter(|drive| drives.contains(&Some(*drive))).or(any);
-    if let Some(drive) = hidden {
+    let hidden = if few && count {
+        holders
+    } else {
+        any.as_slice()
+    };
+    for &drive in hidden {
         array.world.drives[drive].hidden = true;
     }
-    array.start().rest().verify();
 }
 
 /// Goes on until something is on its way in place, and a little further.
@@ -356,13 +405,12 @@ fn copy_holders(array: &Scenario) -> Vec<usize> {
 
 fn window_again(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    array.begin_to_restripe(1);
-    array.wait("a copy", |world| world.machines().array.moves_by_copy());
-    array.steps(rng.below(40));
+    begin_to_copy(array, rng);
     let strikes = slot(array, rng);
     let drive = array.world.looks()[usize::from(strikes)].in_sync;
     match (rng.below(3), drive) {
         (0, Some(drive)) if rng.one_in(2) => {
+            array.steps(rng.below(40));
             array.lose(strikes).steps(rng.below(600));
             let rows = rng.range(1, 6);
             for _ in 0..rows {
@@ -375,6 +423,7 @@ fn window_again(array: &mut Scenario, rng: &mut Prng) {
             }
         }
         (1, _) => {
+            array.steps(rng.below(40));
             array.world.command(Command::StopRestripe);
             for _ in 0..rng.range(1, 6) {
                 let at = block(array, rng) / rng.pick(&[1, 8]);
@@ -395,17 +444,27 @@ fn window_again(array: &mut Scenario, rng: &mut Prng) {
             for at in 0..rng.range(8, 24) {
                 array.write_at(at, 1);
             }
+            array.ask(AskKind::Flush, 0, 0);
             for &drive in &holders {
                 if array.world.is_away(drive) {
                     array.offer(drive).expect("it is kept");
                 }
+            }
+            if rng.percent(70) {
+                // The window has not begun again, and an old copy of it is there.
+                array.wait("it is in sync", |world| {
+                    world.looks().iter().all(|look| look.in_sync.is_some())
+                });
+                array.steps(rng.below(30)).power_cut();
+                array.start().rest().verify();
+                return;
             }
             array.wait("a copy, or the end", |world| {
                 world.machines().array.moves_by_copy() || world.at_rest()
             });
         }
     }
-    let most = rng.pick(&[20, 60, 1200]);
+    let most = rng.pick(&[20, 20, 60, 1200]);
     array.steps(rng.below(most)).power_cut();
     array.start().rest().verify();
 }
@@ -430,9 +489,13 @@ fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
     }
     array.steps(rng.below(300));
     let columns = stripe / strip;
+    let each = rng.percent(60);
     for _ in 0..rng.range(1, 12) {
         let column = rng.below(columns);
         array.begin_to_write_at(target + column * strip);
+        if each {
+            array.wait("it is written", |world| world.asks.is_empty());
+        }
     }
     array.wait("requests are answered", |world| world.asks.is_empty());
     array.stop().start();
@@ -440,10 +503,22 @@ fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
         let column = rng.below(columns);
         array.begin_to_write_at(target + column * strip);
     }
-    until_in_place(array, rng);
+    let mut lost = slot(array, rng);
+    if rng.percent(50) {
+        let column = rng.below(columns);
+        array.write_at(target + column * strip, 1);
+        array.ask(AskKind::Flush, 0, 0);
+        let written = array
+            .world
+            .geometry
+            .locate((target + column * strip) * array.world.geometry.block);
+        lost = array.world.geometry.slot(written.stripe, written.column).0;
+    } else {
+        until_in_place(array, rng);
+    }
     array.power_cut();
     let drives = array.world.condition_on_media().0;
-    if let Some(drive) = drives[rng.index(drives.len())] {
+    if let Some(drive) = drives[usize::from(lost)] {
         array.world.drives[drive].hidden = true;
     }
     array.world.doubt_torn_blocks();
@@ -452,6 +527,9 @@ fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
 
 fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
+    if array.world.geometry.m == 1 || rng.percent(50) {
+        return lost_while_logged(array, rng);
+    }
     array.begin_to_write(rng.range(4, 20), rng.range(5, 80));
     let first = slot(array, rng);
     array.lose(first).steps(rng.below(60));
@@ -466,40 +544,128 @@ fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
     array.start().rest().verify();
 }
 
+/// What is written lies on a member that leaves while another is slow to take the records; then some of it
+/// is in place, and the power goes. Of what had a member no more nothing may be lost.
+fn lost_while_logged(array: &mut Scenario, rng: &mut Prng) {
+    let geometry = std::sync::Arc::clone(&array.world.geometry);
+    let (k, m) = (geometry.k, geometry.m);
+    let stripes = array.world.oracle.blocks() * geometry.block / geometry.stripe_bytes();
+    let stripe = StripeNo(rng.below(stripes));
+    let slot_of = |column: usize| geometry.slot(stripe, column).0;
+    // Of all columns: nothing is read. Members of parities, and of the first column, have records.
+    let lost = slot_of(rng.range(1, k as u64 - 1) as usize);
+    let strip = geometry.strip / geometry.block;
+    let at = stripe.0 * k as u64 * strip;
+    array.write_at(at, 1);
+    array.pause(slot_of(k + rng.index(m)), 1);
+    array.begin_to_write_blocks(at, k as u64 * strip);
+    for _ in 0..300 {
+        if array.world.writes_to_logs() || array.world.asks.is_empty() {
+            break;
+        }
+        array.steps(1);
+    }
+    if array.world.writes_in_place() {
+        return;
+    }
+    array.lose(lost);
+    array.world.command(Command::Fail(Slot(lost)));
+    array.wait("it is out, or in place", |world| {
+        let out = world.looks()[usize::from(lost)].in_sync.is_none();
+        out && world.leaving.is_empty() || world.writes_in_place()
+    });
+    let early = array.world.writes_in_place();
+    until_in_place(array, rng);
+    array.power_cut().start();
+    let lost = array.unreadable();
+    let fair = early || lost.is_empty();
+    assert!(
+        fair,
+        "blocks {lost:?} had no member before anything of them was in place"
+    );
+    array.rest().verify();
+}
+
 fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let lost = slot(array, rng);
     array.lose(lost).steps(3000);
     array.add();
-    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
-    let strip = array.world.geometry.strip / array.world.geometry.block;
-    let slow = slot(array, rng);
-    let all = array.world.oracle.blocks();
+    let geometry = std::sync::Arc::clone(&array.world.geometry);
+    let strip = geometry.strip / geometry.block;
+    let (k, m) = (geometry.k, geometry.m);
+    let stripes = array.world.oracle.blocks() / (k as u64 * strip);
+    // Most often those whose parity it gets, but for the column whose member has records for its sake.
+    let first_of = |stripe: u64| geometry.slot(StripeNo(stripe), k).0 == lost;
+    let aimed = rng.percent(70);
+    let targets: Vec<u64> = (0..stripes).filter(|&s| !aimed || first_of(s)).collect();
+    let slow = if aimed { lost } else { slot(array, rng) };
+    let joined =
+        |world: &mut crate::world::World| world.looks()[usize::from(lost)].in_sync.is_some();
     // Until it is in sync there are always writes under way, some of which take long.
     for _ in 0..20_000 {
-        if array.world.looks()[usize::from(lost)].in_sync.is_some() {
+        if joined(&mut array.world) {
             break;
         }
-        if array.world.asks.len() < 6 {
-            let at = rng.below(all / stripe) * stripe + rng.below(stripe / strip) * strip;
-            array.begin_to_write_at(at);
+        if array.world.asks.len() < 6 && !targets.is_empty() {
+            let column = rng.range(u64::from(aimed), k as u64 - 1);
+            array.begin_to_write_at((rng.pick(&targets) * k as u64 + column) * strip);
         }
-        if rng.one_in(20) && array.world.looks()[usize::from(slow)].in_sync.is_some() {
+        let rebuilt = built(array, lost);
+        let often = if aimed && rebuilt { 3 } else { 20 };
+        let there = aimed || array.world.looks()[usize::from(slow)].in_sync.is_some();
+        if rng.one_in(often) && there {
             array.pause(slow, 1);
         }
         array.steps(1);
     }
+    let mut hidden = vec![slot(array, rng)];
+    if let Some(&target) = targets.first().filter(|_| aimed) {
+        let others = std::iter::once(0).chain(k + 1..k + m);
+        hidden = others
+            .map(|c| geometry.slot(StripeNo(target), c).0)
+            .collect();
+        let drives: Vec<usize> = hidden.iter().map(|&slot| array.drive(slot)).collect();
+        // Until somebody who is left knows that it is in sync.
+        for _ in 0..100 {
+            let known = (0..array.world.drives.len()).filter(|drive| !drives.contains(drive));
+            if known
+                .into_iter()
+                .any(|drive| calls_in_sync(array, drive, lost))
+            {
+                break;
+            }
+            array.steps(1);
+        }
+    }
     array.steps(rng.pick(&[0, 0, 4, 30])).power_cut();
     let drives = array.world.condition_on_media().0;
-    let group = array.world.geometry.m;
     let out = drives.iter().filter(|drive| drive.is_none()).count();
-    if out < group
-        && let Some(drive) = drives[rng.index(drives.len())]
-    {
-        array.world.drives[drive].hidden = true;
+    let left = (0..array.world.drives.len()).filter(|&drive| calls_in_sync(array, drive, lost));
+    let left: Vec<usize> = left.collect();
+    for slot in hidden {
+        if let Some(drive) = drives[usize::from(slot)]
+            && (out < m || (aimed && left.iter().any(|other| *other != drive)))
+        {
+            array.world.drives[drive].hidden = true;
+        }
     }
     array.world.doubt_torn_blocks();
     array.start().rest().verify();
+}
+
+/// All of what is to take the slot was built.
+fn built(array: &mut Scenario, slot: u8) -> bool {
+    let status = array.world.machines().array.status();
+    let mut jobs = status.jobs.iter();
+    jobs.any(|job| job.slot == Some(Slot(slot)) && job.done_bytes >= job.total_bytes)
+}
+
+/// What lies on a drive says that the slot has a member in sync.
+fn calls_in_sync(array: &Scenario, drive: usize, slot: u8) -> bool {
+    let table = array.world.drives[drive].superblock(array.world.array);
+    let row = table.and_then(|table| table.slot(Slot(slot)).copied());
+    row.is_some_and(|row| row.state == SlotState::InSync)
 }
 
 fn full_ring(array: &mut Scenario, rng: &mut Prng) {
@@ -570,4 +736,46 @@ fn lost_while_away(array: &mut Scenario, rng: &mut Prng) {
         }
     }
     array.verify();
+}
+
+/// A member of the first wave is slow to take the table that calls a device a member, and leaves before it has it.
+fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let lost = slot(array, rng);
+    array.lose(lost);
+    array.world.command(Command::Fail(Slot(lost)));
+    array.steps(3000);
+    let slots = array.world.geometry.slots() as u8;
+    let leaves = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
+    let drive = array.drive(leaves);
+    array.pause(leaves, 1);
+    let new = array.world.fresh().expect("there are devices left");
+    let joins = array.world.devices[new.device.0 as usize];
+    array.world.command(Command::Add(new));
+    // Until nobody else is waited for.
+    for _ in 0..200 {
+        let mut drives = (0..).zip(&array.world.drives);
+        if array.world.drives[drive].ssd.waiting()
+            && drives.all(|(other, now)| other == drive || !now.ssd.waiting())
+        {
+            break;
+        }
+        array.steps(1);
+    }
+    array.lose(leaves);
+    for _ in 0..100 {
+        let table = array.world.drives[joins].superblock(array.world.array);
+        if table.is_some_and(|table| table.slot_of(table.member).is_some()) {
+            break;
+        }
+        array.steps(1);
+    }
+    array.steps(rng.below(4)).power_cut();
+    array.bring_back(drive);
+    let heard = array.world.newcomers_heard_last(&[joins], &[]);
+    assert!(
+        heard.is_ok(),
+        "drive {joins} joins, and has a table that drive {drive} lacks"
+    );
+    array.start().rest().verify();
 }

@@ -102,8 +102,8 @@ impl World {
             .collect()
     }
 
-    /// They have no table that a member lacks which was shown in sync, and knows nothing of them: it
-    /// would overrule an array that goes on without having heard of it.
+    /// They have no table that a member lacks which was shown in sync, or which that table calls in sync, and
+    /// which knows nothing of them: it would overrule an array that goes on without having heard of it.
     pub(crate) fn newcomers_heard_last(
         &mut self,
         newcomers: &[usize],
@@ -125,7 +125,14 @@ impl World {
                 let knows = calls_live(&known, own.member) || known.spares.contains(&own.member);
                 own.epoch > known.epoch && !knows
             };
-            let holders = shown.iter().map(|&(_, holder)| holder);
+            let called = |&drive: &usize| {
+                let member = table(drive).map(|known| known.member);
+                let mut rows = own.slots.iter();
+                rows.any(|row| row.state == SlotState::InSync && Some(row.member) == member)
+            };
+            let ours = |drive: &usize| !self.pasts.is_strange(*drive);
+            let called = (0..self.drives.len()).filter(ours).filter(called);
+            let holders = shown.iter().map(|&(_, holder)| holder).chain(called);
             let mut behind = holders.filter(|&holder| table(holder).is_some_and(&lacks));
             if let Some(holder) = behind.next() {
                 return self.failure(format!(

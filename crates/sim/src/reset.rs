@@ -165,12 +165,14 @@ impl World {
         }
     }
 
-    /// It was not reset a moment ago.
+    /// It was not reset a moment ago, and no I/O that failed then is still to be answered: of a device that
+    /// dawdles a try may take longer than all of them have.
     fn in_peace(&self, index: usize) -> bool {
         let peace = PEACE * self.plan.latencies.deadline_ns;
         let now = self.clock.now();
-        let reset = self.drives[index].ssd.faults.reset;
-        reset.is_none_or(|reset| !reset.fails(now) && now.since(reset.until) > peace)
+        let ssd = &self.drives[index].ssd;
+        let passed = |reset: Reset| !reset.fails(now) && now.since(reset.until) > peace;
+        !ssd.tries_again() && ssd.faults.reset.is_none_or(passed)
     }
 
     /// Devices that did not answer in time are there again, some of them.

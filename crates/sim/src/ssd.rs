@@ -444,6 +444,12 @@ impl Ssd {
         flight.trouble
     }
 
+    /// Some I/O that failed on its way is still to be answered.
+    pub fn tries_again(&self) -> bool {
+        let mut waiting = self.flights.values().filter(|flight| !flight.abandoned);
+        waiting.any(|flight| flight.trouble.is_some())
+    }
+
     /// What waits for an I/O that is not answered yet.
     pub fn owner_of(&self, op: OpNo) -> Option<Owner> {
         self.flights.get(&op).map(|flight| flight.owner)
