@@ -7,9 +7,10 @@
 
 #![expect(unsafe_code, reason = "functions of another language")]
 
-use libloading::{Library, Symbol};
+use libloading::Library;
 use std::ffi::{c_int, c_uchar, c_void};
-use strake_parity::Code;
+use std::ptr::null_mut;
+use strake_parity::{Code, MAX_COLUMNS};
 
 type Blocks = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void) -> c_int;
 type InitTables = unsafe extern "C" fn(c_int, c_int, *mut c_uchar, *mut c_uchar);
@@ -18,9 +19,17 @@ type Encode =
 type EncodeUpdate =
     unsafe extern "C" fn(c_int, c_int, c_int, c_int, *mut c_uchar, *mut c_uchar, *mut *mut c_uchar);
 
-/// The library.
+/// The library, and its functions, looked up before anything is measured.
 pub(crate) struct Isal {
-    library: Library,
+    xor_gen: Blocks,
+    pq_gen: Blocks,
+    xor_check: Blocks,
+    pq_check: Blocks,
+    init: InitTables,
+    encode: Encode,
+    update: EncodeUpdate,
+    /// The functions are gone when this is.
+    _library: Library,
 }
 
 /// Coefficients in the form that its matrix functions want.
@@ -59,23 +68,26 @@ impl Isal {
     pub(crate) fn load() -> Option<Isal> {
         // SAFETY: the library's initialisation does nothing but choose its functions.
         let library = unsafe { Library::new("libisal.so.2") };
-        library.ok().map(|library| Isal { library })
-    }
-
-    fn symbol<T>(&self, name: &str) -> Symbol<'_, T> {
-        // SAFETY: the types above are those of the library's headers (raid.h, erasure_code.h).
-        let symbol = unsafe { self.library.get(name.as_bytes()) };
-        symbol.expect("every version of the library has this function")
+        let library = library.ok()?;
+        Some(Isal {
+            xor_gen: symbol(&library, "xor_gen"),
+            pq_gen: symbol(&library, "pq_gen"),
+            xor_check: symbol(&library, "xor_check"),
+            pq_check: symbol(&library, "pq_check"),
+            init: symbol(&library, "ec_init_tables"),
+            encode: symbol(&library, "ec_encode_data"),
+            update: symbol(&library, "ec_encode_data_update"),
+            _library: library,
+        })
     }
 
     /// A matrix row by row, `k` coefficients each.
     pub(crate) fn tables(&self, k: usize, mut matrix: Vec<u8>) -> Tables {
         let rows = matrix.len() / k;
         let mut bytes = vec![0; 32 * k * rows];
-        let init: Symbol<'_, InitTables> = self.symbol("ec_init_tables");
         // SAFETY: k × rows coefficients go in, and 32 bytes for each come out.
         unsafe {
-            init(
+            (self.init)(
                 length(k),
                 length(rows),
                 matrix.as_mut_ptr(),
@@ -88,36 +100,29 @@ impl Isal {
     /// Parity of the code by the library's own functions for it; all of one length, a multiple of
     /// [`Own::GRAIN`], each slice at a multiple of that.
     pub(crate) fn generate_own(&self, own: Own, data: &[&[u8]], parity: &mut [&mut [u8]]) {
-        let name = match own {
-            Own::Xor => "xor_gen",
-            Own::PQ => "pq_gen",
+        let function = match own {
+            Own::Xor => self.xor_gen,
+            Own::PQ => self.pq_gen,
         };
-        let mut pointers: Vec<*mut c_void> = pointers(data);
-        pointers.extend(
-            parity
-                .iter_mut()
-                .map(|slice| slice.as_mut_ptr().cast::<c_void>()),
+        let parity_pointers = parity.iter_mut().map(|slice| slice.as_mut_ptr());
+        blocks(
+            function,
+            data[0].len(),
+            pointers(data).chain(parity_pointers),
         );
-        self.blocks(name, data[0].len(), &mut pointers);
     }
 
     /// As [`Isal::generate_own`], checking what is stored.
     pub(crate) fn check_own(&self, own: Own, data: &[&[u8]], parity: &[&[u8]]) -> bool {
-        let name = match own {
-            Own::Xor => "xor_check",
-            Own::PQ => "pq_check",
+        let function = match own {
+            Own::Xor => self.xor_check,
+            Own::PQ => self.pq_check,
         };
-        let mut pointers: Vec<*mut c_void> = pointers(data);
-        pointers.extend(self::pointers::<c_void>(parity));
-        self.blocks(name, data[0].len(), &mut pointers)
-    }
-
-    fn blocks(&self, name: &str, len: usize, pointers: &mut [*mut c_void]) -> bool {
-        assert_eq!(len % Own::GRAIN, 0, "the functions have no ends of loops");
-        let function: Symbol<'_, Blocks> = self.symbol(name);
-        // SAFETY: as many pointers as told, each to `len` bytes; only parities of `generate_own`,
-        // which are borrowed for writing, are written.
-        unsafe { function(length(pointers.len()), length(len), pointers.as_mut_ptr()) == 0 }
+        blocks(
+            function,
+            data[0].len(),
+            pointers(data).chain(pointers(parity)),
+        )
     }
 
     /// `outputs = matrix · inputs`.
@@ -126,13 +131,12 @@ impl Isal {
         let len = inputs[0].len();
         assert!(inputs.iter().all(|slice| slice.len() == len));
         assert!(outputs.iter().all(|slice| slice.len() == len));
-        let mut sources: Vec<*mut c_uchar> = pointers(inputs);
-        let mut targets: Vec<*mut c_uchar> = outputs.iter_mut().map(|s| s.as_mut_ptr()).collect();
-        let function: Symbol<'_, Encode> = self.symbol("ec_encode_data");
+        let (mut sources, _) = listed(pointers(inputs));
+        let (mut targets, _) = listed(outputs.iter_mut().map(|slice| slice.as_mut_ptr()));
         // SAFETY: k sources and `rows` targets of `len` bytes each; tables and sources are only
         // read.
         unsafe {
-            function(
+            (self.encode)(
                 length(len),
                 length(tables.k),
                 length(tables.rows),
@@ -153,11 +157,10 @@ impl Isal {
     ) {
         assert!(column < tables.k && outputs.len() == tables.rows);
         assert!(outputs.iter().all(|slice| slice.len() == delta.len()));
-        let mut targets: Vec<*mut c_uchar> = outputs.iter_mut().map(|s| s.as_mut_ptr()).collect();
-        let function: Symbol<'_, EncodeUpdate> = self.symbol("ec_encode_data_update");
+        let (mut targets, _) = listed(outputs.iter_mut().map(|slice| slice.as_mut_ptr()));
         // SAFETY: as for `encode`, with one source.
         unsafe {
-            function(
+            (self.update)(
                 length(delta.len()),
                 length(tables.k),
                 length(tables.rows),
@@ -170,9 +173,31 @@ impl Isal {
     }
 }
 
-fn pointers<T>(slices: &[&[u8]]) -> Vec<*mut T> {
-    slices
-        .iter()
-        .map(|slice| slice.as_ptr().cast_mut().cast())
-        .collect()
+fn symbol<T: Copy>(library: &Library, name: &str) -> T {
+    // SAFETY: the types above are those of the library's headers (raid.h, erasure_code.h).
+    let symbol = unsafe { library.get::<T>(name.as_bytes()) };
+    *symbol.expect("every version of the library has this function")
+}
+
+fn blocks(function: Blocks, len: usize, buffers: impl Iterator<Item = *mut c_uchar>) -> bool {
+    assert_eq!(len % Own::GRAIN, 0, "the functions have no ends of loops");
+    let (mut list, count) = listed(buffers.map(|buffer| buffer.cast::<c_void>()));
+    // SAFETY: as many pointers as told, each to `len` bytes; only parities of `generate_own`,
+    // which are borrowed for writing, are written.
+    unsafe { function(length(count), length(len), list.as_mut_ptr()) == 0 }
+}
+
+fn pointers(slices: &[&[u8]]) -> impl Iterator<Item = *mut c_uchar> {
+    slices.iter().map(|slice| slice.as_ptr().cast_mut())
+}
+
+/// The pointers in an array, without an allocation that would be measured, and how many they are.
+fn listed<T>(pointers: impl Iterator<Item = *mut T>) -> ([*mut T; MAX_COLUMNS], usize) {
+    let mut list = [null_mut(); MAX_COLUMNS];
+    let mut count = 0;
+    for pointer in pointers {
+        list[count] = pointer;
+        count += 1;
+    }
+    (list, count)
 }

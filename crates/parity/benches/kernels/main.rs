@@ -1,6 +1,6 @@
 //! GB/s of data in for every kernel that this CPU has, each beside its ceilings, a plain read and a
-//! memcpy of the same buffers, and beside ISA-L, where this machine has it. From memory each kernel
-//! has a second line, `cold`: what it makes of data that its caller says is not in the caches.
+//! memcpy of the same buffers, and beside ISA-L, where this machine has it, and the crate
+//! `rusty_erasure`. From memory each kernel has a second line, `cold`: what it makes of data that its caller says is not in the caches.
 //!
 //! `cargo bench -p strake-parity` measures; with `-- --smoke` everything runs once on tiny buffers.
 //! `-- --kernel NAME` keeps to one kernel, `-- --only TEXT` to rows whose name contains TEXT,
@@ -13,7 +13,8 @@
 //! ISA-L are copied first.
 //! Columns begin at page boundaries, as an engine's buffers do. The read ceiling is a loop that
 //! XORs words, with the vectors every CPU of the target has. Absent: threads (one core is
-//! measured), statistics beyond the best of several rounds, a ceiling for reads and stores past the
+//! measured), statistics beyond the best of several rounds
+//! and, beside ISA-L, the median of what each round gives, a ceiling for reads and stores past the
 //! caches together (a core does both at once, so that the sum of their times is no limit).
 
 #![expect(
@@ -27,11 +28,12 @@ mod table;
 
 use buffers::{PAGE, Pages, fill, hash, strips, strips_mut};
 use isal::{Isal, Own, Tables};
+use rusty_erasure::{Coder, Matrix};
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
 use strake_parity::{Code, Heat, dispatch};
-use table::{Ceilings, Row, Size, Table, ceilings, rate};
+use table::{Ceilings, Row, Size, Table, ceilings, rate, rounds, timed};
 
 /// Bytes of each column in smoke size: two pages and a bit, to take the ends of loops along.
 const SMOKE_STRIP: usize = 2 * PAGE + 100;
@@ -115,6 +117,8 @@ enum Contender<'a> {
     IsalOwn(&'a Isal, Own),
     /// ISA-L with its functions for any matrix.
     IsalMatrix(&'a Isal),
+    /// The crate with its fastest kernels, which takes any matrix.
+    Rusty,
     Kernel(&'static str, Heat),
 }
 
@@ -124,8 +128,16 @@ impl Contender<'_> {
             Contender::IsalOwn(_, Own::Xor) => "isal xor".to_owned(),
             Contender::IsalOwn(_, Own::PQ) => "isal pq".to_owned(),
             Contender::IsalMatrix(_) => "isal matrix".to_owned(),
+            Contender::Rusty => "rusty_erasure".to_owned(),
             Contender::Kernel(name, Heat::Warm) => (*name).to_owned(),
             Contender::Kernel(name, Heat::Cold) => format!("{name} cold"),
+        }
+    }
+
+    /// Makes the process use the kernel.
+    fn choose(&self) {
+        if let Contender::Kernel(name, _) = self {
+            dispatch::select(name).expect("an available kernel can be selected");
         }
     }
 }
@@ -166,7 +178,7 @@ struct Arena<'a> {
 
 impl Arena<'_> {
     /// Lets each contender run once from outputs that hold zeros, which must give the same hash for
-    /// all, and measures it. Returns the hash.
+    /// all, and measures them in turn. Returns the hash.
     fn contest(
         &self,
         table: &mut Table,
@@ -179,10 +191,9 @@ impl Arena<'_> {
         let only = self.plan.options.only.as_ref();
         let measured = only.is_none_or(|only| text.contains(only.as_str()));
         let mut hashes = None;
-        for contender in self.contenders(theirs, forms) {
-            if let Contender::Kernel(name, _) = contender {
-                dispatch::select(name).expect("an available kernel can be selected");
-            }
+        let contenders = self.contenders(theirs, forms);
+        for &contender in &contenders {
+            contender.choose();
             outputs.iter_mut().flatten().for_each(|slice| slice.fill(0));
             work(contender, outputs);
             let found = hash(outputs.iter().flatten().map(|slice| &**slice));
@@ -192,14 +203,21 @@ impl Arena<'_> {
                 found,
                 "{name} differs: {text}"
             );
-            if let (true, Some(budget)) = (measured, self.plan.budget) {
+        }
+        if let (true, Some(budget)) = (measured, self.plan.budget) {
+            let found = rounds(budget, contenders.len(), |index, repeats| {
+                contenders[index].choose();
+                timed(repeats, || work(contenders[index], outputs))
+            });
+            for (contender, rounds) in contenders.iter().zip(found) {
                 table.add(Row {
                     code: self.name,
                     operation: operation.to_owned(),
                     strip: self.size.name,
-                    kernel: name,
-                    isal: !matches!(contender, Contender::Kernel(..)),
-                    rate: rate(bytes, budget, || work(contender, outputs)),
+                    kernel: contender.name(),
+                    isal: matches!(contender, Contender::IsalOwn(..) | Contender::IsalMatrix(_)),
+                    rate: rate(bytes, &rounds),
+                    rounds,
                     ceilings: self.ceilings,
                 });
             }
@@ -217,6 +235,7 @@ impl Arena<'_> {
             all.extend(own.map(|own| Contender::IsalOwn(isal, own)));
             all.extend((theirs != Theirs::Own).then_some(Contender::IsalMatrix(isal)));
         }
+        all.extend((theirs != Theirs::Own).then_some(Contender::Rusty));
         let of_size = |heat: &&Heat| **heat == Heat::Warm || self.size.cold;
         for &name in &self.plan.kernels {
             let forms = forms.iter().filter(of_size);
@@ -231,7 +250,9 @@ impl Arena<'_> {
         let (k, m) = (code.k(), code.m());
         let matrix = (0..m).flat_map(|row| (0..k).map(move |c| code.coefficient(row, c)));
         let isal = self.plan.isal.as_ref();
-        let tables = isal.map(|isal| isal.tables(k, matrix.collect()));
+        let matrix: Vec<u8> = matrix.collect();
+        let rusty = rusty(k, &matrix);
+        let tables = isal.map(|isal| isal.tables(k, matrix));
         let sources = strips(data, size.strip_bytes);
         let bytes = k * size.column_bytes;
         let mut targets = strips_mut(parity, size.strip_bytes);
@@ -249,6 +270,10 @@ impl Arena<'_> {
                         Contender::Kernel(..) => code.update_rows(&rows, column, delta, parity),
                         Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
                             isal.update(of(&tables), column, delta, parity);
+                        }
+                        Contender::Rusty => {
+                            let done = rusty.update(column, delta, parity);
+                            done.expect("as many outputs as it has rows, of one length");
                         }
                     }
                 }
@@ -269,10 +294,13 @@ impl Arena<'_> {
                             code.update_copies(&rows, column, delta, held, copies);
                         }
                         Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
-                            for (copy, base) in copies.iter_mut().zip(held) {
-                                copy.copy_from_slice(base);
-                            }
+                            copy_all(held, copies);
                             isal.update(of(&tables), column, delta, copies);
+                        }
+                        Contender::Rusty => {
+                            copy_all(held, copies);
+                            let done = rusty.update(column, delta, copies);
+                            done.expect("as many outputs as it has rows, of one length");
                         }
                     }
                 }
@@ -290,6 +318,10 @@ impl Arena<'_> {
                         Contender::Kernel(_, heat) => code.generate_with(heat, data, parity),
                         Contender::IsalOwn(isal, own) => isal.generate_own(own, data, parity),
                         Contender::IsalMatrix(isal) => isal.encode(of(&tables), data, parity),
+                        Contender::Rusty => {
+                            let done = rusty.encode(data, parity);
+                            done.expect("as many slices as it has columns, of one length");
+                        }
                     }
                 }
             },
@@ -312,7 +344,9 @@ impl Arena<'_> {
                     match who {
                         Contender::Kernel(_, heat) => assert!(code.check_with(heat, data, parity)),
                         Contender::IsalOwn(isal, own) => assert!(isal.check_own(own, data, parity)),
-                        Contender::IsalMatrix(_) => unreachable!("it has no check for any matrix"),
+                        Contender::IsalMatrix(_) | Contender::Rusty => {
+                            unreachable!("no contender where only own functions are asked for")
+                        }
                     }
                 }
             },
@@ -330,7 +364,9 @@ impl Arena<'_> {
         let coefficients = (0..lost).flat_map(|output| (0..count).map(move |n| (output, n)));
         let matrix = coefficients.map(|(output, n)| decoder.coefficient(output, n));
         let isal = self.plan.isal.as_ref();
-        let tables = isal.map(|isal| isal.tables(count, matrix.collect()));
+        let matrix: Vec<u8> = matrix.collect();
+        let rusty = rusty(count, &matrix);
+        let tables = isal.map(|isal| isal.tables(count, matrix));
         let of_stripe = |at: usize| {
             let sources = decoder.sources().iter();
             sources
@@ -356,6 +392,10 @@ impl Arena<'_> {
                         Contender::IsalOwn(isal, _) | Contender::IsalMatrix(isal) => {
                             isal.encode(of(&tables), inputs, outputs);
                         }
+                        Contender::Rusty => {
+                            let done = rusty.encode(inputs, outputs);
+                            done.expect("as many slices as it has columns, of one length");
+                        }
                     }
                 }
             },
@@ -365,6 +405,22 @@ impl Arena<'_> {
             assert!(rebuilt.get() == column.get(), "{operation}");
         }
         found
+    }
+}
+
+/// The crate's coder for a matrix row by row, `k` coefficients each.
+fn rusty(k: usize, matrix: &[u8]) -> Coder {
+    let mut bytes = vec![0; k * k];
+    bytes.iter_mut().step_by(k + 1).for_each(|one| *one = 1);
+    bytes.extend(matrix);
+    let matrix = Matrix::from_bytes(bytes.len() / k, k, bytes);
+    let coder = matrix.and_then(rusty_erasure::coder);
+    coder.expect("a matrix below an identity makes a coder")
+}
+
+fn copy_all(from: &[&[u8]], to: &mut [&mut [u8]]) {
+    for (copy, base) in to.iter_mut().zip(from) {
+        copy.copy_from_slice(base);
     }
 }
 

@@ -14,25 +14,44 @@ pub(crate) struct Size {
     pub(crate) cold: bool,
 }
 
-/// Gigabytes per second of the best of several rounds of `work`, which reads `bytes`.
-pub(crate) fn rate(bytes: usize, budget: Duration, mut work: impl FnMut()) -> f64 {
-    work();
-    let started = Instant::now();
-    work();
-    let once = started.elapsed().max(Duration::from_nanos(20));
-    let rounds = 8;
-    let repeats = (budget.as_secs_f64() / rounds as f64 / once.as_secs_f64())
-        .ceil()
-        .max(1.0) as u32;
-    let mut best = f64::INFINITY;
-    for _ in 0..rounds {
-        let started = Instant::now();
-        for _ in 0..repeats {
-            work();
-        }
-        best = best.min(started.elapsed().as_secs_f64() / f64::from(repeats));
-    }
+/// Gigabytes per second, in the best round.
+pub(crate) fn rate(bytes: usize, rounds: &[f64]) -> f64 {
+    let best = rounds.iter().copied().fold(f64::INFINITY, f64::min);
     bytes as f64 / best / 1e9
+}
+
+/// How long `repeats` times `work` take.
+pub(crate) fn timed(repeats: u32, mut work: impl FnMut()) -> Duration {
+    let started = Instant::now();
+    for _ in 0..repeats {
+        work();
+    }
+    started.elapsed()
+}
+
+/// Seconds of one turn in each of several rounds, for each contender. Each has `budget` for all
+/// rounds together. They take turns in every round, so that what else the machine does meets all.
+pub(crate) fn rounds(
+    budget: Duration,
+    contenders: usize,
+    mut time: impl FnMut(usize, u32) -> Duration,
+) -> Vec<Vec<f64>> {
+    const ROUNDS: u32 = 15;
+    let mut repeats_for = |contender| {
+        time(contender, 1);
+        let once = time(contender, 1).max(Duration::from_nanos(20));
+        let repeats = budget.as_secs_f64() / f64::from(ROUNDS) / once.as_secs_f64();
+        repeats.ceil().max(1.0) as u32
+    };
+    let repeats: Vec<u32> = (0..contenders).map(&mut repeats_for).collect();
+    let mut seconds = vec![Vec::new(); contenders];
+    for _ in 0..ROUNDS {
+        for (contender, seconds) in seconds.iter_mut().enumerate() {
+            let repeats = repeats[contender];
+            seconds.push(time(contender, repeats).as_secs_f64() / f64::from(repeats));
+        }
+    }
+    seconds
 }
 
 /// GB/s that the same buffers give without arithmetic.
@@ -64,22 +83,26 @@ pub(crate) fn ceilings(data: &[Pages], size: Size, budget: Option<Duration>) -> 
     };
     let bytes = data.len() * size.column_bytes;
     let sources = strips(data, size.strip_bytes);
-    let all_read = rate(bytes, budget, || {
-        for source in sources.iter().flatten() {
-            black_box(read(black_box(source)));
-        }
+    let all_read = rounds(budget, 1, |_, repeats| {
+        timed(repeats, || {
+            for source in sources.iter().flatten() {
+                black_box(read(black_box(source)));
+            }
+        })
     });
     let mut copies: Vec<Pages> = data.iter().map(|_| Pages::new(size.column_bytes)).collect();
     let mut targets = strips_mut(&mut copies, size.strip_bytes);
-    let memcpy = rate(bytes, budget, || {
-        for (source, target) in sources.iter().flatten().zip(targets.iter_mut().flatten()) {
-            target.copy_from_slice(black_box(source));
-            black_box(target);
-        }
+    let memcpy = rounds(budget, 1, |_, repeats| {
+        timed(repeats, || {
+            for (source, target) in sources.iter().flatten().zip(targets.iter_mut().flatten()) {
+                target.copy_from_slice(black_box(source));
+                black_box(target);
+            }
+        })
     });
     Ceilings {
-        read: all_read,
-        memcpy,
+        read: rate(bytes, &all_read[0]),
+        memcpy: rate(bytes, &memcpy[0]),
     }
 }
 
@@ -91,6 +114,8 @@ pub(crate) struct Row {
     pub(crate) kernel: String,
     pub(crate) isal: bool,
     pub(crate) rate: f64,
+    /// Seconds of a turn in each round.
+    pub(crate) rounds: Vec<f64>,
     pub(crate) ceilings: Ceilings,
 }
 
@@ -135,14 +160,17 @@ impl Table {
         );
     }
 
-    /// The rate as a multiple of the best that ISA-L has in the same place.
+    /// The rate as a multiple of the best that ISA-L has in the same place: the median over rounds.
     fn of_isal(&self, row: &Row) -> Option<f64> {
         let beside = self
             .rows
             .iter()
             .filter(|other| other.isal && other.beside(row));
-        let best = beside.map(|other| other.rate).reduce(f64::max)?;
-        (!row.isal).then(|| row.rate / best)
+        let best = beside.max_by(|a, b| a.rate.total_cmp(&b.rate))?;
+        let pairs = best.rounds.iter().zip(&row.rounds);
+        let mut multiples: Vec<f64> = pairs.map(|(theirs, ours)| theirs / ours).collect();
+        multiples.sort_by(f64::total_cmp);
+        (!row.isal).then(|| multiples[multiples.len() / 2])
     }
 
     /// All of it, rates in GB/s.
