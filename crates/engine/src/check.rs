@@ -54,8 +54,7 @@ impl Shard {
             let computed = computed.collect::<Columns>().with(op.heal);
             let mut columns: Columns = wanted.each().filter(|&c| !lost.has(c)).collect();
             let present = available(width, lost);
-            if !computed.is_empty() && self.synced(op.stripe) && present.len() > k {
-                // Redundancy is left: what they are computed from is checked against it.
+            if !computed.is_empty() && self.checks_sources(op.stripe, lost) {
                 present.iter().for_each(|&c| columns.add(c));
             } else if !computed.is_empty() {
                 let decoder = self.decoder(op.stripe, lost, computed)?;
@@ -143,19 +142,30 @@ impl Shard {
 
     /// Checks what strips are about to be computed from, where redundancy is left: who is named as
     /// wrong is not believed; where nobody can be named the stripe is undecided.
-    fn judge_sources(&self, op: &mut StripeOp, lost: Columns) {
-        let Shape { width, k, .. } = self.shape(op.stripe);
+    pub(crate) fn judge_sources(&self, op: &mut StripeOp, lost: Columns) {
+        let Shape { width, .. } = self.shape(op.stripe);
         let present = available(width, lost);
         let all = present.iter().all(|&c| op.columns[c].is_some());
         let blind = canary::hit(Canary::SourcesUnchecked);
-        let checked = present.len() > k && all && self.synced(op.stripe) && !blind;
-        if !checked {
+        if blind || !(all && self.checks_sources(op.stripe, lost)) {
             return;
         }
         let locator = self.code(op.stripe).locator(&present);
-        self.judge(op, &locator.expect("k columns at least are there"));
-        self.mend_named(op);
+        let locator = locator.expect("k columns at least are there");
+        // The region may have become trusted since the plan was made without that.
+        if op.bufs.len() < locator.syndromes() {
+            return;
+        }
+        self.judge(op, &locator);
+        self.mend_named(op, lost);
         op.found_inconsistent = !op.findings.is_empty();
+    }
+
+    /// Redundancy is left where the `lost` columns are computed: what they are computed from is checked
+    /// against it.
+    pub(crate) fn checks_sources(&self, stripe: StripeNo, lost: Columns) -> bool {
+        let Shape { width, k, .. } = self.shape(stripe);
+        self.synced(stripe) && available(width, lost).len() > k
     }
 
     /// Compares parity with data, and writes the parity that the data ask for.

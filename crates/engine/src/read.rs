@@ -6,11 +6,14 @@
 //!   one request.
 //! * Nothing is computed from parity that is not trusted.
 //! * Only an operation that holds its range alone writes back.
+//! * What is written back was computed from strips that agree with all that are there; where they do not,
+//!   and who is wrong is not known, the sector stays unreadable: what it held may yet tell.
 //! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
 //!   otherwise the loss of the copy that spoke would bring another version back.
 
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
+use crate::event::ScrubMode;
 use crate::list::{Brief, List, listed};
 use crate::plan::{Columns, WritePlan};
 use crate::plan::{Extra, Planned, Reads, available};
@@ -61,19 +64,24 @@ impl Shard {
         let wanted = self.to_decode(op, pieces, lost);
         let there = |c: &usize| !wanted.has(*c);
         let mut reads: Columns = pieces.iter().map(|p| p.column).filter(there).collect();
+        let checks = !op.work.shared() && self.checks_sources(op.stripe, lost);
         let plan = match wanted.is_empty() {
             true => WritePlan::Full,
             false if !trusted => return None,
             false => {
                 let decoder = self.decoder(op.stripe, lost, wanted)?;
                 decoder.sources().iter().for_each(|&c| reads.add(c));
+                if checks {
+                    let present = available(self.width(op.stripe), lost);
+                    present.iter().for_each(|&c| reads.add(c));
+                }
                 WritePlan::Decode
             }
         };
         let reads = reads.each().map(|c| (c, lo, hi)).collect();
         let extra = Extra {
             bytes: (hi - lo) as usize,
-            count: wanted.count(),
+            count: wanted.count() + if checks { self.geometry.m } else { 0 },
         };
         Some((plan, reads, extra))
     }
@@ -148,8 +156,15 @@ impl Shard {
             unreachable!("only for reads")
         };
         let pieces = pieces.clone();
+        // Only the exclusive form may write: a read that met its first bad sector here comes again
+        // as one.
+        let exclusive = !op.work.shared();
         if op.plan == WritePlan::Decode {
             let wanted = self.to_decode(&op, &pieces, lost);
+            if exclusive && !op.heal.is_empty() {
+                self.judge_sources(&mut op, lost);
+                self.say_findings(&op, op.work.lo, ScrubMode::Check);
+            }
             self.decode_into(&mut op, lost, wanted);
         }
         let mut answers: ReadAnswers = pieces
@@ -164,13 +179,11 @@ impl Shard {
                 (*piece, slice.part(from, (piece.hi - piece.lo) as usize))
             })
             .collect();
+        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
         let healed: Vec<(usize, Slice)> = (0..self.width(op.stripe))
-            .filter(|&c| op.heal.has(c))
+            .filter(|&c| clear && op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
             .collect();
-        // Only the exclusive form may write: a read that met its first bad sector here comes again
-        // as one.
-        let exclusive = !op.work.shared();
         let (stripe, lo, hi, found) = (op.stripe, op.work.lo, op.work.hi, op.heal);
         self.ops.put_back(key, op);
         if !exclusive && !found.is_empty() {

@@ -27,8 +27,9 @@ use crate::event::*;
 use crate::geometry::{Shape, StripPart};
 use crate::plan::Columns;
 use crate::plan::{Extra, Reads};
+use crate::scrub::Found;
 use crate::shard::Shard;
-use crate::stripe::Phase;
+use crate::stripe::{Phase, StripeOp};
 use crate::units::*;
 use crate::work::{Bad, ReadPiece, Work, WorkKind};
 
@@ -260,6 +261,13 @@ impl Shard {
             lost = lost.without(column);
         }
         if !computed.is_empty() {
+            if free.is_empty() {
+                // Who is named as wrong is not believed. Where nobody can be named, the operation could
+                // not go on without it.
+                let before = std::mem::take(&mut op.findings);
+                self.judge_sources(&mut op, lost);
+                self.keep_findings(&mut op, before, lo);
+            }
             self.decode_into(&mut op, lost, computed.iter().copied().collect());
         }
         op.phase = Phase::Writing;
@@ -272,6 +280,23 @@ impl Shard {
         if self.ops[key].pending == 0 {
             self.salvage_written(key);
         }
+    }
+
+    /// What was found in a part of the run that begins at `lo`: told at once, or, of a step, with all that
+    /// it finds. Who is named is named again when the step is planned anew.
+    fn keep_findings(&mut self, op: &mut StripeOp, before: Vec<Found>, lo: u64) {
+        if !matches!(op.work.kind, WorkKind::Step { .. }) {
+            self.say_findings(op, lo, ScrubMode::Check);
+            op.findings.clear();
+            return;
+        }
+        let found = std::mem::replace(&mut op.findings, before);
+        let unclear = found.into_iter().filter(|found| found.liars.is_empty());
+        op.findings.extend(unclear.map(|found| Found {
+            lo: found.lo + lo as usize,
+            hi: found.hi + lo as usize,
+            ..found
+        }));
     }
 
     /// A block was rewritten.

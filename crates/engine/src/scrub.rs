@@ -29,7 +29,7 @@ use crate::stripe::{Put, StripeOp};
 /// A piece of a stripe in which strips do not agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// Bytes within each strip.
+    /// Bytes within what was read of each strip.
     pub(crate) lo: usize,
     pub(crate) hi: usize,
     /// Who lies there; nobody if it cannot be said.
@@ -79,18 +79,18 @@ impl Shard {
         self.code(op.stripe).check_with(self.heat(op), data, stored)
     }
 
-    /// Finds the pieces that do not agree, and who lies there.
+    /// Finds the pieces of what was read that do not agree, and who lies there.
     pub(crate) fn judge(&self, op: &mut StripeOp, locator: &Locator) {
-        let strip = self.geometry.strip as usize;
         let block = self.geometry.block as usize;
-        if locator.syndromes() == 0 {
+        let len = op.columns.iter().flatten().map(|column| column.len).next();
+        let Some(len) = len.filter(|_| locator.syndromes() > 0) else {
             return;
-        }
+        };
         let at = op.bufs.len() - locator.syndromes();
         let mut bufs: Vec<Buf> = op.bufs.split_off(at);
         let mut syndromes: Vec<&mut [u8]> = bufs
             .iter_mut()
-            .map(|buf| &mut buf.bytes_mut()[..strip])
+            .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
         let columns: Vec<Option<&[u8]>> = op
             .columns
@@ -98,7 +98,7 @@ impl Shard {
             .map(|column| column.as_ref().map(|slice| slice.bytes()))
             .collect();
         if !locator.compute(&columns, &mut syndromes) {
-            for lo in (0..strip).step_by(block) {
+            for lo in (0..len).step_by(block) {
                 let piece: Vec<&[u8]> = syndromes.iter().map(|s| &s[lo..lo + block]).collect();
                 let liars = match locator.locate(&piece) {
                     Verdict::Consistent => continue,
@@ -117,7 +117,7 @@ impl Shard {
 
     /// Puts the truth into the columns that were named, and into those that could not be read.
     fn mend(&self, op: &mut StripeOp) {
-        self.mend_named(op);
+        self.mend_named(op, op.lost);
         let clear = op.findings.iter().all(|found| !found.liars.is_empty());
         if clear && !op.heal.is_empty() {
             op.healed = op.heal;
@@ -126,14 +126,14 @@ impl Shard {
         }
     }
 
-    /// Puts the truth into the columns that were named.
-    pub(crate) fn mend_named(&self, op: &mut StripeOp) {
+    /// Puts the truth into the columns that were named; those that are `lost` were not judged.
+    pub(crate) fn mend_named(&self, op: &mut StripeOp, lost: Columns) {
         for found in &op.findings {
             let (lo, hi, liars) = (found.lo, found.hi, found.liars);
             if liars.is_empty() {
                 continue;
             }
-            let decoder = self.decoder(op.stripe, op.lost.with(liars), liars);
+            let decoder = self.decoder(op.stripe, lost.with(liars), liars);
             let decoder = decoder.expect("liars are named only where k others agree");
             let inputs: Vec<&[u8]> = decoder
                 .sources()
@@ -153,20 +153,20 @@ impl Shard {
         }
     }
 
-    /// Tells the array what a scrub found in a stripe.
-    pub(crate) fn say_findings(&mut self, op: &StripeOp, mode: ScrubMode) {
+    /// Tells the array what a scrub found in a stripe; `base` is where in its strips what was judged begins.
+    pub(crate) fn say_findings(&mut self, op: &StripeOp, base: u64, mode: ScrubMode) {
         for found in &op.findings {
             let len = (found.hi - found.lo) as u64;
             if found.liars.is_empty() {
                 self.say(FromShard::Inconsistent {
                     stripe: op.stripe,
-                    from: found.lo as u64,
+                    from: base + found.lo as u64,
                     len,
                 });
             }
             for column in (0..self.width(op.stripe)).filter(|&c| found.liars.has(c)) {
                 if let Some(device) = self.slot_view(op.stripe, column).current {
-                    let offset = self.member_offset(device, op.stripe) + found.lo as u64;
+                    let offset = self.member_offset(device, op.stripe) + base + found.lo as u64;
                     self.say(FromShard::Mismatch {
                         device: device.device,
                         offset,

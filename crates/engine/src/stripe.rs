@@ -819,8 +819,8 @@ impl Shard {
                     self.mark_rebuilt(op.stripe, target);
                 }
                 match (*kind, error) {
-                    (StepKind::Scrub(mode), None) => self.say_findings(&op, mode),
-                    (StepKind::Rebuild, None) => self.say_findings(&op, ScrubMode::Check),
+                    (StepKind::Scrub(mode), None) => self.say_findings(&op, 0, mode),
+                    (StepKind::Rebuild, None) => self.say_findings(&op, 0, ScrubMode::Check),
                     _ => {}
                 }
                 self.step_stripe_done(*step, error.is_some(), &op);

@@ -2,9 +2,11 @@
 //! are right.
 
 use strake_engine::event::*;
+use strake_engine::geometry::StripPart;
 use strake_engine::units::StripeNo;
 use strake_format::{Layout, MapPage, SUPERBLOCK_BYTES, ScrubMode, Superblock, region_map};
 use strake_sim::scenario::Scenario;
+use strake_sim::workload::AskKind;
 use strake_sim::world::{Drive, World};
 
 /// What lies in a column is flipped behind the array's back; then something is built from it.
@@ -301,4 +303,104 @@ fn a_member_that_comes_and_goes_meanwhile_leaves_the_region_undecided() {
         decided > 10 && undecided_still > 10,
         "{decided} {undecided_still}"
     );
+}
+
+/// Reads the first block of a strip whose medium fails there, beside a strip that rotted.
+fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> Scenario {
+    let mut array = Scenario::new(level, members).seed(seed).forgiving().start();
+    array.fill().rest();
+    array.rot(4, wrong);
+    let geometry = array.world.geometry.clone();
+    let (stripe, column) = (StripeNo(4), 2);
+    let (slot, row) = (geometry.slot(stripe, column), geometry.row(stripe).1);
+    array.spoil_block(slot.0, row.0, 0);
+    let (lo, hi) = (0, geometry.block);
+    let part = StripPart {
+        stripe,
+        column,
+        lo,
+        hi,
+    };
+    let block = geometry.blocks(&part).start;
+    array.ask(AskKind::Read, block, 1).rest();
+    array
+}
+
+/// Computed from a strip that is wrong, and written back, it agreed with that one: a repair named and
+/// overwrote the parity that was right.
+#[test]
+fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree() {
+    for (seed, wrong) in [(1, 1), (2, 4), (3, 5), (4, 0)] {
+        let mut array = read_beside_rot("6", 6, wrong, seed);
+        let slot = array.world.geometry.slot(StripeNo(4), 2).index();
+        let drive = array.drive(slot as u8);
+        // Its medium is looked at as if it could be read.
+        let latent = std::mem::take(&mut array.world.drives[drive].ssd.faults.latent);
+        assert!(!latent.is_empty(), "{wrong} is wrong: it was written over");
+        let before = row_of(&mut array, 4);
+        array.world.drives[drive].ssd.faults.latent = latent;
+        array
+            .command(Command::StartScrub(ScrubMode::Repair))
+            .expect("it scrubs");
+        array.rest();
+        array.world.drives[drive].ssd.faults.latent.clear();
+        assert!(before == row_of(&mut array, 4), "{wrong} is wrong");
+    }
+}
+
+/// With redundancy to spare it is known who is wrong: the answer is right, and so is what is written back.
+#[test]
+fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {
+    for (seed, wrong) in [(1, 1), (2, 5), (3, 6), (4, 0)] {
+        let mut array = read_beside_rot("7.3", 8, wrong, seed);
+        let slot = array.world.geometry.slot(StripeNo(4), 2).index();
+        let drive = array.drive(slot as u8);
+        assert!(array.world.drives[drive].ssd.faults.latent.is_empty());
+        array
+            .command(Command::StartScrub(ScrubMode::Repair))
+            .expect("it scrubs");
+        array.rest().verify();
+        let last = array.world.machines().array.status().superblock.last_scrub;
+        let found = last.expect("it has ended").found;
+        assert_eq!(
+            (found.inconsistent, found.located),
+            (1, 1),
+            "{wrong} is wrong"
+        );
+    }
+}
+
+/// Rows that do not agree stop a move; what is decided lets it go on.
+#[test]
+fn data_moves_on_over_rows_that_were_undecided() {
+    let mut array = Scenario::new("5", 4).roomy_log().forgiving().start();
+    array.fill().rest();
+    array.rot(20, 1);
+    let id = array.begin_to_add_parity(1);
+    array.answer(id).expect("it can have one more");
+    array.made_whole();
+    assert_eq!(undecided_regions(&mut array), 1);
+    let data = DataShape {
+        rotate: true,
+        ..DataShape::default()
+    };
+    let devices = Vec::new();
+    array
+        .command(Command::Restripe(NewShape { devices, data }))
+        .expect("it can");
+    array.rest();
+    let moves = |array: &mut Scenario| {
+        let status = array.world.machines().array.status();
+        status.superblock.moving.is_some()
+    };
+    assert!(moves(&mut array), "rows that do not agree were moved");
+    array.command(Command::AcceptData).expect("it is undecided");
+    array.rest();
+    assert_eq!(undecided_regions(&mut array), 0);
+    array
+        .command(Command::ContinueRestripe)
+        .expect("it stopped");
+    array.rest();
+    assert!(!moves(&mut array));
+    assert_eq!(inconsistent(&mut array), 0);
 }
