@@ -39,7 +39,7 @@ use crate::units::*;
 use crate::unreadable::{Lost, Unreadable};
 use crate::visit::Visiting;
 
-pub use crate::assemble::{Aside, StartError, StartOptions};
+pub use crate::assemble::{StartError, StartOptions};
 
 /// What a shard needs at start.
 #[derive(Clone, Debug)]

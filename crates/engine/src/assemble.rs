@@ -6,13 +6,13 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use slab::Slab;
 use strake_format::*;
 
 use crate::array::{Array, Member, SlotUse, Stage};
+use crate::aside::{Aside, map_had, told};
 use crate::behind::{comes_back, keeps};
 use crate::canary::{self, Canary};
 use crate::cover::Cover;
@@ -118,124 +118,6 @@ pub enum StartError {
     Geometry(ArrayUuid),
 }
 
-/// Why a device that carries the member of a slot is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aside {
-    /// The member missed writes: the array went on without it.
-    Missed {
-        /// The epoch that it knows.
-        epoch: Epoch,
-    },
-    /// It is an image of the member from before, or the member of an array that went on apart.
-    Past(Past),
-    /// It is an image of the member from before: its region map lacks versions that it had.
-    OlderMap {
-        /// The page.
-        page: u32,
-        /// The newest version that it has.
-        has: u64,
-        /// One that it had, as others show.
-        had: u64,
-    },
-    /// A copy of its superblock should lie here, and nothing does.
-    Emptied {
-        /// Offset, bytes.
-        offset: u64,
-    },
-    /// Its logical blocks are larger than those of the array.
-    BlockSize {
-        /// Its own, bytes.
-        has: u32,
-        /// The array's, bytes.
-        needs: u32,
-    },
-    /// It is too small.
-    TooSmall {
-        /// Its size, bytes.
-        has: u64,
-        /// The least, bytes.
-        needs: u64,
-    },
-}
-
-impl Aside {
-    /// Why a member that carries this, or would be believed (`serves`), is not used.
-    fn of(found: &Found, table: &Superblock, had: &[u64], serves: bool) -> Option<Aside> {
-        let own = &found.superblock;
-        match past(own, table) {
-            _ if canary::hit(Canary::PastIgnored) => {}
-            Past::Last => {}
-            past => return Some(Aside::Past(past)),
-        }
-        let older = older_map(found, table, had);
-        if let Some(aside) = older.filter(|_| !canary::hit(Canary::PastIgnored)) {
-            return Some(aside);
-        }
-        // Of one that never had both copies nothing counts yet.
-        let had_both = heard(table, own.member) > Generation(0);
-        let emptied = found.emptied.filter(|_| had_both);
-        if let Some(offset) = emptied.filter(|_| !canary::hit(Canary::EmptiedBelieved)) {
-            return Some(Aside::Emptied { offset });
-        }
-        match limits::layout_on(table, &found.info) {
-            Err(CommandError::BlockSize { has, needs }) => Some(Aside::BlockSize { has, needs }),
-            Err(CommandError::TooSmall { has, needs }) => Some(Aside::TooSmall { has, needs }),
-            _ if serves => None,
-            _ => Some(Aside::Missed { epoch: own.epoch }),
-        }
-    }
-
-    fn cause(self) -> OutCause {
-        match self {
-            Aside::Missed { .. } => OutCause::Stale,
-            Aside::Past(_) | Aside::OlderMap { .. } => OutCause::OlderImage,
-            Aside::Emptied { .. } => OutCause::Emptied,
-            Aside::BlockSize { .. } | Aside::TooSmall { .. } => OutCause::Unfit,
-        }
-    }
-}
-
-impl fmt::Display for Aside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Aside::Missed { epoch } => write!(f, "missed writes since epoch {epoch}"),
-            Aside::Past(Past::Older { has, heard }) => write!(
-                f,
-                "is an older image: it has generation {has}, the array knows that it had {heard}"
-            ),
-            Aside::Past(Past::Other { has, first }) => write!(
-                f,
-                "is of a life that the array does not know: it has generation {has}, and was out \
-                 from {first} on"
-            ),
-            Aside::Past(Past::Last) => f.write_str("is what it was last"),
-            Aside::OlderMap { page, has, had } => write!(
-                f,
-                "is an older image: page {page} of its region map has version {has}, the others \
-                 show that it had {had}"
-            ),
-            Aside::Emptied { offset } => write!(
-                f,
-                "has no superblock at byte {offset}, where it had one: its content may be lost"
-            ),
-            Aside::BlockSize { has, needs } => {
-                write!(
-                    f,
-                    "has blocks of {has} bytes, the array has blocks of {needs}"
-                )
-            }
-            Aside::TooSmall { has, needs } => {
-                write!(f, "has {has} bytes, the array needs {needs}")
-            }
-        }
-    }
-}
-
-fn told(aside: &[(Slot, Aside)]) -> String {
-    let one = |(slot, aside): &(Slot, Aside)| format!("; the member found of slot {slot} {aside}");
-    aside.iter().map(one).collect()
-}
-
 /// The array's own view of what `select_array` found.
 struct Believed {
     sb: Superblock,
@@ -261,45 +143,6 @@ fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
     };
     let each = tables.map(|table| in_sync(table).collect());
     each.reduce(agree).unwrap_or_default()
-}
-
-/// Of each page of the region map a version that every member in sync had: no version is written before every
-/// member that is in sync has the one before.
-fn map_had(found: &[Found], selection: &Selection) -> Vec<u64> {
-    let table = &found[selection.authority].superblock;
-    let believed = selection.slots.iter().filter_map(|finding| match finding {
-        Finding::Believed(index) => Some(&found[*index]),
-        _ => None,
-    });
-    let of_now =
-        |f: &&Found| is_in_sync(&f.superblock, table) && past(&f.superblock, table) == Past::Last;
-    let mut had = vec![0; table.layout.map_pages as usize];
-    for found in believed.filter(of_now) {
-        for (had, page) in had.iter_mut().zip(&found.map) {
-            let newest = page.as_ref().map_or(0, |page| page.sequence);
-            *had = newest.saturating_sub(1).max(*had);
-        }
-    }
-    had
-}
-
-/// The table calls this member in sync, and it knows of no other.
-fn is_in_sync(own: &Superblock, table: &Superblock) -> bool {
-    own.epoch == table.epoch && in_sync(table).any(|member| member == Some(own.member))
-}
-
-/// The region map of a member in sync is older than what it had.
-fn older_map(found: &Found, table: &Superblock, had: &[u64]) -> Option<Aside> {
-    if !is_in_sync(&found.superblock, table) {
-        return None;
-    }
-    let pages = found.map.iter().zip(&found.map_whole).zip(had);
-    (0..)
-        .zip(pages)
-        .find_map(|(page, ((newest, whole), &had))| {
-            let has = newest.as_ref()?.sequence;
-            (*whole && has < had).then_some(Aside::OlderMap { page, has, had })
-        })
 }
 
 /// Takes out of a selection what could not serve as it is. `empty`: what has lost a copy of its superblock
@@ -700,7 +543,7 @@ fn highest(logs: &[(Slot, &LogBatch)]) -> u64 {
 }
 
 /// What the table knows this member to have.
-fn heard(sb: &Superblock, member: MemberUuid) -> Generation {
+pub(crate) fn heard(sb: &Superblock, member: MemberUuid) -> Generation {
     let row = sb.slot_of(member).map(|slot| sb.slots[slot.index()].known);
     let filled = sb.replacements.iter().find(|r| r.member == member);
     let known = row.or(filled.map(|r| r.known));

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod aside;
 mod assemble;
 mod behind;
 pub mod buffers;
@@ -89,7 +90,8 @@ pub mod volumes;
 mod work;
 mod write;
 
-pub use array::{Array, Aside, ShardSetup, StartError, StartOptions};
+pub use array::{Array, ShardSetup, StartError, StartOptions};
+pub use aside::Aside;
 pub use behind::RegionSet;
 pub use buffers::{Buf, Pool, SharedPool, Slice};
 pub use geometry::Geometry;
