@@ -210,7 +210,7 @@ fn cpus(text: &str, usable: &[usize]) -> Result<Vec<usize>, Failure> {
         Some(cpu) => {
             let here = cpus_text(usable);
             let found = format!("CPU {cpu} is none of those that may be used here: {here}");
-            Err(wrong(found).cure(format!("give some of {here}, or cpus=auto")))
+            Err(wrong(found).cure(format!("give some of {here}, or auto")))
         }
     }
 }
