@@ -107,7 +107,7 @@ impl PlacementRecord {
         }
         if let Some(shards) = wanted.shards {
             if shards > SHARDS_MAX {
-                return Err(ranges::not_taken("shards", &shards.to_string()));
+                return Err(ranges::not_taken("shards", shards));
             }
             record.shards = Some(shards).filter(|&shards| shards > 0);
         }
