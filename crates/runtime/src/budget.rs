@@ -29,16 +29,29 @@ pub fn raise_descriptor_limit() {
     }
 }
 
+/// Refuses to begin where so few descriptors are left that no array could be served.
+pub fn check_descriptors_left() -> Result<(), ServeError> {
+    check(OF_ARRAY + OF_THREAD)
+}
+
 /// Refuses an array of so many threads, whose devices are open, if too few descriptors are left.
 pub(crate) fn check_descriptors(threads: u16) -> Result<(), ServeError> {
+    check(OF_ARRAY + OF_THREAD * u64::from(threads))
+}
+
+fn check(needs: u64) -> Result<(), ServeError> {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return Ok(());
     };
-    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
-        return Ok(());
+    let open = match std::fs::read_dir("/proc/self/fd") {
+        Ok(open) => open.count() as u64,
+        Err(error)
+            if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::MFILE) =>
+        {
+            limit
+        }
+        Err(_) => return Ok(()),
     };
-    let open = open.count() as u64;
-    let needs = OF_ARRAY + OF_THREAD * u64::from(threads);
     match open + needs + SPARE > limit {
         false => Ok(()),
         true => Err(ServeError::Descriptors { open, needs, limit }),

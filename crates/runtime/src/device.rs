@@ -277,7 +277,8 @@ impl Device {
     pub fn bytes_now(&self) -> u64 {
         let bytes = match self.kind {
             Kind::Block { .. } => probe::block_bytes(&self.file).ok(),
-            Kind::File => self.file.metadata().ok().map(|stat| stat.len()),
+            // One that was cut to nothing is there, and has shrunk.
+            Kind::File => self.file.metadata().ok().map(|stat| stat.len().max(1)),
         };
         // A drive that was pulled has none.
         bytes.filter(|&bytes| bytes > 0).unwrap_or(self.info.bytes)

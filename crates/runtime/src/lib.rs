@@ -42,7 +42,7 @@ mod turns;
 mod volumes;
 mod watch;
 
-pub use budget::raise_descriptor_limit;
+pub use budget::{check_descriptors_left, raise_descriptor_limit};
 pub use control::EventRecord;
 pub use device::{Device, DeviceError, MemberImage, OpenMode};
 pub use error::ServeError;

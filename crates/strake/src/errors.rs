@@ -316,7 +316,7 @@ catalogue! {
     DaemonSilent, "daemon-silent", Failed,
         "look whether it is stopped (SIGSTOP, a frozen cgroup) or hangs on a device: the daemon's log, the kernel log";
     /// No room.
-    NoSpace, "no-space", Failed, "make room in the file system under the members";
+    NoSpace, "no-space", Failed, "make room in the file system that it is about: that of the members, or of STRAKE_DIR";
     /// The member failed while in use.
     DeviceFailed, "device-failed", Failed,
         "check the drive (kernel log, smartctl), then try again or use another";

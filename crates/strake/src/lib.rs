@@ -42,28 +42,36 @@ pub fn main() -> ExitCode {
     let json = cli.json;
     let result = cli::run(cli);
     daemon::log::flush();
-    match result {
-        Ok(status) => ExitCode::from(status),
-        Err(failure) => say(&failure, json),
+    match (result, cli::unwritten()) {
+        (Ok(status), None) => ExitCode::from(status),
+        (Err(failure), _) | (Ok(_), Some(failure)) => say(&failure, json),
     }
 }
 
 /// Prints an error.
 fn say(failure: &Failure, json: bool) -> ExitCode {
+    tell_failure(failure, json);
+    ExitCode::from(failure.code.exit() as u8)
+}
+
+/// Writes an error to standard error.
+fn tell_failure(failure: &Failure, json: bool) {
     match serde_json::to_string(&failure.json()) {
         Ok(text) if json => tell!("{text}"),
         _ => tell!("{failure}"),
     }
-    ExitCode::from(failure.code.exit() as u8)
 }
 
 /// What clap did not take: help and version are answers, the rest is an error like all others.
 fn refused(error: &clap::Error) -> ExitCode {
+    let json = std::env::args().any(|arg| arg == "--json");
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
-        // A reader that has gone away does not want the rest.
-        let _ = error.print();
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        cli::printed(error.print());
+        return match cli::unwritten() {
+            Some(failure) => say(&failure, json),
+            None => ExitCode::from(if error.use_stderr() { 2 } else { 0 }),
+        };
     }
     let text = error.render().to_string();
     let said: Vec<&str> = text
@@ -73,6 +81,5 @@ fn refused(error: &clap::Error) -> ExitCode {
         .lines()
         .map(|line| line.trim().trim_start_matches("error: "))
         .collect();
-    let json = std::env::args().any(|arg| arg == "--json");
     say(&Failure::new(Code::Usage, said.join(" ")), json)
 }

@@ -248,10 +248,15 @@ pub(crate) struct StartArgs {
     #[arg(long)]
     pub(crate) export: Option<String>,
     /// Although it was not stopped cleanly and members are missing: blocks that they held may be
-    /// wrong where writes were under way. Starts neither halves that ran apart nor too few members.
+    /// wrong where writes were under way. Where too few members are left otherwise, also with those that
+    /// lost a copy of their superblock, and perhaps their content (this is asked about). Starts neither
+    /// halves that ran apart nor too few members.
     /// With devices named also: wipes partition tables that were written over them
     #[arg(long)]
     pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -275,6 +280,9 @@ pub(crate) struct ImportArgs {
     /// As for start
     #[arg(long)]
     pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     /// Only check
     #[arg(long)]
     pub(crate) dry_run: bool,

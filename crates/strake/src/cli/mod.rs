@@ -19,6 +19,7 @@ mod wait;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::CommandFactory;
@@ -45,6 +46,33 @@ pub(crate) type Ended = Result<u8, Failure>;
 
 pub(crate) const DONE: u8 = 0;
 
+/// Why an answer could not be written to standard output.
+static UNWRITTEN: OnceLock<Failure> = OnceLock::new();
+
+/// Writes to standard output. Answers false if that is not possible: the reader has gone away (head,
+/// less) and does not want the rest, or it failed otherwise, which [`unwritten`] has then.
+pub(crate) fn print(bytes: &[u8]) -> bool {
+    let mut out = std::io::stdout().lock();
+    printed(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// The same of something that was written already.
+pub(crate) fn printed(written: std::io::Result<()>) -> bool {
+    let Err(error) = written else { return true };
+    if error.kind() != std::io::ErrorKind::BrokenPipe {
+        let found = format!("the answer cannot be written to standard output: {error}");
+        let cure = "what was asked for is done, but its answer is not whole: make room where it goes, or send it elsewhere";
+        // The first one says it.
+        let _ = UNWRITTEN.set(Failure::new(Code::Io, found).cure(cure));
+    }
+    false
+}
+
+/// Why standard output lacks some of the answer, unless its reader has gone away.
+pub(crate) fn unwritten() -> Option<Failure> {
+    UNWRITTEN.get().cloned()
+}
+
 /// Where the CLI works and how it answers.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -61,8 +89,7 @@ impl Context {
         } else {
             human(value)
         };
-        // A reader that has gone away (head, less) does not want the rest.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        print(text.as_bytes());
     }
     /// Tells what is good to know; in JSON the answer has it.
     pub(crate) fn notes(&self, notes: &[String]) {
@@ -147,7 +174,8 @@ pub(crate) fn note_ignored(
     if array.is_ok_and(|array| array.state != "stopped") {
         let shown: Vec<String> = devices.iter().map(|d| d.display().to_string()).collect();
         let shown = shown.join(", ");
-        context.aside(&format!("{name} runs already: {shown} is not looked at"));
+        let are = if devices.len() == 1 { "is" } else { "are" };
+        context.aside(&format!("{name} runs already: {shown} {are} not looked at"));
     }
     Ok(())
 }
@@ -225,8 +253,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "strake", &mut script);
-            // A reader that has gone away does not want the rest.
-            let _ = std::io::stdout().write_all(&script);
+            print(&script);
             Ok(DONE)
         }
     }
@@ -366,6 +393,36 @@ pub(crate) fn confirm_force<T>(
     }
 }
 
+/// What a refusal says of each member that was emptied ([`strake_engine`]'s words).
+const CONTENT_LOST: &str = "content may be lost";
+
+/// The same for a start that takes members in whose content may be lost, because too few are left
+/// without them. `check` rehearses the start, with `--force` or without.
+pub(crate) fn confirm_emptied<T>(
+    yes: bool,
+    name: &str,
+    check: impl Fn(bool) -> Result<T, Failure>,
+) -> Result<(), Failure> {
+    if yes || check(true).is_err() {
+        // What is refused with it is refused by the start itself.
+        return Ok(());
+    }
+    match check(false) {
+        Err(failure)
+            if failure.code == Code::MembersMissing && failure.found.contains(CONTENT_LOST) =>
+        {
+            confirm(
+                false,
+                &format!(
+                    "strake start --force {name} would believe members that may have lost their content: {}",
+                    failure.found
+                ),
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
 fn show(context: &Context, name: Option<&str>) -> Ended {
     let client = Client::find(&context.dir)?;
     let here = client.is_none();
@@ -455,6 +512,16 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
     let mut refused: Option<Failure> = None;
     for name in names {
         note_ignored(context, &client, &name, &args.devices)?;
+        if args.force && !args.dry_run {
+            confirm_emptied(args.yes, &name, |force| {
+                let rehearsal = StartRequest {
+                    force,
+                    dry_run: true,
+                    ..request.clone()
+                };
+                client.post::<ArrayJson>(&url(&name, "start")?, &rehearsal)
+            })?;
+        }
         let array: ArrayJson = match client.post(&url(&name, "start")?, &request) {
             Ok(array) => array,
             // It keeps none of the others from it.
@@ -557,10 +624,7 @@ pub(crate) fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, 
 fn of_member(context: &Context, verb: &str, args: &OfMember) -> Ended {
     let client = Client::need(&context.dir)?;
     let request = MemberRequest {
-        member: match args.member.parse::<u8>() {
-            Ok(slot) => slot.to_string(),
-            Err(_) => absolute(Path::new(&args.member)).display().to_string(),
-        },
+        member: upkeep::whole(&args.member),
         dry_run: args.dry_run,
     };
     let outcome: OutcomeJson = client.post(&url(&args.name, verb)?, &request)?;
@@ -590,7 +654,7 @@ fn add(context: &Context, args: &AddArgs) -> Ended {
 fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
     let client = Client::need(&context.dir)?;
     let request = DeviceRequest {
-        member: Some(args.member.clone()),
+        member: Some(upkeep::whole(&args.member)),
         device: args.device.as_deref().map(absolute),
         force: args.force,
         dry_run: args.dry_run,
@@ -688,16 +752,22 @@ fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &Jo
 
 fn events(context: &Context, follow: bool) -> Ended {
     let print = |line: &str| {
-        let written = if context.json {
-            writeln!(std::io::stdout(), "{line}")
+        let text = if context.json {
+            format!("{line}\n")
         } else if let Ok(event) = serde_json::from_str::<EventJson>(line) {
-            writeln!(std::io::stdout(), "{}", output::event(&event))
+            format!("{}\n", output::event(&event))
         } else {
-            Ok(())
+            return;
         };
-        if written.is_err() {
-            // A reader that has gone away wants no more of them, and there is nothing to undo.
-            std::process::exit(i32::from(DONE));
+        if !print(text.as_bytes()) {
+            // No further line can be written, and there is nothing to undo.
+            std::process::exit(match unwritten() {
+                Some(failure) => {
+                    crate::tell_failure(&failure, context.json);
+                    failure.code.exit() as i32
+                }
+                None => i32::from(DONE),
+            });
         }
     };
     let client = match follow {

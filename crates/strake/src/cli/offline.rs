@@ -12,10 +12,10 @@ use crate::api::types::*;
 use crate::api::view;
 use crate::cli::args::StartArgs;
 use crate::cli::output;
-use crate::cli::{Context, Ended, absolutes, done};
+use crate::cli::{Context, Ended, absolutes, confirm_emptied, done};
 use crate::daemon::events::EventLog;
 use crate::daemon::journal;
-use crate::daemon::placement::Wanted;
+use crate::daemon::placement::{PlacementRecord, Wanted};
 use crate::daemon::pools::{Pools, check_named};
 use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
@@ -106,6 +106,10 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
     let mut placement = service::placement_of(request, Limits::default().shards)?;
     placement.export.clone_from(&request.export);
     check_named(&pools(context), request.pool.as_deref())?;
+    if placement != PlacementRecord::default() {
+        // It is to be kept there, which is looked at before superblocks are written.
+        context.dir.check()?;
+    }
     let made = make::make(request, &names)?;
     if !request.dry_run {
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
@@ -275,7 +279,13 @@ pub(crate) fn scrubs(context: &Context, name: &str) -> Result<ScrubsJson, Failur
 /// Tells what lies on one member.
 pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
     crate::drives::sysfs::identity(device)?;
-    let Some(image) = find::look(device)? else {
+    let looked = find::look(device).map_err(|failure| match failure.code {
+        Code::Damaged => failure.cure(
+            "nothing of this member can be believed; strake scan shows whether the other members start the array",
+        ),
+        _ => failure,
+    })?;
+    let Some(image) = looked else {
         let shown = device.display();
         if let Some(label) = pool::label_of(&Device::open(device, OpenMode::ReadOnly)?)? {
             let found = format!("{shown} is no member: it waits in the pool {}", label.name);
@@ -309,9 +319,19 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     };
     if args.dry_run {
         running::may_start(&context.dir, &found, &how)?;
-        let what = format!("start ({})", found.readiness().word());
+        let what = format!("start ({})", found.word());
         return context.would(name, &what);
     }
+    if args.force {
+        confirm_emptied(args.yes, name, |force| {
+            let how = Start {
+                force,
+                ..how.clone()
+            };
+            running::may_start(&context.dir, &found, &how)
+        })?;
+    }
+    strake_runtime::check_descriptors_left()?;
     context.dir.make()?;
     let log = Arc::new(EventLog::open(&context.dir.events()));
     let runtime = crate::daemon::runtime()?;

@@ -104,16 +104,24 @@ pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
             remove(context, pool, &request)
         }
         PoolCommand::Delete { pool, yes, dry_run } => {
-            if !dry_run {
-                let what =
-                    format!("strake pool delete {pool} would take all its devices out of it");
-                confirm(*yes, &what)?;
-            }
             let request = PoolRequest {
                 all: true,
                 dry_run: *dry_run,
                 ..PoolRequest::default()
             };
+            if !dry_run {
+                let rehearsal = PoolRequest {
+                    dry_run: true,
+                    ..request.clone()
+                };
+                // Looked at first, so that it is known what the answer is about.
+                ask(context, &url(pool, "/remove")?, &rehearsal, |pools| {
+                    pools.remove(pool, &rehearsal)
+                })?;
+                let what =
+                    format!("strake pool delete {pool} would take all its devices out of it");
+                confirm(*yes, &what)?;
+            }
             remove(context, pool, &request)
         }
         PoolCommand::Show { pool } => show(context, pool.as_deref()),

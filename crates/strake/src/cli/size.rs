@@ -129,6 +129,18 @@ pub(crate) fn were(n: usize, thing: &str) -> String {
     )
 }
 
+/// The same in the present: `1 client is`, `2 clients are`.
+pub(crate) fn are<N: Display + PartialEq + From<u8> + Copy>(n: N, thing: &str) -> String {
+    let word = if n == N::from(1) { "is" } else { "are" };
+    format!("{} {word}", count(n, thing))
+}
+
+/// And of what they need: `1 thread needs`, `2 threads need`.
+pub(crate) fn need<N: Display + PartialEq + From<u8> + Copy>(n: N, thing: &str) -> String {
+    let word = if n == N::from(1) { "needs" } else { "need" };
+    format!("{} {word}", count(n, thing))
+}
+
 /// Prints a rate.
 pub(crate) fn rate(bytes_per_s: u64) -> String {
     format!("{}/s", bytes(bytes_per_s))

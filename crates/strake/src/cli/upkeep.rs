@@ -8,12 +8,13 @@ use crate::api::types::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::{
-    Context, DONE, Ended, absolute, absolutes, confirm, done, note_ignored, offline, url,
+    Context, DONE, Ended, absolute, absolutes, confirm, confirm_emptied, done, note_ignored,
+    offline, url,
 };
 use crate::daemon::upkeep::{clean_devices, light, switch_light};
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
-fn whole(member: &str) -> String {
+pub(crate) fn whole(member: &str) -> String {
     match member.parse::<u8>() {
         Ok(slot) => slot.to_string(),
         Err(_) => absolute(Path::new(member)).display().to_string(),
@@ -145,6 +146,19 @@ pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
     let client = Client::find(&context.dir)?;
     if let Some(client) = &client {
         note_ignored(context, client, &args.array, &request.devices)?;
+    }
+    if let Some(client) = client
+        .as_ref()
+        .filter(|_| request.force && !request.dry_run)
+    {
+        confirm_emptied(args.yes, &args.array, |force| {
+            let rehearsal = ImportRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            client.post::<ArrayJson>(&path, &rehearsal)
+        })?;
     }
     let array: ArrayJson = match &client {
         Some(client) => client.post(&path, &request)?,

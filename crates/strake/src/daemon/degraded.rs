@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::size;
+use crate::daemon::settings as ranges;
 use crate::errors::{Code, Failure};
 
 /// The daemon's word for arrays.
@@ -59,14 +60,7 @@ impl OwnRule {
             "never" => OwnRule::Never,
             text => match size::delay_ms(text).filter(|&ms| ms > 0) {
                 Some(ms) => OwnRule::WaitMs(ms),
-                None => {
-                    let failure = Failure::new(
-                        Code::SettingInvalid,
-                        format!("'degraded={text}' is no setting"),
-                    );
-                    let cure = "use allow, wait, never, a time like 30s (to a week), or default";
-                    return Err(failure.cure(cure));
-                }
+                None => return Err(ranges::not_taken("degraded", text)),
             },
         }))
     }

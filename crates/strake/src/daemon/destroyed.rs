@@ -48,7 +48,7 @@ impl Dir {
 
     /// When an array was destroyed here, if it was.
     pub(crate) fn date_destroyed(&self, array: ArrayUuid) -> Option<String> {
-        let text = fs::read(self.destroyed_file(array)).ok()?;
+        let text = state::read_file(self.destroyed_file(array)).ok()?;
         let record: DestroyedRecord = serde_json::from_slice(&text).ok()?;
         Some(record.date)
     }

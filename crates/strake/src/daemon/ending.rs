@@ -4,10 +4,14 @@
 //! absent: how one array becomes quiet (runtime).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use strake_engine::event::Command;
+
 use crate::api::types::OutcomeJson;
+use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::running::Running;
 use crate::daemon::service::{Service, locked, outcome};
 use crate::daemon::state::Dir;
@@ -19,6 +23,9 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long it waits for arrays to stop: longer than each takes, which waits for the array's answer and for its quiet,
 /// 320 s each ([`strake_runtime::Serving::end`]).
 const STOP_ALL_PATIENCE: Duration = Duration::from_secs(720);
+
+/// How long the files of an array are looked at before it stops.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Stops an array; it stays stopped until it is started again or the daemon is.
@@ -35,6 +42,7 @@ impl Service {
         if dry_run {
             return Ok(outcome(name, false, "would stop"));
         }
+        put_out_emptied(&running, &self.events);
         locked(&self.stopped).insert(running.uuid);
         locked(&self.running).remove(&running.uuid);
         let busy = running.stop(&self.dir)?;
@@ -57,9 +65,10 @@ impl Service {
         let mut left = 0;
         for running in all.into_values() {
             let (dir, done) = (self.dir.clone(), done.clone());
+            let events = Arc::clone(&self.events);
             let name = running.name();
             let stop = move || {
-                end(&running, &dir);
+                end(&running, &dir, &events);
                 // Nobody may wait any more.
                 let _ = done.send(());
             };
@@ -86,15 +95,53 @@ impl Service {
 }
 
 /// Stops an array as the daemon ends, or leaves it to the next daemon.
-fn end(running: &Running, dir: &Dir) {
+fn end(running: &Running, dir: &Dir, events: &EventLog) {
     let array = running.name();
     if let Err(failure) = running.not_in_use() {
         tracing::warn!(%array, %failure, "left for the next daemon");
         running.leave();
         return;
     }
+    put_out_emptied(running, events);
     if let Err(failure) = running.stop(dir) {
         tracing::error!(%array, %failure, "not stopped cleanly");
+    }
+}
+
+/// Puts out member files that hold a superblock at neither of its places: they were emptied between two
+/// looks at their size. A stop would write both anew, and the member would pass for one in sync.
+fn put_out_emptied(running: &Running, events: &EventLog) {
+    let Ok(files) = running.files() else { return };
+    let (found, emptied) = channel();
+    let look = move || {
+        for (slot, path) in files {
+            if matches!(find::look(&path), Ok(None)) && found.send((slot, path)).is_err() {
+                return;
+            }
+        }
+    };
+    // A file system that hangs does not keep an array from its stop.
+    let thread = std::thread::Builder::new().name("look".to_owned());
+    if thread.spawn(look).is_err() {
+        return;
+    }
+    let until = Instant::now() + LOOK_PATIENCE;
+    while let Ok((slot, path)) =
+        emptied.recv_timeout(until.saturating_duration_since(Instant::now()))
+    {
+        let out = running.command(Command::Fail(slot));
+        events.note(Happened {
+            array: Some(running.name().to_string()),
+            slot: Some(slot.0),
+            event: "member_emptied",
+            device: Some(path.display().to_string()),
+            cause: Some("no superblock is left at either of its places".to_owned()),
+            effect: Some(match out {
+                Ok(_) => "put out before the stop".to_owned(),
+                Err(failure) => format!("still in service: {}", failure.found),
+            }),
+            ..Happened::default()
+        });
     }
 }
 

@@ -14,7 +14,7 @@ use strake_engine::Decision;
 use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
 use strake_format::{ArrayName, Level, Slot};
 use strake_runtime::{EventRecord, NotTold};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::api::types::{ArrayJson, EventJson, SettingsJson};
 use crate::api::view;
@@ -30,6 +30,8 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct EventLog {
     inner: Mutex<Inner>,
     newest: watch::Sender<u64>,
+    /// For the watcher of drives.
+    news: Notify,
     /// Threads that may note more: one for each array.
     telling: AtomicUsize,
 }
@@ -142,8 +144,14 @@ impl EventLog {
                 journal,
             }),
             newest: watch::Sender::new(next),
+            news: Notify::new(),
             telling: AtomicUsize::new(0),
         }
+    }
+
+    /// Something was noted since this was asked last.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
     }
 
     /// From now on until this is dropped, a thread may note events.
@@ -203,6 +211,7 @@ impl EventLog {
         let next = inner.next;
         drop(inner);
         self.newest.send_replace(next);
+        self.news.notify_one();
         tracing::info!(
             array = event.array.as_deref(),
             slot = event.slot,

@@ -12,8 +12,9 @@
 //!
 //! Deliberately absent: what the events are (`events`).
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread;
@@ -66,7 +67,7 @@ impl Journal {
                     Found::default()
                 }
             };
-            match File::options().create(true).append(true).open(path) {
+            match appended(path) {
                 Ok(file) => {
                     let writer = Writer {
                         path: path.clone(),
@@ -202,11 +203,42 @@ impl Writer {
     /// What there is becomes the older part; a new file begins.
     fn turn_over(&mut self) -> io::Result<()> {
         fs::rename(&self.path, older_of(&self.path))?;
-        self.file = File::options().create(true).append(true).open(&self.path)?;
+        self.file = appended(&self.path)?;
         self.bytes = 0;
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         File::open(folder)?.sync_all()
     }
+}
+
+/// Opens a regular file that is not behind a link, and no other: to open a FIFO waits for a reader.
+fn opened(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    use rustix::fs::OFlags;
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let no_file = |what: &str| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("it is {what}, no regular file"),
+        )
+    };
+    if let Ok(there) = fs::symlink_metadata(path) {
+        let kind = there.file_type();
+        match () {
+            () if kind.is_file() => {}
+            () if kind.is_dir() => return Err(no_file("a folder")),
+            () if kind.is_fifo() => return Err(no_file("a FIFO")),
+            () if kind.is_symlink() => return Err(no_file("a link")),
+            () => return Err(no_file("a device or a socket")),
+        }
+    }
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(no_file("something else")),
+    }
+}
+
+fn appended(path: &Path) -> io::Result<File> {
+    opened(path, File::options().create(true).append(true))
 }
 
 /// Where the part before this one is kept.
@@ -215,9 +247,14 @@ fn older_of(path: &Path) -> PathBuf {
 }
 
 fn found(path: &Path) -> io::Result<Found> {
-    let part = |path: &Path| match fs::read(path) {
+    let part = |path: &Path| match opened(path, File::options().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read,
+        Err(error) => Err(error),
+        Ok(mut file) => {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        }
     };
     let (older, bytes) = (part(&older_of(path))?, part(path)?);
     let lines = [&older, &bytes]

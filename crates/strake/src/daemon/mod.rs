@@ -72,13 +72,16 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|e| Failure::io("starting the event loop", &e))
 }
 
-/// SIGTERM and SIGINT, caught from the moment that this is made; SIGHUP, which a terminal that goes
-/// sends, ends nothing then.
+/// SIGTERM and SIGINT, caught from the moment that this is made. SIGHUP, which a terminal that goes
+/// sends, ends nothing then; nor does SIGXFSZ: a write beyond `ulimit -f` fails with EFBIG, which is
+/// an error of the file that it goes to.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     term: Signal,
     int: Signal,
     hang_up: Signal,
+    /// Caught, and of no other interest.
+    _file_size: Signal,
 }
 
 impl EndSignals {
@@ -89,6 +92,7 @@ impl EndSignals {
             term: catch(SignalKind::terminate())?,
             int: catch(SignalKind::interrupt())?,
             hang_up: catch(SignalKind::hangup())?,
+            _file_size: catch(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
     /// Resolves when the process is asked to end.
@@ -108,6 +112,7 @@ impl EndSignals {
 /// Runs until it is asked to end.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     strake_runtime::raise_descriptor_limit();
+    strake_runtime::check_descriptors_left()?;
     config.dir.make()?;
     let _lock = config.dir.lock()?;
     let service = Arc::new(Service::new(
@@ -193,6 +198,7 @@ async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), with
 
 async fn watch(mut watcher: Watcher) {
     let uevents = Uevents::listen();
+    let events = watcher.events();
     loop {
         let looked = tokio::task::spawn_blocking(move || {
             watcher.look(Instant::now());
@@ -208,6 +214,8 @@ async fn watch(mut watcher: Watcher) {
         tokio::select! {
             () = tokio::time::sleep(watcher.pause(uevents.are_heard())) => {}
             () = uevents.block_device() => {}
+            // A member file may have come, of which the kernel does not tell.
+            () = events.news() => tokio::time::sleep(watch::PERIOD).await,
         }
     }
 }

@@ -37,7 +37,7 @@ impl Dir {
     }
     /// The array that this name means here.
     pub(crate) fn owner(&self, name: &ArrayName) -> Option<ArrayUuid> {
-        let text = fs::read(self.name_file(name)).ok()?;
+        let text = state::read_file(self.name_file(name)).ok()?;
         let record: NameRecord = serde_json::from_slice(&text).ok()?;
         record.uuid.parse().ok()
     }
@@ -138,7 +138,7 @@ impl Service {
                     let cure = format!("strake rename {} {name}", running.name());
                     Err(Failure::new(Code::ArrayInUse, what).cure(cure))
                 }
-                _ => running.json(),
+                _ => running.json().map(|array| self.placed(array)),
             };
         }
         let mut all = self.scan(&request.devices);

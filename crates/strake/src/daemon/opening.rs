@@ -138,6 +138,14 @@ impl Opened {
 
 /// A start that came to nothing, with what was set aside and perhaps missed for it.
 pub(crate) fn with_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) -> Failure {
+    if failure.code == Code::MemberTwice
+        && let Some((first, second)) = twice(found)
+    {
+        let (first, second) = (first.path.display(), second.path.display());
+        let found =
+            format!("{first} and {second} carry the same member: one is a copy of the other");
+        return Failure::new(failure.code, found).cure(failure.cure);
+    }
     let for_members = matches!(
         failure.code,
         Code::MembersMissing
@@ -152,6 +160,16 @@ pub(crate) fn with_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) 
     let what = format!("{}; set aside: {}", failure.found, aside_text(aside));
     let cure = to_do(found, aside).unwrap_or(failure.cure);
     Failure::new(failure.code, what).cure(cure)
+}
+
+/// Two devices that carry one member.
+fn twice(found: &FoundArray) -> Option<(&FoundMember, &FoundMember)> {
+    found.usable().find_map(|first| {
+        let same = |m: &&FoundMember| {
+            m.path != first.path && m.image.superblock.member == first.image.superblock.member
+        };
+        found.usable().find(same).map(|second| (first, second))
+    })
 }
 
 /// Too few members can be used as they are.
@@ -195,10 +213,17 @@ fn to_do(found: &FoundArray, aside: &[Aside]) -> Option<String> {
     if let Some(way) = way_on(found, aside) {
         return Some(way);
     }
-    if let Some(foreign) = code(Code::ForeignSignature) {
-        let (name, path) = (found.name(), foreign.path.display());
+    let foreign = aside
+        .iter()
+        .filter(|aside| aside.why.code == Code::ForeignSignature);
+    let foreign: Vec<String> = foreign
+        .map(|aside| aside.path.display().to_string())
+        .collect();
+    if !foreign.is_empty() {
         return Some(format!(
-            "bring other members; what was written over is rebuilt: strake add --force {name} {path}"
+            "bring the other members; or, if nothing but these signatures was written: wipefs -a {}; strake start {}",
+            foreign.join(" "),
+            found.name()
         ));
     }
     let damaged = code(Code::Damaged)?.path.display();

@@ -22,6 +22,7 @@ use crate::api::types::{CreateRequest, SettingsJson};
 use crate::cli::size;
 use crate::daemon::degraded::OwnRule;
 use crate::daemon::pools;
+use crate::daemon::settings as ranges;
 use crate::errors::{Code, Failure};
 
 /// More threads than this serve no array better.
@@ -106,8 +107,7 @@ impl PlacementRecord {
         }
         if let Some(shards) = wanted.shards {
             if shards > SHARDS_MAX {
-                let found = format!("{shards} threads are more than {SHARDS_MAX}");
-                return Err(Failure::new(Code::SettingInvalid, found));
+                return Err(ranges::not_taken("shards", shards));
             }
             record.shards = Some(shards).filter(|&shards| shards > 0);
         }
@@ -189,7 +189,8 @@ impl PlacementRecord {
 pub(crate) fn too_little(least_bytes: u64, shards: u16) -> Failure {
     let mib = least_bytes.div_ceil(1 << 20) << 20;
     let found = format!(
-        "{shards} threads need {} of buffers at least",
+        "{} at least {} of buffers",
+        size::need(shards, "thread"),
         size::bytes(mib)
     );
     Failure::new(Code::MemoryLimit, found)
@@ -201,14 +202,15 @@ fn cpus(text: &str, usable: &[usize]) -> Result<Vec<usize>, Failure> {
     }
     let wrong = |found| Failure::new(Code::SettingInvalid, found);
     let cpus = parse_cpus(text).filter(|cpus| !cpus.is_empty());
-    let cpus = cpus.ok_or_else(|| wrong(format!("'{text}' is no list of CPUs like 0-3,8")))?;
+    let cpus = cpus.ok_or_else(|| {
+        wrong(format!("'{text}' is no list of CPUs")).cure("give a list like 0-3,8, or auto")
+    })?;
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
         None => Ok(cpus),
         Some(cpu) => {
             let here = cpus_text(usable);
-            Err(wrong(format!(
-                "CPU {cpu} is none of those that may be used here: {here}"
-            )))
+            let found = format!("CPU {cpu} is none of those that may be used here: {here}");
+            Err(wrong(found).cure(format!("give some of {here}, or auto")))
         }
     }
 }

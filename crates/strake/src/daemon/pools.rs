@@ -154,14 +154,17 @@ impl<'a> Pools<'a> {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        let mut what = format!("{} added", shown.join(", "));
+        let mut what = match request.dry_run {
+            true => format!("would add {}", shown.join(", ")),
+            false => format!("{} added", shown.join(", ")),
+        };
         for misfit in self.misfits(name.as_str(), &paths)? {
             what.push_str("; ");
             what.push_str(&misfit);
         }
         if request.dry_run {
             safety::may_hold(&paths)?;
-            return Ok(done(name.as_str(), false, &format!("would be {what}")));
+            return Ok(done(name.as_str(), false, &what));
         }
         pool::label(&paths, &foreign, (uuid, name), permit)?;
         // A folder that cannot be written makes a user name files again; block devices are found.
@@ -219,10 +222,11 @@ impl<'a> Pools<'a> {
         } else {
             ""
         };
-        let what = format!("{} removed{last}", shown.join(", "));
+        let shown = shown.join(", ");
         if request.dry_run {
-            return Ok(done(name, false, &format!("would be {what}")));
+            return Ok(done(name, false, &format!("would remove {shown}{last}")));
         }
+        let what = format!("{shown} removed{last}");
         for path in &wanted {
             pool::unlabel(path, pool.uuid)?;
         }

@@ -14,8 +14,8 @@ use strake_engine::event::{
     Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
 };
 use strake_engine::units::DeviceId;
-use strake_format::{ArrayName, ArrayUuid, Slot, Superblock};
-use strake_runtime::{Counters, Device, ExportKind, ServeConfig, Serving};
+use strake_format::{ArrayName, ArrayUuid, MemberUuid, Slot, Superblock};
+use strake_runtime::{Counters, Device, ExportKind, MemberImage, ServeConfig, Serving};
 
 use crate::api::latency::{self, LatenciesJson};
 use crate::api::types::{ArrayJson, ExplainJson};
@@ -27,8 +27,8 @@ use crate::daemon::opening::{self, Opened};
 use crate::daemon::seats::Keeper;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::daemon::volumes::Volumes;
-use crate::drives::find::{Aside, FoundArray};
-use crate::drives::sysfs;
+use crate::drives::find::{Aside, FoundArray, Readiness};
+use crate::drives::sysfs::{self, Identity};
 use crate::errors::{Code, Failure};
 
 /// How arrays are served.
@@ -192,7 +192,7 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         names::check_owner(dir, &name, found.uuid)?;
     }
     let placement = dir.placement(found.uuid);
-    dir.not_destroyed(found.uuid, &name, how.force)?;
+    dir.not_destroyed(found.uuid, found.name(), how.force)?;
     let opened = opening::open(found, how)?;
     if how.whole && !opened.aside.is_empty() {
         let left_out = opened.aside.len();
@@ -244,6 +244,47 @@ pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<()
     may.map_err(|error| opening::with_aside(error.into(), found, &aside))
 }
 
+/// A member that lost a copy of its superblock: where that was, and where the member is.
+type Emptied = (MemberUuid, PathBuf, u64);
+
+fn emptied(members: &[(Device, MemberImage)]) -> Vec<Emptied> {
+    let emptied = |(device, image): &(Device, MemberImage)| {
+        Some((
+            image.superblock.member,
+            device.path().to_owned(),
+            image.emptied?,
+        ))
+    };
+    members.iter().filter_map(emptied).collect()
+}
+
+/// Notes each of these that is in service by an administrator's word.
+fn note_believed(log: &EventLog, name: &ArrayName, serving: &Serving, emptied: &[Emptied]) {
+    for (member, path, offset) in emptied {
+        let Ok(status) = serving.status_now() else {
+            return;
+        };
+        let Some(slot) = status.superblock.slot_of(*member) else {
+            continue;
+        };
+        let state = status.members.get(slot.index()).map(|member| member.state);
+        if state != Some(MemberState::InSync) {
+            continue;
+        }
+        log.note(Happened {
+            array: Some(name.to_string()),
+            slot: Some(slot.0),
+            event: "member_believed",
+            device: Some(path.display().to_string()),
+            cause: Some("start --force".to_owned()),
+            effect: Some(format!(
+                "in service without its superblock at byte {offset}, and perhaps without its content: check the data"
+            )),
+            ..Happened::default()
+        });
+    }
+}
+
 /// Starts an array found. Its events go to `log` until it stops.
 pub(crate) fn start(
     dir: &Dir,
@@ -255,6 +296,10 @@ pub(crate) fn start(
     let (name, requests) = (ready.name, ready.requests);
     ready.opened.claim(found)?;
     let (members, aside) = (ready.opened.members, ready.opened.aside);
+    let emptied = match how.force && found.readiness() == Readiness::Incomplete {
+        true => emptied(&members),
+        false => Vec::new(),
+    };
     let config = ServeConfig {
         members,
         ..ready.config
@@ -262,6 +307,7 @@ pub(crate) fn start(
     let (serving, receiver) = strake_runtime::serve(config)
         .map_err(|error| opening::with_aside(error.into(), found, &aside))?;
     dir.not_destroyed_any_more(found.uuid);
+    note_believed(log, &name, &serving, &emptied);
     for aside in &aside {
         tracing::warn!(why = %aside.why, "member left out");
         log.note(Happened {
@@ -633,6 +679,19 @@ impl Running {
             }
             None => Ok(()),
         }
+    }
+    /// Slots in service whose members are files, and which these are.
+    pub(crate) fn files(&self) -> Result<Vec<(Slot, PathBuf)>, Failure> {
+        self.with(|s| {
+            let status = s.status_now()?;
+            let file = |m: &MemberStatus| {
+                let path = s.path(m.device?)?;
+                let is_file = matches!(sysfs::identity(&path), Ok(Identity::File(..)));
+                Some((m.slot.filter(|_| is_file)?, path))
+            };
+            let served = status.members.iter().filter(|m| in_service(m));
+            Ok(served.filter_map(file).collect())
+        })
     }
     /// Where a block lies.
     pub(crate) fn explain(&self, lba: u64) -> Result<ExplainJson, Failure> {

@@ -16,7 +16,8 @@ use strake_engine::event::Setting;
 use strake_format::{ScrubMode, ScrubPeriod, Superblock};
 
 use crate::api::types::SettingsJson;
-use crate::errors::{Code, Failure};
+use crate::daemon::settings as ranges;
+use crate::errors::Failure;
 
 /// How often it is looked whether a scrub is due.
 pub(crate) const PERIOD: Duration = Duration::from_secs(10);
@@ -73,12 +74,7 @@ pub(crate) fn settings(wanted: &SettingsJson) -> Result<Vec<Setting>, Failure> {
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
         let Some(said) = said else { return Ok(None) };
-        let wrong = || {
-            Failure::new(
-                Code::SettingInvalid,
-                format!("'{key}={said}' is no setting"),
-            )
-        };
+        let wrong = || ranges::not_taken(key, said);
         parse(said).ok_or_else(wrong).map(Some)
     }
     let period = read(

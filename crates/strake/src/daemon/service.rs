@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use strake_engine::event::{
-    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode,
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode, Status,
 };
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
@@ -680,6 +680,9 @@ impl Service {
         // Before the next one's findings take its place.
         self.keep_scrub(&running, &running.status()?.superblock);
         let changed = running.command(command)?;
+        if kind == Job::Rebuild && action == "start" && !changed {
+            return Ok(outcome(name, false, no_rebuild(&running.status()?)));
+        }
         let done = match action {
             "start" => "started",
             "pause" => "paused",
@@ -708,6 +711,24 @@ impl Service {
     }
 }
 
+/// Why the start of a rebuild changed nothing.
+fn no_rebuild(status: &Status) -> &'static str {
+    let state =
+        |wanted| move |member: &MemberStatus| member.slot.is_some() && member.state == wanted;
+    let members = &status.members;
+    match () {
+        () if members.iter().any(state(MemberState::Rebuilding)) => "a rebuild runs already",
+        () if members
+            .iter()
+            .filter(|m| m.slot.is_some())
+            .all(state(MemberState::InSync)) =>
+        {
+            "every slot is in sync: nothing is to be rebuilt"
+        }
+        () => "no slot has a device to rebuild onto: strake add adds one",
+    }
+}
+
 /// A member's device and state, for whoever is told what would become of it.
 fn shown(running: &Running, member: &MemberStatus) -> Result<String, Failure> {
     let device = member.device.map(|device| running.path(device));
@@ -732,7 +753,16 @@ pub(crate) fn placement_of(
         };
         let made = make::make(&rehearsal, &[])?;
         let export = running::parse_export(request.export.as_deref().unwrap_or("auto"))?;
-        placement.check_memory(&made.superblock, export, usual_shards)?;
+        let enough = placement.check_memory(&made.superblock, export, usual_shards);
+        let of_create = |failure: Failure| {
+            match failure.code {
+            Code::MemoryShort | Code::MemoryLimit => failure.cure(
+                "give another --memory-limit, or fewer --shards; for all arrays: strake daemon --memory",
+            ),
+            _ => failure,
+        }
+        };
+        enough.map_err(of_create)?;
     }
     Ok(placement)
 }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -56,7 +56,8 @@ impl Dir {
     pub(crate) fn from_env() -> Dir {
         match std::env::var_os("STRAKE_DIR").filter(|dir| !dir.is_empty()) {
             Some(dir) => {
-                let path = PathBuf::from(dir);
+                // Behind a slash at the end, a link would be its target.
+                let path: PathBuf = PathBuf::from(dir).components().collect();
                 Dir::at(&std::path::absolute(&path).unwrap_or(path))
             }
             None => Dir {
@@ -144,6 +145,16 @@ impl Dir {
         }
     }
 
+    /// Refuses folders that are there and not this user's own.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        for dir in [&self.here, &self.lasting] {
+            if fs::symlink_metadata(dir).is_ok() {
+                self.check_owner(dir)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the folder and those in it.
     pub(crate) fn make(&self) -> Result<(), Failure> {
         let make = |dir: PathBuf| self.make_folder(&dir);
@@ -198,7 +209,7 @@ impl Dir {
 
     /// Devices and files that carried members when last seen.
     pub(crate) fn known_files(&self) -> Vec<PathBuf> {
-        let text = fs::read(self.here.join("known-files.json")).unwrap_or_default();
+        let text = read_file(self.here.join("known-files.json")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
     /// Remembers paths.
@@ -227,7 +238,7 @@ impl Dir {
     }
     /// What is remembered of an array.
     pub(crate) fn record(&self, uuid: ArrayUuid) -> Option<ArrayRecord> {
-        serde_json::from_slice(&fs::read(self.here.join(Dir::record_name(uuid))).ok()?).ok()
+        serde_json::from_slice(&read_file(self.here.join(Dir::record_name(uuid))).ok()?).ok()
     }
     /// Remembers it.
     pub(crate) fn remember(&self, uuid: ArrayUuid, record: &ArrayRecord) -> io::Result<()> {
@@ -258,7 +269,7 @@ impl Dir {
     }
     /// What an array may take of this machine; what was never said is left to the runtime.
     pub(crate) fn placement(&self, uuid: ArrayUuid) -> PlacementRecord {
-        let text = fs::read(self.placement_file(uuid)).unwrap_or_default();
+        let text = read_file(self.placement_file(uuid)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
     /// Remembers it.
@@ -288,7 +299,7 @@ impl Dir {
     }
     /// What is and was in the slots of an array.
     pub(crate) fn seats(&self, uuid: ArrayUuid) -> Seats {
-        let text = fs::read(self.seats_file(uuid)).unwrap_or_default();
+        let text = read_file(self.seats_file(uuid)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
     /// Remembers it.
@@ -302,7 +313,7 @@ impl Dir {
     }
     /// What past scrubs of an array found.
     pub(crate) fn scrubs(&self, uuid: ArrayUuid) -> Vec<PastScrub> {
-        let text = fs::read(self.scrubs_file(uuid)).unwrap_or_default();
+        let text = read_file(self.scrubs_file(uuid)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
     /// Remembers it.
@@ -314,6 +325,22 @@ impl Dir {
     fn replace<T: Serialize>(&self, name: &Path, value: &T) -> io::Result<()> {
         replace(&self.here.join(name), value)
     }
+}
+
+/// What a regular file holds. Of anything else nothing is read: a FIFO would be waited for.
+pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut file = File::options()
+        .read(true)
+        .custom_flags(nonblock)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        let why = "it is no regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Puts a value in place of another, whole or not at all.

@@ -26,6 +26,7 @@ use strake_format::{
 use strake_runtime::{Export, LocalClient, Serving, VolumeExport};
 
 use crate::api::types::*;
+use crate::cli::size;
 use crate::daemon::events::{EventLog, Happened, rfc3339};
 use crate::daemon::running::{self, Running};
 use crate::daemon::service::{Service, outcome};
@@ -384,7 +385,7 @@ fn volume_in_use(serving: &Serving, volume: &Volume) -> Result<(), Failure> {
     };
     let user = export.ublk().and_then(running::opener_of_ublk);
     let clients = serving.volume_clients(volume.uuid);
-    let clients = (clients > 0).then(|| format!("{clients} NBD clients are connected"));
+    let clients = (clients > 0).then(|| format!("{} connected", size::are(clients, "NBD client")));
     match user.or(clients) {
         Some(found) => Err(Failure::new(
             Code::VolumeInUse,

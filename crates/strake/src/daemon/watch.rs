@@ -1,7 +1,8 @@
 //! Looks for drives as they appear, and starts what can be started.
 //!
-//! Protocol: when the kernel tells of a block device (`uevents`), and every two seconds while there is
-//! something to wait for that it does not tell (files; arrays that wait; members that are busy), the
+//! Protocol: when the kernel tells of a block device (`uevents`), two seconds after an event (an array
+//! was made or started, a member was added: its members may be files), and every two seconds while there
+//! is something to wait for that the kernel does not tell (files; arrays that wait; members that are busy), the
 //! names, numbers and sizes of the candidates are compared with the
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
 //! for members, are superblocks read, and running arrays hear how large their devices are now. A complete array is started at once; one that could be
@@ -26,7 +27,7 @@ use strake_format::{ArrayUuid, MemberUuid, Past, past};
 use strake_runtime::MemberImage;
 
 use crate::daemon::degraded::{self, DegradedStart, Rule};
-use crate::daemon::events::Happened;
+use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::late::Late;
 use crate::daemon::running::Running;
 use crate::daemon::service::Service;
@@ -35,7 +36,7 @@ use crate::drives::sysfs::{self, Identity};
 use crate::errors::Code;
 
 /// How often to compare, where nobody tells of changes.
-const PERIOD: Duration = Duration::from_secs(2);
+pub(super) const PERIOD: Duration = Duration::from_secs(2);
 /// And where the kernel does: in case that a message was lost.
 const PERIOD_TOLD: Duration = Duration::from_secs(30);
 
@@ -164,6 +165,11 @@ impl Watcher {
             tries: 0,
             late: Late::default(),
         }
+    }
+
+    /// Where what happens to arrays is noted.
+    pub(super) fn events(&self) -> Arc<EventLog> {
+        Arc::clone(&self.service.events)
     }
 
     /// How long until the next look, unless the kernel tells of a device, which it does if `told`.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::types::WearMemberJson;
 use crate::daemon::events::{Happened, rfc3339};
-use crate::daemon::state::replace_bytes;
+use crate::daemon::state::{read_file, replace_bytes};
 use crate::drives::health::Health;
 
 /// How often drives are asked.
@@ -74,7 +74,8 @@ fn as_u64(value: u128) -> u64 {
 impl WearLog {
     /// A log that goes on where the file at `path` ends. Lines that cannot be read are left out.
     pub(crate) fn open(path: &Path) -> WearLog {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text = read_file(path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         let mut inner = Inner::default();
         for sample in text
             .lines()

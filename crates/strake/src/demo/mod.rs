@@ -16,7 +16,6 @@ mod oracle;
 mod stage;
 mod target;
 
-use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +26,7 @@ use strake_format::Level;
 use crate::api::types::*;
 use crate::cli::args::DemoArgs;
 use crate::cli::output::{Bar, Table};
-use crate::cli::{Ended, size};
+use crate::cli::{Ended, print, size};
 use crate::demo::load::{Field, Mixture};
 use crate::demo::oracle::{BLOCK, Oracle};
 use crate::demo::stage::{NAME, Stage};
@@ -99,8 +98,8 @@ fn plan(args: &DemoArgs) -> Result<Plan, Failure> {
         level,
         members: given,
         group_size: args.group_size.or(group),
-        member_bytes: size::parse(&args.size)?,
-        work_bytes: size::parse(&args.work)?,
+        member_bytes: sized("--size", &args.size)?,
+        work_bytes: sized("--work", &args.work)?,
         phase: Duration::try_from_secs_f64(args.seconds)
             .map_err(|_| Failure::new(Code::Usage, format!("{} seconds", args.seconds)))?,
         export: args.export.clone(),
@@ -167,6 +166,17 @@ pub(crate) fn run(args: &DemoArgs, json: bool) -> Ended {
     }
 }
 
+/// A size that an option gives: more than nothing.
+fn sized(option: &str, text: &str) -> Result<u64, Failure> {
+    match size::parse(text)? {
+        0 => {
+            let found = format!("{option} {text} leaves nothing to work with");
+            Err(Failure::new(Code::SizeInvalid, found).cure(format!("give a larger {option}")))
+        }
+        bytes => Ok(bytes),
+    }
+}
+
 /// Nothing is left of it.
 fn interrupted() -> ! {
     tell!("interrupted");
@@ -175,11 +185,9 @@ fn interrupted() -> ! {
 
 /// The closing table, or the one JSON line.
 fn end(report: &Report, json: bool, took: Duration, resent: u64) {
-    let mut out = std::io::stdout();
     if json {
         let line = serde_json::to_string(report).expect("the report is JSON");
-        // A reader that has gone away does not want it.
-        let _ = writeln!(out, "{line}");
+        print(format!("{line}\n").as_bytes());
         return;
     }
     let mut table = Table::new(&["WHAT", "RESULT"]);
@@ -211,7 +219,7 @@ fn end(report: &Report, json: bool, took: Duration, resent: u64) {
         report.scrub_inconsistent_stripes.to_string(),
     );
     row("time", format!("{:.1} s", took.as_secs_f64()));
-    let _ = write!(out, "\n{}", table.text(0));
+    print(format!("\n{}", table.text(0)).as_bytes());
 }
 
 impl Play {

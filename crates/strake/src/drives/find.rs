@@ -192,14 +192,25 @@ impl FoundArray {
             .filter(|(_, uuid)| *uuid != MemberUuid([0; 16]) && !is_here(*uuid))
             .collect()
     }
-    /// Can it be started?
+    /// Can it be started? What its table lacks already is not waited for.
     pub(crate) fn readiness(&self) -> Readiness {
+        self.readiness_and_loss().0
+    }
+    /// The same in one word, as `scan` says it: `complete` has no slot that lacks its data.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.readiness_and_loss() {
+            (Readiness::Complete, true) => Readiness::Degraded.word(),
+            (readiness, _) => readiness.word(),
+        }
+    }
+    /// Whether it can be started, and whether a slot of it has no device in sync.
+    fn readiness_and_loss(&self) -> (Readiness, bool) {
         let selection = match &self.selection {
             Ok(selection) => selection,
             Err(SelectError::AuthorityAbsent { .. } | SelectError::NoMembers) => {
-                return Readiness::Incomplete;
+                return (Readiness::Incomplete, true);
             }
-            Err(_) => return Readiness::Conflicting,
+            Err(_) => return (Readiness::Conflicting, true),
         };
         let sb = &self.authority().image.superblock;
         let mut expected_absent = false;
@@ -220,11 +231,12 @@ impl FoundArray {
         let survives = |group: std::ops::Range<usize>| {
             lost[group].iter().filter(|&&lost| lost).count() <= geometry.m
         };
-        match (geometry.neighbours().all(survives), expected_absent) {
+        let readiness = match (geometry.neighbours().all(survives), expected_absent) {
             (false, _) => Readiness::Incomplete,
             (true, true) => Readiness::Degraded,
             (true, false) => Readiness::Complete,
-        }
+        };
+        (readiness, lost.contains(&true))
     }
     /// This member has lost a copy of its superblock, and perhaps all else: it is not used.
     fn is_emptied(&self, index: usize) -> bool {
@@ -265,7 +277,7 @@ impl FoundArray {
             members_found,
             spares: sb.spares.len(),
             spares_found,
-            state: readiness.word().to_owned(),
+            state: self.word().to_owned(),
             reason: match (&self.selection, readiness) {
                 _ if readiness == Readiness::Incomplete && !aside.is_empty() => {
                     Some(format!("{too_few}; set aside: {}", aside_text(&aside)))

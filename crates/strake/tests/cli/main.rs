@@ -12,6 +12,7 @@ mod degraded;
 mod demo;
 mod devices;
 mod dry_run;
+mod edges;
 mod events;
 mod foreign;
 mod groups;
