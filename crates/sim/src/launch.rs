@@ -554,8 +554,7 @@ impl World {
         // Answers of one shard's pieces are held until those of the others have come: the pools
         // must be large enough for that. With one shard the engine itself keeps the measure.
         let reserved = 2 * limits::widest(&geometry) + 2;
-        let pieces = pools[0].largest_count() - limits::widest(&geometry);
-        self.read_pieces_most = pieces.max(2) as u64;
+        self.strips_most = pools[0].largest_count();
         self.reading_most = match self.shards {
             1 => 1 << 32,
             _ => (pools[0].free() - reserved) as u64,

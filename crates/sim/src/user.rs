@@ -7,7 +7,7 @@
 
 use strake_engine::event::{Op, Reply, Request, RequestError, Slices};
 use strake_engine::units::{RequestId, ShardNo, Time};
-use strake_engine::{Buf, Slice, Target};
+use strake_engine::{Buf, Slice, Target, limits};
 
 use crate::beyond::Demand;
 use crate::canary::Canary;
@@ -43,7 +43,10 @@ impl World {
     /// Blocks that a read may have.
     pub fn longest_read(&self) -> u64 {
         // It may begin and end within a strip, and all of its strips may be one shard's.
-        let strips = (self.reading_most - 2).min(self.read_pieces_most - 1);
+        let pieces = self
+            .strips_most
+            .saturating_sub(limits::widest(&self.geometry));
+        let strips = (self.reading_most - 2).min(pieces.max(2) as u64 - 1);
         strips * self.geometry.strip / self.geometry.block
     }
 

@@ -200,8 +200,8 @@ pub struct World {
     pub(crate) next_ask_at: Time,
     /// Buffers of a shard that the user's reads may hold at the same time.
     pub reading_most: u64,
-    /// Strips that one read may have of one shard.
-    pub read_pieces_most: u64,
+    /// The most buffers of one size that a shard has.
+    pub strips_most: usize,
     /// Buffers that they may hold now.
     pub reading: u64,
     /// A request that waits until the user reads less.
@@ -309,7 +309,7 @@ impl World {
             asks_left: 0,
             next_ask_at: Time(0),
             reading_most: 0,
-            read_pieces_most: 0,
+            strips_most: 0,
             reading: 0,
             held: None,
             resyncing: false,
