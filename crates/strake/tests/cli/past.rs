@@ -234,7 +234,7 @@ fn a_wiped_beginning_of_a_member_of_raid_0_needs_force() {
         found.contains("slot 1 has no superblock at byte 4096"),
         "{found}"
     );
-    rig.run(&["start", "data", "--force"]).ok();
+    rig.run(&["start", "data", "--force", "--yes"]).ok();
     if wrote {
         rig.qemu_io("data", IS_B);
     }
