@@ -3,8 +3,12 @@
 //! Invariants: a slot is *sure* only while the files that it names are certainly whole, whatever
 //! came of commands that a kill cut off; the others count as lost. So what is asked of an array is
 //! never more than its level promises, and what is refused within it is a fault.
+//!
+//! What lies in a file may be *past*: an older copy of the member, or a member that lost its content and kept a
+//! superblock. The array can tell once it has stopped with the member since; so only then is it made so.
 
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -26,6 +30,12 @@ pub(crate) struct Files {
     shapes: Vec<(usize, usize)>,
     tolerated: usize,
     made: u64,
+    /// How often the array has stopped with the member of a file in sync.
+    stops: BTreeMap<PathBuf, u64>,
+    /// The copy of a member's file, and how often the array had stopped with it then.
+    copy: Option<(PathBuf, u64)>,
+    /// Files whose content is past, until they are given to the array as something new.
+    past: BTreeSet<PathBuf>,
 }
 
 impl Files {
@@ -41,6 +51,9 @@ impl Files {
             shapes: vec![(slots, width)],
             tolerated,
             made: 0,
+            stops: BTreeMap::new(),
+            copy: None,
+            past: BTreeSet::new(),
         };
         files.sure = (0..slots).map(|_| vec![files.name()]).collect();
         Ok(files)
@@ -168,7 +181,91 @@ impl Files {
         fs::rename(&self.sure[second][0], &self.sure[first][0])?;
         fs::rename(&spare, &self.sure[second][0])?;
         self.sure.swap(first, second);
+        // What is noted of a name is noted of another member.
+        self.copy = None;
+        self.stops.clear();
         Ok(true)
+    }
+
+    // ---- what is past ------------------------------------------------------------------------
+
+    /// The array has stopped with those that are certain.
+    pub(crate) fn stopped(&mut self) {
+        for slot in self.single() {
+            *self.stops.entry(self.sure[slot][0].clone()).or_default() += 1;
+        }
+    }
+
+    /// The file is given to the array as something new.
+    pub(crate) fn renew(&mut self, path: &Path) {
+        self.past.remove(path);
+        self.stops.remove(path);
+        self.copy = self.copy.take().filter(|(of, _)| of != path);
+    }
+
+    fn stops_of(&self, path: &Path) -> u64 {
+        self.stops.get(path).copied().unwrap_or_default()
+    }
+
+    /// Where the copy lies.
+    fn copied(&self) -> PathBuf {
+        self.here.with_file_name("copy")
+    }
+
+    /// Copies the file of a member, while nothing has it open.
+    pub(crate) fn copy_one(&mut self, rng: &mut Prng) -> Result<()> {
+        let single = self.single();
+        if single.is_empty() {
+            return Ok(());
+        }
+        let path = self.sure[single[rng.index(single.len())]][0].clone();
+        fs::copy(&path, self.copied())?;
+        self.copy = Some((path.clone(), self.stops_of(&path)));
+        Ok(())
+    }
+
+    /// The slot, if it may be lost, whose member's copy the array can tell from what the member was last.
+    pub(crate) fn outdated(&self) -> Option<usize> {
+        let (path, then) = self.copy.as_ref()?;
+        let slots = self.expendable();
+        let of_copy = |slot: &usize| self.sure[*slot] == [path.clone()];
+        let slot = slots.into_iter().find(of_copy)?;
+        (self.stops_of(path) > *then).then_some(slot)
+    }
+
+    /// Puts the copy in the place of the member in this slot.
+    pub(crate) fn put_back(&mut self, slot: usize) -> Result<()> {
+        for path in self.doubt(slot) {
+            fs::rename(self.copied(), &path)?;
+            self.past.insert(path);
+        }
+        self.copy = None;
+        Ok(())
+    }
+
+    /// Slots that may be lost and whose member had both of its superblocks.
+    pub(crate) fn sealed(&self) -> Vec<usize> {
+        let mut slots = self.expendable();
+        slots.retain(|&slot| self.sure[slot].len() == 1 && self.stops_of(&self.sure[slot][0]) > 0);
+        slots
+    }
+
+    /// Cuts the file of the member in this slot short, and makes it as long again.
+    pub(crate) fn empty(&mut self, slot: usize, rng: &mut Prng) -> Result<()> {
+        for path in self.doubt(slot) {
+            let file = File::options().write(true).open(&path)?;
+            let len = file.metadata()?.len();
+            file.set_len(rng.range(8192, len - 8192) / 4096 * 4096)?;
+            file.set_len(len)?;
+            self.past.insert(path);
+        }
+        Ok(())
+    }
+
+    /// A file whose content is past and which the array uses.
+    pub(crate) fn believed(&self, seen: &Seen) -> Option<PathBuf> {
+        let mut used = seen.members.iter().map(|(_, _, path)| path);
+        used.find(|path| self.past.contains(*path)).cloned()
     }
 
     /// Deletes files that are no member of anything any more, so that their number stays small.

@@ -163,15 +163,10 @@ impl<'a> Life<'a> {
             }
             let slot = slots[self.rng.index(slots.len())];
             self.files.hide(slot)?;
-            count(&self.totals.members_lost);
-            if self.killed {
-                count(&self.totals.lost_after_kill);
-                if !self.shape.without_parity() {
-                    self.field.excuse_cut();
-                }
-            }
+            self.is_lost(&self.totals.members_hidden);
             self.tell(format!("slot {slot} is missing"));
         }
+        self.bring_in_the_past(may_lose)?;
         if self.rng.percent(30)
             && let Some(path) = self.files.return_one(&mut self.rng)?
         {
@@ -183,6 +178,40 @@ impl<'a> Life<'a> {
             self.tell("two members have exchanged their names");
         }
         Ok(())
+    }
+
+    /// A copy is taken; one that was taken before takes the place of its member; a member is emptied.
+    fn bring_in_the_past(&mut self, may_lose: bool) -> Result<()> {
+        if let Some(slot) = self.files.outdated()
+            && may_lose
+            && self.rng.percent(50)
+        {
+            self.files.put_back(slot)?;
+            self.is_lost(&self.totals.copies_put_back);
+            self.tell(format!("slot {slot} has an older copy of its member"));
+        } else if self.rng.percent(25) {
+            self.files.copy_one(&mut self.rng)?;
+        }
+        let sealed = self.files.sealed();
+        if may_lose && !sealed.is_empty() && self.rng.percent(10) {
+            let slot = sealed[self.rng.index(sealed.len())];
+            self.files.empty(slot, &mut self.rng)?;
+            self.is_lost(&self.totals.members_emptied);
+            self.tell(format!("slot {slot} was emptied"));
+        }
+        Ok(())
+    }
+
+    /// A member was lost between two rounds, in this way.
+    fn is_lost(&self, how: &AtomicU64) {
+        count(how);
+        count(&self.totals.members_lost);
+        if self.killed {
+            count(&self.totals.lost_after_kill);
+            if !self.shape.without_parity() {
+                self.field.excuse_cut();
+            }
+        }
     }
 
     fn spawn(&mut self) -> Result<Child> {
@@ -210,6 +239,9 @@ impl<'a> Life<'a> {
         let (_, said) = child.answer()?;
         ensure!(said == "serving", "a start within the tolerance: {said}");
         let seen = self.look(child)?;
+        if let Some(path) = self.files.believed(&seen) {
+            bail!("{} is believed: {:?}", name(&path), seen.members);
+        }
         self.field.recovered();
         self.files.tidy(&seen, 3)?;
         Ok(seen)
@@ -325,7 +357,9 @@ impl<'a> Life<'a> {
         let mut unused = self.files.others()?;
         unused.retain(|path| !seen.members.iter().any(|(_, _, used)| used == path));
         if !unused.is_empty() && self.rng.percent(50) {
-            return Ok(unused.swap_remove(self.rng.index(unused.len())));
+            let path = unused.swap_remove(self.rng.index(unused.len()));
+            self.files.renew(&path);
+            return Ok(path);
         }
         let path = self.files.name();
         self.shape.empty_file(&path)?;
@@ -552,6 +586,7 @@ impl<'a> Life<'a> {
         let said = child.ask(&["stop"])?;
         ensure!(said == "stopped", "stopping: {said}");
         child.wait()?;
+        self.files.stopped();
         self.dirty &= !synced;
         count(&self.totals.stops);
         self.tell("stopped");
