@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use strake_engine::Geometry;
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_format::{RegionState, SlotState, WriteHole};
@@ -106,8 +107,10 @@ impl World {
             m.device.is_some() && row.is_some_and(|row| row.state == SlotState::InSync)
         };
         let in_sync = slots.filter(serves).count();
-        let groups = self.geometry.slots() / self.geometry.width;
-        let enough = groups * (self.geometry.width - self.geometry.m);
+        // Older images alone are an array of the shape that it had then.
+        let geometry = Geometry::of(&status.superblock);
+        let groups = geometry.slots() / geometry.width;
+        let enough = groups * (geometry.width - geometry.m);
         if in_sync < enough {
             return self.failure("by force, it starts with too few members");
         }

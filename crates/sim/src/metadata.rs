@@ -16,8 +16,8 @@
 //! missing on one member is as that member missing, to the log. Blocks of the log count until they
 //! are written over (then what they told was retired), or until the log was replayed.
 //!
-//! Invariant: a member that still has a whole superblock, and something of one in the other place, is taken
-//! in sync as it would be without the damage; and once the array serves, every place on a member in sync that was damaged before
+//! Invariant: a member that still has a whole superblock, and something of one in the other place, and whose region
+//! map missed no write, is taken in sync as it would be without the damage; and once the array serves, every place on a member in sync that was damaged before
 //! the start is whole: of a list both versions of which were damaged, one is.
 //!
 //! Deliberately absent, because nothing could tell: damage of the same version on more members than
@@ -283,11 +283,22 @@ impl World {
                 let own = self.drives[drive].superblock(self.array);
                 own.is_some_and(|own| {
                     let last = newest.is_some_and(|newest| past(&own, newest) == Past::Last);
-                    last && self.drives[drive].emptied(&own).is_none()
+                    last && self.drives[drive].emptied(&own).is_none() && !self.missed_page(drive)
                 })
             });
             self.metadata.expected = members;
         }
+    }
+
+    /// A place of this drive's region map has missed a write that was acknowledged: with the next one cut off, it
+    /// looks like an older image.
+    fn missed_page(&self, drive: usize) -> bool {
+        let of_drive = |spoiled: &&Spoiled| spoiled.drive == drive && spoiled.area == Area::Map;
+        let is_whole = |spoiled: &Spoiled| {
+            let bytes = spoiled.bytes.as_ref();
+            bytes.is_some_and(|bytes| MapPage::decode(bytes, spoiled.offset).is_ok())
+        };
+        self.metadata.spoiled.iter().filter(of_drive).any(is_whole)
     }
 
     /// The array serves: what was damaged was seen, and written again where it is in use.
