@@ -139,6 +139,9 @@ impl World {
         self.drives[drive]
             .ssd
             .rot(from, &vec![0; (to - from) as usize]);
+        let block = self.geometry.block;
+        let blocks = from / block..to / block;
+        self.drives[drive].ssd.faults.heal(blocks.start, blocks.end);
         self.metadata.forget(drive);
         self.pasts.strange.insert(drive);
         self.stats.hollowed += 1;
