@@ -535,7 +535,13 @@ impl World {
             let block = self.block_of(spot.stripe, column, spot.at);
             self.oracle.allows(block, &whole[column])
         });
-        Ok(sure && all && !busy && lasting)
+        // So may the drive that rotted, as long as it is not known to be out.
+        let rotted = spot.drives[spot.column].filter(|&drive| {
+            let look = &self.looks()[self.geometry.slot(spot.stripe, spot.column).index()];
+            look.in_sync != Some(drive)
+        });
+        let over = rotted.is_none_or(|drive| self.is_out(drive));
+        Ok(sure && all && !busy && lasting && over)
     }
 
     /// The end of a life in peace: most often a scrub must find what rots, and what is left is written anew, durably.

@@ -80,12 +80,6 @@ impl Metadata {
         self.spoiled.retain(|spoiled| spoiled.drive != drive);
     }
 
-    /// What lies here means nothing any more.
-    pub(crate) fn forget_at(&mut self, drive: usize, offset: u64) {
-        let here = |spoiled: &Spoiled| spoiled.drive == drive && spoiled.offset == offset;
-        self.spoiled.retain(|spoiled| !here(spoiled));
-    }
-
     /// Blocks from `offset` on are damaged: this lies there. A block that was damaged before is so
     /// anew.
     pub(crate) fn spoil(&mut self, drive: usize, area: Area, offset: u64, bytes: Option<Vec<u8>>) {
@@ -106,7 +100,11 @@ impl World {
     /// All places of metadata on a drive but the log's.
     pub(crate) fn metadata_places(&self, drive: usize) -> Vec<(Area, u64)> {
         let layout = &self.superblock.layout;
-        let copies = Layout::superblock_offsets(self.drives[drive].ssd.len());
+        // A device that has grown has them where it ended, until the array has served since.
+        let drive = &self.drives[drive];
+        let own = drive.superblock(self.array);
+        let ended = own.map_or(drive.ssd.len(), |own| own.layout.device_bytes);
+        let copies = Layout::superblock_offsets(ended);
         let pages = (0..layout.map_pages)
             .flat_map(|page| [0, 1].map(|sequence| region_map::place(layout, page, sequence)));
         let copies = copies.map(|at| (Area::Superblock, at)).into_iter();
@@ -303,6 +301,7 @@ impl World {
 
     /// The array serves: what was damaged was seen, and written again where it is in use.
     pub(crate) fn metadata_is_mended(&mut self) -> Going {
+        self.sort_damage();
         self.forget_mended();
         let looks = self.looks();
         let serves = |drive| looks.iter().any(|look: &Look| look.in_sync == Some(drive));

@@ -231,7 +231,7 @@ impl World {
     }
 
     /// All other members that are there, and of the past that counts, say that the member of this drive is out.
-    fn is_out(&self, drive: usize) -> bool {
+    pub(crate) fn is_out(&self, drive: usize) -> bool {
         let Some(own) = self.drives[drive].named(self.array) else {
             return false;
         };

@@ -217,8 +217,6 @@ impl World {
             return false;
         }
         for index in 0..self.drives.len() {
-            let [_, last] = Layout::superblock_offsets(self.drives[index].ssd.len());
-            self.metadata.forget_at(index, last);
             let seed = self.plan.seed ^ bytes;
             self.drives[index].ssd.enlarge(bytes as usize, seed);
         }
