@@ -101,7 +101,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ResyncSkipsRows), 60),
         (Canary::Inside(engine::Canary::CheckpointWithoutFlush), 300),
         (Canary::Inside(engine::Canary::CheckpointCountsOn), 6000),
-        (Canary::Inside(engine::Canary::StepsOutOfOrder), 1500),
+        (Canary::Inside(engine::Canary::StepsOutOfOrder), 8000),
         (Canary::Inside(engine::Canary::CleanWithoutFlush), 100),
         (Canary::Inside(engine::Canary::SettlesWithOthers), 1500),
         (
