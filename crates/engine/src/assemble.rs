@@ -60,8 +60,9 @@ pub enum StartError {
     Select(#[from] SelectError),
     /// More members are missing than the level survives.
     #[error(
-        "of a group {missing} {} missing, the level survives {tolerated}{}",
-        if *missing == 1 { "member is" } else { "members are" },
+        "{missing} {} of a group {} missing, the level survives {tolerated}{}",
+        if *missing == 1 { "member" } else { "members" },
+        if *missing == 1 { "is" } else { "are" },
         told(aside)
     )]
     TooFewMembers {

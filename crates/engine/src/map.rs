@@ -550,16 +550,19 @@ impl Array {
     }
 
     fn write_page(&mut self, at: u32) {
-        let live = self.live();
-        let undecided = self.map.undecided_in(at as usize);
-        let untold = self.holds_undecided(&undecided);
-        let page = &mut self.map.pages[at as usize];
+        let page = &self.map.pages[at as usize];
         // A member that failed must be durably out before a page builds on its absence: a flush
         // that it did not do must not make a region Clean for which it is believed later.
-        let held = self.persist.view_due || self.stage == Stage::Failed || untold;
+        let held = self.persist.view_due || self.stage == Stage::Failed;
         if page.pending > 0 || !page.dirty || held {
             return;
         }
+        let undecided = self.map.undecided_in(at as usize);
+        if self.holds_undecided(&undecided) {
+            return;
+        }
+        let live = self.live();
+        let page = &mut self.map.pages[at as usize];
         let mut devices = std::mem::take(&mut page.lagging);
         devices.retain(|device| live.contains(device));
         if devices.is_empty() {

@@ -334,11 +334,15 @@ fn believe_damaged(bytes: &[u8], offset: u64) -> Result<MapPage, MapError> {
     }
 }
 
-/// The newest valid version of each page of a member's region map, or what a bug takes for it.
-pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, how: Reading) -> Vec<Option<MapPage>> {
-    let layout = &superblock.layout;
-    let read = |page: u32, sequence: u64| {
-        let offset = region_map::place(layout, page, sequence);
+/// What both places of a page of a member's region map hold.
+fn versions(
+    ssd: &Ssd,
+    superblock: &Superblock,
+    page: u32,
+    how: Reading,
+) -> [Result<MapPage, MapError>; 2] {
+    [0, 1].map(|sequence| {
+        let offset = region_map::place(&superblock.layout, page, sequence);
         let bytes = ssd.peek(offset, PAGE_BYTES).unwrap_or(&[]);
         let decoded = match how {
             Reading::Damaged => believe_damaged(bytes, offset)?,
@@ -352,9 +356,13 @@ pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, how: Reading) -> Vec<Optio
         } else {
             Err(MapError::NotMap)
         }
-    };
-    let pages = (0..layout.map_pages).map(|page| {
-        let (even, odd) = (read(page, 0), read(page, 1));
+    })
+}
+
+/// The newest valid version of each page of a member's region map, or what a bug takes for it.
+pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, how: Reading) -> Vec<Option<MapPage>> {
+    let pages = (0..superblock.layout.map_pages).map(|page| {
+        let [even, odd] = versions(ssd, superblock, page, how);
         match (even, odd) {
             (Ok(even), Ok(odd)) if how == Reading::Older => Some(if even.sequence < odd.sequence {
                 even
@@ -369,15 +377,11 @@ pub(crate) fn map(ssd: &Ssd, superblock: &Superblock, how: Reading) -> Vec<Optio
 
 /// Of each page of a member's region map whether neither place lacks a version.
 pub(crate) fn whole_pages(ssd: &Ssd, superblock: &Superblock) -> Vec<bool> {
-    let layout = &superblock.layout;
-    let read = |page: u32, side: u64| {
-        let offset = region_map::place(layout, page, side);
-        let decoded = MapPage::decode(ssd.peek(offset, PAGE_BYTES)?, offset).ok()?;
-        let found = (decoded.array, decoded.member, decoded.page);
-        (found == (superblock.array, superblock.member, page)).then_some(decoded)
+    let whole = |page| {
+        let [a, b] = versions(ssd, superblock, page, Reading::Right).map(Result::ok);
+        region_map::is_whole(a.as_ref(), b.as_ref())
     };
-    let whole = |page| region_map::is_whole(read(page, 0).as_ref(), read(page, 1).as_ref());
-    (0..layout.map_pages).map(whole).collect()
+    (0..superblock.layout.map_pages).map(whole).collect()
 }
 
 /// What the two places of a member's list of unreadable blocks hold.

@@ -306,7 +306,8 @@ fn a_member_that_comes_and_goes_meanwhile_leaves_the_region_undecided() {
 }
 
 /// Reads the first block of a strip whose medium fails there, beside a strip that rotted.
-fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> Scenario {
+/// With the drive of that strip.
+fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> (Scenario, usize) {
     let mut array = Scenario::new(level, members).seed(seed).forgiving().start();
     array.fill().rest();
     array.rot(4, wrong);
@@ -323,7 +324,8 @@ fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> Scenari
     };
     let block = geometry.blocks(&part).start;
     array.ask(AskKind::Read, block, 1).rest();
-    array
+    let drive = array.drive(slot.0);
+    (array, drive)
 }
 
 /// Computed from a strip that is wrong, and written back, it agreed with that one: a repair named and
@@ -331,9 +333,7 @@ fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> Scenari
 #[test]
 fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree() {
     for (seed, wrong) in [(1, 1), (2, 4), (3, 5), (4, 0)] {
-        let mut array = read_beside_rot("6", 6, wrong, seed);
-        let slot = array.world.geometry.slot(StripeNo(4), 2).index();
-        let drive = array.drive(slot as u8);
+        let (mut array, drive) = read_beside_rot("6", 6, wrong, seed);
         // Its medium is looked at as if it could be read.
         let latent = std::mem::take(&mut array.world.drives[drive].ssd.faults.latent);
         assert!(!latent.is_empty(), "{wrong} is wrong: it was written over");
@@ -352,9 +352,7 @@ fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree()
 #[test]
 fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {
     for (seed, wrong) in [(1, 1), (2, 5), (3, 6), (4, 0)] {
-        let mut array = read_beside_rot("7.3", 8, wrong, seed);
-        let slot = array.world.geometry.slot(StripeNo(4), 2).index();
-        let drive = array.drive(slot as u8);
+        let (mut array, drive) = read_beside_rot("7.3", 8, wrong, seed);
         assert!(array.world.drives[drive].ssd.faults.latent.is_empty());
         array
             .command(Command::StartScrub(ScrubMode::Repair))

@@ -120,25 +120,13 @@ pub(crate) fn count<N: Display + PartialEq + From<u8>>(n: N, thing: &str) -> Str
     }
 }
 
-/// The same with what was done to them: `1 member was`, `2 members were`.
-pub(crate) fn were(n: usize, thing: &str) -> String {
-    format!(
-        "{} {}",
-        count(n, thing),
-        if n == 1 { "was" } else { "were" }
-    )
-}
-
-/// The same in the present: `1 client is`, `2 clients are`.
-pub(crate) fn are<N: Display + PartialEq + From<u8> + Copy>(n: N, thing: &str) -> String {
-    let word = if n == N::from(1) { "is" } else { "are" };
-    format!("{} {word}", count(n, thing))
-}
-
-/// And of what they need: `1 thread needs`, `2 threads need`.
-pub(crate) fn need<N: Display + PartialEq + From<u8> + Copy>(n: N, thing: &str) -> String {
-    let word = if n == N::from(1) { "needs" } else { "need" };
-    format!("{} {word}", count(n, thing))
+/// The form of a verb that goes with a number of things: `is` or `are`.
+pub(crate) fn verb<N: PartialEq + From<u8>>(
+    n: N,
+    one: &'static str,
+    many: &'static str,
+) -> &'static str {
+    if n == N::from(1) { one } else { many }
 }
 
 /// Prints a rate.

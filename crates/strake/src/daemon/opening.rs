@@ -177,9 +177,10 @@ pub(crate) fn none_usable(found: &FoundArray, aside: &[Aside]) -> Failure {
     let held = aside.iter().find(|aside| is_held(&aside.why));
     let code = held.map_or(Code::MembersMissing, |held| held.why.code);
     let what = format!(
-        "of {} {} found, and cannot be used: {}",
+        "{} of {} {} found and cannot be used: {}",
+        size::count(aside.len(), "member"),
         found.name(),
-        size::were(aside.len(), "member"),
+        size::verb(aside.len(), "was", "were"),
         aside_text(aside)
     );
     let failure = Failure::new(code, what);

@@ -189,8 +189,9 @@ impl PlacementRecord {
 pub(crate) fn too_little(least_bytes: u64, shards: u16) -> Failure {
     let mib = least_bytes.div_ceil(1 << 20) << 20;
     let found = format!(
-        "{} at least {} of buffers",
-        size::need(shards, "thread"),
+        "{} {} at least {} of buffers",
+        size::count(shards, "thread"),
+        size::verb(shards, "needs", "need"),
         size::bytes(mib)
     );
     Failure::new(Code::MemoryLimit, found)

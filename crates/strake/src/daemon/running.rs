@@ -197,8 +197,9 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     if how.whole && !opened.aside.is_empty() {
         let left_out = opened.aside.len();
         let what = format!(
-            "of {name} {} found, and cannot be used",
-            size::were(left_out, "member")
+            "{} of {name} {} found and cannot be used",
+            size::count(left_out, "member"),
+            size::verb(left_out, "was", "were")
         );
         let cure = format!("look at them, or strake start {name} starts it without them");
         // Nothing tells when a program lets go of one: that start is tried again.

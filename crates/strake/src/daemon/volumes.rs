@@ -385,7 +385,10 @@ fn volume_in_use(serving: &Serving, volume: &Volume) -> Result<(), Failure> {
     };
     let user = export.ublk().and_then(running::opener_of_ublk);
     let clients = serving.volume_clients(volume.uuid);
-    let clients = (clients > 0).then(|| format!("{} connected", size::are(clients, "NBD client")));
+    let clients = (clients > 0).then(|| {
+        let are = size::verb(clients, "is", "are");
+        format!("{} {are} connected", size::count(clients, "NBD client"))
+    });
     match user.or(clients) {
         Some(found) => Err(Failure::new(
             Code::VolumeInUse,
