@@ -25,7 +25,7 @@ use strake_format::{
 
 use crate::canary::Canary;
 use crate::oracle::Version;
-use crate::plan::Plan;
+use crate::plan::{Device, Plan, grain_at};
 use crate::prng::{Prng, Purpose};
 use crate::ssd::Ssd;
 use crate::world::{Drive, Going, Machines, World};
@@ -44,15 +44,17 @@ pub struct Made {
 
 /// The plan's devices, full of garbage.
 fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
+    let fresh = |device: &Device, identity: &mut Prng| {
+        let block = u64::from(plan.block);
+        let bytes = device.bytes as usize;
+        let mut ssd = Ssd::new(bytes, block, device.volatile_cache, identity.bits());
+        ssd.granularity = device.granularity;
+        ssd
+    };
     plan.devices
         .iter()
         .map(|device| Drive {
-            ssd: Ssd::new(
-                device.bytes as usize,
-                u64::from(plan.block),
-                device.volatile_cache,
-                identity.bits(),
-            ),
+            ssd: fresh(device, identity),
             memo: Memo::default(),
             device: None,
             doomed: false,
@@ -134,6 +136,7 @@ pub fn make_on(
     });
     for drive in &mut drives {
         drive.ssd.data = layout.data_offset..layout.data_offset + layout.data_bytes;
+        drive.ssd.log = layout.log_offset..layout.log_offset + layout.log_bytes;
     }
     let content = if plan.init == Init::Sync {
         Version::UNDEFINED
@@ -156,7 +159,7 @@ fn spec_of(plan: &Plan, drives: &[Drive], identity: &mut Prng) -> CreateSpec {
             let info = DeviceInfo {
                 bytes: drive.ssd.len(),
                 block_bytes: plan.block,
-                granularity_bytes: 0,
+                granularity_bytes: drive.ssd.granularity,
                 volatile_cache: drive.ssd.volatile_cache(),
                 dma: true,
             };
@@ -424,6 +427,11 @@ impl World {
     }
 
     fn found(&mut self) -> Vec<Found> {
+        for (index, drive) in self.drives.iter_mut().enumerate() {
+            if self.plan.regrains && self.starts > 0 {
+                drive.ssd.granularity = grain_at(self.plan.seed, index, self.starts);
+            }
+        }
         let canary = self.planted.as_ref().map(|planted| planted.canary);
         let present = self.present().into_iter();
         let mut present: Vec<(usize, Superblock)> =

@@ -297,7 +297,7 @@ impl World {
         DeviceInfo {
             bytes: ssd.len(),
             block_bytes: ssd.block as u32,
-            granularity_bytes: 0,
+            granularity_bytes: ssd.granularity,
             volatile_cache: ssd.volatile_cache() && !hides,
             dma: true,
         }

@@ -241,7 +241,8 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
          {} stale returns, {} older images, {} hollowed, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
          {} slow members, {} rotten strips, {} rotten blocks among all else ({} true again), {} writes silently lost, {} misdirected, {} cures, \
-         {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished; {:.1} seeds/s; trace {}",
+         {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished, \
+         {} arrays with tall strips, {} batches padded, {} grown unequally; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
         s.asks,
@@ -276,6 +277,9 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.resets,
         s.retries,
         s.ebbs,
+        s.tall,
+        s.padded_batches,
+        s.unequal_growths,
         report.seeds_per_second,
         report.trace_hash
     );

@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: whether a fault is fair at the moment at which it comes (`atlas`).
 
+mod grain;
 mod shapes;
 
 use strake_engine::HedgeRules;
@@ -17,6 +18,8 @@ use crate::beyond::Disaster;
 use crate::faults::FaultSet;
 use crate::prng::{self, Prng, Purpose};
 use crate::ssd::Latencies;
+
+pub(crate) use grain::{Sizes, grain_at, growth};
 
 /// Shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +319,7 @@ pub struct Life {
     pub missing_percent: u64,
     /// Percent of chance that each lost device is there again.
     pub return_percent: u64,
-    /// Before it begins, every device grows by so much.
+    /// Before it begins, every device grows by so much, or by amounts that are drawn by it.
     pub enlarge_bytes: u64,
     /// It also ends so many events after the array has told of another shape.
     pub end_after_reshape: Option<u64>,
@@ -333,6 +336,8 @@ pub struct Device {
     pub bytes: u64,
     /// It has a volatile write cache.
     pub volatile_cache: bool,
+    /// Its write granularity, bytes; 0 if it tells of none.
+    pub granularity: u32,
 }
 
 /// Everything that a seed decides beforehand.
@@ -407,6 +412,10 @@ pub struct Plan {
     pub made_whole: bool,
     /// Blocks rot in the midst of everything (`decay`).
     pub decays: bool,
+    /// Devices tell of another write granularity at each start, as behind another bridge.
+    pub regrains: bool,
+    /// Devices grow by different amounts.
+    pub grows_unequally: bool,
 }
 
 /// A plan with less in it, for finding out what matters.
@@ -458,15 +467,24 @@ impl Plan {
 
     /// The plan of a seed; `level` is an index of [`LEVELS`].
     pub fn draw(seed: u64, level: Option<usize>) -> Plan {
+        Plan::draw_sized(seed, level, Sizes::Any)
+    }
+
+    /// The same with sizes of a kind: scripts are written for usual ones.
+    pub(crate) fn draw_sized(seed: u64, level: Option<usize>, sizes: Sizes) -> Plan {
         let mut rng = Prng::new(seed, Purpose::Plan);
         let (focus, shape) = Focus::draw(seed, level, &mut rng);
         let shape = shape.widened(seed);
         let strip = rng.pick(&[4096, 4096, 4096, 8192]);
+        let strip = match sizes {
+            Sizes::Usual => strip,
+            Sizes::Any => grain::strip(seed, &shape, strip),
+        };
         let mut tiny = Tiny {
             align_bytes: rng.pick(&[4096, 8192]),
             log_bytes: rng.pick(&[8192, 65536, 131_072]),
             log_shards: 3,
-            region_bytes: u64::from(strip) * rng.range(2, 9),
+            region_bytes: grain::region_bytes(strip, rng.range(2, 9)),
             page_regions: draw_page_regions(seed),
         };
         match focus {
@@ -486,7 +504,8 @@ impl Plan {
         }
         let mut devices = draw_devices(members, spares + 6, &mut rng);
         let log_bytes = shape.log_bytes(strip, block, &tiny);
-        let room = log_bytes + map_bytes(&tiny, LARGEST_BYTES + log_bytes);
+        let taller = grain::taller(strip);
+        let room = taller + log_bytes + map_bytes(&tiny, LARGEST_BYTES + taller + log_bytes);
         devices.iter_mut().for_each(|device| device.bytes += room);
         let low_ns = rng.pick(&[1_000, 20_000]);
         let mut plan = Plan {
@@ -533,6 +552,8 @@ impl Plan {
             elsewhere: Prng::new(seed ^ 13, Purpose::Focus).one_in(3),
             lose_blocks: rng.percent(50),
             decays: false,
+            regrains: false,
+            grows_unequally: sizes == Sizes::Any && grain::grows_unequally(seed),
         };
         if focus != Focus::Wide {
             plan.aim();
@@ -547,6 +568,9 @@ impl Plan {
         plan.draw_back();
         plan.draw_policies();
         plan.draw_decay();
+        if sizes == Sizes::Any {
+            plan.draw_grain();
+        }
         plan
     }
 
@@ -687,6 +711,7 @@ fn draw_devices(members: usize, others: usize, rng: &mut Prng) -> Vec<Device> {
             1 => true,
             _ => rng.percent(50),
         },
+        granularity: 0,
     };
     let count = members + others;
     (0..count)

@@ -47,6 +47,12 @@ pub struct Stats {
     pub returns: u64,
     /// Of those, rebuilds that were finished.
     pub partial_rebuilds: u64,
+    /// Batches of the stripe log that were padded to the write granularity of their devices.
+    pub padded_batches: u64,
+    /// Seeds with strips of more than 8 KiB.
+    pub tall: u64,
+    /// Devices of an array that grew, each by another amount.
+    pub unequal_growths: u64,
     /// Changes of the array's shape.
     pub reshapes: u64,
     /// Regions of which a shard said that it has nothing but zeros there.
@@ -196,6 +202,9 @@ impl Stats {
             (&mut self.stale_returns, other.stale_returns),
             (&mut self.older_images, other.older_images),
             (&mut self.hollowed, other.hollowed),
+            (&mut self.padded_batches, other.padded_batches),
+            (&mut self.tall, other.tall),
+            (&mut self.unequal_growths, other.unequal_growths),
             (&mut self.reshapes, other.reshapes),
             (&mut self.lowered, other.lowered),
             (&mut self.emptied, other.emptied),

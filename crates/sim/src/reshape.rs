@@ -12,6 +12,7 @@ use strake_engine::units::*;
 use strake_format::{Layout, SUPERBLOCK_BYTES, Superblock};
 
 use crate::clock::Place;
+use crate::plan::growth;
 use crate::prng::{Prng, Purpose};
 use crate::workload;
 use crate::world::{Going, Happening, World};
@@ -72,6 +73,7 @@ impl World {
         let layout = superblock.layout;
         for drive in &mut self.drives {
             drive.ssd.data = layout.data_offset..layout.data_offset + layout.data_bytes;
+            drive.ssd.log = layout.log_offset..layout.log_offset + layout.log_bytes;
         }
         if let Some(machines) = &mut self.machines {
             machines.geometry = Arc::clone(&geometry);
@@ -198,7 +200,7 @@ impl World {
         }
     }
 
-    /// Every device has grown while nothing ran; the first superblock is found then, and the last by
+    /// Devices have grown while nothing ran, all by as much or each by what its seed says; the first superblock is found then, and the last by
     /// what the first says of where the device ended. So the first has to be there, and to know it: a
     /// start that was cut off after it had written the new end, and nothing else, hides that end when
     /// the device grows once more. True if it happened.
@@ -216,11 +218,22 @@ impl World {
         if !self.drives.iter().all(whole) {
             return false;
         }
-        for index in 0..self.drives.len() {
-            let seed = self.plan.seed ^ bytes;
-            self.drives[index].ssd.enlarge(bytes as usize, seed);
+        let seed = self.plan.seed ^ bytes;
+        let by: Vec<u64> = (0..self.drives.len())
+            .map(|index| match self.plan.grows_unequally {
+                true => growth(self.plan.seed, index, bytes, self.plan.block),
+                false => bytes,
+            })
+            .collect();
+        for (drive, bytes) in self.drives.iter_mut().zip(&by) {
+            drive.ssd.enlarge(*bytes as usize, seed);
         }
-        self.note(format!("every device has {bytes} bytes more"));
+        let unequal = by.iter().any(|more| more != &by[0]);
+        self.stats.unequal_growths += u64::from(unequal);
+        match unequal {
+            true => self.note(format!("devices have more bytes: {by:?}")),
+            false => self.note(format!("every device has {bytes} bytes more")),
+        }
         true
     }
 }

@@ -106,6 +106,9 @@ pub fn run(run: &Run) -> Outcome {
             })
         }
     };
+    let padded = world.drives.iter().map(|drive| drive.ssd.padded);
+    world.stats.padded_batches = padded.sum();
+    world.stats.tall = u64::from(world.plan.strip > 8192);
     world.stats.virtual_ms = world.clock.now().0 / 1_000_000;
     Outcome {
         seed: run.seed,

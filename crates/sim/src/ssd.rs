@@ -121,6 +121,12 @@ pub struct Ssd {
     pub block: u64,
     /// What holds data: elsewhere all is metadata.
     pub data: std::ops::Range<u64>,
+    /// What holds the stripe log.
+    pub log: std::ops::Range<u64>,
+    /// Write granularity that it tells of, bytes.
+    pub granularity: u32,
+    /// Batches of the stripe log that were padded to more than a block of it.
+    pub padded: u64,
     current: Vec<u8>,
     /// What survives a power cut, where there is a volatile cache.
     durable: Option<Vec<u8>>,
@@ -156,6 +162,9 @@ impl Ssd {
             faults: Overlay::default(),
             block,
             data: 0..bytes as u64,
+            log: 0..0,
+            granularity: 0,
+            padded: 0,
             current,
             durable,
             cached: Vec::new(),
@@ -280,6 +289,10 @@ impl Ssd {
         let op = OpNo(self.next_op);
         self.next_op += 1;
         let MemberIo { io, device, kind } = io;
+        if let Some((offset, len)) = written(&kind).filter(|_| self.granularity > 4096) {
+            let padded = len.is_multiple_of(u64::from(self.granularity));
+            self.padded += u64::from(padded && self.log.contains(&offset));
+        }
         let flight = Flight {
             owner,
             device,
@@ -382,7 +395,7 @@ impl Ssd {
         DeviceInfo {
             bytes: self.len(),
             block_bytes: self.block as u32,
-            granularity_bytes: 0,
+            granularity_bytes: self.granularity,
             volatile_cache: self.volatile_cache(),
             dma: true,
         }

@@ -9,6 +9,11 @@ use strake_format::Level;
 use super::*;
 
 impl Plan {
+    /// Strips are so large that data does not move: copies of rows would be, too.
+    fn is_too_tall(&self) -> bool {
+        self.strip > super::grain::MOVED_STRIP_MOST
+    }
+
     /// Room in the log for one parity more; devices are larger by as much.
     fn make_log_room(&mut self) {
         let Some(level) = self.shape.level.with_parities(1) else {
@@ -34,6 +39,7 @@ impl Plan {
             return;
         }
         let lives = self.lives.len();
+        let most = if self.strip > 8192 { 3 } else { 12 };
         for _ in 0..rng.range(1, 3) {
             let life = rng.index(lives);
             let action = match rng.percent(60) {
@@ -45,7 +51,7 @@ impl Plan {
             }
             let life = &mut self.lives[life];
             if action == Action::Grow {
-                life.enlarge_bytes += self.tiny.region_bytes * rng.range(1, 12);
+                life.enlarge_bytes += self.tiny.region_bytes * rng.range(1, 12).min(most);
             }
             // The array is more often in order at first.
             let at = life.early_moment(&mut rng);
@@ -88,7 +94,7 @@ impl Plan {
     pub(super) fn draw_strips(&mut self) {
         let mut rng = Prng::new(self.seed ^ 11, Purpose::Focus);
         let mirrored = matches!(self.shape.level, Level::Raid1 | Level::Raid10);
-        if mirrored || !rng.one_in(10) {
+        if mirrored || !rng.one_in(10) || self.is_too_tall() {
             return;
         }
         // Of bands of four rows, and what comes with them.
@@ -98,7 +104,7 @@ impl Plan {
         let more = log_bytes - self.tiny.log_bytes;
         self.tiny.log_bytes = log_bytes;
         // Lower rows need more buffers.
-        self.budget_bytes = self.budget_bytes.max(400 * self.strip as usize);
+        self.budget_bytes = self.budget_bytes.max(self.moving_bytes());
         if rng.percent(75) {
             self.tiny.region_bytes = self.tiny.region_bytes.max(4 * u64::from(self.strip));
         }
@@ -126,7 +132,8 @@ impl Plan {
     /// In one of eight arrays that can, data moves to other groups. Draws of its own, too.
     pub(super) fn draw_groups(&mut self) {
         let mut rng = Prng::new(self.seed ^ 12, Purpose::Focus);
-        if self.shape.level.with_groups(true).is_none() || !rng.one_in(8) {
+        let few = self.shape.level.with_groups(true).is_none() || self.is_too_tall();
+        if few || !rng.one_in(8) {
             return;
         }
         // A row of eight columns at most, and one of bands as high as two strips: see `regroup`.
@@ -146,7 +153,7 @@ impl Plan {
             .next_multiple_of(8192)
             .saturating_sub(self.tiny.log_bytes);
         self.tiny.log_bytes += more;
-        self.budget_bytes = self.budget_bytes.max(400 * self.strip as usize);
+        self.budget_bytes = self.budget_bytes.max(self.moving_bytes());
         if rng.percent(50) {
             self.tiny.region_bytes = self.tiny.region_bytes.max(2 * u64::from(self.strip));
         }
@@ -192,7 +199,7 @@ impl Plan {
     pub(super) fn draw_back(&mut self) {
         let mut rng = Prng::new(self.seed ^ 15, Purpose::Focus);
         let level = self.shape.level;
-        if !level.has_parity() || level.is_grouped() || !rng.one_in(6) {
+        if !level.has_parity() || level.is_grouped() || !rng.one_in(6) || self.is_too_tall() {
             return;
         }
         if rng.one_in(6) {
@@ -244,7 +251,7 @@ impl Plan {
     pub(super) fn draw_moves(&mut self) {
         let mut rng = Prng::new(self.seed ^ 8, Purpose::Focus);
         let level = self.shape.level.with_data(self.shape.members, 2);
-        let Some(level) = level.filter(|_| rng.one_in(6)) else {
+        let Some(level) = level.filter(|_| rng.one_in(6) && !self.is_too_tall()) else {
             return;
         };
         let wide = Shape {
