@@ -99,6 +99,8 @@ pub fn divide(geometry: &Geometry, bytes: u64, shards: u16) -> Option<LogPlan> {
     let lane_bytes = whole(bytes.checked_sub(recovery_bytes)? / u64::from(shards));
     // Two places that publish, and twice the largest batch with room to pad it.
     let granule = 65536.min(lane_bytes / 8 / BLOCK * BLOCK).max(BLOCK);
+    // What is padded begins where devices write whole pieces, too: in every lane.
+    let lane_bytes = lane_bytes - lane_bytes % (1 << granule.ilog2());
     let ring = lane_bytes.checked_sub(2 * granule)?;
     let fits = |run: &u64| {
         let batch = batch_of_run(geometry, *run) + granule;
@@ -761,6 +763,52 @@ impl Shard {
         }
         for &op in &ops {
             self.record_written(op, device, result.is_err());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(k: usize, m: usize) -> Geometry {
+        Geometry {
+            level: strake_format::Level::Nm {
+                n: k as u8,
+                m: m as u8,
+            },
+            groups: 1,
+            per_row: 1,
+            width: k + m,
+            k,
+            m,
+            fixed: 0,
+            strip: 65536,
+            block: 4096,
+            band: 1,
+            rows: 1,
+            region_rows: 1,
+            elder: None,
+        }
+    }
+
+    /// A batch that is padded to 16 KiB and begins 4 KiB behind a multiple of it makes the device read back
+    /// two pieces, and the padding is in vain.
+    #[test]
+    fn every_lane_begins_where_devices_write_whole_pieces() {
+        for bytes in [4 << 20, 5 << 20, 64 << 20] {
+            for shards in 1..=16 {
+                let plan = divide(&geometry(4, 2), bytes, shards).expect("there is room");
+                for wanted in [8192, 16384, 32768, 65536] {
+                    let padded = wanted <= plan.granule;
+                    let whole = plan.lane_bytes.is_multiple_of(wanted);
+                    assert!(
+                        !padded || whole,
+                        "{bytes} for {shards}: {wanted} and lanes of {}",
+                        plan.lane_bytes
+                    );
+                }
+            }
         }
     }
 }
