@@ -74,13 +74,16 @@ impl Spot {
 /// See the module.
 #[derive(Debug)]
 pub struct Decay {
-    chance: Prng,
+    pub(crate) chance: Prng,
     spots: Vec<Spot>,
     /// What became true again while requests were under way that may have met it.
     ended: Vec<(Moment, Spot)>,
-    recent: Vec<StripeNo>,
+    /// Stripes that were written last, and where in them.
+    pub(crate) recent: Vec<(StripeNo, u64)>,
     /// The life ends then, if it ends with a crash.
     strikes_at: Option<u64>,
+    /// It does whatever else happens until then.
+    strikes_anyway: bool,
 }
 
 impl Decay {
@@ -91,6 +94,7 @@ impl Decay {
             ended: Vec::new(),
             recent: Vec::new(),
             strikes_at: None,
+            strikes_anyway: false,
         }
     }
 
@@ -102,7 +106,8 @@ impl Decay {
     /// Requests that may have met what is true by now are over.
     pub(crate) fn forget_ended(&mut self) {
         self.ended.clear();
-        self.strikes_at = self.strikes_at.filter(|_| !self.spots.is_empty());
+        let counts = self.strikes_anyway || !self.spots.is_empty();
+        self.strikes_at = self.strikes_at.filter(|_| counts);
     }
 }
 
@@ -204,10 +209,19 @@ impl World {
         }
     }
 
+    /// The power goes soon, whatever the user asks for until then.
+    pub(crate) fn strikes_soon(&mut self) {
+        let soon = self.stats.events + self.decay.chance.below(150);
+        self.decay.strikes_at.get_or_insert(soon);
+        self.decay.strikes_anyway = true;
+    }
+
     /// Does the power go now, because of that?
     pub(crate) fn decay_strikes(&mut self) -> bool {
         let now = self.stats.events;
-        self.decay.strikes_at.take_if(|at| *at <= now).is_some()
+        let strikes = self.decay.strikes_at.take_if(|at| *at <= now).is_some();
+        self.decay.strikes_anyway &= !strikes;
+        strikes
     }
 
     /// A block rots, if some may.
@@ -218,7 +232,7 @@ impl World {
         let (strip, block) = (self.geometry.strip, self.geometry.block);
         let rng = &mut self.decay.chance;
         let stripe = match rng.percent(75) && !self.decay.recent.is_empty() {
-            true => rng.pick(&self.decay.recent),
+            true => rng.pick(&self.decay.recent).0,
             false => StripeNo(rng.below(self.geometry.stripes())),
         };
         let beside = self.asks_left > 0 && self.geometry.k > 1 && rng.percent(50);
@@ -320,13 +334,15 @@ impl World {
 
     /// The user asks for this.
     pub(crate) fn touch_decay(&mut self, ask: &Ask) {
-        if !self.plan.decays || !ask.kind.changes() {
+        let asked = self.plan.decays || self.plan.spoils_recent;
+        if !asked || !ask.kind.changes() {
             return;
         }
-        let stripe = self.geometry.locate(ask.first * self.geometry.block).stripe;
+        let place = self.geometry.locate(ask.first * self.geometry.block);
+        let (stripe, offset) = (place.stripe, place.offset);
         let recent = &mut self.decay.recent;
-        recent.retain(|known| *known != stripe);
-        recent.push(stripe);
+        recent.retain(|(known, _)| *known != stripe);
+        recent.push((stripe, offset));
         if recent.len() > RECENT {
             recent.remove(0);
         }

@@ -45,6 +45,7 @@ pub mod runner;
 pub mod scenario;
 pub mod shrink;
 pub mod silent;
+mod spoilt;
 pub mod ssd;
 mod standstill;
 pub mod tally;

@@ -582,6 +582,7 @@ impl World {
                 Ok(())
             }
             Action::Trim => self.trim(),
+            Action::SpoilRecent => self.spoil_recent(),
             _ => self.administer(action),
         }
     }
@@ -965,7 +966,7 @@ fn kind_of(action: Action) -> FaultKind {
         Action::Lose | Action::LoseTarget => FaultKind::Gone,
         Action::WriteError => FaultKind::WriteError,
         Action::Stall => FaultKind::Stall,
-        Action::Latent => FaultKind::Latent,
+        Action::Latent | Action::SpoilRecent => FaultKind::Latent,
         Action::Slow => FaultKind::Slow,
         Action::Return => FaultKind::StaleReturn,
         Action::Rot => FaultKind::Rot,

@@ -104,6 +104,7 @@ impl World {
                 return self.failure(text);
             }
             self.oracle.given_up(block);
+            self.gave_up_recent(block);
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::faults::FaultSet;
 use crate::prng::{self, Prng, Purpose};
 use crate::ssd::Latencies;
 
-pub(crate) use grain::{Sizes, grain_at, growth};
+pub(crate) use grain::{Purport, grain_at, growth};
 
 /// Shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +200,8 @@ pub enum Action {
     Stall,
     /// Sectors of a member become unreadable.
     Latent,
+    /// Sectors of what was written last become unreadable.
+    SpoilRecent,
     /// A member becomes slow, or quick again.
     Slow,
     /// Blocks of a member's data rot.
@@ -412,6 +414,8 @@ pub struct Plan {
     pub made_whole: bool,
     /// Blocks rot in the midst of everything (`decay`).
     pub decays: bool,
+    /// Sectors of what was written last become unreadable, and blocks are given up (`spoilt`).
+    pub spoils_recent: bool,
     /// Devices tell of another write granularity at each start, as behind another bridge.
     pub regrains: bool,
     /// Devices grow by different amounts.
@@ -467,18 +471,18 @@ impl Plan {
 
     /// The plan of a seed; `level` is an index of [`LEVELS`].
     pub fn draw(seed: u64, level: Option<usize>) -> Plan {
-        Plan::draw_sized(seed, level, Sizes::Any)
+        Plan::draw_for(seed, level, Purport::Seed)
     }
 
-    /// The same with sizes of a kind: scripts are written for usual ones.
-    pub(crate) fn draw_sized(seed: u64, level: Option<usize>, sizes: Sizes) -> Plan {
+    /// The same, for a script perhaps.
+    pub(crate) fn draw_for(seed: u64, level: Option<usize>, purport: Purport) -> Plan {
         let mut rng = Prng::new(seed, Purpose::Plan);
         let (focus, shape) = Focus::draw(seed, level, &mut rng);
         let shape = shape.widened(seed);
         let strip = rng.pick(&[4096, 4096, 4096, 8192]);
-        let strip = match sizes {
-            Sizes::Usual => strip,
-            Sizes::Any => grain::strip(seed, &shape, strip),
+        let strip = match purport {
+            Purport::Script => strip,
+            Purport::Seed => grain::strip(seed, &shape, strip),
         };
         let mut tiny = Tiny {
             align_bytes: rng.pick(&[4096, 8192]),
@@ -552,8 +556,9 @@ impl Plan {
             elsewhere: Prng::new(seed ^ 13, Purpose::Focus).one_in(3),
             lose_blocks: rng.percent(50),
             decays: false,
+            spoils_recent: false,
             regrains: false,
-            grows_unequally: sizes == Sizes::Any && grain::grows_unequally(seed),
+            grows_unequally: purport == Purport::Seed && grain::grows_unequally(seed),
         };
         if focus != Focus::Wide {
             plan.aim();
@@ -568,7 +573,8 @@ impl Plan {
         plan.draw_back();
         plan.draw_policies();
         plan.draw_decay();
-        if sizes == Sizes::Any {
+        if purport == Purport::Seed {
+            plan.draw_spoilt();
             plan.draw_grain();
         }
         plan

@@ -95,6 +95,10 @@ pub struct Stats {
     pub scrubs: u64,
     /// Sectors made unreadable.
     pub latent_errors: u64,
+    /// Stripes of which sectors became unreadable as soon as they were written.
+    pub spoilt_recently: u64,
+    /// Blocks given up there.
+    pub given_up_recently: u64,
     /// Unreadable sectors rewritten by the engine.
     pub repairs: u64,
     /// Requests refused where reads failed while parity was untrue.
@@ -232,6 +236,8 @@ impl Stats {
             (&mut self.stripes_replayed, other.stripes_replayed),
             (&mut self.scrubs, other.scrubs),
             (&mut self.latent_errors, other.latent_errors),
+            (&mut self.spoilt_recently, other.spoilt_recently),
+            (&mut self.given_up_recently, other.given_up_recently),
             (&mut self.repairs, other.repairs),
             (&mut self.refused, other.refused),
             (&mut self.lost_blocks, other.lost_blocks),

@@ -24,7 +24,7 @@ use strake_format::{Level, Settings, Superblock, WriteHole};
 use crate::canary::Canary;
 use crate::launch::{self, Half};
 use crate::misled::Armed;
-use crate::plan::{Focus, LEVELS, Plan, Sizes};
+use crate::plan::{Focus, LEVELS, Plan, Purport};
 use crate::silent::Misfortune;
 use crate::tally::Area;
 use crate::workload::{Ask, AskKind};
@@ -56,7 +56,7 @@ impl Scenario {
             .position(|name| *name == level)
             .expect("a level");
         let fits = |plan: &Plan| plan.shape.members == members && plan.focus == Focus::Wide;
-        let plans = (1..10_000).map(|seed| Plan::draw_sized(seed, Some(index), Sizes::Usual));
+        let plans = (1..10_000).map(|seed| Plan::draw_for(seed, Some(index), Purport::Script));
         let mut plan = plans
             .into_iter()
             .find(fits)

@@ -1,4 +1,4 @@
-//! What a plan draws of sizes: strips that are larger than usual, devices that write coarsely, devices that
+//! What a plan draws of purport: strips that are larger than usual, devices that write coarsely, devices that
 //! grow by different amounts.
 //!
 //! Invariant: draws of its own, so that what else a seed stands for stays. Large strips have fewer rows, and
@@ -6,13 +6,14 @@
 
 use super::*;
 
-/// Sizes of strips and writes, and how devices grow.
+/// What a plan is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sizes {
-    /// Strips of 8 KiB at most, devices that tell of no write granularity and grow alike.
-    Usual,
-    /// What the seed says.
-    Any,
+pub(crate) enum Purport {
+    /// A script: strips of 8 KiB at most, devices that tell of no write granularity and grow alike, and nothing
+    /// that spoils what was written.
+    Script,
+    /// All that the seed says.
+    Seed,
 }
 
 /// One array in so many has devices that tell of a write granularity.
@@ -74,7 +75,7 @@ pub(super) fn grows_unequally(seed: u64) -> bool {
 }
 
 /// By how much a device grows where others grow by `bytes`: some as much, some more, and some in one array of
-/// three not at all. Sizes are whole sectors, and not always whole blocks of 4096.
+/// three not at all. Purport are whole sectors, and not always whole blocks of 4096.
 pub(crate) fn growth(seed: u64, device: usize, bytes: u64, block: u32) -> u64 {
     let mut rng = Prng::new(seed ^ 22 ^ bytes << 8, Purpose::Focus);
     let some_stay = rng.one_in(3);
