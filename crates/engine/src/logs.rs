@@ -99,23 +99,33 @@ pub fn divide(geometry: &Geometry, bytes: u64, shards: u16) -> Option<LogPlan> {
     let lane_bytes = whole(bytes.checked_sub(recovery_bytes)? / u64::from(shards));
     // Two places that publish, and twice the largest batch with room to pad it.
     let granule = 65536.min(lane_bytes / 8 / BLOCK * BLOCK).max(BLOCK);
-    // What is padded begins where devices write whole pieces, too: in every lane.
-    let lane_bytes = lane_bytes - lane_bytes % (1 << granule.ilog2());
-    let ring = lane_bytes.checked_sub(2 * granule)?;
-    let fits = |run: &u64| {
-        let batch = batch_of_run(geometry, *run) + granule;
-        2 * batch <= ring && batch <= strake_format::log::BATCH_BYTES_MAX as u64
+    let of_lanes = |lane_bytes: u64| {
+        let ring = lane_bytes.checked_sub(2 * granule)?;
+        let fits = |run: &u64| {
+            let batch = batch_of_run(geometry, *run) + granule;
+            2 * batch <= ring && batch <= strake_format::log::BATCH_BYTES_MAX as u64
+        };
+        let mut run = Some(geometry.strip);
+        while let Some(bytes) = run.filter(|bytes| !fits(bytes)) {
+            run = (bytes / 2 >= geometry.block).then_some(bytes / 2);
+        }
+        run.map(|run_bytes| LogPlan {
+            lane_bytes,
+            recovery_bytes,
+            run_bytes,
+            granule,
+        })
     };
-    let mut run = Some(geometry.strip);
-    while let Some(bytes) = run.filter(|bytes| !fits(bytes)) {
-        run = (bytes / 2 >= geometry.block).then_some(bytes / 2);
+    // What is padded begins where devices write whole pieces, in every lane, unless that costs room that an
+    // operation needs.
+    let aligned = of_lanes(lane_bytes - lane_bytes % (1 << granule.ilog2()));
+    let plain = of_lanes(lane_bytes);
+    let run = |plan: &Option<LogPlan>| plan.as_ref().map(|plan| plan.run_bytes);
+    if run(&aligned) == run(&plain) {
+        aligned
+    } else {
+        plain
     }
-    run.map(|run_bytes| LogPlan {
-        lane_bytes,
-        recovery_bytes,
-        run_bytes,
-        granule,
-    })
 }
 
 /// The smallest log that `shards` can share; with `whole`, so that an operation may cover whole
@@ -796,8 +806,8 @@ mod tests {
     /// two pieces, and the padding is in vain.
     #[test]
     fn every_lane_begins_where_devices_write_whole_pieces() {
-        for bytes in [4 << 20, 5 << 20, 64 << 20] {
-            for shards in 1..=16 {
+        for bytes in [6 << 20, 7 << 20, 64 << 20] {
+            for shards in 1..=6 {
                 let plan = divide(&geometry(4, 2), bytes, shards).expect("there is room");
                 for wanted in [8192, 16384, 32768, 65536] {
                     let padded = wanted <= plan.granule;
@@ -807,6 +817,23 @@ mod tests {
                         "{bytes} for {shards}: {wanted} and lanes of {}",
                         plan.lane_bytes
                     );
+                }
+            }
+        }
+    }
+
+    /// A log that was just large enough for an older Strake is large enough: no array is refused for the sake
+    /// of whole pieces.
+    #[test]
+    fn a_log_without_room_for_whole_pieces_is_divided_all_the_same() {
+        for shards in 1..=16 {
+            for (k, m) in [(2, 1), (4, 2), (8, 3), (20, 4)] {
+                let geometry = geometry(k, m);
+                let least = least_bytes(&geometry, shards, false);
+                for more in 0..64 {
+                    let more = more * BLOCK;
+                    let plan = divide(&geometry, least + more, shards);
+                    assert!(plan.is_some(), "{k}+{m}, {shards} shards, {least} + {more}");
                 }
             }
         }
