@@ -384,6 +384,7 @@ struct Update<'a, F, const ROWS: usize, const ONES: bool> {
 impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Update<'_, I::Factor, ROWS, ONES> {
     #[inline(always)]
     fn step<S: Span<I, N>, const N: usize>(&mut self, isa: I, span: S) {
+        let data = span.load(isa, self.source);
         let mut sums = [[isa.zero(); N]; ROWS];
         for (row, sum) in sums.iter_mut().enumerate() {
             *sum = match &self.bases {
@@ -391,7 +392,6 @@ impl<I: Isa, const ROWS: usize, const ONES: bool> Step<I> for Update<'_, I::Fact
                 None => span.load(isa, self.outputs[row]),
             };
         }
-        let data = span.load(isa, self.source);
         for n in 0..N {
             let split = isa.split(data[n]);
             for (row, sum) in sums.iter_mut().enumerate() {
