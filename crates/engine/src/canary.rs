@@ -186,11 +186,23 @@ pub enum Canary {
     FirstWaveGoesOn,
     /// A write goes in place by records that were made when a column had a member which left meanwhile.
     LossIgnored,
+    /// Records are written over when one member too few has published that they are retired.
+    PublishedByTooFew,
+    /// What has no record changes in place while records count that tell of what lay there.
+    RecordsOutlived,
+    /// Records never count as retired for what waits for that.
+    NeverRetired,
+    /// They do when one member too few has published it.
+    RetiredByTooFew,
+    /// Records count in regions in which nothing is under way, too.
+    QuietRecordsCount,
+    /// What a write leaves alone adds to parity what lies there, whatever the records say.
+    RestAsItLies,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 80] = [
+    pub const ALL: [Canary; 86] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -271,6 +283,12 @@ impl Canary {
         Canary::CopyOfAnyBase,
         Canary::FirstWaveGoesOn,
         Canary::LossIgnored,
+        Canary::PublishedByTooFew,
+        Canary::RecordsOutlived,
+        Canary::NeverRetired,
+        Canary::RetiredByTooFew,
+        Canary::QuietRecordsCount,
+        Canary::RestAsItLies,
     ];
 
     /// Its name on the simulator's command line.
@@ -360,6 +378,12 @@ impl Canary {
             Canary::CopyOfAnyBase => "copy-of-any-base",
             Canary::FirstWaveGoesOn => "first-wave-goes-on",
             Canary::LossIgnored => "loss-ignored",
+            Canary::PublishedByTooFew => "published-by-too-few",
+            Canary::RecordsOutlived => "records-outlived",
+            Canary::NeverRetired => "never-retired",
+            Canary::RetiredByTooFew => "retired-by-too-few",
+            Canary::QuietRecordsCount => "quiet-records-count",
+            Canary::RestAsItLies => "rest-as-it-lies",
         }
     }
 }

@@ -667,7 +667,9 @@ impl Shard {
             return false;
         }
         let members = self.in_sync(&group);
+        let few = usize::from(canary::hit(Canary::PublishedByTooFew));
         let spare = self.geometry.log_spare(&group, members.len());
+        let spare = spare.saturating_sub(few);
         // What lies there must not be what its own retirement rests on.
         let lane = self.lane(device);
         let rests = lane.newest.take_if(|at| over.contains(at));
@@ -685,7 +687,9 @@ impl Shard {
     /// while records elsewhere are not.
     pub(crate) fn published(&self, group: &Range<usize>) -> u64 {
         let members = self.in_sync(group);
+        let few = usize::from(canary::hit(Canary::RetiredByTooFew));
         let spare = self.geometry.log_spare(group, members.len());
+        let spare = spare.saturating_sub(few);
         self.logs.agreed(&members, spare, |lane| lane.published)
     }
 

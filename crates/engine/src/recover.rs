@@ -385,7 +385,7 @@ fn left_alone(
         })
         .collect();
     let mut sums = vec![vec![0; range.len()]; code.m()];
-    let asked = canary::hit(Canary::ReplayTrustsRest);
+    let asked = canary::hit(Canary::ReplayTrustsRest) || canary::hit(Canary::RestAsItLies);
     if asked || piece.syndromes.iter().any(Option::is_none) {
         let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
         code.generate(&data, &mut outputs);

@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 106] = [
+    pub const ALL: [(Canary, u64); 112] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -188,6 +188,12 @@ impl Canary {
         (Canary::Inside(engine::Canary::CopyOfAnyBase), 80000),
         (Canary::Inside(engine::Canary::FirstWaveGoesOn), 30000),
         (Canary::Inside(engine::Canary::LossIgnored), 80000),
+        (Canary::Inside(engine::Canary::PublishedByTooFew), 40000),
+        (Canary::Inside(engine::Canary::RecordsOutlived), 20000),
+        (Canary::Inside(engine::Canary::NeverRetired), 10),
+        (Canary::Inside(engine::Canary::RetiredByTooFew), 80000),
+        (Canary::Inside(engine::Canary::QuietRecordsCount), 20000),
+        (Canary::Inside(engine::Canary::RestAsItLies), 20000),
     ];
 
     /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:
@@ -278,6 +284,11 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::CopyOfAnyBase => Some(Course::WindowAgain),
         engine::Canary::FirstWaveGoesOn => Some(Course::LostAsOneJoins),
         engine::Canary::LossIgnored => Some(Course::LostBeforePlace),
+        engine::Canary::PublishedByTooFew => Some(Course::PublishedByOne),
+        engine::Canary::RecordsOutlived => Some(Course::GivenUpBeside),
+        engine::Canary::RetiredByTooFew => Some(Course::GivenUpBeside),
+        engine::Canary::QuietRecordsCount => Some(Course::MendedInQuiet),
+        engine::Canary::RestAsItLies => Some(Course::RotsBeside),
         _ => None,
     }
 }

@@ -17,6 +17,7 @@ use strake_format::{Layout, SlotState, WriteHole};
 
 use crate::canary::Canary;
 use crate::prng::{Prng, Purpose};
+use crate::records;
 use crate::report::{Failure, Outcome, Stats};
 use crate::runner::catching;
 use crate::scenario::{Draft, Scenario};
@@ -24,6 +25,8 @@ use crate::workload::AskKind;
 
 /// One seed in so many is a course.
 pub const ONE_IN: u64 = 40;
+/// So long that no region becomes Clean.
+const LONG_MS: u64 = 1_000_000_000;
 
 /// Where a course leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +55,18 @@ pub enum Course {
     LostWhileAway,
     /// A device joins, and a member is lost while the others hear of it.
     LostAsOneJoins,
+    /// The newest record of a block is being written over, and who published that it is retired is lost.
+    PublishedByOne,
+    /// Blocks are given up beside the record of a write that is over, and who published that it is retired is
+    /// lost.
+    GivenUpBeside,
+    /// A record of a Clean region lies, since its parity did when it was made.
+    MendedInQuiet,
+    /// What a write leaves alone has rotted, and the write is cut off.
+    RotsBeside,
 }
 
-const COURSES: [Course; 12] = [
+const COURSES: [Course; 16] = [
     Course::FailedFlush,
     Course::Listed,
     Course::FullList,
@@ -67,9 +79,13 @@ const COURSES: [Course; 12] = [
     Course::FullRing,
     Course::LostWhileAway,
     Course::LostAsOneJoins,
+    Course::PublishedByOne,
+    Course::GivenUpBeside,
+    Course::MendedInQuiet,
+    Course::RotsBeside,
 ];
 /// Some are dear: thousands of events, or many starts.
-const WEIGHTS: [u32; 12] = [7, 9, 1, 2, 6, 6, 5, 6, 4, 6, 2, 2];
+const WEIGHTS: [u32; 16] = [7, 9, 1, 2, 6, 6, 5, 6, 4, 6, 2, 2, 4, 3, 2, 2];
 
 impl Course {
     /// The course of a seed, if it is one.
@@ -94,6 +110,10 @@ impl Course {
             Course::FullRing => "full-ring",
             Course::LostWhileAway => "lost-while-away",
             Course::LostAsOneJoins => "lost-as-one-joins",
+            Course::PublishedByOne => "published-by-one",
+            Course::GivenUpBeside => "given-up-beside",
+            Course::MendedInQuiet => "mended-in-quiet",
+            Course::RotsBeside => "rots-beside",
         }
     }
 
@@ -156,6 +176,16 @@ impl Course {
             Course::FullRing => any(rng, &[("5", 3), ("5", 4), ("6", 4)]).small_log(),
             Course::LostWhileAway => any(rng, &[("6", 5), ("6", 6), ("7.3", 7)]),
             Course::LostAsOneJoins => any(rng, &[("1", 3), ("6", 5), ("6", 6), ("7.3", 6)]),
+            // Writes of one strip read the other, and the parity is only written.
+            Course::PublishedByOne => {
+                let draft = Scenario::new("5", 3).small_log().small_blocks();
+                draft.clean_after_ms(LONG_MS)
+            }
+            Course::GivenUpBeside => any(rng, &[("5", 4), ("5", 5), ("50", 8)])
+                .clean_after_ms(LONG_MS)
+                .shards(1),
+            // So wide that a write of one block reads parities, and not what it leaves alone.
+            Course::MendedInQuiet | Course::RotsBeside => Scenario::new("6", 7),
         }
         .init(Init::Lazy)
         .forgiving()
@@ -176,12 +206,16 @@ impl Course {
             Course::FullRing => full_ring(array, rng),
             Course::LostWhileAway => lost_while_away(array, rng),
             Course::LostAsOneJoins => lost_as_one_joins(array, rng),
+            Course::PublishedByOne => records::published_by_one(array, rng),
+            Course::GivenUpBeside => records::given_up_beside(array, rng),
+            Course::MendedInQuiet => records::mended_in_quiet(array, rng),
+            Course::RotsBeside => records::rots_beside(array, rng),
         }
     }
 }
 
 /// Any slot.
-fn slot(array: &Scenario, rng: &mut Prng) -> u8 {
+pub(crate) fn slot(array: &Scenario, rng: &mut Prng) -> u8 {
     rng.below(array.world.geometry.slots() as u64) as u8
 }
 

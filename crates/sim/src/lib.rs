@@ -37,6 +37,7 @@ pub mod oracle;
 pub mod past;
 pub mod plan;
 pub mod prng;
+mod records;
 pub mod report;
 pub mod reset;
 pub mod reshape;
