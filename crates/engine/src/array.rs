@@ -771,6 +771,7 @@ impl Array {
             size_bytes: self.geometry.size(),
             unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
             unreadable: self.unreadable.bytes(&self.geometry),
+            map_had: self.map.whole_at(),
             undecided: self.map.undecided().collect(),
             members,
             jobs: self.job_status(),

@@ -15,6 +15,7 @@ use crate::event::*;
 use crate::limits;
 use crate::offered::Found;
 use crate::persist::in_sync;
+use crate::whole::{self, Lack};
 
 /// Why a device that carries the member of a slot is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,13 @@ pub enum Aside {
         /// The newest version that it has.
         has: u64,
         /// One that it had, as others show.
+        had: u64,
+    },
+    /// Its region map cannot show that it holds what the member held: a page of it is damaged.
+    MapDamaged {
+        /// The page.
+        page: u32,
+        /// A version that it had.
         had: u64,
     },
     /// A copy of its superblock should lie here, and nothing does.
@@ -58,20 +66,19 @@ pub enum Aside {
 
 impl Aside {
     /// Why a member that carries this, or would be believed (`serves`), is not used.
-    pub(crate) fn of(
-        found: &Found,
-        table: &Superblock,
-        had: &[u64],
-        serves: bool,
-    ) -> Option<Aside> {
+    pub(crate) fn of(found: &Found, table: &Superblock, had: &Had, serves: bool) -> Option<Aside> {
         let own = &found.superblock;
         match past(own, table) {
             _ if canary::hit(Canary::PastIgnored) => {}
             Past::Last => {}
             past => return Some(Aside::Past(past)),
         }
-        let older = older_map(found, table, had);
+        let older = older_map(found, table, &had.in_sync);
         if let Some(aside) = older.filter(|_| !canary::hit(Canary::PastIgnored)) {
+            return Some(aside);
+        }
+        let older = older_kept(found, table, &had.whole);
+        if let Some(aside) = older.filter(|_| !canary::hit(Canary::OlderMapReturns)) {
             return Some(aside);
         }
         // Of one that never had both copies nothing counts yet.
@@ -90,7 +97,7 @@ impl Aside {
 
     pub(crate) fn cause(self) -> OutCause {
         match self {
-            Aside::Missed { .. } => OutCause::Stale,
+            Aside::Missed { .. } | Aside::MapDamaged { .. } => OutCause::Stale,
             Aside::Past(_) | Aside::OlderMap { .. } => OutCause::OlderImage,
             Aside::Emptied { .. } => OutCause::Emptied,
             Aside::BlockSize { .. } | Aside::TooSmall { .. } => OutCause::Unfit,
@@ -117,6 +124,11 @@ impl fmt::Display for Aside {
                 "is an older image: page {page} of its region map has version {has}, the others \
                  show that it had {had}"
             ),
+            Aside::MapDamaged { page, had } => write!(
+                f,
+                "cannot be told from an older image: page {page} of its region map is damaged, and had \
+                 version {had}"
+            ),
             Aside::Emptied { offset } => write!(
                 f,
                 "has no superblock at byte {offset}, where it had one: its content may be lost"
@@ -139,9 +151,17 @@ pub(crate) fn told(aside: &[(Slot, Aside)]) -> String {
     aside.iter().map(one).collect()
 }
 
-/// Of each page of the region map a version that every member in sync had: no version is written before every
-/// member that is in sync has the one before.
-pub(crate) fn map_had(found: &[Found], selection: &Selection) -> Vec<u64> {
+/// Of each page of the region map versions that members had, as others show.
+#[derive(Debug, Default)]
+pub(crate) struct Had {
+    /// That every member in sync had: no version is written before every member that is in sync has the one
+    /// before.
+    in_sync: Vec<u64>,
+    /// That every member had when the array was last whole: see `whole`.
+    whole: Vec<u64>,
+}
+
+pub(crate) fn map_had(found: &[Found], selection: &Selection) -> Had {
     let table = &found[selection.authority].superblock;
     let believed = selection.slots.iter().filter_map(|finding| match finding {
         Finding::Believed(index) => Some(&found[*index]),
@@ -149,14 +169,39 @@ pub(crate) fn map_had(found: &[Found], selection: &Selection) -> Vec<u64> {
     });
     let of_now =
         |f: &&Found| is_in_sync(&f.superblock, table) && past(&f.superblock, table) == Past::Last;
-    let mut had = vec![0; table.layout.map_pages as usize];
+    let mut newest: Vec<Option<&MapPage>> = vec![None; table.layout.map_pages as usize];
     for found in believed.filter(of_now) {
-        for (had, page) in had.iter_mut().zip(&found.map) {
-            let newest = page.as_ref().map_or(0, |page| page.sequence);
-            *had = newest.saturating_sub(1).max(*had);
+        for (newest, page) in newest.iter_mut().zip(&found.map) {
+            let both = newest.iter().copied().chain(page);
+            *newest = both.max_by_key(|page| page.sequence);
         }
     }
-    had
+    let before = |page: &Option<&MapPage>| page.map_or(0, |page| page.sequence.saturating_sub(1));
+    let whole = |page: &Option<&MapPage>| page.map_or(0, |page| whole::whole_at(page, table));
+    Had {
+        in_sync: newest.iter().map(before).collect(),
+        whole: newest.iter().map(whole).collect(),
+    }
+}
+
+/// A member that was away, and would come back by what it missed, is older than the member was.
+fn older_kept(found: &Found, table: &Superblock, had: &[u64]) -> Option<Aside> {
+    let slot = table.slot_of(found.superblock.member)?;
+    let row = table.slot(slot)?;
+    if !row.kept {
+        return None;
+    }
+    let whole = |lack: &Lack| found.map_whole.get(lack.page as usize) == Some(&true);
+    let mut lacks = whole::lacks(&found.map, had);
+    let shown = whole::lacks(&found.map, had).find(|lack| whole(lack));
+    if let Some(Lack { page, has, had }) = shown {
+        let has = has.unwrap_or(0);
+        return Some(Aside::OlderMap { page, has, had });
+    }
+    // One that was on its way back has pages that a power cut may have torn.
+    let out = !row.state.is_live();
+    let damaged = lacks.next().filter(|_| out);
+    damaged.map(|Lack { page, had, .. }| Aside::MapDamaged { page, had })
 }
 
 /// The table calls this member in sync, and it knows of no other.

@@ -12,7 +12,7 @@ use slab::Slab;
 use strake_format::*;
 
 use crate::array::{Array, Member, SlotUse, Stage};
-use crate::aside::{Aside, map_had, told};
+use crate::aside::{Aside, Had, map_had, told};
 use crate::behind::{comes_back, keeps};
 use crate::canary::{self, Canary};
 use crate::cover::Cover;
@@ -30,6 +30,7 @@ use crate::recover::{self, Piece};
 use crate::replay::Replay;
 use crate::units::*;
 use crate::unreadable::{self, Unreadable};
+use crate::whole::whole_at;
 
 /// How to start.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +149,7 @@ fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
 
 /// Takes out of a selection what could not serve as it is. `empty`: what has lost a copy of its superblock
 /// is believed to hold the rest all the same.
-fn fit(found: &[Found], selection: &mut Selection, had: &[u64], empty: bool) {
+fn fit(found: &[Found], selection: &mut Selection, had: &Had, empty: bool) {
     let table = &found[selection.authority].superblock;
     let aside = |index: usize| {
         let aside = Aside::of(&found[index], table, had, true);
@@ -167,7 +168,7 @@ fn fit(found: &[Found], selection: &mut Selection, had: &[u64], empty: bool) {
         .retain(|&index| limits::layout_on(table, &found[index].info).is_ok());
 }
 
-fn believe(found: &[Found], selection: &Selection, had: &[u64], fold: bool) -> Believed {
+fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Believed {
     let table = &found[selection.authority].superblock;
     let folded = match canary::hit(Canary::FoldedUnclean) {
         false => table.folded(),
@@ -350,6 +351,7 @@ fn newest_pages(
                 states: vec![RegionState::Unwritten; states],
                 behind: Vec::new(),
                 undecided: Vec::new(),
+                whole_at: 0,
             });
             newest.or(unwritten).ok_or(StartError::MapDamaged(page))
         })
@@ -470,7 +472,7 @@ fn shape<'a>(
 }
 
 /// More is missing than the level survives, if this is what is believed.
-fn too_few(found: &[Found], selection: &Selection, had: &[u64], fold: bool) -> bool {
+fn too_few(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> bool {
     let believed = believe(found, selection, had, fold);
     let used = believed.used.iter().map(|&i| &found[i]);
     let shape = shape(&believed.sb, &believed.slots, used);
@@ -717,6 +719,8 @@ impl Array {
         let resync = unclean && !covered;
         let page_regions = sb.layout.page_regions;
         let clean_after_ms = options.clean_after_ms;
+        let table = &found[selection.authority].superblock;
+        let had: Vec<u64> = pages.iter().map(|page| whole_at(page, table)).collect();
         let mut map = Map::new(
             &geometry,
             page_regions,
@@ -724,6 +728,7 @@ impl Array {
             resync,
             whole,
             clean_after_ms,
+            &had,
         );
         for page in &pages {
             map.set_lagging(page.page, lacking(page, &slots, &found));
@@ -775,7 +780,9 @@ impl Array {
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let after = released.map(|f| After::Release(f.device)).collect();
         let agreed = agreed(&found, &slots);
-        let persist = Persist::new(after, stale, agreed, options.shards);
+        let announced = used.iter().all(|&i| found[i].superblock.map_whole_at);
+        sb.map_whole_at |= !whole;
+        let persist = Persist::new(after, stale, agreed, options.shards, announced);
         let mut array = Array {
             geometry: Arc::new(geometry),
             shards: options.shards,

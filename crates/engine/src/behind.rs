@@ -14,7 +14,8 @@
 //! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the
 //!    slot's incoming member, `kept`; when that is durable everywhere, the regions that it lacks
 //!    are fixed: those behind, and those that are not quiet at that very moment. In all others it
-//!    is read and written at once. The rebuild passes over the regions that it lacks.
+//!    is read and written at once. The rebuild passes over the regions that it lacks. One whose region
+//!    map lacks a version that the member had is an older image of it, and does not come back (`whole`).
 //! 4. The last slot is in sync: the table that says so takes `whole_since`, and only when it is
 //!    durable everywhere are the flags cleared.
 //!
@@ -42,6 +43,7 @@ use crate::canary::{Canary, hit};
 use crate::event::*;
 use crate::map::Phase;
 use crate::units::*;
+use crate::whole;
 
 /// A set of regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +102,7 @@ impl Array {
 
     /// A member has left: what is not quiet now may miss a write on it.
     pub(crate) fn note_absence(&mut self) {
+        self.freeze_whole_at();
         if hit(Canary::AbsenceNotNoted) {
             return;
         }
@@ -178,6 +181,12 @@ impl Array {
             Returns::Afresh => return Err(CommandError::NotKept),
             Returns::SplitBrain => return Err(CommandError::SplitBrain),
         };
+        let lacks = whole::lacks(&new.map, &self.map.whole_at())
+            .next()
+            .is_some();
+        if lacks && !hit(Canary::OlderMapReturns) {
+            return Err(CommandError::NotKept);
+        }
         let at = slot.index();
         let place = self.slots[at];
         assert!(

@@ -21,6 +21,8 @@ pub enum Canary {
     ServesUnsealed,
     /// What members are known to have does not count.
     PastIgnored,
+    /// A member that was away comes back in part whatever its region map shows.
+    OlderMapReturns,
     /// A member that has lost a copy of its superblock is believed as if it had been torn.
     EmptiedBelieved,
     /// Superblocks tell of a new frontier before the rows are durable in the new shape.
@@ -202,7 +204,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 86] = [
+    pub const ALL: [Canary; 87] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -276,6 +278,7 @@ impl Canary {
         Canary::VerdictsOfOneMoment,
         Canary::ServesUnsealed,
         Canary::PastIgnored,
+        Canary::OlderMapReturns,
         Canary::EmptiedBelieved,
         Canary::RebuiltGetNoRecords,
         Canary::StopKeepsBase,
@@ -371,6 +374,7 @@ impl Canary {
             Canary::VerdictsOfOneMoment => "verdicts-of-one-moment",
             Canary::ServesUnsealed => "serves-unsealed",
             Canary::PastIgnored => "past-ignored",
+            Canary::OlderMapReturns => "older-map-returns",
             Canary::EmptiedBelieved => "emptied-believed",
             Canary::RebuiltGetNoRecords => "rebuilt-get-no-records",
             Canary::StopKeepsBase => "stop-keeps-base",

@@ -455,6 +455,7 @@ pub(crate) fn superblocks(
         settings: definition.settings,
         zeroing: false,
         undecided: false,
+        map_whole_at: false,
         numbers_noted: true,
         scrub: None,
         scrub_begun_unix_s: 0,
@@ -637,6 +638,7 @@ fn member_writes(
             states: states(&sb.layout, page),
             behind: Vec::new(),
             undecided: Vec::new(),
+            whole_at: 0,
         };
         writes.push((offset, image.encode(offset).to_vec()));
     }

@@ -87,6 +87,7 @@ pub mod units;
 mod unreadable;
 mod visit;
 pub mod volumes;
+mod whole;
 mod work;
 mod write;
 
@@ -104,3 +105,4 @@ pub use shard::Shard;
 pub use undecided::Decision;
 pub use unreadable::Lost;
 pub use volumes::VolumeMap;
+pub use whole::Lack;

@@ -122,13 +122,17 @@ pub(crate) struct Page {
     pub(crate) dirty: bool,
     /// The version that tells of undecided regions as they are.
     pub(crate) undecided_at: u64,
+    /// The newest version that every member had when the array was last whole: see `whole`.
+    pub(crate) whole_at: u64,
+    /// The version `sequence` says so.
+    pub(crate) says_whole_at: bool,
     /// Regions that wait for the version in flight.
     waiting: Vec<RegionNo>,
     /// Regions that wait for the next.
     next: Vec<RegionNo>,
     /// Members in sync on which `sequence` is not whole: they get it before the next, which would
     /// go over the only whole version that they have.
-    lagging: Vec<DeviceId>,
+    pub(crate) lagging: Vec<DeviceId>,
 }
 
 /// See the module.
@@ -165,6 +169,7 @@ impl Map {
         resync: bool,
         whole: bool,
         clean_after_ms: u64,
+        had: &[u64],
     ) -> Map {
         let states = pages.iter().flat_map(|p| {
             let has = |places: &[u16], at: usize| places.binary_search(&(at as u16)).is_ok();
@@ -199,8 +204,11 @@ impl Map {
             .collect();
         let pages = pages
             .iter()
-            .map(|p| Page {
+            .zip(had)
+            .map(|(p, &whole_at)| Page {
                 sequence: p.sequence,
+                whole_at,
+                says_whole_at: p.whole_at > 0,
                 ..Page::default()
             })
             .collect();
@@ -510,16 +518,18 @@ impl Array {
         self.write_state(region, RegionState::Dirty);
     }
 
-    /// Content changes in the region in whatever state it is: a member that is away lacks it.
-    /// Durable when no page is being written.
+    /// Content changes in the region in whatever state it is: a member that is away lacks it, and so does an image
+    /// of one that is there. Durable when no page is being written.
     pub(crate) fn note_behind(&mut self, region: RegionNo) {
-        if self.whole() || self.map.is_behind(region) {
-            return;
+        let clean = self.map.phase(region) == Phase::Clean;
+        match self.whole() {
+            // Any other takes a new version of its page when it becomes Clean.
+            true if !clean => return,
+            true => {}
+            false if self.map.is_behind(region) => return,
+            false if clean && canary::hit(Canary::CleanNotBehind) => return,
+            false => self.map.mark_behind(region),
         }
-        if self.map.phase(region) == Phase::Clean && canary::hit(Canary::CleanNotBehind) {
-            return;
-        }
-        self.map.mark_behind(region);
         let at = self.map.page_of(region);
         self.map.pages[at].dirty = true;
         self.write_page(at as u32);
@@ -561,8 +571,13 @@ impl Array {
         if self.holds_undecided(&undecided) {
             return;
         }
+        let says = page.says(self.whole());
+        if says > 0 && !self.persist.says_whole_at() {
+            return;
+        }
         let live = self.live();
         let page = &mut self.map.pages[at as usize];
+        page.says_whole_at = says > 0;
         let mut devices = std::mem::take(&mut page.lagging);
         devices.retain(|device| live.contains(device));
         if devices.is_empty() {
@@ -602,6 +617,7 @@ impl Array {
                 states: states.clone(),
                 behind: behind.clone(),
                 undecided: undecided.clone(),
+                whole_at: says,
             };
             let fua = member.info.volatile_cache;
             let data = Slice::new(Buf::from_bytes(&image.encode(offset)[..]), 0, PAGE_BYTES);
@@ -624,9 +640,13 @@ impl Array {
     /// it could be believed at the next start, with the version before, where this one is damaged
     /// on the others. What waits for the version goes on.
     fn page_durable(&mut self, at: u32) {
+        let everywhere = self.has_everywhere(&self.map.pages[at as usize]);
         let page = &mut self.map.pages[at as usize];
         if page.pending > 0 || self.persist.view_due || self.stage == Stage::Failed {
             return;
+        }
+        if everywhere {
+            page.whole_at = page.sequence;
         }
         for region in std::mem::take(&mut page.waiting) {
             self.state_durable(region);

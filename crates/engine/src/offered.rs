@@ -108,6 +108,8 @@ pub struct Returning {
     pub info: DeviceInfo,
     /// The newer of its superblock copies.
     pub superblock: Box<Superblock>,
+    /// The newest valid version of each region map page, by its own superblock.
+    pub map: Vec<Option<MapPage>>,
     /// Which copy is to be written first: [`strake_format::copy_to_replace`].
     pub copy_to_replace: usize,
     /// Where a copy of its superblock should lie and nothing does: see [`strake_format::lost_copy`].

@@ -67,6 +67,8 @@ pub(crate) struct Persist {
     known: Generation,
     /// Every superblock says that there may be undecided regions.
     says_undecided: bool,
+    /// Every superblock announces pages that say what every member had.
+    says_whole_at: bool,
 }
 
 #[derive(Debug)]
@@ -97,6 +99,7 @@ impl Persist {
         stale: Vec<Slot>,
         agreed: Vec<Option<MemberUuid>>,
         shards: u16,
+        says_whole_at: bool,
     ) -> Persist {
         let applied = vec![1; usize::from(shards)];
         Persist {
@@ -104,6 +107,7 @@ impl Persist {
             stale,
             in_sync: agreed,
             applied,
+            says_whole_at,
             ..Persist::default()
         }
     }
@@ -116,6 +120,11 @@ impl Persist {
     /// Every superblock says durably that there may be undecided regions.
     pub(crate) fn says_undecided(&self) -> bool {
         self.says_undecided
+    }
+
+    /// Every superblock durably announces pages that say what every member had.
+    pub(crate) fn says_whole_at(&self) -> bool {
+        self.says_whole_at
     }
 
     /// What the table says is durable.
@@ -165,7 +174,9 @@ impl Array {
             self.note_scrub();
             self.note_cover();
             self.note_known();
+            self.note_whole_at();
             self.persist.says_undecided &= self.sb.undecided;
+            self.persist.says_whole_at &= self.sb.map_whole_at;
             self.persist.flight = Some(Flight {
                 version: self.persist.wanted,
                 copies: Copies::First,
@@ -442,7 +453,10 @@ impl Array {
                 self.persist.in_sync = in_sync(&flight.image).collect();
                 let flight = self.persist.flight.take().expect("it is at its end");
                 self.heard(&flight);
-                if !std::mem::replace(&mut self.persist.says_undecided, flight.image.undecided) {
+                let (undecided, whole_at) = (flight.image.undecided, flight.image.map_whole_at);
+                let said = std::mem::replace(&mut self.persist.says_undecided, undecided);
+                let said_whole_at = std::mem::replace(&mut self.persist.says_whole_at, whole_at);
+                if !said || whole_at && !said_whole_at {
                     self.write_pages();
                 }
                 return;

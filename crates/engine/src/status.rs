@@ -5,12 +5,13 @@
 
 use std::ops::Range;
 
-use strake_format::{MemberUuid, RegionState, Superblock};
+use strake_format::{MapPage, MemberUuid, RegionState, Superblock};
 
 use crate::event::*;
 use crate::latency::Distribution;
 use crate::meters::HedgeCounts;
 use crate::units::*;
+use crate::whole::{self, Lack};
 
 /// State of the array, one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,9 @@ pub struct Status {
     pub unwritten_bytes: u64,
     /// Bytes of the block device whose content is lost, in order.
     pub unreadable: Vec<Range<u64>>,
+    /// The version of each page of the region map that a member must show which comes back in part; 0 where that
+    /// is not known.
+    pub map_had: Vec<u64>,
     /// Regions whose strips were built from others that did not agree, in order.
     pub undecided: Vec<RegionNo>,
     /// Slots and spares.
@@ -64,6 +68,14 @@ pub struct Status {
     pub jobs: Vec<JobStatus>,
     /// What it was told last of spares elsewhere.
     pub spares_elsewhere: bool,
+}
+
+impl Status {
+    /// What a member whose region map holds these versions lacks of those that it must show, if it was away and
+    /// is to come back in part.
+    pub fn lacks(&self, map: &[Option<MapPage>]) -> Option<Lack> {
+        whole::lacks(map, &self.map_had).next()
+    }
 }
 
 /// A member as `show` tells it.

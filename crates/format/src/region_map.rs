@@ -14,6 +14,10 @@
 //! no strip of such a region is named, or repaired, by what the others say. A page with such a flag
 //! has version 2: an older program would blame strips that are right.
 //!
+//! A page that is written while some slot is not in sync says which version of it every member had when
+//! the array was last whole: a member that comes back and lacks that version is an older image of the
+//! member (see `docs/rfd/0019-older-images.md`). Such a page has version 3.
+//!
 //! Invariants: a decoded page has only states with a meaning, lies where it says, and is whole.
 //!
 //! Deliberately absent: the transitions between states (engine), and compression: a page is one
@@ -39,6 +43,8 @@ const VERSION: u16 = 1;
 /// The version of pages that have undecided regions.
 const VERSION_UNDECIDED: u16 = 2;
 const CHECKSUM_AT: usize = 12;
+/// The version of pages that say what every member had.
+const VERSION_WHOLE_AT: u16 = 3;
 /// Set in a region's byte where it is behind.
 const BEHIND: u8 = 0x80;
 /// Set in a region's byte where it is undecided.
@@ -92,6 +98,9 @@ pub struct MapPage {
     pub behind: Vec<u16>,
     /// Places among `states` of the regions that are undecided, ascending.
     pub undecided: Vec<u16>,
+    /// The newest sequence of this page that every member had when every slot was last in sync. Zero: some
+    /// slot was not in sync only after this page was written, or it is not known.
+    pub whole_at: u64,
 }
 
 /// The page as it lies on the member. Each field names the failure that it defends against.
@@ -118,8 +127,11 @@ struct RawPage {
     sequence: U64,
     /// A page taken for another.
     page: U32,
+    /// An older image of a member taken for a member that was away: the version that every member
+    /// had when the array was last whole.
+    whole_at: U64,
     /// Room to grow; zero.
-    reserved: [u8; 20],
+    reserved: [u8; 12],
     /// The states, one byte each, with [`BEHIND`] where the region is behind; zero behind the last.
     states: [u8; REGIONS_PER_PAGE],
     /// A torn head: the magic once more, so that a page that lost its first sector is still known
@@ -183,9 +195,10 @@ impl MapPage {
         );
         let mut raw = RawPage {
             magic: MAGIC,
-            version: match self.undecided.is_empty() {
-                true => VERSION.into(),
-                false => VERSION_UNDECIDED.into(),
+            version: match (self.whole_at, self.undecided.is_empty()) {
+                (0, true) => VERSION.into(),
+                (0, false) => VERSION_UNDECIDED.into(),
+                _ => VERSION_WHOLE_AT.into(),
             },
             count: (self.states.len() as u16).into(),
             checksum: 0.into(),
@@ -195,7 +208,8 @@ impl MapPage {
             epoch: self.epoch.0.into(),
             sequence: self.sequence.into(),
             page: self.page.into(),
-            reserved: [0; 20],
+            whole_at: self.whole_at.into(),
+            reserved: [0; 12],
             states: [0; REGIONS_PER_PAGE],
             magic_tail: MAGIC,
         };
@@ -230,7 +244,7 @@ impl MapPage {
         if stored != computed || raw.magic != raw.magic_tail {
             return Err(MapError::Damaged { stored, computed });
         }
-        if !matches!(raw.version.get(), VERSION | VERSION_UNDECIDED) {
+        if !(VERSION..=VERSION_WHOLE_AT).contains(&raw.version.get()) {
             return Err(MapError::Version {
                 version: raw.version.get(),
             });
@@ -269,10 +283,17 @@ impl RawPage {
             places.map(|(at, _)| at).collect()
         };
         let undecided: Vec<u16> = flagged(UNDECIDED);
-        if undecided.is_empty() && self.version.get() != VERSION {
-            return Err(MapError::Version {
-                version: self.version.get(),
-            });
+        let (version, whole_at) = (self.version.get(), self.whole_at.get());
+        if whole_at > 0 && version != VERSION_WHOLE_AT {
+            return Err(MapError::Reserved);
+        }
+        let due = match version {
+            VERSION => true,
+            VERSION_UNDECIDED => !undecided.is_empty(),
+            _ => whole_at > 0,
+        };
+        if !due {
+            return Err(MapError::Version { version });
         }
         Ok(MapPage {
             array: ArrayUuid(self.array),
@@ -287,6 +308,7 @@ impl RawPage {
                 .collect::<Result<_, _>>()?,
             behind: flagged(BEHIND),
             undecided,
+            whole_at,
         })
     }
 }

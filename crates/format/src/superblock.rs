@@ -181,6 +181,9 @@ pub struct Superblock {
     pub carved: bool,
     /// Pages of the region map may say that regions are undecided (see [`crate::region_map`]).
     pub undecided: bool,
+    /// Pages of the region map may say which versions every member had when the array was last whole
+    /// (see [`crate::region_map`]).
+    pub map_whole_at: bool,
     /// Whether the array was stopped cleanly: nothing is dirty and the log is retired.
     pub clean: bool,
     /// Every write that may be under way has its record in the log: after an unclean stop the log

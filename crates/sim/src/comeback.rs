@@ -20,7 +20,8 @@ use strake_format::{
 
 use crate::beyond::{Demand, is_too_little};
 use crate::canary::Canary;
-use crate::faults::{FaultSet, Overlay};
+use crate::faults::{FaultKind, FaultSet, Overlay};
+use crate::launch::{Reading, map};
 use crate::life::Parting;
 use crate::prng;
 use crate::workload::AskKind;
@@ -33,6 +34,18 @@ impl World {
         let quiet = drive.ssd.in_flight() == 0 || self.has(Canary::ReturnsBusy);
         let idle = drive.used && drive.device.is_none() && quiet;
         idle && self.named(index)
+    }
+
+    /// One of the drives that are away is there again, perhaps as an image of what it was.
+    pub(crate) fn take_back(&mut self, without: FaultSet) {
+        let all = 0..self.drives.len();
+        let away: Vec<usize> = all.filter(|&index| self.is_away(index)).collect();
+        if let Some(index) = self.choose(&away) {
+            if !without.has(FaultKind::OlderImage) && self.named(index) {
+                self.swap_for_live_image(index);
+            }
+            self.offer(index);
+        }
     }
 
     /// A drive that was away is there again, with what it holds, and is offered to the array.
@@ -57,6 +70,7 @@ impl World {
             info: self.info(index),
             copy_to_replace: copy_to_replace(copies),
             emptied: self.drives[index].emptied(&superblock),
+            map: map(&self.drives[index].ssd, &superblock, Reading::Right),
             superblock: Box::new(superblock.as_ref().clone()),
         }));
         self.offered.insert(id, vec![device]);

@@ -55,6 +55,9 @@ impl World {
                 self.judge_loss(device, cause)?;
                 self.judge_verdict(device, cause)?;
                 self.leaving.extend(device);
+                if let Some(device) = device {
+                    self.pasts.member_left(self.devices[device.0 as usize]);
+                }
                 self.stats.losses += 1;
                 self.last_loss = self.oracle.moment();
                 self.doubt_torn_blocks();

@@ -554,6 +554,7 @@ impl World {
         if !harmless && !self.silent.lies.is_empty() {
             return Ok(());
         }
+        self.take_live_image();
         match action {
             Action::Lose | Action::WriteError | Action::Stall | Action::Latent | Action::Fail => {
                 self.strike(action)
@@ -583,6 +584,10 @@ impl World {
             }
             Action::Trim => self.trim(),
             Action::SpoilRecent => self.spoil_recent(),
+            Action::Return => {
+                self.take_back(without);
+                Ok(())
+            }
             _ => self.administer(action),
         }
     }
@@ -794,14 +799,6 @@ impl World {
             Action::Add => {
                 if let Some(new) = self.fresh() {
                     self.command(Command::Add(new));
-                }
-            }
-            Action::Return => {
-                let away: Vec<usize> = (0..self.drives.len())
-                    .filter(|&index| self.is_away(index))
-                    .collect();
-                if let Some(index) = self.choose(&away) {
-                    self.offer(index);
                 }
             }
             Action::Replace => {

@@ -238,7 +238,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     let s = &report.stats;
     println!(
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
-         {} stale returns, {} older images, {} hollowed, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
+         {} stale returns, {} older images, {} live ones, {} hollowed, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
          {} slow members, {} rotten strips, {} rotten blocks among all else ({} true again), {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished, \
@@ -252,6 +252,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.losses,
         s.stale_returns,
         s.older_images,
+        s.live_images,
         s.hollowed,
         s.returns,
         s.partial_rebuilds,

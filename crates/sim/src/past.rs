@@ -6,6 +6,10 @@
 //! * *older images*: all bytes that the drive had at a moment before, taken between lives or while the array
 //!   served. Only those count as such which the array can tell: since then it began to serve with the member, or
 //!   stopped with it. Of an image of the very same life nothing that is durable says that it lacks something;
+//! * *live images*: the same, taken at any moment while the array serves, and given to the array after their member
+//!   has left it: to the one that serves, or to a later start. The array takes one back in part where it lacks
+//!   nothing outside the regions that are rebuilt; the oracle judges that by what is read. A power cut between the
+//!   image and the leave takes the image away: the array cannot tell it then;
 //! * *emptied* drives: cut short and made as long again, or wiped from the beginning. One copy of the superblock
 //!   is whole, the other is zeros, and so is what lies between.
 //!
@@ -51,6 +55,21 @@ pub struct Pasts {
     sealed: Vec<u64>,
     /// Drives that hold something of another past.
     strange: BTreeSet<usize>,
+    live: Live,
+}
+
+/// Images that were taken while the array serves.
+#[derive(Debug)]
+struct Live {
+    chance: Prng,
+    /// Each with whether its member has left since.
+    images: Vec<(Image, bool)>,
+}
+
+impl Live {
+    fn forget(&mut self, drive: usize) {
+        self.images.retain(|(image, _)| image.drive != drive);
+    }
 }
 
 impl Pasts {
@@ -62,6 +81,10 @@ impl Pasts {
             images: Vec::new(),
             sealed: vec![0; drives],
             strange: BTreeSet::new(),
+            live: Live {
+                chance: Prng::new(seed, Purpose::LiveImage),
+                images: Vec::new(),
+            },
         }
     }
 
@@ -73,7 +96,18 @@ impl Pasts {
     /// The drive becomes another member.
     pub(crate) fn forget(&mut self, drive: usize) {
         self.images.retain(|image| image.drive != drive);
+        self.live.forget(drive);
         self.strange.remove(&drive);
+    }
+
+    /// The member of this drive has left: what was noted of it before is of a member that is out.
+    pub(crate) fn member_left(&mut self, drive: usize) {
+        let of_drive = self
+            .live
+            .images
+            .iter_mut()
+            .filter(|(image, _)| image.drive == drive);
+        of_drive.for_each(|(_, left)| *left = true);
     }
 }
 
@@ -118,6 +152,81 @@ impl World {
         });
     }
 
+    /// While the array serves: now and then all that a member holds is noted.
+    pub(crate) fn take_live_image(&mut self) {
+        let lies = !self.decay.is_empty() || !self.silent.lies.is_empty();
+        if lies || !self.pasts.live.chance.percent(25) {
+            return;
+        }
+        let drives: Vec<usize> = self.shown_in_sync().iter().map(|&(_, d)| d).collect();
+        if drives.is_empty() {
+            return;
+        }
+        let drive = self.pasts.live.chance.pick(&drives);
+        let member = self.drives[drive].named(self.array);
+        let Some(member) = member.filter(|_| !self.pasts.is_strange(drive)) else {
+            return;
+        };
+        let (sealed, bytes) = (
+            self.pasts.sealed[drive],
+            self.drives[drive].ssd.bytes().to_vec(),
+        );
+        self.note(format!("a live image of drive {drive} is taken"));
+        let image = Image {
+            drive,
+            member,
+            sealed,
+            bytes,
+        };
+        self.pasts.live.forget(drive);
+        self.pasts.live.images.push((image, false));
+        if self.pasts.live.images.len() > IMAGES_MOST {
+            self.pasts.live.images.remove(0);
+        }
+    }
+
+    /// The member of this drive is out, and nobody uses the drive: perhaps it holds from now on what it held before
+    /// its member left.
+    pub(crate) fn swap_for_live_image(&mut self, drive: usize) {
+        let of_drive = |(image, left): &(Image, bool)| *left && image.drive == drive;
+        let at = self.pasts.live.images.iter().position(of_drive);
+        let Some(at) = at.filter(|_| self.pasts.live.chance.percent(70)) else {
+            return;
+        };
+        let (image, _) = self.pasts.live.images.remove(at);
+        let ssd = &self.drives[drive].ssd;
+        let same = self.drives[drive].named(self.array) == Some(image.member);
+        let lies = !self.decay.is_empty() || !self.silent.lies.is_empty();
+        if lies || !same || ssd.len() != image.bytes.len() as u64 || self.pasts.is_strange(drive) {
+            return;
+        }
+        self.drives[drive].ssd.rot(0, &image.bytes);
+        self.drives[drive].ssd.faults.latent.clear();
+        self.metadata.forget(drive);
+        if self.pasts.sealed[drive] > image.sealed {
+            self.pasts.strange.insert(drive);
+        }
+        self.stats.live_images += 1;
+        self.note(format!("drive {drive} is what it was in a live image"));
+    }
+
+    /// Between two lives: images of members that have not left are told by superblocks, or not at all. Some of the
+    /// others take the place of their members.
+    fn keep_live_images(&mut self, without: FaultSet) {
+        let images = std::mem::take(&mut self.pasts.live.images);
+        let out = |(image, left): &(Image, bool)| *left && self.is_out(image.drive);
+        self.pasts.live.images = images.into_iter().filter(out).collect();
+        let of_image = |(image, _): &(Image, bool)| image.drive;
+        let drives: Vec<usize> = self.pasts.live.images.iter().map(of_image).collect();
+        for drive in drives {
+            let own = &self.drives[drive];
+            let idle = own.device.is_none() && own.used && !own.pulled;
+            if idle && !without.has(FaultKind::OlderImage) && self.pasts.live.chance.percent(40) {
+                self.swap_for_live_image(drive);
+            }
+        }
+    }
+
     /// While nothing runs: the newest image of this drive takes its place.
     ///
     /// # Panics
@@ -158,6 +267,7 @@ impl World {
     /// Between two lives. `spared`: no member may be missing at the start.
     pub(crate) fn change_pasts(&mut self, spared: bool, without: FaultSet) {
         self.pasts.by_chance = true;
+        self.keep_live_images(without);
         if self.pasts.chance.percent(25) {
             let used: Vec<usize> = (0..self.drives.len())
                 .filter(|&drive| self.drives[drive].used && !self.drives[drive].ssd.faults.gone)

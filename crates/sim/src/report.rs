@@ -41,6 +41,8 @@ pub struct Stats {
     pub stale_returns: u64,
     /// Members in whose place an older image lay.
     pub older_images: u64,
+    /// Members in whose place an image lay that was taken before they left.
+    pub live_images: u64,
     /// Members that had lost their content but for a copy of the superblock.
     pub hollowed: u64,
     /// Members that came back to be rebuilt only where they had missed writes.
@@ -205,6 +207,7 @@ impl Stats {
             (&mut self.missing_at_start, other.missing_at_start),
             (&mut self.stale_returns, other.stale_returns),
             (&mut self.older_images, other.older_images),
+            (&mut self.live_images, other.live_images),
             (&mut self.hollowed, other.hollowed),
             (&mut self.padded_batches, other.padded_batches),
             (&mut self.tall, other.tall),

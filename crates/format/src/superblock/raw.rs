@@ -40,6 +40,9 @@ const FEATURE_LOWERING: u64 = 64;
 /// Pages of the region map may say that regions are undecided: a program that does not believe those
 /// pages goes by older ones.
 const FEATURE_UNDECIDED: u64 = 128;
+/// Pages of the region map may say which versions every member had: a program that does not believe
+/// those pages goes by older ones, or has none.
+const FEATURE_WHOLE_AT: u64 = 256;
 /// Features without which a superblock cannot be read rightly.
 const FEATURES_KNOWN: u64 = FEATURE_CARVED
     | FEATURE_FIXED_PARITIES
@@ -48,7 +51,8 @@ const FEATURES_KNOWN: u64 = FEATURE_CARVED
     | FEATURE_GROUPS
     | FEATURE_ROTATING
     | FEATURE_LOWERING
-    | FEATURE_UNDECIDED;
+    | FEATURE_UNDECIDED
+    | FEATURE_WHOLE_AT;
 const SLOT_NONE: u8 = 0xff;
 
 /// Which superblocks a member has, as it lies on the member.
@@ -386,6 +390,7 @@ impl Superblock {
             (raw.moving_fixed > 0 && !lowers, FEATURE_ROTATING),
             (lowers, FEATURE_LOWERING),
             (self.undecided, FEATURE_UNDECIDED),
+            (self.map_whole_at, FEATURE_WHOLE_AT),
         ];
         let used = features.iter().filter(|(used, _)| *used);
         raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
@@ -831,6 +836,7 @@ impl RawSuperblock {
             },
             carved: self.features_incompatible.get() & FEATURE_CARVED != 0,
             undecided: self.features_incompatible.get() & FEATURE_UNDECIDED != 0,
+            map_whole_at: self.features_incompatible.get() & FEATURE_WHOLE_AT != 0,
             clean: match self.clean {
                 1 => false,
                 2 => true,

@@ -168,6 +168,7 @@ pub(crate) fn sample_page() -> MapPage {
         states: (0..250).map(state).collect(),
         behind: vec![0, 7, 130, 249],
         undecided: Vec::new(),
+        whole_at: 0,
     }
 }
 
@@ -275,7 +276,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
         changed(8, 2),
         SuperblockError::Version { major: 2, minor: 0 }
     );
-    assert_eq!(changed(25, 1), SuperblockError::Features { unknown: 256 });
+    assert_eq!(changed(25, 2), SuperblockError::Features { unknown: 512 });
     let invalid = |at, byte| match changed(at, byte) {
         SuperblockError::Invalid(invalid) => invalid,
         other => panic!("{other:?}"),
@@ -574,6 +575,28 @@ fn a_page_with_undecided_regions_is_not_for_older_programs() {
     let refused = MapPage::decode(&bytes[..], 8192);
     let (region, code) = (1, 0x41);
     assert_eq!(refused, Err(MapError::State { region, code }));
+}
+
+#[test]
+fn a_page_that_says_what_every_member_had_is_not_for_older_programs() {
+    let page = MapPage {
+        whole_at: 38,
+        ..sample_page()
+    };
+    let mut bytes = page.encode(8192);
+    assert_eq!((bytes[8], bytes[76], bytes[77]), (3, 38, 0));
+    assert_eq!(MapPage::decode(&bytes[..], 8192), Ok(page));
+    for version in [1, 2] {
+        bytes[8] = version;
+        reseal(&mut bytes[..]);
+        assert_eq!(MapPage::decode(&bytes[..], 8192), Err(MapError::Reserved));
+    }
+    let mut superblock = superblock(Level::Raid6, 6, 6, 0);
+    superblock.map_whole_at = true;
+    let bytes = superblock.encode(4096);
+    // No new bytes: the version stays what it was.
+    assert_eq!((&bytes[10..12], &bytes[24..26]), (&[0, 0][..], &[0, 1][..]));
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
 }
 
 #[test]

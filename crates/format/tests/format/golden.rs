@@ -122,6 +122,8 @@ fn superblocks_are_what_they_were() {
     }];
     let mut undecided = superblock(Level::Raid6, 6, 6, 2);
     undecided.undecided = true;
+    let mut whole_at = superblock(Level::Raid6, 6, 6, 2);
+    whole_at.map_whole_at = true;
     let lowered = Superblock {
         moving: Some(Moving {
             members: 6,
@@ -146,6 +148,7 @@ fn superblocks_are_what_they_were() {
         ("superblock-numbers", numbers),
         ("superblock-known", known),
         ("superblock-undecided", undecided),
+        ("superblock-whole-at", whole_at),
     ] {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {
@@ -184,7 +187,13 @@ fn a_map_page_is_what_it_was() {
         ..page
     };
     let image = golden("map-page-undecided.bin", &undecided.encode(8192)[..]);
-    assert_eq!(MapPage::decode(&image, 8192), Ok(undecided));
+    assert_eq!(MapPage::decode(&image, 8192).as_ref(), Ok(&undecided));
+    let whole_at = MapPage {
+        whole_at: 38,
+        ..undecided
+    };
+    let image = golden("map-page-whole-at.bin", &whole_at.encode(8192)[..]);
+    assert_eq!(MapPage::decode(&image, 8192), Ok(whole_at));
 }
 
 #[test]

@@ -72,6 +72,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         write_hole: WriteHole::Closed,
         carved: false,
         undecided: false,
+        map_whole_at: false,
         clean: false,
         covered: true,
         log_base: 0x1_0000_0000,
@@ -200,6 +201,7 @@ prop_compose! {
             write_hole: [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync][hole],
             carved: threshold % 2 == 0,
             undecided: threshold % 3 == 0,
+            map_whole_at: threshold % 5 == 0,
             clean,
             covered,
             log_base,
@@ -252,6 +254,7 @@ prop_compose! {
     pub(crate) fn any_page()(
         (a, m) in (any::<[u8; 16]>(), any::<[u8; 16]>()),
         (page, epoch, sequence) in (any::<u32>(), any::<u64>(), any::<u64>()),
+        whole_at in prop_oneof![Just(0), any::<u64>()],
         codes in proptest::collection::vec(0..8u8, 0..=REGIONS_PER_PAGE),
     ) -> MapPage {
         let state = |code: u8| RegionState::try_from(code % 4).expect("a state");
@@ -265,6 +268,7 @@ prop_compose! {
             states: codes.into_iter().map(state).collect(),
             behind,
             undecided: Vec::new(),
+            whole_at,
         }
     }
 }

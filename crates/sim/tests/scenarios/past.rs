@@ -117,6 +117,91 @@ fn an_older_image_of_a_member_that_was_away_is_not_taken_back_in_part() {
     }
 }
 
+/// What is given to an array that a member has left since the image was taken.
+fn images_of_a_member_that_left() -> Vec<(Scenario, usize)> {
+    let mut arrays = Vec::new();
+    for draft in drafts() {
+        for open in [false, true] {
+            let mut array = draft.clone().start();
+            array.fill().rest();
+            if !open {
+                array.sleep();
+            }
+            let drive = array.drive(1);
+            array.world.take_image(drive);
+            // Its region is Clean again when the member leaves.
+            array.write_all().rest().sleep();
+            array.lose(1).write_at(0, 1).rest();
+            array.world.put_image_back(drive);
+            arrays.push((array, drive));
+        }
+    }
+    arrays
+}
+
+/// Superblocks of the image are what the member had when it left; only the region map has gone on. It was kept, and
+/// read as it was before.
+#[test]
+fn an_image_given_to_the_array_that_its_member_left_is_not_taken_back_in_part() {
+    for (mut array, drive) in images_of_a_member_that_left() {
+        assert_eq!(array.offer(drive), Err(CommandError::NotKept));
+        array.replace(1).made_whole().verify().lose(0).verify();
+    }
+}
+
+#[test]
+fn an_image_given_to_a_later_start_than_its_member_left_is_not_taken_back_in_part() {
+    for (at, (mut array, drive)) in (0..).zip(images_of_a_member_that_left()) {
+        match at % 4 {
+            0 | 1 => array.stop(),
+            _ => array.power_cut(),
+        };
+        if at % 3 > 0 {
+            array.bring_back(drive);
+        }
+        array.start().rest();
+        assert!(!array.serves(drive));
+        array.bring_back(drive);
+        assert_eq!(array.offer(drive), Err(CommandError::NotKept));
+        array.stop().start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
+/// Nothing is written between the leave and the stop: no page of the region map either.
+#[test]
+fn an_image_given_to_an_array_that_wrote_nothing_since_is_not_taken_back_in_part() {
+    for draft in drafts() {
+        let mut array = draft.start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        array.world.take_image(drive);
+        array.write_all().rest().sleep().lose(1).rest().stop();
+        array.world.put_image_back(drive);
+        array.bring_back(drive).start();
+        is_out_and_rebuilt_whole(&mut array, 1, drive);
+    }
+}
+
+/// Two are out, since different moments; the first comes back beside the image of the other.
+#[test]
+fn an_image_of_a_member_that_left_after_another_is_not_taken_back_in_part() {
+    for draft in [Scenario::new("6", 6), Scenario::new("1", 4)] {
+        let mut array = draft.start();
+        array.fill().rest();
+        let drives = [array.drive(1), array.drive(2)];
+        array.world.take_image(drives[1]);
+        array.write_all().rest().sleep();
+        array.lose(1).write_at(0, 1).rest();
+        array.lose(2).write_all().rest();
+        array.world.put_image_back(drives[1]);
+        assert_eq!(array.offer(drives[1]), Err(CommandError::NotKept));
+        array.offer(drives[0]).expect("it is what it was");
+        array.rest().verify().write(20).rest();
+        array.replace(2).made_whole().verify().lose(0).verify();
+    }
+}
+
 /// The member itself is still taken back by what it missed.
 #[test]
 fn a_member_that_was_merely_away_is_taken_back_in_part_as_ever() {

@@ -620,6 +620,7 @@ mod tests {
             size_bytes: 0,
             unwritten_bytes: 0,
             unreadable: Vec::new(),
+            map_had: Vec::new(),
             undecided: Vec::new(),
             members: vec![member],
             jobs: Vec::new(),
@@ -697,6 +698,7 @@ mod tests {
                 states,
                 behind: Vec::new(),
                 undecided: Vec::new(),
+                whole_at: 0,
             })]
         };
         assert_eq!(unwritten(&sb, &page(RegionState::Unwritten)), size);

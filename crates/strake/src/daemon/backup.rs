@@ -735,6 +735,7 @@ mod tests {
             states: Vec::new(),
             behind: Vec::new(),
             undecided: Vec::new(),
+            whole_at: 0,
         };
         let member = |name: &str, versions: &[Option<(u64, u64)>]| Remains {
             pages: (0..)

@@ -16,7 +16,7 @@ use strake_engine::event::{
 };
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
-use strake_runtime::{Device, OpenMode};
+use strake_runtime::{Device, MemberImage, OpenMode};
 
 use crate::api::types::*;
 use crate::api::view;
@@ -565,12 +565,15 @@ impl Service {
             }
         }
         let own = own_superblock(&path, running.uuid);
+        let status = running.status()?;
         let back = match &own {
-            Ok(Some(own)) => returns(own, &running.status()?.superblock),
+            Ok(Some(own)) => returns(own, &status.superblock),
             _ => Returns::Afresh,
         };
         let kept = slot.is_none() && matches!(back, Returns::Kept(_));
-        let kept = kept && find::look(&path)?.is_some_and(|image| image.emptied.is_none());
+        let holds =
+            |image: MemberImage| image.emptied.is_none() && status.lacks(&image.map).is_none();
+        let kept = kept && find::look(&path)?.is_some_and(holds);
         // What somebody else has written since is not believed, whatever is permitted.
         let kept = kept && (!request.force || reused::is_still_ours(&path)?);
         let layout = own.as_ref().ok().and_then(|own| Some(own.as_ref()?.layout));
@@ -619,12 +622,14 @@ impl Service {
     ) -> Result<bool, Failure> {
         let _change = self.change_running(running, &[])?;
         let own = &found.image.superblock;
-        let table = running.status()?.superblock;
-        let Returns::Kept(slot) = returns(own, &table) else {
+        let status = running.status()?;
+        let table = &status.superblock;
+        let Returns::Kept(slot) = returns(own, table) else {
             return Ok(false);
         };
         let missing = table.slot(slot).map(|row| row.state) == Some(SlotState::Missing);
-        if !missing || running.serves(&found.path) {
+        let older = status.lacks(&found.image.map).is_some();
+        if !missing || older || running.serves(&found.path) {
             return Ok(false);
         }
         if found.image.emptied.is_some() {
@@ -876,6 +881,7 @@ pub(super) fn take_in(
                 info,
                 copy_to_replace: image.copy_to_replace,
                 emptied: image.emptied,
+                map: image.map,
                 superblock: Box::new(image.superblock),
             }),
             (None, None) => Command::Add(new),

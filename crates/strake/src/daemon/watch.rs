@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use strake_format::{ArrayUuid, MemberUuid, Past, past};
+use strake_engine::Lack;
+use strake_format::{ArrayUuid, MemberUuid, Past, Returns, past, returns};
 use strake_runtime::MemberImage;
 
 use crate::daemon::degraded::{self, DegradedStart, Rule};
@@ -134,8 +135,17 @@ fn size_of(path: &Path, id: Identity) -> u64 {
 
 /// Why a device with a superblock of a running array is not taken back as the member that it was.
 fn why_not(running: &Running, image: &MemberImage) -> String {
-    let table = running.status().map(|status| status.superblock);
-    let past = table.map_or(Past::Last, |table| past(&image.superblock, &table));
+    let status = running.status().ok();
+    let past = status.as_ref().map_or(Past::Last, |status| {
+        past(&image.superblock, &status.superblock)
+    });
+    let lack = status.and_then(|status| {
+        let kept = matches!(
+            returns(&image.superblock, &status.superblock),
+            Returns::Kept(_)
+        );
+        status.lacks(&image.map).filter(|_| kept)
+    });
     match (past, image.emptied) {
         (Past::Older { has, heard }, _) => {
             format!("an older image of a member (generation {has}, it had {heard})")
@@ -147,7 +157,22 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
         (Past::Last, Some(offset)) => {
             format!("without its superblock at byte {offset}, and perhaps without its content")
         }
-        (Past::Last, None) => "stale".to_owned(),
+        (Past::Last, None) => lack.map_or_else(|| "stale".to_owned(), |lack| older(&lack, image)),
+    }
+}
+
+/// What a member is whose region map does not show what the member had.
+fn older(lack: &Lack, image: &MemberImage) -> String {
+    let Lack { page, has, had } = *lack;
+    let whole = image.map_whole.get(page as usize) == Some(&true);
+    match has.filter(|_| whole) {
+        Some(has) => format!(
+            "an older image of a member (page {page} of its region map has version {has}, it had {had})"
+        ),
+        None => format!(
+            "not told from an older image of a member (page {page} of its region map is damaged, it had \
+             version {had})"
+        ),
     }
 }
 
