@@ -34,6 +34,7 @@
 //! * No record with a number from `log_base` on is older than a change in place that has none, unless
 //!   it is retired by its lane (`retire`).
 //! * A base is above every number that was given out before it, in this session or another.
+//! * Every window of data that moves has a base of its own, whether writes are logged or not.
 //! * No number wraps: an array fails, or does not start, before that ([`NUMBERS_END`]).
 
 use strake_format::*;
@@ -284,6 +285,17 @@ impl Array {
     pub(crate) fn ask_for_base(&mut self) -> u64 {
         self.cover.joins = true;
         self.cover.log_from
+    }
+
+    /// All is at rest, and writes have no records: the base goes on all the same, with the superblocks that
+    /// are written for it. Copies of data that moves tell by it which of them counts.
+    pub(crate) fn base_at_rest(&mut self) {
+        if !self.logging() {
+            self.cover.joins = false;
+            self.cover.advance();
+            self.sb.log_base = self.cover.log_from;
+            self.touch();
+        }
     }
 
     /// A base that began after `before` is reached; or writes are not logged, and need none.

@@ -423,11 +423,13 @@ impl Array {
             Step::Holding { waits, buffers } => self
                 .held(&waits, buffers)
                 .map(|held| held.then_some(Step::Resting)),
-            Step::Resting => Ok(
-                (self.at_rest() && self.open_targets()).then(|| Step::Basing {
-                    before: self.ask_for_base(),
-                }),
-            ),
+            Step::Resting => Ok((self.at_rest() && self.open_targets()).then(|| {
+                let before = self.ask_for_base();
+                if self.reshape.as_ref().is_some_and(Reshape::is_window) {
+                    self.base_at_rest();
+                }
+                Step::Basing { before }
+            })),
             Step::Basing { before } => {
                 let based = self.base_since(before) && self.cover_quiet();
                 Ok((based && self.at_rest()).then(|| self.after_base()))

@@ -1,6 +1,7 @@
 //! Data moves to other strips while the array serves.
 
 use strake_engine::event::*;
+use strake_format::WriteHole;
 use strake_sim::scenario::{Draft, Scenario};
 
 const KIB: u32 = 1 << 10;
@@ -231,5 +232,28 @@ fn bands_become_rows_at_the_start_after_a_clean_stop() {
         assert_eq!((now.strip_bytes, now.band_rows), (64 * KIB, 1));
         raid6.verify().write(40).power_cut().start().rest().verify();
         raid6.lose(2).write(20).lose(3).write(20).rest().verify();
+    }
+}
+
+/// Nothing is logged, so nothing used numbers up, and both windows had one base: the copy that the first move
+/// had left in the logs was taken for that of the second, and brought back what was there before.
+#[test]
+fn copies_of_two_moves_are_told_apart_where_nothing_is_logged() {
+    for (level, members, policy) in [
+        ("0", 3, WriteHole::Closed),
+        ("5", 4, WriteHole::Resync),
+        ("6", 6, WriteHole::Degraded),
+    ] {
+        let mut array = striped(level, members).policy(policy).start();
+        array.write_at(0, 1).rest();
+        let mut before = None;
+        for strip in [8 * KIB, 16 * KIB] {
+            restrip(&mut array, strip, 0);
+            array.wait("a copy", |world| world.machines().array.moves_by_copy());
+            let base = Some(superblock(&mut array).log_base);
+            assert!(base > before, "{level}: {base:?} after {before:?}");
+            before = base;
+            array.rest().verify();
+        }
     }
 }
