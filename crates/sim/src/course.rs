@@ -10,7 +10,7 @@
 //! Deliberately absent: the atlas. The author of a course knows what is fair.
 
 use strake_engine::create::Init;
-use strake_engine::event::Command;
+use strake_engine::event::{Command, CommandError};
 use strake_engine::units::{Slot, StripeNo};
 use strake_format::log::scan;
 use strake_format::{Layout, SlotState, WriteHole};
@@ -64,9 +64,11 @@ pub enum Course {
     MendedInQuiet,
     /// What a write leaves alone has rotted, and the write is cut off.
     RotsBeside,
+    /// An image of a member is taken while the array serves, and given to it when the member has left.
+    LiveImage,
 }
 
-const COURSES: [Course; 16] = [
+const COURSES: [Course; 17] = [
     Course::FailedFlush,
     Course::Listed,
     Course::FullList,
@@ -83,9 +85,10 @@ const COURSES: [Course; 16] = [
     Course::GivenUpBeside,
     Course::MendedInQuiet,
     Course::RotsBeside,
+    Course::LiveImage,
 ];
 /// Some are dear: thousands of events, or many starts.
-const WEIGHTS: [u32; 16] = [7, 9, 1, 2, 6, 6, 5, 6, 4, 6, 2, 2, 4, 3, 2, 2];
+const WEIGHTS: [u32; 17] = [7, 9, 1, 2, 6, 6, 5, 6, 4, 6, 2, 2, 4, 3, 2, 2, 3];
 
 impl Course {
     /// The course of a seed, if it is one.
@@ -114,6 +117,7 @@ impl Course {
             Course::GivenUpBeside => "given-up-beside",
             Course::MendedInQuiet => "mended-in-quiet",
             Course::RotsBeside => "rots-beside",
+            Course::LiveImage => "live-image",
         }
     }
 
@@ -186,6 +190,7 @@ impl Course {
                 .shards(1),
             // So wide that a write of one block reads parities, and not what it leaves alone.
             Course::MendedInQuiet | Course::RotsBeside => Scenario::new("6", 7),
+            Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
         }
         .init(Init::Lazy)
         .forgiving()
@@ -210,6 +215,7 @@ impl Course {
             Course::GivenUpBeside => records::given_up_beside(array, rng),
             Course::MendedInQuiet => records::mended_in_quiet(array, rng),
             Course::RotsBeside => records::rots_beside(array, rng),
+            Course::LiveImage => live_image(array, rng),
         }
     }
 }
@@ -729,6 +735,45 @@ fn full_ring(array: &mut Scenario, rng: &mut Prng) {
     }
     array.world.doubt_torn_blocks();
     array.start().rest().verify();
+}
+
+/// What it lacks may lie in regions that are rebuilt: then it is taken back. What is read says whether that was right.
+fn live_image(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    if rng.percent(40) {
+        array.sleep();
+    }
+    let slot = rng.below(array.world.geometry.slots() as u64) as u8;
+    let drive = array.drive(slot);
+    let under_way = rng.below(10);
+    array.begin_to_write(under_way, 200);
+    array.world.take_image(drive);
+    array.rest().write(rng.range(5, 40)).rest();
+    if rng.percent(80) {
+        array.sleep();
+    }
+    array.lose(slot);
+    let first = rng.below(array.world.geometry.size() / array.world.geometry.block);
+    array.write_at(first, 1).rest();
+    let again = rng.percent(40);
+    if !again && !array.world.is_away(drive) {
+        // It was not asked for anything yet.
+        array.write_all().rest();
+    }
+    if again {
+        match rng.percent(60) || !array.world.is_away(drive) {
+            true => array.stop(),
+            false => array.power_cut(),
+        };
+    }
+    array.world.put_image_back(drive);
+    array.world.pasts_are_right(drive);
+    if again {
+        array.bring_back(drive).start();
+    } else if let Err(refused) = array.offer(drive) {
+        assert_eq!(refused, CommandError::NotKept);
+    }
+    array.rest().verify();
 }
 
 fn lost_while_away(array: &mut Scenario, rng: &mut Prng) {
