@@ -62,8 +62,8 @@ pub(super) fn region_bytes(strip: u32, rows: u64) -> u64 {
 pub(super) fn taller(strip: u32) -> u64 {
     let rows = match strip {
         ..=8192 => return 0,
-        ..=16384 => 32,
-        ..=32768 => 20,
+        8193..=16384 => 32,
+        16385..=32768 => 20,
         _ => 12,
     };
     u64::from(strip) * rows - 72 * 4096
@@ -120,7 +120,7 @@ impl Plan {
         self.regrains = mixed && rng.one_in(3);
         let lanes = match most {
             ..=8192 => self.shards.min(3),
-            ..=16384 => self.shards.min(2),
+            8193..=16384 => self.shards.min(2),
             _ => 1,
         };
         if self.focus == Focus::Ring || !self.shape.level.has_parity() {
