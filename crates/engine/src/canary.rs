@@ -200,11 +200,13 @@ pub enum Canary {
     QuietRecordsCount,
     /// What a write leaves alone adds to parity what lies there, whatever the records say.
     RestAsItLies,
+    /// A region is called decided before its parity is durable.
+    DecidedEarly,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 87] = [
+    pub const ALL: [Canary; 88] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -292,6 +294,7 @@ impl Canary {
         Canary::RetiredByTooFew,
         Canary::QuietRecordsCount,
         Canary::RestAsItLies,
+        Canary::DecidedEarly,
     ];
 
     /// Its name on the simulator's command line.
@@ -388,6 +391,7 @@ impl Canary {
             Canary::RetiredByTooFew => "retired-by-too-few",
             Canary::QuietRecordsCount => "quiet-records-count",
             Canary::RestAsItLies => "rest-as-it-lies",
+            Canary::DecidedEarly => "decided-early",
         }
     }
 }

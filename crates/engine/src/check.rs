@@ -221,7 +221,8 @@ impl Shard {
                 ..
             }
         );
-        op.fua = self.geometry.mirrored() || accepts;
+        let early = canary::hit(Canary::DecidedEarly);
+        op.fua = self.geometry.mirrored() || accepts && !early;
         let untrue = op.found_inconsistent;
         self.ops.put_back(key, op);
         match untrue {

@@ -144,6 +144,10 @@ impl World {
         let mut order: Vec<usize> = (0..self.geometry.slots()).collect();
         let shape = self.shape_on_media();
         self.chance.faults.shuffle(&mut order);
+        if let Some(of_data) = self.victims_of_spoilt() {
+            order.sort_by_key(|slot| !of_data.contains(slot));
+            return order;
+        }
         if self.plan.focus == Focus::Wide {
             return order;
         }

@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 113] = [
+    pub const ALL: [(Canary, u64); 114] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -195,6 +195,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::RetiredByTooFew), 80000),
         (Canary::Inside(engine::Canary::QuietRecordsCount), 20000),
         (Canary::Inside(engine::Canary::RestAsItLies), 20000),
+        (Canary::Inside(engine::Canary::DecidedEarly), 8000),
     ];
 
     /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:
@@ -291,6 +292,7 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::RetiredByTooFew => Some(Course::GivenUpBeside),
         engine::Canary::QuietRecordsCount => Some(Course::MendedInQuiet),
         engine::Canary::RestAsItLies => Some(Course::RotsBeside),
+        engine::Canary::DecidedEarly => Some(Course::Accepted),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@
 //! Deliberately absent: the atlas. The author of a course knows what is fair.
 
 use strake_engine::create::Init;
-use strake_engine::event::{Command, CommandError};
+use strake_engine::event::{Command, CommandError, ScrubMode};
 use strake_engine::units::{Slot, StripeNo};
 use strake_format::log::scan;
 use strake_format::{Layout, SlotState, WriteHole};
@@ -66,7 +66,12 @@ pub enum Course {
     RotsBeside,
     /// An image of a member is taken while the array serves, and given to it when the member has left.
     LiveImage,
+    /// What lies in an undecided region is taken for right, and the power goes.
+    Accepted,
 }
+
+/// One seed in so many is the course that is drawn apart from the others.
+const ACCEPTED_ONE_IN: u64 = 300;
 
 const COURSES: [Course; 17] = [
     Course::FailedFlush,
@@ -95,7 +100,11 @@ impl Course {
     pub fn of(seed: u64) -> Option<Course> {
         let mut rng = Prng::new(seed, Purpose::Course);
         let drawn = COURSES[rng.weighted(&WEIGHTS)];
-        rng.one_in(ONE_IN).then_some(drawn)
+        let usual = rng.one_in(ONE_IN).then_some(drawn);
+        // Drawn by itself, so that others stay the courses that they were.
+        let mut own = Prng::new(seed ^ 24, Purpose::Focus);
+        let accepted = own.one_in(ACCEPTED_ONE_IN);
+        usual.or_else(|| accepted.then_some(Course::Accepted))
     }
 
     /// Its name on the command line.
@@ -118,12 +127,14 @@ impl Course {
             Course::MendedInQuiet => "mended-in-quiet",
             Course::RotsBeside => "rots-beside",
             Course::LiveImage => "live-image",
+            Course::Accepted => "accepted",
         }
     }
 
     /// The course with this name.
     pub fn parse(name: &str) -> Option<Course> {
-        COURSES.into_iter().find(|course| course.name() == name)
+        let mut all = COURSES.into_iter().chain([Course::Accepted]);
+        all.find(|course| course.name() == name)
     }
 
     /// Runs it.
@@ -191,6 +202,7 @@ impl Course {
             // So wide that a write of one block reads parities, and not what it leaves alone.
             Course::MendedInQuiet | Course::RotsBeside => Scenario::new("6", 7),
             Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
+            Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
         }
         .init(Init::Lazy)
         .forgiving()
@@ -216,6 +228,7 @@ impl Course {
             Course::MendedInQuiet => records::mended_in_quiet(array, rng),
             Course::RotsBeside => records::rots_beside(array, rng),
             Course::LiveImage => live_image(array, rng),
+            Course::Accepted => accepted(array, rng),
         }
     }
 }
@@ -857,4 +870,50 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
         "drive {joins} joins, and has a table that drive {drive} lacks"
     );
     array.start().rest().verify();
+}
+
+/// A parity is built from strips of which one rots; then data is taken for right as it is, and the power goes. The
+/// region is undecided as before, or its strips agree; what users read stays.
+fn accepted(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = array.world.geometry.clone();
+    let (k, m) = (geometry.k, geometry.m);
+    let stripe = rng.below(geometry.stripes());
+    let rots = rng.index(k);
+    array.rot(stripe, rots);
+    let lost = geometry.slot(StripeNo(stripe), k + rng.index(m)).0;
+    array.lose(lost).add().made_whole();
+    let undecided = |array: &mut Scenario| array.world.machines().array.status().undecided.len();
+    assert!(undecided(array) > 0, "what was built has a wrong source");
+    let drive = array.drive(geometry.slot(StripeNo(stripe), rots).0);
+    let at = array.world.superblock.layout.data_offset
+        + geometry.row_offset(geometry.row(StripeNo(stripe)).1);
+    let strip = geometry.strip as usize;
+    let held =
+        |array: &Scenario| array.world.drives[drive].ssd.bytes()[at as usize..][..strip].to_vec();
+    let before = held(array);
+    array.world.command(Command::AcceptData);
+    if rng.percent(50) {
+        array.wait("it is decided, or not", |world| {
+            world.machines().array.status().undecided.is_empty() || world.at_rest()
+        });
+        array.steps(rng.below(20));
+    } else {
+        array.steps(rng.below(200));
+    }
+    array.power_cut().start();
+    array.rest();
+    assert!(before == held(array), "what users read was changed");
+    if undecided(array) == 0 {
+        array
+            .command(Command::StartScrub(ScrubMode::Check))
+            .expect("it scrubs");
+        array.rest();
+        let last = array.world.machines().array.status().superblock.last_scrub;
+        let found = last.expect("it has ended").found.inconsistent;
+        assert!(
+            found == 0,
+            "a region is called decided, and {found} of its stripes do not agree"
+        );
+    }
 }

@@ -63,6 +63,8 @@ struct Spot {
     blind: bool,
     /// All of it was given back, or given up.
     void: bool,
+    /// Its region was undecided, its data was taken for right, and nothing was written there since.
+    accepted: bool,
 }
 
 impl Spot {
@@ -80,6 +82,8 @@ pub struct Decay {
     ended: Vec<(Moment, Spot)>,
     /// Stripes that were written last, and where in them.
     pub(crate) recent: Vec<(StripeNo, u64)>,
+    /// The stripe of which sectors became unreadable last, in this life.
+    pub(crate) spoilt: Option<StripeNo>,
     /// The life ends then, if it ends with a crash.
     strikes_at: Option<u64>,
     /// It does whatever else happens until then.
@@ -93,6 +97,7 @@ impl Decay {
             spots: Vec::new(),
             ended: Vec::new(),
             recent: Vec::new(),
+            spoilt: None,
             strikes_at: None,
             strikes_anyway: false,
         }
@@ -162,6 +167,25 @@ impl Plan {
         }
     }
 
+    /// In half of these arrays what lies in undecided regions is taken for right. Draws of its own.
+    pub(crate) fn draw_accepted(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 25, Purpose::Focus);
+        self.accepts = self.decays && rng.percent(50);
+        if !self.accepts {
+            return;
+        }
+        for life in &mut self.lives {
+            for _ in 0..rng.below(3) {
+                let mut at = life.moment(400, &mut rng);
+                life.act(at, Action::Accept);
+                if rng.percent(30) {
+                    at.events += rng.below(60);
+                    life.act(at, rng.pick(&[Action::Lose, Action::Rot, Action::Replace]));
+                }
+            }
+        }
+    }
+
     fn is_mirror(&self) -> bool {
         use strake_format::Level;
         matches!(
@@ -211,7 +235,8 @@ impl World {
 
     /// The power goes soon, whatever the user asks for until then.
     pub(crate) fn strikes_soon(&mut self) {
-        let soon = self.stats.events + self.decay.chance.below(150);
+        let most = self.decay.chance.pick(&[10, 40, 150]);
+        let soon = self.stats.events + self.decay.chance.below(most);
         self.decay.strikes_at.get_or_insert(soon);
         self.decay.strikes_anyway = true;
     }
@@ -311,9 +336,40 @@ impl World {
             touched,
             blind: false,
             void: false,
+            accepted: false,
         });
         self.watch_decay();
         Ok(())
+    }
+
+    /// Where an administrator takes data for right, in so many of a hundred cases: what lies in undecided regions.
+    pub(crate) fn accept_some(&mut self, percent: u64) -> Going {
+        let undecided = !self.machines().array.status().undecided.is_empty();
+        if undecided && self.plan.accepts && self.decay.chance.percent(percent) {
+            self.command(Command::AcceptData);
+        }
+        Ok(())
+    }
+
+    /// What lies in a region was taken for right: parity agrees with it, whatever rots there.
+    pub(crate) fn is_accepted(&mut self, offset: u64, len: u64) {
+        self.stats.accepted += 1;
+        let geometry = self.geometry.clone();
+        let of = |stripe: StripeNo| geometry.region(geometry.row(stripe).1);
+        let region = of(geometry.locate(offset).stripe);
+        let busy: Vec<Ask> = self.asks.values().map(|asked| asked.ask).collect();
+        let mut spots = std::mem::take(&mut self.decay.spots);
+        for spot in spots.iter_mut().filter(|spot| of(spot.stripe) == region) {
+            let mut writes = busy.iter().filter(|ask| ask.kind.changes());
+            spot.blind = true;
+            spot.accepted = !writes.any(|ask| self.touches(ask, spot.stripe));
+        }
+        self.decay.spots = spots;
+        let block = geometry.block;
+        // Power goes most often when the page that says so is under way, or just durable.
+        if len >= block && self.decay.chance.percent(40) {
+            self.strikes_soon();
+        }
     }
 
     fn offset_of(&self, stripe: StripeNo, at: u64) -> u64 {
@@ -348,7 +404,9 @@ impl World {
         }
         let mut spots = std::mem::take(&mut self.decay.spots);
         for spot in &mut spots {
-            spot.touched |= self.touches(ask, spot.stripe);
+            let touched = self.touches(ask, spot.stripe);
+            spot.touched |= touched;
+            spot.accepted &= !touched;
         }
         self.decay.spots = spots;
     }
@@ -534,6 +592,11 @@ impl World {
             }
         }
         let Some(whole) = agreed(k, self.geometry.m, &columns) else {
+            let readable = columns.iter().flatten().count() > k;
+            if spot.accepted && readable && !undecided && !self.resyncing {
+                let text = "its region was called decided, and its strips do not agree";
+                return Err(text.to_owned());
+            }
             return Ok(false);
         };
         let truth = (0..k).all(|column| right(column, &whole[column]));

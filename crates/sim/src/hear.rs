@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: what becomes of scrubs' findings (`silent`) and of losses (`lost`).
 
+use strake_engine::Decision;
 use strake_engine::event::*;
 
 use crate::world::{Going, World};
@@ -44,6 +45,7 @@ impl World {
             EventKind::Returned { .. } => self.stats.returns += 1,
             EventKind::Rebuilt { partial, .. } => {
                 self.stats.partial_rebuilds += u64::from(partial);
+                self.accept_some(60)?;
                 if self.plan.lowers {
                     self.command(Command::DropParity(Fewer::of(1)));
                 }
@@ -81,6 +83,11 @@ impl World {
                 }
             }
             EventKind::Repaired { .. } => self.stats.repairs += 1,
+            EventKind::Decided {
+                offset,
+                len,
+                cause: Decision::Accepted,
+            } => self.is_accepted(offset, len),
             EventKind::LevelLowered { .. } => {
                 self.stats.lowered += 1;
                 self.reshaped_at = Some(self.stats.events);

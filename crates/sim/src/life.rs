@@ -583,6 +583,7 @@ impl World {
                 Ok(())
             }
             Action::Trim => self.trim(),
+            Action::Accept => self.accept_some(100),
             Action::SpoilRecent => self.spoil_recent(),
             Action::Return => {
                 self.take_back(without);

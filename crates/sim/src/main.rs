@@ -242,7 +242,7 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
          {} slow members, {} rotten strips, {} rotten blocks among all else ({} true again), {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished, \
-         {} arrays with tall strips, {} batches padded, {} grown unequally; {:.1} seeds/s; trace {}",
+         {} arrays with tall strips, {} batches padded, {} grown unequally, {} stripes spoilt when written ({} blocks given up), {} undecided parts accepted; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
         s.asks,
@@ -281,6 +281,9 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         s.tall,
         s.padded_batches,
         s.unequal_growths,
+        s.spoilt_recently,
+        s.given_up_recently,
+        s.accepted,
         report.seeds_per_second,
         report.trace_hash
     );

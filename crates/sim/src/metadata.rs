@@ -28,7 +28,7 @@ use strake_format::{
     Layout, MapPage, Past, Superblock, UnreadableList, past, region_map, unreadable,
 };
 
-use crate::look::Look;
+use crate::look::{Look, calls_live};
 use crate::misled::Armed;
 use crate::tally::{Area, Damage};
 use crate::world::{Going, World};
@@ -272,6 +272,7 @@ impl World {
             let mut members: Vec<usize> =
                 self.condition_on_media().0.into_iter().flatten().collect();
             members.retain(|&drive| damaged.iter().any(|&(damaged, _)| damaged == drive));
+            // A drive that has lost its content otherwise may have a newer table yet, by which this one is out.
             // Where nothing is left that tells of a superblock, the member may have lost all else. One of
             // which a copy was lost, and the other torn by a crash, looks like an older image.
             let present = self.present();
@@ -281,7 +282,10 @@ impl World {
                 let own = self.drives[drive].superblock(self.array);
                 own.is_some_and(|own| {
                     let last = newest.is_some_and(|newest| past(&own, newest) == Past::Last);
-                    last && self.drives[drive].emptied(&own).is_none() && !self.missed_page(drive)
+                    let live = newest.is_some_and(|newest| calls_live(newest, own.member));
+                    last && live
+                        && self.drives[drive].emptied(&own).is_none()
+                        && !self.missed_page(drive)
                 })
             });
             self.metadata.expected = members;

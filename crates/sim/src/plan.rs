@@ -242,6 +242,8 @@ pub enum Action {
     StopScrub,
     /// Command: change a setting.
     Set,
+    /// Command: take what lies in undecided regions for right.
+    Accept,
     /// Command: use what the members have room for.
     Grow,
     /// Command: add a parity.
@@ -414,6 +416,8 @@ pub struct Plan {
     pub made_whole: bool,
     /// Blocks rot in the midst of everything (`decay`).
     pub decays: bool,
+    /// What lies in undecided regions is taken for right, now and then.
+    pub accepts: bool,
     /// Sectors of what was written last become unreadable, and blocks are given up (`spoilt`).
     pub spoils_recent: bool,
     /// Devices tell of another write granularity at each start, as behind another bridge.
@@ -556,6 +560,7 @@ impl Plan {
             elsewhere: Prng::new(seed ^ 13, Purpose::Focus).one_in(3),
             lose_blocks: rng.percent(50),
             decays: false,
+            accepts: false,
             spoils_recent: false,
             regrains: false,
             grows_unequally: purport == Purport::Seed && grain::grows_unequally(seed),
@@ -575,6 +580,7 @@ impl Plan {
         plan.draw_decay();
         if purport == Purport::Seed {
             plan.draw_spoilt();
+            plan.draw_accepted();
             plan.draw_grain();
         }
         plan

@@ -101,6 +101,8 @@ pub struct Stats {
     pub spoilt_recently: u64,
     /// Blocks given up there.
     pub given_up_recently: u64,
+    /// Parts of undecided regions that were taken for right.
+    pub accepted: u64,
     /// Unreadable sectors rewritten by the engine.
     pub repairs: u64,
     /// Requests refused where reads failed while parity was untrue.
@@ -241,6 +243,7 @@ impl Stats {
             (&mut self.latent_errors, other.latent_errors),
             (&mut self.spoilt_recently, other.spoilt_recently),
             (&mut self.given_up_recently, other.given_up_recently),
+            (&mut self.accepted, other.accepted),
             (&mut self.repairs, other.repairs),
             (&mut self.refused, other.refused),
             (&mut self.lost_blocks, other.lost_blocks),

@@ -35,7 +35,7 @@ impl Plan {
         (self.beyond, self.resets_policy) = (None, false);
         self.write_hole = WriteHole::Closed;
         if rng.percent(60) {
-            self.clean_after_ms = rng.pick(&[5, 50, 500]);
+            self.clean_after_ms = rng.pick(&[5, 50, 500, 500]);
             let lives = rng.range(2, 5);
             self.lives = (0..lives).map(|_| spoiling_life(&mut rng)).collect();
             return;
@@ -60,23 +60,31 @@ fn spoiling_life(rng: &mut Prng) -> Life {
     let spoilt_at = if rng.percent(60) { before } else { at(spoils) };
     let mut actions = vec![(spoilt_at, Action::SpoilRecent)];
     let mut left = rng.pick(&[60, 200, 1000]);
-    match rng.below(6) {
+    match rng.below(8) {
         0 | 1 => {
             actions.push((at(spoils + 1), Action::Repair));
             left = 3000;
         }
-        2 => {
-            let lost = spoils + rng.below(20);
-            actions.push((at(lost), Action::Lose));
-            actions.push((at(lost + rng.below(300)), Action::Add));
+        2..=4 => {
+            // What is written last has no member in one column, and a rebuild gives blocks up there.
+            let early = At {
+                asks: rng.below(asks),
+                events: rng.below(60),
+            };
+            let lost = if rng.percent(60) { early } else { at(spoils) };
+            actions.push((lost, Action::Lose));
+            let joins = spoils + rng.range(1, 300);
+            actions.push((at(joins), Action::Add));
+            actions.push((at(joins + 1), Action::StartRebuild));
             left = 4000;
         }
-        3 => {
+        5 => {
             actions.push((at(spoils + 1), Action::Replace));
             left = 3000;
         }
         _ => {}
     }
+    actions.sort_by_key(|&(at, _)| at);
     Life {
         actions,
         end: [End::PowerCut, End::Kill, End::Stop][rng.weighted(&[6, 2, 1])],
@@ -91,6 +99,7 @@ impl World {
     /// Sectors at one byte of the strips of a stripe that was written last become unreadable.
     pub(crate) fn spoil_recent(&mut self) -> Going {
         let geometry = self.geometry.clone();
+        let looks = self.looks();
         let rng = &mut self.decay.chance;
         if geometry.elder.is_some() || geometry.mirrored() || self.decay.recent.is_empty() {
             return Ok(());
@@ -109,17 +118,22 @@ impl World {
             false => rng.below(strip / block) * block,
         };
         // Beyond what parity covers, or just so much.
+        let mut columns: Vec<usize> = (0..geometry.columns(stripe).width).collect();
+        rng.shuffle(&mut columns);
+        let away = |&&column: &&usize| {
+            let slot = geometry.slot(stripe, column).index();
+            looks[slot].in_sync.is_none()
+        };
+        let away = columns.iter().filter(away).count();
         let count = match rng.below(10) {
-            0..=5 => geometry.m + 1,
+            0..=5 => (geometry.m + 1).saturating_sub(away).max(1),
             6 => geometry.m + 2,
             _ => rng.range(1, geometry.m as u64) as usize,
         };
-        let mut columns: Vec<usize> = (0..geometry.columns(stripe).width).collect();
-        rng.shuffle(&mut columns);
         let row = geometry.row(stripe).1;
         let data_offset = self.superblock.layout.data_offset;
         let sector = (data_offset + geometry.row_offset(row) + place) / block;
-        let (looks, situation, atlas) = (self.looks(), self.situation(), self.atlas());
+        let (situation, atlas) = (self.situation(), self.atlas());
         let rows = [row.0];
         let mut spoilt = Vec::new();
         for column in columns {
@@ -141,6 +155,7 @@ impl World {
         ));
         self.stats.latent_errors += spoilt.len() as u64;
         self.stats.spoilt_recently += 1;
+        self.decay.spoilt = Some(stripe);
         self.note_lost_blocks();
         let other = self.decay.chance.index(geometry.columns(stripe).k);
         if self.asks_left > 0 && self.decay.chance.percent(75) {
@@ -177,5 +192,18 @@ impl World {
                 self.strikes_soon();
             }
         }
+    }
+
+    /// Where blocks of a stripe were spoilt in the life before, the slots of its data, most often: what was not
+    /// written there is computed at the next start if its member is missing, and records tell how.
+    pub(crate) fn victims_of_spoilt(&mut self) -> Option<Vec<usize>> {
+        let stripe = self.decay.spoilt.take()?;
+        let geometry = self.geometry.clone();
+        if !geometry.exists(stripe) || !self.decay.chance.percent(75) {
+            return None;
+        }
+        let columns = 0..geometry.columns(stripe).k;
+        let slots = columns.map(|column| geometry.slot(stripe, column).index());
+        Some(slots.collect())
     }
 }
