@@ -686,7 +686,8 @@ impl World {
         for spot in self.decay.spots.clone() {
             let columns = self.columns_of(&spot);
             let there = columns.iter().all(Option::is_some);
-            if there && !spot.void && agreed(self.geometry.k, self.geometry.m, &columns).is_none() {
+            let lies = agreed(self.geometry.k, self.geometry.m, &columns).is_none();
+            if there && lies && !spot.void && self.can_be_seen(&spot) {
                 hidden.push(spot);
             }
         }
@@ -707,6 +708,22 @@ impl World {
             }
         }
         self.audit_decay()
+    }
+
+    /// A scrub looks at what rotted: a strip of which a sector cannot be read is computed as a whole from the
+    /// others, and nobody asks what the rest of it held; where that is so of too many, nothing can be compared.
+    fn can_be_seen(&mut self, spot: &Spot) -> bool {
+        let looks = self.looks();
+        let first = self.offset_of(spot.stripe, 0);
+        let block = self.geometry.block;
+        let strip = first / block..(first + self.geometry.strip) / block;
+        let computed = |column: &usize| {
+            let look = &looks[self.geometry.slot(spot.stripe, *column).index()];
+            let drive = look.in_sync.map(|drive| &self.drives[drive]);
+            drive.is_none_or(|drive| drive.ssd.faults.unreadable(strip.start, strip.end))
+        };
+        let computed: Vec<usize> = (0..self.geometry.width).filter(computed).collect();
+        computed.len() < self.geometry.m && !computed.contains(&spot.column)
     }
 }
 
