@@ -6,6 +6,8 @@
 //! Invariant: `done` is said only of what came to its end; whatever else became of it has a word, a
 //! reason and an exit status of its own. Deliberately absent: starting jobs (the commands).
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Wait<'a> {
     context: &'a Context,
     client: &'a Client,
-    name: &'a str,
+    /// It may be renamed meanwhile, so it goes by this.
+    uuid: String,
+    /// Every name that it was seen to have: its events go by these.
+    names: RefCell<BTreeSet<String>>,
     /// Events from here on are of this job, or of others beside it.
     since: u64,
 }
@@ -46,12 +51,14 @@ impl<'a> Wait<'a> {
     pub(crate) fn new(
         context: &'a Context,
         client: &'a Client,
-        name: &'a str,
+        name: &str,
     ) -> Result<Wait<'a>, Failure> {
+        let array: ArrayJson = client.get(&url(name, "")?)?;
         let mut wait = Wait {
             context,
             client,
-            name,
+            uuid: array.uuid,
+            names: RefCell::new(BTreeSet::from([array.name])),
             since: 0,
         };
         wait.since = wait.events()?.last().map_or(0, |last| last.sequence + 1);
@@ -68,7 +75,18 @@ impl<'a> Wait<'a> {
     }
 
     fn array(&self) -> Result<ArrayJson, Failure> {
-        self.client.get(&url(self.name, "")?)
+        let array: ArrayJson = self.client.get(&url(&self.uuid, "")?)?;
+        self.names.borrow_mut().insert(array.name.clone());
+        Ok(array)
+    }
+
+    /// An event of this array.
+    fn is_own(&self, event: &EventJson) -> bool {
+        let names = self.names.borrow();
+        event
+            .array
+            .as_ref()
+            .is_some_and(|name| names.contains(name))
     }
 
     /// Waits until no job of this kind is at work; one that itself waits for data that moves is
@@ -78,7 +96,7 @@ impl<'a> Wait<'a> {
         let mut idle = Duration::ZERO;
         let array = loop {
             let array = self.array()?;
-            if array.state == "failed" {
+            if is_over(&array) {
                 break array;
             }
             let moves = kind == "init" && array.moving.is_some();
@@ -112,7 +130,7 @@ impl<'a> Wait<'a> {
             let mut jobs = array.jobs.iter();
             let job = jobs.find(|job| KINDS.contains(&job.kind.as_str()) && !job.paused);
             match (job, &array.moving) {
-                _ if array.state == "failed" => break array,
+                _ if is_over(&array) => break array,
                 (Some(job), _) => {
                     idle = Duration::ZERO;
                     bar.at(job.done_bytes, job.total_bytes);
@@ -137,6 +155,13 @@ impl<'a> Wait<'a> {
             let reason = Some(format!("the array has failed: {kind} does not go on"));
             return Ok(End::new(array, "stopped", reason));
         }
+        if array.state == "stopped" {
+            let reason = format!(
+                "{} was stopped: {kind} goes on when it is started",
+                array.name
+            );
+            return Ok(End::new(array, "stopped", Some(reason)));
+        }
         if let Some(job) = array.jobs.iter().find(|job| job.kind == kind) {
             let reason = job.paused_by.as_deref().map(output::paused_by);
             return Ok(End::new(array, "paused", reason));
@@ -152,7 +177,8 @@ impl<'a> Wait<'a> {
     fn end_by_event(&self, array: ArrayJson, kind: &str) -> Result<End, Failure> {
         let give_up = Instant::now() + PATIENCE;
         loop {
-            for event in self.events()?.iter().rev() {
+            let events = self.events()?;
+            for event in events.iter().rev().filter(|event| self.is_own(event)) {
                 let (cause, effect) = (event.cause.as_deref(), event.effect.as_deref());
                 if event.event == "job_finished" && cause == Some(kind) {
                     // Its result was durable before the event.
@@ -175,6 +201,11 @@ impl<'a> Wait<'a> {
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// Nothing of it goes on: it has failed, or was stopped.
+fn is_over(array: &ArrayJson) -> bool {
+    matches!(array.state.as_str(), "failed" | "stopped")
 }
 
 impl End {

@@ -32,3 +32,4 @@ mod standstill;
 mod undecided;
 mod upkeep;
 mod volumes;
+mod waiting;

@@ -1,0 +1,90 @@
+//! `--wait`: what is said of jobs while other things happen to the array.
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::rig::{Rig, Run};
+
+/// A command that goes on while others are given.
+fn begin(rig: &Rig, args: &[&str]) -> Child {
+    let mut command = rig.command();
+    command.arg("--json").args(args);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it runs")
+}
+
+fn end(child: Child) -> Run {
+    let output = child.wait_with_output().expect("it ends");
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// An array whose scrub takes a while: so many GiB of each member are read, which are sparse.
+fn slow(rig: &Rig, name: &str, gib: u64) {
+    let files: Vec<String> = (0..3)
+        .map(|n| rig.file(&format!("{name}{n}"), gib << 30))
+        .collect();
+    let options = ["--export", "none", "--init", "assume-clean"];
+    rig.create(name, "5", &options, &files).ok();
+}
+
+fn scrubs(rig: &Rig, name: &str) -> bool {
+    let jobs = rig.show(name)["jobs"].clone();
+    let jobs = jobs.as_array().expect("a list");
+    jobs.iter()
+        .any(|job| job["kind"] == "scrub" && job["paused"] == false)
+}
+
+/// It went by the name, and ended with `array-not-found`.
+#[test]
+fn a_scrub_that_is_waited_for_goes_on_while_its_array_is_renamed() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    slow(&rig, "data", 8);
+    let wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
+    rig.until("the scrub", || scrubs(&rig, "data"));
+    rig.run(&["rename", "data", "other"]).ok();
+    let ended = end(wait).ok().json();
+    assert_eq!(ended["ended"], "done", "{ended}");
+    assert_eq!(ended["scrub"]["inconsistent_stripes"], 0, "{ended}");
+}
+
+/// The end of another array's scrub was taken for its own.
+#[test]
+fn the_end_of_another_arrays_scrub_is_not_that_of_the_one_waited_for() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    slow(&rig, "data", 256);
+    slow(&rig, "other", 1);
+    let wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
+    rig.until("the scrub", || scrubs(&rig, "data"));
+    rig.run(&["scrub", "other", "start", "--wait"]).ok();
+    rig.run(&["scrub", "data", "stop"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 11, "{ended:?}");
+    assert_eq!(ended.json()["ended"], "stopped", "{ended:?}");
+}
+
+/// A job of an array that was stopped meanwhile was `done`.
+#[test]
+fn a_job_whose_array_is_stopped_is_not_done() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    slow(&rig, "data", 256);
+    let wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
+    rig.until("the scrub", || scrubs(&rig, "data"));
+    rig.run(&["stop", "data"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 11, "{ended:?}");
+    let json: Value = ended.json();
+    assert!(
+        json["what"]
+            .as_str()
+            .is_some_and(|w| w.contains("was stopped")),
+        "{json}"
+    );
+}
