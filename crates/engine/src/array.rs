@@ -20,6 +20,7 @@ use std::sync::Arc;
 use slab::Slab;
 use strake_format::*;
 
+use crate::aside::Aside;
 use crate::behind::RegionSet;
 use crate::cover::Cover;
 use crate::event::*;
@@ -740,9 +741,7 @@ impl Array {
                 (Some(_), _, _) if self.surely_in_sync(at) => MemberState::InSync,
                 (Some(_), _, _) | (None, Some(_), _) => MemberState::Rebuilding,
                 (None, None, SlotState::Failed) => MemberState::Failed,
-                (None, None, _) if self.persist.stale.contains(&Slot(at as u8)) => {
-                    MemberState::Stale
-                }
+                (None, None, _) if self.aside(Slot(at as u8)).is_some() => MemberState::Stale,
                 _ => MemberState::Missing,
             };
             let status = self.member_status(Some(Slot(at as u8)), device, record.member, state);
@@ -752,6 +751,7 @@ impl Array {
             let vacant = device.is_none() && self.stage == Stage::Serving && self.reshape.is_none();
             members.push(MemberStatus {
                 spare_in_ns: due.filter(|_| !none && may).map(|due| due.since(now)),
+                aside: self.aside(Slot(at as u8)).filter(|_| device.is_none()),
                 wants_spare: none && may && (vacant && waited || self.asks_elsewhere(slot)),
                 ..status
             });
@@ -774,7 +774,7 @@ impl Array {
             map_had: self.map.whole_at(),
             undecided: self.map.undecided().collect(),
             members,
-            jobs: self.job_status(),
+            jobs: self.jobs_shown(),
             spares_elsewhere: self.elsewhere,
         }
     }
@@ -802,6 +802,22 @@ impl Array {
             latency: found.map(|m| m.watch.status()).unwrap_or_default(),
             spare_in_ns: None,
             wants_spare: false,
+            aside: None,
         }
+    }
+
+    /// Jobs at work or paused; in an array that has failed none goes on.
+    fn jobs_shown(&self) -> Vec<JobStatus> {
+        let mut jobs = self.job_status();
+        for job in jobs.iter_mut().filter(|_| self.stage == Stage::Failed) {
+            (job.paused, job.rate_bytes_per_s, job.held_back) = (true, 0, HeldBack::None);
+        }
+        jobs
+    }
+
+    /// Why the member that was found of this slot at the start is not used.
+    fn aside(&self, slot: Slot) -> Option<Aside> {
+        let mut all = self.persist.stale.iter();
+        all.find(|(at, _)| *at == slot).map(|(_, aside)| *aside)
     }
 }

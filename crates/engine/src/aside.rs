@@ -95,7 +95,8 @@ impl Aside {
         }
     }
 
-    pub(crate) fn cause(self) -> OutCause {
+    /// The same as a cause for events.
+    pub fn cause(self) -> OutCause {
         match self {
             Aside::Missed { .. } | Aside::MapDamaged { .. } => OutCause::Stale,
             Aside::Past(_) | Aside::OlderMap { .. } => OutCause::OlderImage,

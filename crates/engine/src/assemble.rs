@@ -125,7 +125,6 @@ struct Believed {
     sb: Superblock,
     slots: Vec<SlotUse>,
     spares: Vec<DeviceId>,
-    stale: Vec<Slot>,
     /// Slots whose member the table has and that was not found, or is not used.
     gone: Vec<(Slot, OutCause)>,
     /// What was found and is not used.
@@ -191,7 +190,7 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
     let since = sb.epoch.next();
     let strip = u64::from(sb.strip_bytes);
     let mut slots = vec![SlotUse::default(); selection.slots.len()];
-    let (mut stale, mut gone, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut gone, mut used) = (Vec::new(), Vec::new());
     let mut asides = Vec::new();
     let mut returned = Vec::new();
     for (at, finding) in selection.slots.iter().enumerate() {
@@ -234,7 +233,6 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
                     _ => None,
                 };
                 if let Some(aside) = aside {
-                    stale.push(Slot(at as u8));
                     asides.push((Slot(at as u8), aside));
                 }
                 if record.state.is_live() {
@@ -263,7 +261,6 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
         sb,
         slots,
         spares,
-        stale,
         gone,
         aside: asides,
         returned,
@@ -635,7 +632,6 @@ impl Array {
             mut sb,
             slots,
             spares,
-            stale,
             gone,
             aside,
             returned,
@@ -653,7 +649,7 @@ impl Array {
             } => StartError::TooFewMembers {
                 missing,
                 tolerated,
-                aside,
+                aside: aside.clone(),
             },
             error => error,
         })?;
@@ -782,7 +778,7 @@ impl Array {
         let agreed = agreed(&found, &slots);
         let announced = used.iter().all(|&i| found[i].superblock.map_whole_at);
         sb.map_whole_at |= !whole;
-        let persist = Persist::new(after, stale, agreed, options.shards, announced);
+        let persist = Persist::new(after, aside, agreed, options.shards, announced);
         let mut array = Array {
             geometry: Arc::new(geometry),
             shards: options.shards,
@@ -858,6 +854,7 @@ impl Array {
                 slot,
                 device: None,
                 cause,
+                instead: Instead::Others,
             });
         }
     }

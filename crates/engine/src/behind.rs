@@ -215,7 +215,7 @@ impl Array {
             kept: true,
             known: Known::default(),
         };
-        self.persist.stale.retain(|s| *s != slot);
+        self.persist.stale.retain(|(s, _)| *s != slot);
         self.tell_returned(slot, new.device);
         self.membership_changed();
         self.rewrite_map();

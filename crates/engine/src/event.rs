@@ -720,6 +720,8 @@ pub enum EventKind {
         device: Option<DeviceId>,
         /// Why.
         cause: OutCause,
+        /// What has its content.
+        instead: Instead,
     },
     /// A read error on a member.
     ReadError {
@@ -729,6 +731,8 @@ pub enum EventKind {
         device: DeviceId,
         /// Offset on the device, bytes.
         offset: u64,
+        /// What has its content.
+        instead: Instead,
     },
     /// An unreadable sector was rewritten.
     Repaired {

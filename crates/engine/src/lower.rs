@@ -126,7 +126,7 @@ impl Array {
                 .all(|slot: SlotUse| slot.current.or(slot.incoming).is_none()),
             "no slot goes that has a member"
         );
-        self.persist.stale.retain(|slot| slot.index() < left);
+        self.persist.stale.retain(|(slot, _)| slot.index() < left);
         self.forced.retain(|slot| slot.index() < left);
     }
 

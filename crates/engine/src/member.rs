@@ -57,6 +57,7 @@ impl Array {
             slot,
             device,
             offset,
+            instead: self.instead_of(slot, device),
         });
         // A read error alone never costs the array its last redundancy: the read is answered with
         // it.
@@ -106,6 +107,18 @@ impl Array {
             || (self.lost_in_group(slot) < self.geometry.m && !syncing)
     }
 
+    /// What has the content of this device of a slot, without the device.
+    pub(crate) fn instead_of(&self, slot: Slot, device: DeviceId) -> Instead {
+        let place = &self.slots[slot.index()];
+        let lost = self.lost_in_group(slot);
+        match place.current {
+            // What replaced it lacks nothing of it, or the other way round.
+            Some(current) if current != device || place.outgoing.is_some() => Instead::SameSlot,
+            Some(_) if lost >= self.geometry.m => Instead::Nothing,
+            _ => Instead::Others,
+        }
+    }
+
     /// Takes a device out of service.
     pub(crate) fn member_out(&mut self, device: DeviceId, cause: OutCause) {
         if matches!(self.stage, Stage::Failed | Stage::Stopped) {
@@ -132,6 +145,7 @@ impl Array {
             slot,
             device: Some(device),
             cause,
+            instead: self.instead_of(slot, device),
         });
         let place = &mut self.slots[at];
         let mut known = Known::default();
@@ -273,6 +287,7 @@ impl Array {
             slot: Slot(at as u8),
             device: Some(device),
             cause,
+            instead: Instead::SameSlot,
         });
         self.persist.leaving.push((device, self.view.version));
     }
@@ -437,7 +452,7 @@ impl Array {
         } else {
             self.sb.spares.push(member);
         }
-        self.persist.stale.retain(|s| usize::from(s.0) != at);
+        self.persist.stale.retain(|(s, _)| usize::from(s.0) != at);
         self.event(EventKind::SpareUsed {
             slot: Slot(at as u8),
             device,
@@ -563,7 +578,7 @@ impl Array {
             known: Known::default(),
         };
         self.slots[at] = SlotUse::default();
-        self.persist.stale.retain(|s| *s != slot);
+        self.persist.stale.retain(|(s, _)| *s != slot);
         self.event(EventKind::Removed { slot: Some(slot) });
         self.membership_changed();
         Ok(Changed::Yes)

@@ -19,6 +19,7 @@
 use strake_format::*;
 
 use crate::array::{Array, Member, Purpose, SlotUse, Stage};
+use crate::aside::Aside;
 use crate::buffers::{Buf, Slice};
 use crate::canary::{self, Canary};
 use crate::event::*;
@@ -51,8 +52,8 @@ pub(crate) struct Persist {
     /// The membership differs from what shards know.
     pub(crate) view_due: bool,
     pub(crate) after: Vec<After>,
-    /// Slots whose member was found but had missed writes.
-    pub(crate) stale: Vec<Slot>,
+    /// Slots whose member was found at the start and is not used, and why.
+    pub(crate) stale: Vec<(Slot, Aside)>,
     /// For each slot the member that the last durable table calls in sync.
     in_sync: Vec<Option<MemberUuid>>,
     /// The view that each shard has.
@@ -96,7 +97,7 @@ impl Persist {
     /// `agreed` is what all believed members' tables call in sync.
     pub(crate) fn new(
         after: Vec<After>,
-        stale: Vec<Slot>,
+        stale: Vec<(Slot, Aside)>,
         agreed: Vec<Option<MemberUuid>>,
         shards: u16,
         says_whole_at: bool,

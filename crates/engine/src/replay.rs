@@ -219,6 +219,7 @@ impl Array {
                 slot,
                 device,
                 offset,
+                instead: self.instead_of(slot, device),
             });
         }
     }

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use strake_format::{MapPage, MemberUuid, RegionState, Superblock};
 
+use crate::aside::Aside;
 use crate::event::*;
 use crate::latency::Distribution;
 use crate::meters::HedgeCounts;
@@ -104,6 +105,19 @@ pub struct MemberStatus {
     /// Nobody has the slot, none is waited for any more, and there is no spare: a device that is added now is used
     /// at once. Or the member in sync here has too many read errors, and is to be replaced.
     pub wants_spare: bool,
+    /// The slot has no device, and the member that was found of it at the start is not used: why.
+    pub aside: Option<Aside>,
+}
+
+/// What has the content of a member that is out, or of blocks of it that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// The other members, by redundancy.
+    Others,
+    /// Another member of its slot.
+    SameSlot,
+    /// Nothing: no redundancy is left.
+    Nothing,
 }
 
 /// How long a member takes, as `show` tells it; as of the last second in which it was used.

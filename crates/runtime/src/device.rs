@@ -113,8 +113,18 @@ pub enum DeviceError {
         /// What it is.
         what: String,
     },
-    /// Superblocks of ours, none of them whole.
-    #[error("{path}: both superblock copies are damaged: {what}")]
+    /// The device ends before the end that its superblock names.
+    #[error("{path}: the device shrank from {recorded_bytes} to {device_bytes} bytes")]
+    Shrunk {
+        /// The device.
+        path: PathBuf,
+        /// Its size, as the superblock has it.
+        recorded_bytes: u64,
+        /// Its size now.
+        device_bytes: u64,
+    },
+    /// Superblocks of ours, none of which can be believed.
+    #[error("{path}: {what}")]
     Damaged {
         /// The device.
         path: PathBuf,

@@ -605,7 +605,13 @@ impl Serving {
     /// The same for an array that others still look at, within a bounded time: what the kernel does
     /// not give back in time is left behind, and is named.
     pub fn end(&self) -> Stopped {
-        let result = self.become_quiet();
+        self.end_within(STOP_PATIENCE)
+    }
+
+    /// The same, for as long as this: an array that is not quiet then, since a member does not answer, is left
+    /// as a kill would leave it.
+    pub fn end_within(&self, patience: Duration) -> Stopped {
+        let result = self.become_quiet(Instant::now() + patience);
         Stopped {
             result,
             busy: self.threads.end(),
@@ -619,7 +625,7 @@ impl Serving {
         self.threads.end()
     }
 
-    fn become_quiet(&self) -> Result<(), ServeError> {
+    fn become_quiet(&self, until: Instant) -> Result<(), ServeError> {
         let mut export = self.withdraw();
         for (_, served) in self.take_volumes() {
             export = served.stop().and(export);
@@ -633,8 +639,9 @@ impl Serving {
             action: "wait for the array to stop",
             source: io::Error::from(io::ErrorKind::TimedOut),
         };
-        match receiver.recv_timeout(STOP_PATIENCE).map_err(late)? {
-            Ok(_) => self.wait_until_stopped()?,
+        let left = until.saturating_duration_since(Instant::now());
+        match receiver.recv_timeout(left).map_err(late)? {
+            Ok(_) => self.wait_until_stopped(until)?,
             Err(error) => tracing::warn!(%error, "the array did not stop cleanly"),
         }
         export
@@ -645,10 +652,11 @@ impl Serving {
         std::mem::take(&mut volumes.expect("no thread panics with the exports"))
     }
 
-    fn wait_until_stopped(&self) -> Result<(), ServeError> {
+    fn wait_until_stopped(&self, until: Instant) -> Result<(), ServeError> {
         let turns = self.turns.lock().expect("no thread panics with the turns");
         loop {
-            match turns.recv_timeout(STOP_PATIENCE) {
+            let left = until.saturating_duration_since(Instant::now());
+            match turns.recv_timeout(left) {
                 Ok(Turn::Stopped) => return Ok(()),
                 Ok(Turn::Started | Turn::Failed(_)) => {}
                 Err(_) => {

@@ -9,10 +9,10 @@ use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use strake_engine::StartError;
 use strake_engine::create::CreateError;
 use strake_engine::event::CommandError;
-use strake_format::SelectError;
+use strake_engine::{Aside, StartError};
+use strake_format::{SelectError, Slot};
 use strake_runtime::{DeviceError, ServeError};
 
 use crate::cli::size;
@@ -231,6 +231,9 @@ catalogue! {
     /// Too many members missing.
     MembersMissing, "members-missing", Refused,
         "bring the missing members back; nothing was written";
+    /// Too few members are left without those that lost a superblock.
+    MembersEmptied, "members-emptied", Refused,
+        "bring the missing members back; or, where what these hold is believed: start --force, and check the data";
     /// Not a backup, or not one of this format.
     BackupInvalid, "backup-invalid", Usage, "use what strake config backup wrote, as it is";
     /// Members that do not have the same history.
@@ -301,6 +304,9 @@ catalogue! {
     /// The array's thread hangs.
     ArraySilent, "array-silent", Failed,
         "look at the kernel log for a device that hangs, and at the daemon's log";
+    /// As many clients follow events as may.
+    TooManyFollowers, "too-many-followers", Refused,
+        "end one of them, or ask again and again: strake events, GET /v1/events?since=N";
     /// No ublk.
     NoUblk, "no-ublk", Failed,
         "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";
@@ -455,9 +461,20 @@ impl From<DeviceError> for Failure {
             DeviceError::Io { .. } => Code::Io,
             DeviceError::NotStrake(_) => Code::NotAMember,
             DeviceError::Newer { .. } => Code::Newer,
-            DeviceError::Damaged { .. } => Code::Damaged,
+            DeviceError::Damaged { .. } | DeviceError::Shrunk { .. } => Code::Damaged,
         };
-        Failure::new(code, error.to_string())
+        let failure = Failure::new(code, error.to_string());
+        match error {
+            DeviceError::Shrunk {
+                path,
+                recorded_bytes,
+                ..
+            } => failure.cure(format!(
+                "give it its {recorded_bytes} bytes back; what lay behind its end is lost, so strake add NAME {} rebuilds it then",
+                path.display()
+            )),
+            _ => failure,
+        }
     }
 }
 
@@ -576,10 +593,17 @@ impl From<SelectError> for Failure {
     }
 }
 
+/// Is there a member among these that lost a copy of its superblock?
+fn is_emptied(aside: &[(Slot, Aside)]) -> bool {
+    let emptied = |(_, aside): &(Slot, Aside)| matches!(aside, Aside::Emptied { .. });
+    aside.iter().any(emptied)
+}
+
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Failure {
         let code = match &error {
             StartError::Select(select) => return Failure::from(*select),
+            StartError::TooFewMembers { aside, .. } if is_emptied(aside) => Code::MembersEmptied,
             StartError::TooFewMembers { .. } => Code::MembersMissing,
             StartError::DirtyDegraded => Code::DirtyDegraded,
             StartError::LogTooSmall(_) => Code::LogTooSmall,

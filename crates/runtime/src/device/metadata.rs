@@ -121,6 +121,17 @@ impl Device {
                     what: last.to_string(),
                 }
             }
+            (
+                SelectError::Shrunk {
+                    recorded_bytes,
+                    device_bytes,
+                },
+                None,
+            ) => DeviceError::Shrunk {
+                path: self.path().to_owned(),
+                recorded_bytes,
+                device_bytes,
+            },
             (error, None) => DeviceError::Damaged {
                 path: self.path().to_owned(),
                 what: error.to_string(),

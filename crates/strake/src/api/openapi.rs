@@ -174,7 +174,7 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "SetAside",
-        "device:string slot:integer? code:string found:string",
+        "device:string slot:integer? code:string found:string cure:string",
     ),
     (
         "Explain",

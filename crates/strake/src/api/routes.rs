@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::api::config;
+use crate::api::listen;
 use crate::api::metrics;
 use crate::api::openapi;
 use crate::api::pools;
@@ -661,6 +662,11 @@ async fn events(State(service): Shared, Asked(query): Asked<Follow>) -> Answer {
     if !query.follow {
         let lines = event_lines(&service.events.since(query.since));
         return Ok((kind, lines).into_response());
+    }
+    let followers = service.events.followers();
+    if followers >= listen::FOLLOWERS_MAX {
+        let found = format!("{followers} clients follow events already, and no more may");
+        return Err(Failure::new(Code::TooManyFollowers, found));
     }
     let body = Body::new(Followed::new(service, query.since));
     Ok((kind, body).into_response())

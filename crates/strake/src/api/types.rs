@@ -853,9 +853,12 @@ pub(crate) struct ScanDeviceJson {
 pub(crate) struct SetAsideJson {
     pub(crate) device: String,
     pub(crate) slot: Option<u8>,
-    /// The code of the error that says why.
+    /// The code of the error that says why, or the cause of an event.
     pub(crate) code: String,
     pub(crate) found: String,
+    /// What to do.
+    #[serde(default)]
+    pub(crate) cure: String,
 }
 
 /// One member, offline.

@@ -613,6 +613,7 @@ mod tests {
             latency: LatencyStatus::default(),
             spare_in_ns: None,
             wants_spare: false,
+            aside: None,
         };
         let status = Status {
             superblock: half_way(),

@@ -393,9 +393,6 @@ pub(crate) fn confirm_force<T>(
     }
 }
 
-/// What a refusal says of each member that was emptied ([`strake_engine`]'s words).
-const CONTENT_LOST: &str = "content may be lost";
-
 /// The same for a start that takes members in whose content may be lost, because too few are left
 /// without them. `check` rehearses the start, with `--force` or without.
 pub(crate) fn confirm_emptied<T>(
@@ -408,17 +405,13 @@ pub(crate) fn confirm_emptied<T>(
         return Ok(());
     }
     match check(false) {
-        Err(failure)
-            if failure.code == Code::MembersMissing && failure.found.contains(CONTENT_LOST) =>
-        {
-            confirm(
-                false,
-                &format!(
-                    "strake start --force {name} would believe members that may have lost their content: {}",
-                    failure.found
-                ),
-            )
-        }
+        Err(failure) if failure.code == Code::MembersEmptied => confirm(
+            false,
+            &format!(
+                "strake start --force {name} would believe members that may have lost their content: {}",
+                failure.found
+            ),
+        ),
         _ => Ok(()),
     }
 }

@@ -13,6 +13,7 @@ use crate::api::view;
 use crate::cli::args::StartArgs;
 use crate::cli::output;
 use crate::cli::{Context, Ended, absolutes, confirm_emptied, done};
+use crate::daemon::ending::{QUIET_PATIENCE, note_unclean};
 use crate::daemon::events::EventLog;
 use crate::daemon::journal;
 use crate::daemon::placement::{PlacementRecord, Wanted};
@@ -345,8 +346,12 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     match running.not_in_use() {
         Ok(()) => {
             // The log names devices that stay busy.
-            running.stop(&context.dir)?;
+            let stopped = running.stop_within(&context.dir, QUIET_PATIENCE);
+            if let Err(failure) = &stopped {
+                note_unclean(&log, running.name().as_str(), failure);
+            }
             log.finish();
+            stopped?;
         }
         // To stop it would take the block device from under its users.
         Err(failure) => {

@@ -159,6 +159,7 @@ fn job_short(job: &JobJson) -> String {
 pub(crate) fn paused_by(word: &str) -> String {
     match word {
         "asked" => "a user stopped it",
+        "array_failed" => "the array has failed",
         "members_missing" => "a slot has no member in sync",
         "resync" => "it waits for the resync",
         "restripe" => "it waits for the data that moves",
@@ -366,7 +367,10 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     text.push_str(&table.text(2));
     for aside in &a.set_aside {
         let slot = slot_text(aside.slot);
-        text.push_str(&format!("  slot {slot}: set aside: {}\n", aside.found));
+        text.push_str(&format!(
+            "  slot {slot}: set aside: {}; {}\n",
+            aside.found, aside.cure
+        ));
     }
     text.push_str(&retries(a));
     for member in &a.members {

@@ -47,7 +47,11 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
             *place = Some(priority.ok_or_else(wrong)?);
         }
         LATENCY_TARGET | LATENCY_TARGET_US => {
-            let us = size::micros(value).ok_or_else(wrong)?;
+            let us = match value.parse() {
+                // The unit is in the name.
+                Ok(us) if key == LATENCY_TARGET_US => us,
+                _ => size::micros(value).ok_or_else(wrong)?,
+            };
             into.latency_target_us = Some(ranges::latency_target(us).map_err(|_| wrong())?);
         }
         "scrub_schedule" => {
@@ -213,7 +217,7 @@ mod tests {
         for (text, us) in [
             ("off", 0),
             ("0", 0),
-            ("750", 750),
+            ("750us", 750),
             ("500us", 500),
             ("1.5ms", 1500),
             ("1.001ms", 1001),
@@ -221,6 +225,8 @@ mod tests {
             parse_setting(&format!("latency_target={text}"), &mut into).expect("a setting");
             assert_eq!(into.latency_target_us, Some(us));
         }
+        parse_setting("latency_target_us=750", &mut into).expect("a setting");
+        assert_eq!(into.latency_target_us, Some(750));
         let told = setting("latency_target_us", &serde_json::json!(1500));
         assert_eq!(told, "latency_target=1500us\n");
         for (text, ms) in [
@@ -257,6 +263,10 @@ mod tests {
             "latency_target=61s",
             "latency_target=49us",
             "latency_target=1",
+            "latency_target=101",
+            "latency_target=2000.0",
+            "latency_target_us=49",
+            "latency_target_us=1e3",
             "replace_at_wear=101",
             "shards=x",
             "nothing=1",

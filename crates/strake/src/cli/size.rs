@@ -64,15 +64,15 @@ pub(crate) fn exact(n: u64) -> String {
     format!("{}{}", n >> (10 * unit), UNITS[unit])
 }
 
-/// Parses a latency target: `off`, microseconds, or a number with `us`, `ms` or `s`; to a minute.
+/// Parses a latency target: `off`, 0, or a number with `us`, `ms` or `s`; to a minute.
 pub(crate) fn micros(text: &str) -> Option<u32> {
-    if text == "off" {
+    if matches!(text, "off" | "0") {
         return Some(0);
     }
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
     let factor = match unit {
-        "" | "us" | "µs" => 1.0,
+        "us" | "µs" => 1.0,
         "ms" => 1e3,
         "s" => 1e6,
         _ => return None,

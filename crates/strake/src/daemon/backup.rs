@@ -24,7 +24,7 @@ use crate::api::config::{
     BackupArrayJson, BackupJson, BackupPoolJson, FORMAT, RestoreRequest, RestoredArrayJson,
     RestoredJson, SlotDevice,
 };
-use crate::api::types::SettingsJson;
+use crate::api::types::{ArrayJson, MemberJson, SettingsJson};
 use crate::api::view;
 use crate::daemon::events::Happened;
 use crate::daemon::opening;
@@ -36,6 +36,7 @@ use crate::drives::lost::{self, Remains};
 use crate::drives::make;
 use crate::drives::pool::Pool;
 use crate::drives::safety::{self, Permit};
+use crate::drives::sysfs;
 use crate::errors::{Code, Failure};
 
 /// A backup of these arrays and pools, none of which changes meanwhile.
@@ -149,6 +150,7 @@ impl Service {
             paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
             let found = find::group(find::members_within(&self.looks, &paths));
             if let Some(what) = self.is_there(&found, array, entry, &paths, request.force)? {
+                self.slots_as_told(&found, array, request)?;
                 return Ok(answer(false, None, what, &[]));
             }
             let wanted = self.recognise(entry, array, definition, request, paths)?;
@@ -271,6 +273,28 @@ impl Service {
         }
     }
 
+    /// Refuses a device that `--slot` names for an array that needs no restoring, unless it is the one that has the slot.
+    fn slots_as_told(
+        &self,
+        all: &[FoundArray],
+        array: ArrayUuid,
+        request: &RestoreRequest,
+    ) -> Result<(), Failure> {
+        if request.slots.is_empty() {
+            return Ok(());
+        }
+        let running = self.all_running().into_iter().find(|r| r.uuid == array);
+        let json = match (&running, all.iter().find(|found| found.uuid == array)) {
+            (Some(running), _) => running.json()?,
+            (None, Some(found)) => found.stopped_json(),
+            (None, None) => return Ok(()),
+        };
+        for told in &request.slots {
+            is_in_its_slot(&json, running.is_some(), told)?;
+        }
+        Ok(())
+    }
+
     /// The device of each slot.
     fn recognise(
         &self,
@@ -368,6 +392,59 @@ fn is_current(
         epoch => sb.epoch.0 > epoch,
     };
     since_backup && !remains.iter().any(|remains| is_later(remains, sb.epoch.0))
+}
+
+/// Refuses a device that does not have the slot which it is named for in an array that is there.
+fn is_in_its_slot(array: &ArrayJson, serves: bool, told: &SlotDevice) -> Result<(), Failure> {
+    let (name, slot) = (&array.name, told.slot);
+    let path = absolute(&told.device);
+    let id = sysfs::identity(&path)?;
+    let of = |slot: u8| array.members.iter().filter(move |m| m.slot == Some(slot));
+    if of(slot).next().is_none() {
+        let found = format!("{name} has no slot {slot}: its slots are 0 to {}", {
+            array
+                .members
+                .iter()
+                .filter_map(|m| m.slot)
+                .max()
+                .unwrap_or(0)
+        });
+        return Err(Failure::new(Code::MemberNotFound, found));
+    }
+    let is = |m: &&MemberJson| {
+        let device = m.device.as_ref().map(Path::new);
+        device.is_some_and(|device| sysfs::identity(device).is_ok_and(|other| other == id))
+    };
+    if of(slot).any(|m| is(&m)) {
+        return Ok(());
+    }
+    let path = path.display();
+    let is_there = match serves {
+        true => format!("{name} serves"),
+        false => format!("{name} is there, and strake start {name} serves it"),
+    };
+    let has = of(slot).find_map(|m| m.device.as_ref());
+    let has = match has {
+        Some(device) => format!("its slot {slot} has {device}, not {path}"),
+        None => format!("its slot {slot} has no device, and {path} is not its member"),
+    };
+    let found = format!("{is_there}: {has}");
+    let omit = format!("omit --slot {slot}: nothing is to be restored");
+    let start = match serves {
+        true => String::new(),
+        false => format!("strake start {name}, then "),
+    };
+    let other = array.members.iter().find(is).and_then(|m| m.slot);
+    let cure = match (other, of(slot).any(|m| m.device.is_some())) {
+        (Some(other), _) => format!("{omit}, and {path} has slot {other}"),
+        (None, true) => format!(
+            "{omit}; {start}strake replace {name} {slot} {path} puts it there, and rebuilds it"
+        ),
+        (None, false) => {
+            format!("{omit}; {start}strake add {name} {path} takes it in, and rebuilds it")
+        }
+    };
+    Err(Failure::new(Code::MembersDisagree, found).cure(cure))
 }
 
 /// What a device that somebody put into a slot still carries of the array.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use strake_engine::event::Command;
+use strake_engine::event::{ArrayState, Command, Status};
 
 use crate::api::types::OutcomeJson;
 use crate::daemon::events::{EventLog, Happened};
@@ -19,10 +19,14 @@ use crate::drives::find;
 use crate::errors::Failure;
 
 /// How long the end of the daemon waits for changes that are under way.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it waits for arrays to stop: longer than each takes, which waits for the array's answer and for its quiet,
-/// 320 s each ([`strake_runtime::Serving::end`]).
-const STOP_ALL_PATIENCE: Duration = Duration::from_secs(720);
+const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
+/// How long an array may take to become quiet as the process ends. Members that do not answer have longer
+/// deadlines, and whoever ends the daemon does not wait for these: the service manager kills it. An array that is
+/// not quiet then is left as after a kill, from which it comes back.
+pub(crate) const QUIET_PATIENCE: Duration = Duration::from_secs(12);
+/// How long the end of the daemon waits for arrays to stop: longer than each takes, whose exports have 5 s and whose
+/// threads have 10 s beside that ([`strake_runtime::Serving::end_within`]). All in all less than 30 s.
+const STOP_ALL_PATIENCE: Duration = Duration::from_secs(25);
 
 /// How long the files of an array are looked at before it stops.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -103,14 +107,33 @@ fn end(running: &Running, dir: &Dir, events: &EventLog) {
         return;
     }
     put_out_emptied(running, events);
-    if let Err(failure) = running.stop(dir) {
-        tracing::error!(%array, %failure, "not stopped cleanly");
+    if let Err(failure) = running.stop_within(dir, QUIET_PATIENCE) {
+        note_unclean(events, &array.to_string(), &failure);
     }
+}
+
+/// An array is left as a kill would leave it.
+pub(crate) fn note_unclean(events: &EventLog, array: &str, failure: &Failure) {
+    tracing::error!(%array, %failure, "not stopped cleanly");
+    events.note(Happened {
+        array: Some(array.to_owned()),
+        event: "stopped",
+        cause: Some(failure.found.clone()),
+        effect: Some(
+            "not clean: as after a kill, its next start recovers what was under way".to_owned(),
+        ),
+        ..Happened::default()
+    });
 }
 
 /// Puts out member files that hold a superblock at neither of its places: they were emptied between two
 /// looks at their size. A stop would write both anew, and the member would pass for one in sync.
 fn put_out_emptied(running: &Running, events: &EventLog) {
+    // One that has failed writes no superblock as it stops.
+    let failed = |status: Status| status.state == ArrayState::Failed;
+    if running.status().is_ok_and(failed) {
+        return;
+    }
     let Ok(files) = running.files() else { return };
     let (found, emptied) = channel();
     let look = move || {

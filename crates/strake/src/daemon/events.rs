@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use strake_engine::Decision;
-use strake_engine::event::{ErrorCounts, EventKind, FailCause, OutCause, StopCause};
+use strake_engine::event::{ErrorCounts, EventKind, FailCause, Instead, OutCause, StopCause};
 use strake_format::{ArrayName, Level, Slot};
 use strake_runtime::{EventRecord, NotTold};
 use tokio::sync::{Notify, watch};
@@ -20,6 +20,7 @@ use crate::api::types::{ArrayJson, EventJson, SettingsJson};
 use crate::api::view;
 use crate::cli::size;
 use crate::daemon::journal::Journal;
+use crate::drives::find::Aside;
 
 const RING: usize = 4096;
 /// So long the end of a process waits for its last events.
@@ -242,6 +243,7 @@ impl EventLog {
 
     /// Says why jobs of an array are paused: by what holds them now, else by the event of their stop.
     pub(crate) fn explain_pauses(&self, array: &mut ArrayJson) {
+        let failed = array.state == "failed";
         let all_in_sync = array.members.iter().all(|m| m.state == "in_sync");
         let resyncs = array.jobs.iter().any(|job| job.kind == "resync");
         let stopped = array.moving.as_ref().is_some_and(|m| m.stopped);
@@ -251,6 +253,7 @@ impl EventLog {
                 of && e.array.as_ref() == Some(&array.name)
             };
             job.paused_by = match job.kind.as_str() {
+                _ if failed => text("array_failed"),
                 "restripe" if stopped => text("asked"),
                 "restripe" if !all_in_sync => text("members_missing"),
                 "restripe" | "init" if resyncs => text("resync"),
@@ -277,7 +280,7 @@ impl EventLog {
     }
 }
 
-fn out_cause(cause: OutCause) -> &'static str {
+pub(crate) fn out_cause(cause: OutCause) -> &'static str {
     match cause {
         OutCause::NotFound => "not_found",
         OutCause::Stale => "stale",
@@ -294,11 +297,46 @@ fn out_cause(cause: OutCause) -> &'static str {
     }
 }
 
-/// Why a member left its slot, in a word.
-pub(crate) fn out_cause_of(kind: &EventKind) -> Option<String> {
+/// It was found at the start and set aside: the engine, which was not given it, calls it not found.
+const SET_ASIDE: &str = "set_aside";
+
+/// Why a member left its slot, in a word, where these were found at the start and set aside.
+pub(crate) fn out_cause_of(kind: &EventKind, aside: &[Aside]) -> Option<String> {
     match kind {
+        EventKind::MemberOut { .. } if is_aside(kind, aside).is_some() => text(SET_ASIDE),
         EventKind::MemberOut { cause, .. } => text(out_cause(*cause)),
         _ => None,
+    }
+}
+
+/// The device that was set aside, of a member that the engine was not given.
+fn is_aside<'a>(kind: &EventKind, aside: &'a [Aside]) -> Option<&'a Aside> {
+    let EventKind::MemberOut {
+        cause: OutCause::NotFound,
+        slot,
+        ..
+    } = kind
+    else {
+        return None;
+    };
+    aside.iter().find(|aside| aside.slot == Some(slot.0))
+}
+
+/// The same as [`describe`], where these were found at the start and set aside.
+pub(crate) fn describe_with(array: &str, record: &EventRecord, aside: &[Aside]) -> Happened {
+    let told = describe(array, record);
+    match is_aside(&record.kind, aside) {
+        None => told,
+        Some(aside) => Happened {
+            device: Some(aside.path.display().to_string()),
+            cause: text(SET_ASIDE),
+            effect: Some(format!(
+                "{}; {}",
+                aside.text(),
+                told.effect.unwrap_or_default()
+            )),
+            ..told
+        },
     }
 }
 
@@ -463,9 +501,23 @@ fn array_words(kind: &EventKind) -> Words {
 /// Who came and who went, in words.
 fn member_words(kind: &EventKind) -> Words {
     match *kind {
-        EventKind::MemberOut { slot, cause, .. } => {
-            let effect = text("reads are answered from the others");
-            ("member_out", Some(slot), text(out_cause(cause)), effect)
+        EventKind::MemberOut {
+            slot,
+            cause,
+            instead,
+            ..
+        } => {
+            let effect = match instead {
+                Instead::Others => "reads are answered from the others",
+                Instead::SameSlot => "the member that has its slot now serves instead",
+                Instead::Nothing => "no redundancy is left to do without it",
+            };
+            (
+                "member_out",
+                Some(slot),
+                text(out_cause(cause)),
+                text(effect),
+            )
         }
         EventKind::MemberFailing { slot, .. } => {
             let effect = text("it serves until a spare has taken its place");
@@ -529,9 +581,18 @@ fn member_words(kind: &EventKind) -> Words {
 fn block_words(kind: &EventKind) -> Words {
     let at = |offset: u64| Some(format!("offset_bytes {offset}"));
     match *kind {
-        EventKind::ReadError { slot, offset, .. } => {
-            let effect = text("answered from the others");
-            ("read_error", Some(slot), at(offset), effect)
+        EventKind::ReadError {
+            slot,
+            offset,
+            instead,
+            ..
+        } => {
+            let effect = match instead {
+                Instead::Others => "answered from the others",
+                Instead::SameSlot => "answered from the member that has its slot now",
+                Instead::Nothing => "no redundancy is left: what cannot be read answers an error",
+            };
+            ("read_error", Some(slot), at(offset), text(effect))
         }
         EventKind::Repaired {
             slot, offset, len, ..

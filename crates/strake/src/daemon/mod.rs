@@ -199,6 +199,8 @@ async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), with
 async fn watch(mut watcher: Watcher) {
     let uevents = Uevents::listen();
     let events = watcher.events();
+    // Of a member file that an event has announced, and that may still be to come.
+    let mut announced: Option<Instant> = None;
     loop {
         let looked = tokio::task::spawn_blocking(move || {
             watcher.look(Instant::now());
@@ -211,11 +213,20 @@ async fn watch(mut watcher: Watcher) {
                 return;
             }
         }
-        tokio::select! {
-            () = tokio::time::sleep(watcher.pause(uevents.are_heard())) => {}
-            () = uevents.block_device() => {}
-            // A member file may have come, of which the kernel does not tell.
-            () = events.news() => tokio::time::sleep(watch::PERIOD).await,
+        let now = Instant::now();
+        announced.take_if(|at| *at <= now);
+        let mut until = now + watcher.pause(uevents.are_heard());
+        loop {
+            until = announced.map_or(until, |at| until.min(at));
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => break,
+                // It does not wait for what an event has announced, nor the other way round.
+                () = uevents.block_device() => break,
+                // A member file may have come, of which the kernel does not tell.
+                () = events.news() => {
+                    announced.get_or_insert(Instant::now() + watch::PERIOD);
+                }
+            }
         }
     }
 }

@@ -149,6 +149,7 @@ pub(crate) fn with_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) 
     let for_members = matches!(
         failure.code,
         Code::MembersMissing
+            | Code::MembersEmptied
             | Code::ArrayNotFound
             | Code::DirtyDegraded
             | Code::DegradedStart

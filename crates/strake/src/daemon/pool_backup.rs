@@ -102,7 +102,7 @@ impl Service {
             self.is_free(path, request, &arrays)?;
         }
         let foreign = safety::check(&devices, permit)?;
-        pool::large_enough(&devices)?;
+        pool::fit_for_any(&devices)?;
         let missing = entry.devices.len() - devices.len();
         let others = match missing {
             0 => String::new(),

@@ -149,7 +149,7 @@ impl<'a> Pools<'a> {
             data: None,
         };
         let foreign = safety::check(&paths, permit)?;
-        pool::large_enough(&paths)?;
+        pool::fit_for_any(&paths)?;
         let shown: Vec<String> = paths
             .iter()
             .map(|path| path.display().to_string())

@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use strake_engine as engine;
 use strake_engine::event::{
     Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
 };
 use strake_engine::units::DeviceId;
-use strake_format::{ArrayName, ArrayUuid, MemberUuid, Slot, Superblock};
-use strake_runtime::{Counters, Device, ExportKind, MemberImage, ServeConfig, Serving};
+use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Slot, Superblock};
+use strake_runtime::{Counters, Device, ExportKind, MemberImage, ServeConfig, Serving, Stopped};
 
 use crate::api::latency::{self, LatenciesJson};
-use crate::api::types::{ArrayJson, ExplainJson};
+use crate::api::types::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::api::view;
 use crate::cli::size;
 use crate::daemon::events::{self, EventLog, Happened};
@@ -114,8 +115,9 @@ pub(crate) struct Running {
     pub(crate) volumes: Volumes,
     /// Under way at most.
     requests: Option<u32>,
-    /// Members that were found and not used when it was started.
-    aside: Vec<Aside>,
+    /// Members that were found when it was started: those that were set aside, and where each was.
+    aside: Arc<[Aside]>,
+    found: Vec<(MemberUuid, PathBuf)>,
 }
 
 /// Parses the word of `--export`.
@@ -342,7 +344,9 @@ pub(crate) fn start(
     if let (Some(device), Some(_)) = (export.device(), ublk) {
         link(&link_of(&name), &device);
     }
+    let aside: Arc<[Aside]> = aside.into();
     let (events, mut array) = (Arc::clone(log), name.to_string());
+    let set_aside = Arc::clone(&aside);
     let mut seats = Keeper::new(dir, found.uuid, &serving);
     let serving = Arc::new(Mutex::new(Some(Arc::new(serving))));
     let served = Arc::downgrade(&serving);
@@ -351,8 +355,9 @@ pub(crate) fn start(
         .spawn(move || {
             let _telling = events.telling();
             for record in receiver {
-                seats.follow(&record);
-                events.note_at(record.time, events::describe(&array, &record));
+                seats.follow(&record, &set_aside);
+                let told = events::describe_with(&array, &record, &set_aside);
+                events.note_at(record.time, told);
                 if let EventKind::Renamed { to, .. } = &record.kind {
                     array = to.to_string();
                 }
@@ -375,6 +380,11 @@ pub(crate) fn start(
         volumes: Volumes::default(),
         requests,
         aside,
+        found: found
+            .members
+            .iter()
+            .map(|m| (m.image.superblock.member, m.path.clone()))
+            .collect(),
     };
     running.bring_up_volumes(dir, log, how.elder)?;
     Ok(running)
@@ -549,13 +559,38 @@ impl Running {
                 all.any(|m| m.device.as_ref() == Some(&path))
             };
             let aside = self.aside.iter().filter(|aside| !back(aside));
-            let set_aside = aside.map(Aside::json).collect();
+            let not_used = status.members.iter().filter_map(|m| self.not_used(m));
+            let set_aside = aside.map(Aside::json).chain(not_used).collect();
             let array = ArrayJson {
                 volumes,
                 set_aside,
                 ..told
             };
             Ok((array, latencies))
+        })
+    }
+    /// A member that was found at the start and that the engine does not use, and what to do with it.
+    fn not_used(&self, member: &MemberStatus) -> Option<SetAsideJson> {
+        let (aside, slot) = (member.aside?, member.slot?);
+        let is = |(found, _): &&(MemberUuid, PathBuf)| *found == member.member;
+        let device = self.found.iter().find(is)?.1.display().to_string();
+        let name = self.name();
+        let cure = match aside {
+            engine::Aside::BlockSize { .. } | engine::Aside::TooSmall { .. } => format!(
+                "give it back what it had and start the array anew, or strake replace {name} {} DEV with another",
+                slot.0
+            ),
+            engine::Aside::Past(Past::Other { .. }) => {
+                format!("strake add --force {name} {device} overwrites it and rebuilds it")
+            }
+            _ => format!("strake add {name} {device} takes it in, and rebuilds what it lacks"),
+        };
+        Some(SetAsideJson {
+            slot: Some(slot.0),
+            code: events::out_cause(aside.cause()).to_owned(),
+            found: format!("{device} {aside}"),
+            cure,
+            device,
         })
     }
     /// As asked for.
@@ -733,12 +768,27 @@ impl Running {
     /// Stops it cleanly, within a bounded time. Answers which devices stay busy. Nothing is done if
     /// it was stopped already.
     pub(crate) fn stop(&self, dir: &Dir) -> Result<Vec<PathBuf>, Failure> {
+        self.stop_by(dir, Serving::end)
+    }
+    /// The same as the process ends, which waits no longer than this for members that do not answer.
+    pub(crate) fn stop_within(
+        &self,
+        dir: &Dir,
+        patience: Duration,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        self.stop_by(dir, |serving| serving.end_within(patience))
+    }
+    fn stop_by(
+        &self,
+        dir: &Dir,
+        end: impl FnOnce(&Serving) -> Stopped,
+    ) -> Result<Vec<PathBuf>, Failure> {
         let Some(serving) = self.take() else {
             return Ok(Vec::new());
         };
         self.unlink_array(&serving);
         self.unlink_volumes(&serving);
-        let stopped = serving.end();
+        let stopped = end(&serving);
         self.remember(dir, |record| {
             record.ublk = None;
             record.volumes.clear();

@@ -18,6 +18,7 @@ use strake_runtime::{EventRecord, Serving};
 use crate::api::types::{ArrayJson, WasJson};
 use crate::daemon::events::{self, rfc3339};
 use crate::daemon::state::Dir;
+use crate::drives::find::Aside;
 use crate::drives::{locate, sysfs};
 
 /// A device in a slot.
@@ -81,7 +82,7 @@ impl Seats {
     }
 
     /// A device leaves a slot; `None` is the one that was there.
-    fn leave(&mut self, slot: Slot, device: Option<&Path>, event: &EventRecord) {
+    fn leave(&mut self, slot: Slot, device: Option<&Path>, event: &EventRecord, aside: &[Aside]) {
         let place = self.0.entry(slot.0).or_default();
         let own = |now: &mut Seat| device.is_none_or(|device| now.device == device);
         let seat = match (place.now.take_if(own), device) {
@@ -94,18 +95,20 @@ impl Seats {
             place.was = Some(Departed {
                 seat,
                 until: rfc3339(event.time),
-                cause: events::out_cause_of(&event.kind),
+                cause: events::out_cause_of(&event.kind, aside),
                 errno: event.errno,
             });
         }
     }
 
-    /// What an event changes; whether it did.
-    fn follow(&mut self, event: &EventRecord) -> bool {
+    /// What an event changes, where these were set aside at the start; whether it did.
+    fn follow(&mut self, event: &EventRecord, aside: &[Aside]) -> bool {
         let before = self.clone();
         let device = event.device.as_deref();
         match (&event.kind, device) {
-            (EventKind::MemberOut { slot, .. }, device) => self.leave(*slot, device, event),
+            (EventKind::MemberOut { slot, .. }, device) => {
+                self.leave(*slot, device, event, aside);
+            }
             (
                 EventKind::SpareUsed { slot, .. }
                 | EventKind::Returned { slot, .. }
@@ -191,8 +194,8 @@ impl Keeper {
     }
 
     /// Something happened to it.
-    pub(crate) fn follow(&mut self, event: &EventRecord) {
-        if self.seats.follow(event) {
+    pub(crate) fn follow(&mut self, event: &EventRecord, aside: &[Aside]) {
+        if self.seats.follow(event, aside) {
             self.keep();
         }
     }
@@ -208,7 +211,7 @@ impl Keeper {
 mod tests {
     use std::time::SystemTime;
 
-    use strake_engine::event::OutCause;
+    use strake_engine::event::{Instead, OutCause};
     use strake_engine::units::DeviceId;
 
     use super::*;
@@ -229,6 +232,7 @@ mod tests {
                 slot: Slot(1),
                 device: device.map(|_| DeviceId(0)),
                 cause,
+                instead: Instead::Others,
             },
             device: device.map(|name| PathBuf::from(format!("/dev/{name}"))),
             errno,
@@ -240,7 +244,7 @@ mod tests {
         let mut seats = Seats::default();
         seats.take(Slot(1), seat("a"));
         assert_eq!(seats.was(1, false), None);
-        assert!(seats.follow(&out(Some("a"), OutCause::WriteError, Some(5))));
+        assert!(seats.follow(&out(Some("a"), OutCause::WriteError, Some(5)), &[]));
         let was = seats.was(1, true).expect("it is remembered");
         assert_eq!(was.serial.as_deref(), Some("serial-of-a"));
         assert_eq!(
@@ -267,17 +271,18 @@ mod tests {
         let mut seats: Seats = serde_json::from_str(&text).expect("JSON");
         let was = seats.was(1, true).expect("it was there");
         assert_eq!((was.device.as_str(), was.cause), ("/dev/a", None));
-        seats.follow(&out(None, OutCause::NotFound, None));
+        seats.follow(&out(None, OutCause::NotFound, None), &[]);
         let was = seats.was(1, true).expect("it was there");
         assert_eq!(was.cause.as_deref(), Some("not_found"));
-        assert!(!seats.follow(&out(None, OutCause::NotFound, None)));
+        assert!(!seats.follow(&out(None, OutCause::NotFound, None), &[]));
         let gone = EventKind::Removed {
             slot: Some(Slot(1)),
         };
-        seats.follow(&EventRecord {
+        let removed = EventRecord {
             kind: gone,
             ..out(None, OutCause::Asked, None)
-        });
+        };
+        seats.follow(&removed, &[]);
         assert_eq!(seats.was(1, true), None);
     }
 }

@@ -781,8 +781,16 @@ pub(crate) fn keep_placement(
     if *placement == PlacementRecord::default() {
         return Ok(());
     }
-    let cure = "the array was made: make room, strake set NAME what it may take, strake start NAME";
-    dir.place(array, placement).map_err(|f| f.cure(cure))
+    dir.place(array, placement).map_err(|failure| {
+        let first = match failure.code {
+            Code::NoSpace => "make room in that file system",
+            _ => "have that file written by this user",
+        };
+        let cure = format!(
+            "the array was made, and what it may take of this machine is not kept: {first}, strake set NAME that again, strake start NAME"
+        );
+        failure.cure(cure)
+    })
 }
 
 /// Remembers, also for later starts, how an array is to be served, if something was said.

@@ -108,7 +108,10 @@ const TAKES: &[(&str, &str)] = &[
     ("scrub_priority", "1 to 100"),
     ("restripe_priority", "1 to 100"),
     ("init_priority", "1 to 100"),
-    ("latency_target", "off, or 50us to 60s"),
+    (
+        "latency_target",
+        "off, or 50us to 60s with the unit (us, ms, s)",
+    ),
     ("latency_target_us", "0 (off), or 50 to 60000000"),
     ("spare_delay", "off, or a time to 7d, as 45s or 3m"),
     ("spare_delay_ms", "0 (off) to 604800000"),

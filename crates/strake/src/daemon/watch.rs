@@ -93,7 +93,8 @@ const TRIES_MAX: u32 = 15;
 /// The members are as they are: nothing but other members will change this.
 fn stays(code: Code) -> bool {
     use Code::{
-        Damaged, DegradedStart, Destroyed, DirtyDegraded, MemberTwice, MembersMissing, SplitBrain,
+        Damaged, DegradedStart, Destroyed, DirtyDegraded, MemberTwice, MembersEmptied,
+        MembersMissing, SplitBrain,
     };
     matches!(
         code,
@@ -102,6 +103,7 @@ fn stays(code: Code) -> bool {
             | Destroyed
             | DirtyDegraded
             | MemberTwice
+            | MembersEmptied
             | MembersMissing
             | SplitBrain
     )

@@ -80,6 +80,7 @@ impl Aside {
             slot: self.slot,
             code: self.why.code.name().to_owned(),
             found: self.why.found.clone(),
+            cure: self.why.cure.clone(),
         }
     }
 }

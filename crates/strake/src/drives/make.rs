@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use strake_engine::Geometry;
 use strake_engine::create::{self, CreateError, CreatePlan, CreateSpec, Init, Step};
+use strake_engine::event::DeviceInfo;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
@@ -150,28 +151,50 @@ pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Fa
     Ok(Made { notes, ..made })
 }
 
-/// A device is too small for the array: which, and what would suffice. What does not fit is found first where
-/// as much is laid out as the smallest has, which may be any of them: it is the smallest that is meant.
-fn too_small(spec: &mut CreateSpec, paths: &[PathBuf], error: CreateError) -> Failure {
-    const PAGE: u64 = 4096;
-    let members = spec.members.len();
-    let all = spec.members.iter().chain(&spec.spares);
-    let has: Vec<u64> = all.map(|(info, _)| info.bytes).collect();
-    let smallest = (0..has.len()).min_by_key(|&at| has[at]);
-    let Some((index, path)) = smallest.and_then(|at| Some((at, paths.get(at)?))) else {
-        return error.into();
+/// Refuses a device that could be a member of no array.
+pub(crate) fn may_be_member(path: &Path, info: DeviceInfo) -> Result<(), Failure> {
+    let member = || (info, MemberUuid(random_uuid()));
+    let mut spec = CreateSpec {
+        array: ArrayUuid(random_uuid()),
+        name: "pool".parse().expect("a name"),
+        level: Level::Raid1,
+        strip_bytes: None,
+        group_size: None,
+        block_bytes: None,
+        write_hole: WriteHole::Closed,
+        settings: Settings::default(),
+        init: Init::Lazy,
+        created_unix_s: now_unix_s(),
+        members: vec![member(), member()],
+        spares: Vec::new(),
+        tiny: None,
     };
+    match create::plan(&spec) {
+        Ok(_) => Ok(()),
+        Err(error @ CreateError::Layout { .. }) => {
+            Err(match enough(&mut spec, &[info.bytes, info.bytes]) {
+                Some(bytes) => too_few_bytes(path, "any array", info.bytes, bytes),
+                None => error.into(),
+            })
+        }
+        Err(error) => Err(Failure::from(error).about(path.display())),
+    }
+}
+
+/// The bytes that would suffice where devices that have these are too small.
+fn enough(spec: &mut CreateSpec, has: &[u64]) -> Option<u64> {
+    const PAGE: u64 = 4096;
     // The smallest says how much of each is used, so all are to be as large.
     let mut suffice = |pages: u64| {
         let all = spec.members.iter_mut().chain(&mut spec.spares);
-        for ((info, _), has) in all.zip(&has) {
+        for ((info, _), has) in all.zip(has) {
             info.bytes = (*has).max(pages * PAGE);
         }
         create::plan(spec).is_ok()
     };
-    let Some(mut enough) = (1..=48).map(|bits| 1 << bits).find(|&pages| suffice(pages)) else {
-        return error.into();
-    };
+    let mut enough = (1..=48)
+        .map(|bits| 1 << bits)
+        .find(|&pages| suffice(pages))?;
     let mut less = enough / 2;
     while enough - less > 1 {
         let middle = less + (enough - less) / 2;
@@ -180,18 +203,36 @@ fn too_small(spec: &mut CreateSpec, paths: &[PathBuf], error: CreateError) -> Fa
             false => less = middle,
         }
     }
+    Some(enough * PAGE)
+}
+
+fn too_few_bytes(path: &Path, what: &str, has: u64, enough: u64) -> Failure {
+    let found = format!(
+        "{}, for {what}, is too small: it has {has} bytes, and at least {enough} ({}) are needed",
+        path.display(),
+        size::bytes(enough)
+    );
+    Failure::new(Code::DeviceTooSmall, found)
+}
+
+/// A device is too small for the array: which, and what would suffice. What does not fit is found first where
+/// as much is laid out as the smallest has, which may be any of them: it is the smallest that is meant.
+fn too_small(spec: &mut CreateSpec, paths: &[PathBuf], error: CreateError) -> Failure {
+    let members = spec.members.len();
+    let all = spec.members.iter().chain(&spec.spares);
+    let has: Vec<u64> = all.map(|(info, _)| info.bytes).collect();
+    let smallest = (0..has.len()).min_by_key(|&at| has[at]);
+    let Some((index, path)) = smallest.and_then(|at| Some((at, paths.get(at)?))) else {
+        return error.into();
+    };
+    let Some(enough) = enough(spec, &has) else {
+        return error.into();
+    };
     let what = match index < members {
         true => format!("slot {index}"),
         false => "a spare".to_owned(),
     };
-    let found = format!(
-        "{}, for {what}, is too small: it has {} bytes, and at least {} ({}) are needed",
-        path.display(),
-        has[index],
-        enough * PAGE,
-        size::bytes(enough * PAGE)
-    );
-    Failure::new(Code::DeviceTooSmall, found)
+    too_few_bytes(path, &what, has[index], enough)
 }
 
 /// What these devices have that members had better not have, beside those that are members already.

@@ -13,7 +13,7 @@ use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::types::{ScanDeviceJson, ScanJson};
 use crate::drives::looks::Looks;
-use crate::drives::make::random_uuid;
+use crate::drives::make::{self, random_uuid};
 use crate::drives::reused;
 use crate::drives::safety::{self, Permit};
 use crate::drives::stack::Stack;
@@ -179,19 +179,13 @@ pub(crate) fn not_in_a_pool(device: &Device, permit: Permit) -> Result<(), Failu
     }
 }
 
-/// The smallest device that can be a member of anything.
-const DEVICE_BYTES_MIN: u64 = 256 << 10;
-
-/// Refuses devices on which two labels would not lie apart.
-pub(crate) fn large_enough(paths: &[PathBuf]) -> Result<(), Failure> {
-    let infos = safety::infos(paths)?;
-    let small = |info: &DeviceInfo| info.bytes < DEVICE_BYTES_MIN;
-    let Some(at) = infos.iter().position(small) else {
-        return Ok(());
-    };
-    let (shown, has) = (paths[at].display(), infos[at].bytes);
-    let found = format!("{shown} has {has} bytes, at least {DEVICE_BYTES_MIN} are needed");
-    Err(Failure::new(Code::DeviceTooSmall, found))
+/// Refuses devices that no array could take: what `create` asks of the members of the smallest array, a mirror of two
+/// such.
+pub(crate) fn fit_for_any(paths: &[PathBuf]) -> Result<(), Failure> {
+    for (path, info) in paths.iter().zip(safety::infos(paths)?) {
+        make::may_be_member(path, info)?;
+    }
+    Ok(())
 }
 
 /// Puts devices into a pool. They were checked ([`safety::check`]); `foreign` are those whose signatures go first.

@@ -177,7 +177,7 @@ fn a_forced_start_with_emptied_members_asks_and_names_each() {
         use std::os::unix::fs::FileExt;
         file.write_all_at(&[0; 8192], 0).expect("overwritten");
     }
-    rig.run(&["start", "data"]).refused(4, "members-missing");
+    rig.run(&["start", "data"]).refused(4, "members-emptied");
     rig.run(&["start", "data", "--force"])
         .refused(4, "not-confirmed");
     rig.run(&["start", "data", "--force", "--yes"]).ok();
@@ -318,4 +318,242 @@ fn a_member_file_that_was_emptied_is_out_when_its_array_stops() {
     assert_eq!(rig.run(&["scan"]).ok().json()[0]["state"], "degraded");
     let told = |e: &serde_json::Value| e["event"] == "member_emptied" || e["event"] == "member_out";
     assert!(rig.events().iter().any(told), "{}", rig.log());
+}
+
+/// `--slot` was ignored where the array needed no restoring.
+#[test]
+fn a_slot_named_to_restore_is_refused_where_the_array_is_there_with_another() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NONE, &files[..3]).ok();
+    let backup = rig.path("backup");
+    rig.run(&["config", "backup", &backup]).ok();
+    let restore = |slot: &str| rig.run(&["config", "restore", &backup, "--slot", slot, "--yes"]);
+    for serves in [true, false] {
+        restore(&format!("1={}", files[1])).ok();
+        let refused = restore(&format!("1={}", files[3])).refused(4, "members-disagree");
+        for said in [&files[1], &files[3], "--slot 1", "strake replace data 1"] {
+            assert!(refused.err.contains(said), "{refused:?}");
+        }
+        let other = restore(&format!("1={}", files[0])).refused(4, "members-disagree");
+        assert!(other.err.contains("has slot 0"), "{other:?}");
+        restore(&format!("7={}", files[1])).refused(3, "member-not-found");
+        if serves {
+            rig.run(&["stop", "data"]).ok();
+        }
+    }
+    let file = File::options().write(true).open(&files[1]).expect("there");
+    file.set_len(0).expect("cut");
+    let refused = restore(&format!("1={}", files[3])).refused(4, "members-disagree");
+    assert!(refused.err.contains("no device"), "{refused:?}");
+    // The way on that it names.
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    rig.run(&["add", "data", &files[3]]).ok();
+    rig.until_state("data", "optimal");
+}
+
+/// A member file that was cut short while its array was stopped was `not_found`, although `start` had found it.
+#[test]
+fn a_member_that_was_cut_short_is_named_with_both_sizes_and_so_is_the_way_on() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NONE, &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    let file = File::options().write(true).open(&files[1]).expect("there");
+    file.set_len(1 << 20).expect("cut");
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    rig.until("the event", || {
+        rig.events().iter().any(|e| e["event"] == "member_out")
+    });
+    let events = rig.events();
+    let out = events.iter().find(|e| e["event"] == "member_out");
+    let out = out.expect("one is out");
+    assert_eq!(
+        (&out["cause"], &out["slot"]),
+        (&"set_aside".into(), &1.into())
+    );
+    assert_eq!(out["device"], files[1].as_str());
+    for said in ["shrank", "67108864", "1048576"] {
+        let effect = out["effect"].as_str().expect("one");
+        assert!(effect.contains(said), "{out}");
+    }
+    let shown = rig.show("data");
+    assert_eq!(shown["members"][1]["was"]["cause"], "set_aside");
+    let aside = &shown["set_aside"][0];
+    let found = aside["found"].as_str().expect("a text");
+    assert!(!found.contains("copies"), "the first one is whole: {aside}");
+    // The way on that it names.
+    assert!(
+        aside["cure"]
+            .as_str()
+            .is_some_and(|c| c.contains("67108864 bytes back"))
+    );
+    file.set_len(64 << 20).expect("long again");
+    rig.run(&["add", "data", &files[1]]).ok();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["set_aside"], serde_json::json!([]));
+}
+
+/// `show` said `stale` and not why, nor what to do.
+#[test]
+fn show_says_why_a_member_is_stale_and_the_command_that_goes_on() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NONE, &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    let copy = rig.path("copy");
+    fs::copy(&files[1], &copy).expect("copied");
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["stop", "data"]).ok();
+    fs::copy(&copy, &files[1]).expect("put in its place");
+    for _ in 0..2 {
+        assert_eq!(rig.run(&["start", "data"]).code, 5);
+        let shown = rig.show("data");
+        assert_eq!(shown["members"][1]["state"], "stale");
+        let aside = &shown["set_aside"][0];
+        assert_eq!(
+            (&aside["slot"], &aside["device"]),
+            (&1.into(), &files[1].as_str().into())
+        );
+        let found = aside["found"].as_str().expect("a text");
+        assert!(found.contains("generation"), "{aside}");
+        let add = format!("strake add data {}", files[1]);
+        assert!(
+            aside["cure"].as_str().is_some_and(|c| c.contains(&add)),
+            "{aside}"
+        );
+        let text = rig.run_command(rig.command().args(["show", "data"]));
+        assert!(text.out.contains(&add), "{text:?}");
+        rig.run(&["stop", "data"]).ok();
+    }
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    rig.run(&["add", "data", &files[1]]).ok();
+    rig.until_state("data", "optimal");
+    assert_eq!(rig.show("data")["set_aside"], serde_json::json!([]));
+}
+
+/// The event of the loss that failed an array said that reads are answered from the others, and the scrub that had
+/// been under way had time left.
+#[test]
+fn the_events_and_jobs_of_an_array_that_fails_claim_nothing_that_ended() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create(
+        "data",
+        "5",
+        &["--export", "none", "--init", "assume-clean"],
+        &files,
+    )
+    .ok();
+    rig.run(&["set", "data", "scrub_priority=1"]).ok();
+    rig.run(&["scrub", "data", "start"]).ok();
+    for file in &files[..2] {
+        fs::remove_file(file).expect("there");
+    }
+    rig.until_state("data", "failed");
+    let shown = rig.show("data");
+    for job in shown["jobs"].as_array().expect("a list") {
+        assert_eq!(
+            (&job["eta_s"], &job["rate_bytes_per_s"]),
+            (&serde_json::Value::Null, &0.into())
+        );
+        assert_eq!(job["paused_by"], "array_failed", "{job}");
+    }
+    rig.until("the event", || {
+        rig.events().iter().any(|e| e["event"] == "failed")
+    });
+    let events = rig.events();
+    let out: Vec<_> = events
+        .iter()
+        .filter(|e| e["event"] == "member_out")
+        .collect();
+    assert_eq!(out.len(), 2, "{events:?}");
+    let effect = |at: usize| out[at]["effect"].as_str().unwrap_or_default();
+    assert!(effect(0).contains("from the others"), "{events:?}");
+    assert!(effect(1).contains("no redundancy"), "{events:?}");
+}
+
+/// A pool took what no array can use.
+#[test]
+fn a_pool_takes_only_what_could_be_a_member() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let small = rig.file("small", 300 << 10);
+    let least = rig.run(&["pool", "create", "spares", &small]);
+    let least = least.refused(2, "device-too-small");
+    assert!(least.err.contains("307200") && least.err.contains("at least"));
+    // What it says is enough.
+    let number = least
+        .err
+        .split("at least ")
+        .nth(1)
+        .and_then(|text| text.split(' ').next());
+    let bytes: u64 = number.and_then(|n| n.parse().ok()).expect("a number");
+    let file = File::options().write(true).open(&small).expect("there");
+    file.set_len(bytes - 4096).expect("works");
+    rig.run(&["pool", "create", "spares", &small])
+        .refused(2, "device-too-small");
+    file.set_len(bytes).expect("works");
+    rig.run(&["pool", "create", "spares", &small]).ok();
+    let other = rig.file("other", bytes);
+    rig.run(&["pool", "delete", "spares", "--yes"]).ok();
+    rig.create("tiny", "1", NONE, &[small, other]).ok();
+}
+
+/// Clients that follow events took all places of the API.
+#[test]
+fn those_who_follow_events_leave_places_for_requests() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let follow = || {
+        let mut stream = UnixStream::connect(rig.dir().join("api.sock")).expect("it listens");
+        let request = b"GET /v1/events?follow=true HTTP/1.1\r\nhost: strake\r\n\r\n";
+        stream.write_all(request).expect("asks");
+        stream
+    };
+    let mut followers: Vec<_> = (0..200).map(|_| follow()).collect();
+    within(&rig, 60, &["show"]).ok();
+    let mut last = followers.pop().expect("one");
+    last.set_read_timeout(Some(Duration::from_secs(60)))
+        .expect("works");
+    let mut answer = [0; 512];
+    let len = last.read(&mut answer).expect("it is answered");
+    let answer = String::from_utf8_lossy(&answer[..len]).into_owned();
+    assert!(
+        answer.contains("409") && answer.contains("too-many-followers"),
+        "{answer}"
+    );
+    drop(followers);
+    rig.until("a place for one that follows", || {
+        let mut stream = follow();
+        let mut answer = [0; 15];
+        stream.read_exact(&mut answer).is_ok() && answer.ends_with(b"200 OK")
+    });
+}
+
+/// A number without a unit was taken for microseconds.
+#[test]
+fn a_latency_target_without_its_unit_is_refused() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(2);
+    rig.create(
+        "data",
+        "1",
+        &["--export", "none", "--latency-target", "101"],
+        &files,
+    )
+    .refused(2, "setting-invalid");
+    rig.create("data", "1", NONE, &files).ok();
+    let refused = rig.run(&["set", "data", "latency_target=101"]);
+    let refused = refused.refused(2, "setting-invalid");
+    assert!(refused.err.contains("unit"), "{refused:?}");
+    rig.run(&["set", "data", "latency_target=101us"]).ok();
+    rig.run(&["set", "data", "latency_target_us=102"]).ok();
+    assert_eq!(rig.show("data")["latency_target_us"], 102);
+    rig.run(&["set", "data", "latency_target=0"]).ok();
 }

@@ -140,6 +140,58 @@ fn one_hung_member_holds_up_no_other_array_and_the_stop_names_it() {
     rig.stop_daemon();
 }
 
+/// The daemon stayed until the deadlines of the member's I/O: 83 s with those that it has by itself.
+#[test]
+fn the_end_of_the_daemon_does_not_wait_for_the_deadlines_of_a_member_that_hangs() {
+    use rustix::fs::FlockOperation;
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    let mut z = rig.files_called("z", 2);
+    let hangs = freezer.folder.join("m").display().to_string();
+    std::fs::write(&hangs, vec![0; 64 << 20]).expect("works");
+    z.push(hangs);
+    let y = rig.files_called("y", 2);
+    rig.start_daemon();
+    rig.create("z", "5", &["--export", "nbd"], &z).ok();
+    rig.create("y", "1", &["--export", "nbd"], &y).ok();
+    if rig.qemu_io("z", &["write -P 7 0 4M", "flush"]).is_none() {
+        return;
+    }
+    freezer.freeze();
+    assert!(run("kill", &[&rig.daemon_pid().to_string()]));
+    let begun = Instant::now();
+    let is_free = |path: &str| {
+        let file = std::fs::File::open(path).expect("there");
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    };
+    rig.until("the other array to be let go", || {
+        y.iter().all(|f| is_free(f))
+    });
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let lock = rig.dir().join("lock").display().to_string();
+    rig.until("the next daemon to have a place", || is_free(&lock));
+    assert!(begun.elapsed() < Duration::from_secs(40), "{}", rig.log());
+    let stopped = rig.events();
+    let of = |name: &str| {
+        let is = |e: &&serde_json::Value| e["event"] == "stopped" && e["array"] == name;
+        let found = stopped.iter().find(is).expect("an event");
+        found["effect"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(of("y"), "clean");
+    assert!(of("z").starts_with("not clean"), "{}", of("z"));
+    freezer.thaw();
+    rig.stop_daemon();
+    // As after a kill: it comes back, with all that was acknowledged.
+    rig.start_daemon();
+    rig.until("z to serve", || rig.show("z")["state"] == "optimal");
+    rig.qemu_io("z", &["read -P 7 0 4M"]);
+}
+
 #[test]
 fn a_member_that_somebody_else_holds_is_missing_and_does_not_keep_the_array_from_its_start() {
     use rustix::fs::FlockOperation;

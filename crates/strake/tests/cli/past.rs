@@ -225,7 +225,7 @@ fn a_wiped_beginning_of_a_member_of_raid_0_needs_force() {
         .open(&files[1])
         .expect("it is there");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0; 8192], 0).expect("wiped");
-    let refused = rig.run(&["start", "data"]).refused(4, "members-missing");
+    let refused = rig.run(&["start", "data"]).refused(4, "members-emptied");
     let found = refused.json_error()["found"]
         .as_str()
         .expect("text")
