@@ -16,7 +16,7 @@ use crate::cli::{Context, Ended, absolutes, confirm_emptied, done};
 use crate::daemon::ending::{QUIET_PATIENCE, note_unclean};
 use crate::daemon::events::EventLog;
 use crate::daemon::journal;
-use crate::daemon::placement::{PlacementRecord, Wanted};
+use crate::daemon::placement::{PlacementRecord, Wanted, may_keep};
 use crate::daemon::pools::{Pools, check_named};
 use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
@@ -111,13 +111,17 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         // It is to be kept there, which is looked at before superblocks are written.
         context.dir.check()?;
     }
-    let made = make::make(request, &names)?;
+    if !request.dry_run && placement != PlacementRecord::default() {
+        context.dir.make()?;
+        may_keep(&context.dir, &placement)?;
+    }
+    let mut made = make::make(request, &names)?;
     if !request.dry_run {
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
         // Without a folder of its own a user names the files again; block devices are found anyway.
-        if context.dir.make().is_ok() {
-            let _ = context.dir.remember_files(&paths);
-        }
+        let _ = context.dir.make();
+        let name = made.superblock.name.to_string();
+        made.notes.extend(context.dir.not_remembered(&name, &paths));
         service::keep_placement(&context.dir, made.superblock.array, &placement)?;
         context
             .dir

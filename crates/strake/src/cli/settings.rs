@@ -84,6 +84,7 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
         MEMORY_LIMIT | MEMORY_LIMIT_BYTES => {
             into.memory_limit_bytes = Some(match value {
                 AUTO => 0,
+                "0" if key == MEMORY_LIMIT_BYTES => 0,
                 size => size::parse(size)
                     .ok()
                     .filter(|&bytes| bytes > 0)
@@ -227,6 +228,8 @@ mod tests {
         }
         parse_setting("latency_target_us=750", &mut into).expect("a setting");
         assert_eq!(into.latency_target_us, Some(750));
+        parse_setting("memory_limit_bytes=0", &mut into).expect("a setting");
+        assert_eq!(into.memory_limit_bytes, Some(0));
         let told = setting("latency_target_us", &serde_json::json!(1500));
         assert_eq!(told, "latency_target=1500us\n");
         for (text, ms) in [
@@ -267,6 +270,7 @@ mod tests {
             "latency_target=2000.0",
             "latency_target_us=49",
             "latency_target_us=1e3",
+            "memory_limit=0",
             "replace_at_wear=101",
             "shards=x",
             "nothing=1",

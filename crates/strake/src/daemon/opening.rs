@@ -15,7 +15,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use strake_runtime::{Device, MemberImage, OpenMode};
+use strake_engine::StartError;
+use strake_format::Slot;
+use strake_runtime::{Device, MemberImage, OpenMode, ServeError};
 
 use crate::cli::size;
 use crate::daemon::running::Start;
@@ -136,8 +138,42 @@ impl Opened {
     }
 }
 
-/// A start that came to nothing, with what was set aside and perhaps missed for it.
-pub(crate) fn with_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) -> Failure {
+/// A start that came to nothing, with what was found, and set aside, and perhaps missed for it.
+pub(crate) fn with_aside(error: ServeError, found: &FoundArray, aside: &[Aside]) -> Failure {
+    with_set_aside(with_paths(error, found), found, aside)
+}
+
+/// The engine knows slots alone: a refusal that is about members found names their devices.
+fn with_paths(error: ServeError, found: &FoundArray) -> Failure {
+    let ServeError::Start(StartError::TooFewMembers {
+        missing,
+        tolerated,
+        aside,
+    }) = error
+    else {
+        return error.into();
+    };
+    let path = |slot: Slot| {
+        let member = found.usable().find(|m| m.slot() == Some(slot.0));
+        member.map_or_else(|| "the member".to_owned(), |m| m.path.display().to_string())
+    };
+    let texts = aside
+        .iter()
+        .map(|(slot, why)| format!("; {} of slot {} {why}", path(*slot), slot.0));
+    let texts: String = texts.collect();
+    let refused = |aside| StartError::TooFewMembers {
+        missing,
+        tolerated,
+        aside,
+    };
+    let found = format!("{}{texts}", refused(Vec::new()));
+    Failure {
+        found,
+        ..Failure::from(refused(aside))
+    }
+}
+
+pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) -> Failure {
     if failure.code == Code::MemberTwice
         && let Some((first, second)) = twice(found)
     {

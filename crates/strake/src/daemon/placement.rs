@@ -23,6 +23,7 @@ use crate::cli::size;
 use crate::daemon::degraded::OwnRule;
 use crate::daemon::pools;
 use crate::daemon::settings as ranges;
+use crate::daemon::state::Dir;
 use crate::errors::{Code, Failure};
 
 /// More threads than this serve no array better.
@@ -214,6 +215,23 @@ fn cpus(text: &str, usable: &[usize]) -> Result<Vec<usize>, Failure> {
             Err(wrong(found).cure(format!("give some of {here}, or auto")))
         }
     }
+}
+
+/// Refuses, before anything is written, what could not be kept of it.
+pub(crate) fn may_keep(dir: &Dir, placement: &PlacementRecord) -> Result<(), Failure> {
+    if *placement == PlacementRecord::default() {
+        return Ok(());
+    }
+    dir.may_place(placement).map_err(|failure| {
+        let first = match failure.code {
+            Code::NoSpace => "make room in that file system",
+            _ => "let this user write that folder",
+        };
+        let cure = format!(
+            "nothing was written: {first}, or omit what is kept there (--export, --cpus, --shards, --memory-limit, --requests, --pool, --degraded)"
+        );
+        failure.cure(cure)
+    })
 }
 
 #[cfg(test)]

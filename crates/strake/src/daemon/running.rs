@@ -215,7 +215,7 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
             Code::DegradedStart
         };
         let failure = Failure::new(code, what).cure(cure);
-        return Err(opening::with_aside(failure, found, &opened.aside));
+        return Err(opening::with_set_aside(failure, found, &opened.aside));
     }
     let config = ServeConfig {
         members: Vec::new(),
@@ -244,7 +244,7 @@ pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<()
     let Ready { opened, config, .. } = ready(dir, found, how)?;
     let (members, aside) = (opened.members, opened.aside);
     let may = strake_runtime::may_serve(ServeConfig { members, ..config });
-    may.map_err(|error| opening::with_aside(error.into(), found, &aside))
+    may.map_err(|error| opening::with_aside(error, found, &aside))
 }
 
 /// A member that lost a copy of its superblock: where that was, and where the member is.
@@ -307,8 +307,8 @@ pub(crate) fn start(
         members,
         ..ready.config
     };
-    let (serving, receiver) = strake_runtime::serve(config)
-        .map_err(|error| opening::with_aside(error.into(), found, &aside))?;
+    let (serving, receiver) =
+        strake_runtime::serve(config).map_err(|error| opening::with_aside(error, found, &aside))?;
     dir.not_destroyed_any_more(found.uuid);
     note_believed(log, &name, &serving, &emptied);
     for aside in &aside {
@@ -668,6 +668,7 @@ impl Running {
             Ok(s.status_now()?.members.iter().find(is).cloned())
         })?;
         found.ok_or_else(|| {
+            let text = if text.is_empty() { "''" } else { text };
             let found = format!("{text} is no slot or device of {}", self.name());
             let cure = format!("strake show {} lists slots and devices", self.name());
             Failure::new(Code::MemberNotFound, found).cure(cure)

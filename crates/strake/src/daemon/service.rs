@@ -24,7 +24,7 @@ use crate::cli::size;
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::degraded::{self, OwnRule};
 use crate::daemon::events::{EventLog, Happened};
-use crate::daemon::placement::{PlacementRecord, Wanted};
+use crate::daemon::placement::{PlacementRecord, Wanted, may_keep};
 use crate::daemon::pools::{self, Tries};
 use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::schedule;
@@ -343,11 +343,15 @@ impl Service {
         strake_runtime::check_io_uring()?;
         let name = request.name.clone();
         let names = self.names();
-        let made = make::make(&request, &names)?;
+        if !request.dry_run {
+            may_keep(&self.dir, &placement)?;
+        }
+        let mut made = make::make(&request, &names)?;
         if request.dry_run {
             return Ok(created_json(&made, &placement, true));
         }
-        self.remember(made.paths.iter().map(|(_, path)| path.clone()));
+        let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
+        made.notes.extend(self.dir.not_remembered(&name, &paths));
         self.events.note(Happened {
             array: Some(name.clone()),
             event: "created",
@@ -356,7 +360,6 @@ impl Service {
             ..Happened::default()
         });
         keep_placement(&self.dir, made.superblock.array, &placement)?;
-        let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
         let found = find::pick(find::group(find::members(&paths)), &name)?;
         let how = Start {
             // Whatever array had it before was not found.
@@ -560,8 +563,17 @@ impl Service {
                 return Ok(outcome(name, false, &what));
             }
             (true, Some(_)) => {
-                let found = format!("{shown} is a member or spare of {name}");
-                return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
+                let (found, cure) = match running.member(&shown)?.slot {
+                    Some(slot) => (
+                        format!("{shown} has slot {} of {name}", slot.0),
+                        "name a device that has no slot".to_owned(),
+                    ),
+                    None => (
+                        format!("{shown} is a spare of {name}"),
+                        format!("strake remove {name} {shown} first"),
+                    ),
+                };
+                return Err(Failure::new(Code::MemberInUse, found).cure(cure));
             }
         }
         let own = own_superblock(&path, running.uuid);
@@ -781,16 +793,8 @@ pub(crate) fn keep_placement(
     if *placement == PlacementRecord::default() {
         return Ok(());
     }
-    dir.place(array, placement).map_err(|failure| {
-        let first = match failure.code {
-            Code::NoSpace => "make room in that file system",
-            _ => "have that file written by this user",
-        };
-        let cure = format!(
-            "the array was made, and what it may take of this machine is not kept: {first}, strake set NAME that again, strake start NAME"
-        );
-        failure.cure(cure)
-    })
+    let cure = "the array was made: strake start NAME DEV… serves it; what it may take of this machine is not kept, strake set NAME sets it again";
+    dir.place(array, placement).map_err(|f| f.cure(cure))
 }
 
 /// Remembers, also for later starts, how an array is to be served, if something was said.

@@ -226,6 +226,20 @@ impl Dir {
         }
         self.replace(Path::new("known-files.json"), &known)
     }
+    /// Remembers the members of an array that was made; a note where that fails, and files are among them, which are
+    /// not looked for.
+    pub(crate) fn not_remembered(&self, array: &str, paths: &[PathBuf]) -> Option<String> {
+        let error = self.remember_files(paths).err()?;
+        tracing::warn!(%error, "the members' paths are not remembered");
+        let file = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.is_file());
+        paths.iter().any(file).then(|| {
+            let shown: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            format!(
+                "files among its members are not remembered ({error}), and not found by themselves: strake start {array} {}",
+                shown.join(" ")
+            )
+        })
+    }
     /// Forgets paths.
     pub(crate) fn forget_files(&self, paths: &[PathBuf]) -> io::Result<()> {
         let mut known = self.known_files();
@@ -276,6 +290,15 @@ impl Dir {
     pub(crate) fn place(&self, uuid: ArrayUuid, record: &PlacementRecord) -> Result<(), Failure> {
         let file = self.placement_file(uuid);
         replace(&file, record).map_err(|error| Failure::io(file.display(), &error))
+    }
+
+    /// Refuses where that could not be remembered of an array that is still to be made.
+    pub(crate) fn may_place(&self, record: &PlacementRecord) -> Result<(), Failure> {
+        let file = self.lasting.join("placement").join("rehearsal.json");
+        let written = replace(&file, record).map_err(|error| Failure::io(file.display(), &error));
+        // Remembered in vain is harmless.
+        let _ = fs::remove_file(&file);
+        written
     }
 
     fn restoring_file(&self, name: &str) -> PathBuf {

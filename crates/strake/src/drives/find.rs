@@ -15,7 +15,7 @@ use strake_engine::Geometry;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
-use crate::api::types::{ScanDeviceJson, ScanJson, SetAsideJson};
+use crate::api::types::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
 use crate::api::view;
 use crate::drives::looks::Looks;
 use crate::drives::pool::Pool;
@@ -344,13 +344,24 @@ impl FoundArray {
         let authority = &self.authority().image;
         let lost = authority.lost_bytes().unwrap_or_default();
         let path = |member| self.path_of(member);
+        let mut told = view::stopped(&authority.superblock, &authority.map, &lost, path);
+        // What the table calls in sync may be an older image, or have lost a superblock.
+        for index in 0..self.members.len() {
+            let found = self.device_json(index);
+            let is = |m: &&mut MemberJson| m.slot == found.slot && m.device.is_some();
+            if found.state == "stale"
+                && let Some(member) = told.members.iter_mut().find(is)
+            {
+                member.state = found.state;
+            }
+        }
         crate::api::types::ArrayJson {
             startable: Some(matches!(
                 self.readiness(),
                 Readiness::Complete | Readiness::Degraded
             )),
             set_aside: self.aside().iter().map(Aside::json).collect(),
-            ..view::stopped(&authority.superblock, &authority.map, &lost, path)
+            ..told
         }
     }
 }

@@ -435,6 +435,33 @@ fn show_says_why_a_member_is_stale_and_the_command_that_goes_on() {
     assert_eq!(rig.show("data")["set_aside"], serde_json::json!([]));
 }
 
+/// `show` of the stopped array called older images in sync, and the refusal named no device.
+#[test]
+fn older_images_of_too_many_members_are_stale_and_named_before_and_at_the_start() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NONE, &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    let copy = |at: usize| rig.path(&format!("copy{at}"));
+    for at in [1, 2] {
+        fs::copy(&files[at], copy(at)).expect("copied");
+    }
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["stop", "data"]).ok();
+    for at in [1, 2] {
+        fs::copy(copy(at), &files[at]).expect("put in its place");
+    }
+    let shown = rig.show("data");
+    let states: Vec<_> = (0..3).map(|at| &shown["members"][at]["state"]).collect();
+    assert_eq!(states, ["in_sync", "stale", "stale"], "{shown}");
+    let refused = rig.run(&["start", "data"]).refused(4, "members-missing");
+    for at in [1, 2] {
+        let named = format!("{} of slot {at} is an older image", files[at]);
+        assert!(refused.err.contains(&named), "{refused:?}");
+    }
+}
+
 /// The event of the loss that failed an array said that reads are answered from the others, and the scrub that had
 /// been under way had time left.
 #[test]
@@ -556,4 +583,57 @@ fn a_latency_target_without_its_unit_is_refused() {
     rig.run(&["set", "data", "latency_target_us=102"]).ok();
     assert_eq!(rig.show("data")["latency_target_us"], 102);
     rig.run(&["set", "data", "latency_target=0"]).ok();
+}
+
+/// The advice was to remove a spare, also where the device was a member.
+#[test]
+fn a_replacement_that_the_array_has_already_is_refused_with_a_way_that_works() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NONE, &files[..3]).ok();
+    rig.run(&["add", "data", &files[3]]).ok();
+    let member = rig.run(&["replace", "data", "0", &files[1]]);
+    let member = member.refused(4, "member-in-use");
+    assert!(member.err.contains("has slot 1 of data"), "{member:?}");
+    let spare = rig.run(&["replace", "data", "0", &files[3]]);
+    let spare = spare.refused(4, "member-in-use");
+    let advice = format!("strake remove data {} first", files[3]);
+    assert!(spare.err.contains(&advice), "{spare:?}");
+    rig.run(&["remove", "data", &files[3]]).ok();
+    rig.run(&["replace", "data", "0", &files[3]]).ok();
+}
+
+/// The array was made, and then refused with the advice to make room: `strake set` and `strake start` did not find it.
+#[test]
+fn what_cannot_be_kept_of_an_array_is_refused_before_it_is_made() {
+    let mut rig = Rig::new();
+    let files = rig.files(2);
+    let folder = rig.dir().join("placement");
+    for daemon in [true, false] {
+        if daemon {
+            rig.start_daemon();
+        } else {
+            rig.stop_daemon();
+        }
+        let _ = fs::remove_dir_all(&folder);
+        fs::write(&folder, "in the way").expect("works");
+        let options = ["--export", "none", "--shards", "2"];
+        let refused = rig.create("data", "1", &options, &files);
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(refused.err.contains("placement"), "{refused:?}");
+        for file in &files {
+            assert!(rig::bytes(file).iter().all(|&byte| byte == 0), "{file}");
+        }
+        fs::remove_file(&folder).expect("there");
+    }
+    rig.start_daemon();
+    // Nor are the paths of its members.
+    fs::create_dir(rig.dir().join("known-files.json")).expect("works");
+    let made = rig.create("data", "1", &[], &files).ok().json();
+    let start = format!("strake start data {} {}", files[0], files[1]);
+    assert!(made["notes"].to_string().contains(&start), "{made}");
+    rig.stop_daemon();
+    rig.start_daemon();
+    rig.run(&["start", "data", &files[0], &files[1]]).ok();
 }

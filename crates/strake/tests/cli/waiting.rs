@@ -1,6 +1,6 @@
 //! `--wait`: what is said of jobs while other things happen to the array.
 
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -12,6 +12,12 @@ fn begin(rig: &Rig, args: &[&str]) -> Child {
     command.arg("--json").args(args);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it runs")
+}
+
+fn signal(child: &Child, signal: &str) {
+    let mut kill = Command::new("kill");
+    let sent = kill.args([signal, &child.id().to_string()]).status();
+    assert!(sent.expect("kill").success());
 }
 
 fn end(child: Child) -> Run {
@@ -62,8 +68,11 @@ fn the_end_of_another_arrays_scrub_is_not_that_of_the_one_waited_for() {
     slow(&rig, "other", 1);
     let wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
     rig.until("the scrub", || scrubs(&rig, "data"));
-    rig.run(&["scrub", "other", "start", "--wait"]).ok();
+    // It looks when the end of the other one is the newest event.
+    signal(&wait, "-STOP");
     rig.run(&["scrub", "data", "stop"]).ok();
+    rig.run(&["scrub", "other", "start", "--wait"]).ok();
+    signal(&wait, "-CONT");
     let ended = end(wait);
     assert_eq!(ended.code, 11, "{ended:?}");
     assert_eq!(ended.json()["ended"], "stopped", "{ended:?}");
