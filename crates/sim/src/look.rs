@@ -125,10 +125,15 @@ impl World {
                 let knows = calls_live(&known, own.member) || known.spares.contains(&own.member);
                 own.epoch > known.epoch && !knows
             };
+            // One that only the new table calls in sync is a newcomer, too: by its own table it serves nobody.
             let called = |&drive: &usize| {
-                let member = table(drive).map(|known| known.member);
-                let mut rows = own.slots.iter();
-                rows.any(|row| row.state == SlotState::InSync && Some(row.member) == member)
+                let in_sync = |by: &Superblock, member| {
+                    let mut rows = by.slots.iter();
+                    rows.any(|row| row.state == SlotState::InSync && row.member == member)
+                };
+                table(drive).is_some_and(|known| {
+                    in_sync(&own, known.member) && in_sync(&known, known.member)
+                })
             };
             let ours = |drive: &usize| !self.pasts.is_strange(*drive);
             let called = (0..self.drives.len()).filter(ours).filter(called);

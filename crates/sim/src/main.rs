@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: anything that changes what a seed means.
 
+use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -350,15 +351,12 @@ fn canaries(json: bool, only: Option<&str>, seed: u64, threads: usize) -> Result
             canary: Some(canary),
             ..Run::default()
         };
-        let summary = runner::run_many(&like, seed, budget, threads, 1);
-        let first = summary.failures.first();
+        let first = first_of(&like, seed..seed + budget, threads);
         let one = Found {
             canary: canary.name(),
             budget,
-            found_after: first.map(|outcome| outcome.seed - seed + 1),
-            failure: first
-                .and_then(|outcome| outcome.failure.as_ref())
-                .map(|f| f.text.clone()),
+            found_after: first.as_ref().map(|outcome| outcome.seed - seed + 1),
+            failure: first.and_then(|outcome| outcome.failure.map(|f| f.text)),
         };
         if !json {
             let after = one
@@ -375,4 +373,24 @@ fn canaries(json: bool, only: Option<&str>, seed: u64, threads: usize) -> Result
         println!("{all}");
     }
     Ok(missed == 0)
+}
+
+/// The first of these seeds that fails with the bug planted and passes without it: one that fails anyway is no find.
+fn first_of(like: &Run, seeds: Range<u64>, threads: usize) -> Option<Outcome> {
+    let mut next = seeds.start;
+    while next < seeds.end {
+        let summary = runner::run_many(like, next, seeds.end - next, threads, 1);
+        let found = summary.failures.into_iter().next()?;
+        let seed = found.seed;
+        let plain = Run {
+            seed,
+            ..Run::default()
+        };
+        match runner::run(&plain).failure {
+            None => return Some(found),
+            Some(failure) => eprintln!("seed {seed} fails without a bug: {}", failure.text),
+        }
+        next = seed + 1;
+    }
+    None
 }
