@@ -202,11 +202,13 @@ pub enum Canary {
     RestAsItLies,
     /// A region is called decided before its parity is durable.
     DecidedEarly,
+    /// Of a column of which a sector cannot be read all of the run is computed.
+    RunComputed,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 88] = [
+    pub const ALL: [Canary; 89] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -295,6 +297,7 @@ impl Canary {
         Canary::QuietRecordsCount,
         Canary::RestAsItLies,
         Canary::DecidedEarly,
+        Canary::RunComputed,
     ];
 
     /// Its name on the simulator's command line.
@@ -392,6 +395,7 @@ impl Canary {
             Canary::QuietRecordsCount => "quiet-records-count",
             Canary::RestAsItLies => "rest-as-it-lies",
             Canary::DecidedEarly => "decided-early",
+            Canary::RunComputed => "run-computed",
         }
     }
 }

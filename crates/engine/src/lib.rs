@@ -50,6 +50,7 @@ mod member;
 pub mod meters;
 mod moved;
 mod moving;
+mod narrow;
 mod offered;
 mod ops;
 mod order;

@@ -121,7 +121,8 @@ impl Shard {
             .collect();
         decoder.decode_with(self.heat(op), &inputs, &mut slices);
         drop((inputs, slices));
-        for (&column, buf) in decoder.wanted().iter().zip(outputs.drain()) {
+        for (&column, mut buf) in decoder.wanted().iter().zip(outputs.drain()) {
+            op.keep_read(column, &mut buf, len);
             op.columns[column] = Some(Slice::new(buf, 0, len));
         }
     }

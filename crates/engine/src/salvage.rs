@@ -91,6 +91,7 @@ impl Shard {
         let heal = std::mem::take(&mut op.heal);
         op.bad.retain(|&(column, _)| !heal.has(column));
         let todo = vec![(op.work.lo, op.work.hi)];
+        op.narrow = None;
         op.salvage = Some(Salvage {
             todo,
             ..Salvage::default()

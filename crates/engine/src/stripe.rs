@@ -23,6 +23,7 @@ use crate::event::*;
 use crate::geometry::Shape;
 use crate::intent::NewContent;
 use crate::list::{List, listed};
+use crate::narrow::Narrow;
 use crate::plan::{Columns, Extra, Reads, WritePlan};
 use crate::salvage::Salvage;
 use crate::scrub::Found;
@@ -124,6 +125,8 @@ pub(crate) struct StripeOp {
     pub(crate) settled: Option<Slice>,
     /// Incoming members that this rebuild writes.
     pub(crate) targets: Vec<DeviceId>,
+    /// Columns whose medium failed are read again in parts, and what came of it.
+    pub(crate) narrow: Option<Box<Narrow>>,
     /// The run is being gone through again, block by block; and how often that was begun.
     pub(crate) salvage: Option<Salvage>,
     pub(crate) salvages: u32,
@@ -173,6 +176,7 @@ impl StripeOp {
             answered: false,
             settled: None,
             targets: Vec::new(),
+            narrow: None,
             salvage: None,
             salvages: 0,
             plan_again: false,
@@ -206,7 +210,7 @@ impl StripeOp {
     pub(crate) fn end(&mut self) {
         self.drop_buffers();
         self.columns.clear();
-        (self.settled, self.salvage) = (None, None);
+        (self.settled, self.salvage, self.narrow) = (None, None, None);
         self.work = Work::nothing();
     }
 
@@ -379,6 +383,9 @@ impl Shard {
         let Some((plan, reads, extra)) = planned else {
             return self.no_plan(key);
         };
+        if self.begin_to_narrow(key) {
+            return;
+        }
         let Shape { width, k, .. } = self.shape(stripe);
         let mut parity = Columns::default();
         (k..width)
@@ -531,6 +538,7 @@ impl Shard {
                 let salvage = op.salvage.as_mut().expect("checked");
                 salvage.unreadable.add(column);
             }
+            (Err(IoError::Media), _) if op.narrows() => op.narrow_failed(),
             (result, _) => {
                 op.bad.push((column, device));
                 op.read_failed = true;
@@ -549,6 +557,8 @@ impl Shard {
                 self.finish_op(key, Some(RequestError::Failed))
             } else if op.salvage.is_some() {
                 self.salvage_read(key)
+            } else if op.narrows() {
+                self.narrow_read(key)
             } else if !self.awaits_turn(key) {
                 self.compute(key)
             }

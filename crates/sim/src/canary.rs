@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 114] = [
+    pub const ALL: [(Canary, u64); 115] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -177,6 +177,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::CleanNotBehind), 6000),
         (Canary::Inside(engine::Canary::ReplayTrustsRest), 30000),
         (Canary::Inside(engine::Canary::SourcesUnchecked), 6000),
+        (Canary::Inside(engine::Canary::RunComputed), 6000),
         (Canary::Inside(engine::Canary::StandstillCounts), 200),
         (Canary::Inside(engine::Canary::VerdictsOfOneMoment), 200),
         (Canary::Inside(engine::Canary::PastIgnored), 100),
@@ -293,6 +294,7 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::QuietRecordsCount => Some(Course::MendedInQuiet),
         engine::Canary::RestAsItLies => Some(Course::RotsBeside),
         engine::Canary::DecidedEarly => Some(Course::Accepted),
+        engine::Canary::RunComputed => Some(Course::BadSector),
         _ => None,
     }
 }

@@ -21,6 +21,7 @@ use crate::records;
 use crate::report::{Failure, Outcome, Stats};
 use crate::runner::catching;
 use crate::scenario::{Draft, Scenario};
+use crate::sectors;
 use crate::workload::AskKind;
 
 /// One seed in so many is a course.
@@ -68,10 +69,13 @@ pub enum Course {
     LiveImage,
     /// What lies in an undecided region is taken for right, and the power goes.
     Accepted,
+    /// A sector cannot be read, and another strip rots beside it.
+    BadSector,
 }
 
-/// One seed in so many is the course that is drawn apart from the others.
+/// One seed in so many is a course that is drawn apart from the others.
 const ACCEPTED_ONE_IN: u64 = 300;
+const BAD_SECTOR_ONE_IN: u64 = 300;
 
 const COURSES: [Course; 17] = [
     Course::FailedFlush,
@@ -104,7 +108,10 @@ impl Course {
         // Drawn by itself, so that others stay the courses that they were.
         let mut own = Prng::new(seed ^ 24, Purpose::Focus);
         let accepted = own.one_in(ACCEPTED_ONE_IN);
-        usual.or_else(|| accepted.then_some(Course::Accepted))
+        let mut own = Prng::new(seed ^ 27, Purpose::Focus);
+        let bad_sector = own.one_in(BAD_SECTOR_ONE_IN);
+        let apart = accepted.then_some(Course::Accepted);
+        usual.or(apart).or(bad_sector.then_some(Course::BadSector))
     }
 
     /// Its name on the command line.
@@ -128,12 +135,15 @@ impl Course {
             Course::RotsBeside => "rots-beside",
             Course::LiveImage => "live-image",
             Course::Accepted => "accepted",
+            Course::BadSector => "bad-sector",
         }
     }
 
     /// The course with this name.
     pub fn parse(name: &str) -> Option<Course> {
-        let mut all = COURSES.into_iter().chain([Course::Accepted]);
+        let mut all = COURSES
+            .into_iter()
+            .chain([Course::Accepted, Course::BadSector]);
         all.find(|course| course.name() == name)
     }
 
@@ -203,6 +213,9 @@ impl Course {
             Course::MendedInQuiet | Course::RotsBeside => Scenario::new("6", 7),
             Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
             Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
+            Course::BadSector => {
+                any(rng, &[("5", 4), ("6", 5), ("50", 6), ("60", 8)]).small_blocks()
+            }
         }
         .init(Init::Lazy)
         .forgiving()
@@ -229,6 +242,7 @@ impl Course {
             Course::RotsBeside => records::rots_beside(array, rng),
             Course::LiveImage => live_image(array, rng),
             Course::Accepted => accepted(array, rng),
+            Course::BadSector => sectors::rots_beside_a_bad_one(array, rng),
         }
     }
 }

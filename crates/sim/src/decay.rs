@@ -423,9 +423,6 @@ impl World {
                 self.geometry.k,
                 self.offset_of(spot.stripe, spot.at) / self.geometry.block,
             );
-            let first = self.offset_of(spot.stripe, 0);
-            let strip =
-                first / self.geometry.block..(first + self.geometry.strip) / self.geometry.block;
             let mut intact = 0;
             for (column, before) in spot.drives.iter().enumerate() {
                 let look = &looks[self.geometry.slot(spot.stripe, column).index()];
@@ -433,9 +430,7 @@ impl World {
                 let unreadable = faults.is_some_and(|faults| {
                     faults.latent.contains(&sector) || faults.read_errors > 0
                 });
-                // A strip of which some cannot be read is computed as a whole, and written again.
-                let computed = faults.is_some_and(|f| f.unreadable(strip.start, strip.end));
-                if look.in_sync != *before || unreadable || computed {
+                if look.in_sync != *before || unreadable {
                     spot.built |= 1 << column;
                 }
                 intact += usize::from(!unreadable && self.condition(look).intact);

@@ -44,6 +44,7 @@ pub mod reshape;
 pub mod restored;
 pub mod runner;
 pub mod scenario;
+mod sectors;
 pub mod shrink;
 pub mod silent;
 mod spoilt;

@@ -1,7 +1,7 @@
 //! What is salvaged where too many strips of a stripe cannot be read as a whole: block by block, and no more is
 //! given up than has to be.
 
-use strake_engine::event::ArrayState;
+use strake_engine::event::{ArrayState, Command, ScrubMode};
 use strake_engine::units::StripeNo;
 use strake_sim::scenario::Scenario;
 use strake_sim::workload::AskKind;
@@ -260,5 +260,78 @@ fn a_block_is_not_made_good_from_a_strip_that_lies() {
         assert!(held(&array) == right, "level {level}");
         array.cure().verify();
         assert_eq!(array.unreadable(), []);
+    }
+}
+
+/// A sector of a strip cannot be read, and another block of another strip has rotted: what the rest of the strip
+/// holds is right, and stays.
+#[test]
+fn a_strip_of_which_a_sector_cannot_be_read_takes_no_rot_from_the_others() {
+    for (level, members) in [
+        ("5", 4),
+        ("6", 5),
+        ("50", 6),
+        ("60", 8),
+        ("1", 2),
+        ("10", 4),
+    ] {
+        for what in ["read", "write", "rebuild", "repair"] {
+            let mut array = full(level, members, 6);
+            let geometry = std::sync::Arc::clone(&array.world.geometry);
+            let (k, m) = (geometry.k, geometry.m);
+            // Of a mirror the other copy rots.
+            let (kept, lies) = if k > 1 { (1, 0) } else { (0, 1) };
+            // No redundancy is left beside the bad sector: where there is some, it names what rots.
+            let lost: Vec<usize> = (k + 1..k + m).filter(|_| k > 1).collect();
+            for &column in &lost {
+                array.lose(slot(&array, column)).rest();
+            }
+            if what == "rebuild" && lost.is_empty() {
+                continue;
+            }
+            let (drive, layout) = (
+                array.drive(slot(&array, kept)),
+                array.world.superblock.layout,
+            );
+            let from = layout.data_offset + geometry.row_offset(geometry.row(STRIPE).1);
+            let (from, len) = (from as usize, geometry.strip as usize);
+            let held =
+                |array: &Scenario| array.world.drives[drive].ssd.bytes()[from..from + len].to_vec();
+            let right = held(&array);
+            array.rot(STRIPE.0, lies);
+            spoil(&mut array, kept, 5);
+            match what {
+                "read" => {
+                    let (first, count) = (block(&array, kept, 0), strip(&array));
+                    array.ask(AskKind::Read, first, count);
+                }
+                // It needs what it leaves alone, or what lay there.
+                "write" => {
+                    let column = if k > 1 { 2 } else { 0 };
+                    let first = block(&array, column.min(k - 1), 0);
+                    array.ask(AskKind::Write, first, strip(&array) - 1);
+                }
+                "repair" => {
+                    let command = Command::StartScrub(ScrubMode::Repair);
+                    array.command(command).expect("it is begun");
+                    array.rest();
+                }
+                _ => {
+                    array.add().rest();
+                }
+            }
+            let now = held(&array);
+            let wrong = |block: &usize| {
+                let bytes = block * geometry.block as usize..(block + 1) * geometry.block as usize;
+                now[bytes.clone()] != right[bytes]
+            };
+            let wrong: Vec<usize> = (0..strip(&array) as usize).filter(wrong).collect();
+            // A write changes what it writes.
+            let changed = what == "write" && k <= 2;
+            assert!(
+                changed || wrong.is_empty(),
+                "level {level}, {what}: {wrong:?}"
+            );
+        }
     }
 }
