@@ -351,6 +351,17 @@ impl World {
         Ok(())
     }
 
+    /// What lies in undecided regions is being taken for right: parity agrees with some of it, also where that
+    /// is stopped before a region is decided.
+    pub(crate) fn may_be_accepted(&mut self) {
+        let undecided = self.machines().array.status().undecided;
+        let geometry = self.geometry.clone();
+        let of = |spot: &Spot| geometry.region(geometry.row(spot.stripe).1);
+        let spots = self.decay.spots.iter_mut();
+        let concerned = spots.filter(|spot| undecided.contains(&of(spot)));
+        concerned.for_each(|spot| spot.blind = true);
+    }
+
     /// What lies in a region was taken for right: parity agrees with it, whatever rots there.
     pub(crate) fn is_accepted(&mut self, offset: u64, len: u64) {
         self.stats.accepted += 1;

@@ -42,6 +42,14 @@ impl World {
                         .failure(format!("a scrub found {inconsistent} stripes inconsistent"));
                 }
             }
+            EventKind::JobStarted {
+                kind: JobKind::Accept,
+                ..
+            }
+            | EventKind::JobStopped {
+                kind: JobKind::Accept,
+                ..
+            } => self.may_be_accepted(),
             EventKind::Returned { .. } => self.stats.returns += 1,
             EventKind::Rebuilt { partial, .. } => {
                 self.stats.partial_rebuilds += u64::from(partial);

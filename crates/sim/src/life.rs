@@ -331,7 +331,8 @@ impl World {
             self.check_alive()?;
             // A drive may take most of a second for each I/O, and the map's clock goes on meanwhile.
             let open = self.asks_left + held + self.asks.len() as u64;
-            if open != open_then {
+            // While a thread stands still, others may ask in vain, and send back what they are sent.
+            if open != open_then || self.machines().standing.is_some() {
                 (open_then, progress) = (open, self.stats.events);
             }
             if self.stats.events - progress > 300_000 {

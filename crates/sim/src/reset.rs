@@ -158,7 +158,12 @@ impl World {
         for index in 0..self.drives.len() {
             let drive = &self.drives[index];
             let open = drive.device.is_some() && !drive.ssd.volatile_cache();
-            if open && self.in_peace(index) && (all || self.chance.reset.one_in(3)) {
+            // What takes most of the deadline takes longer than it has when it is tried again.
+            if open
+                && !drive.ssd.dawdles()
+                && self.in_peace(index)
+                && (all || self.chance.reset.one_in(3))
+            {
                 let ns = self.chance.reset.range(10_000, deadline_ns / 2);
                 self.reset(index, ns, false);
             }

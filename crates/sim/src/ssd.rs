@@ -457,6 +457,12 @@ impl Ssd {
         flight.trouble
     }
 
+    /// It answers late, or will answer late what it was given.
+    pub fn dawdles(&self) -> bool {
+        let mut waiting = self.flights.values().filter(|flight| !flight.abandoned);
+        self.faults.dawdles() || waiting.any(|flight| flight.dawdles)
+    }
+
     /// Some I/O that failed on its way is still to be answered.
     pub fn tries_again(&self) -> bool {
         let mut waiting = self.flights.values().filter(|flight| !flight.abandoned);
