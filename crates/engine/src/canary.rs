@@ -204,11 +204,19 @@ pub enum Canary {
     DecidedEarly,
     /// Of a column of which a sector cannot be read all of the run is computed.
     RunComputed,
+    /// A table of volumes counts before it is durable.
+    TableBeforeDurable,
+    /// What a volume is given is not zeroed before a table names it.
+    VolumeNotZeroed,
+    /// What lies behind the end of a volume that shrank stays.
+    VolumeTailKept,
+    /// What volumes give up is discarded before the table without it is durable.
+    VolumeDiscardedEarly,
 }
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 89] = [
+    pub const ALL: [Canary; 93] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -298,6 +306,10 @@ impl Canary {
         Canary::RestAsItLies,
         Canary::DecidedEarly,
         Canary::RunComputed,
+        Canary::TableBeforeDurable,
+        Canary::VolumeNotZeroed,
+        Canary::VolumeTailKept,
+        Canary::VolumeDiscardedEarly,
     ];
 
     /// Its name on the simulator's command line.
@@ -396,6 +408,10 @@ impl Canary {
             Canary::RestAsItLies => "rest-as-it-lies",
             Canary::DecidedEarly => "decided-early",
             Canary::RunComputed => "run-computed",
+            Canary::TableBeforeDurable => "table-before-durable",
+            Canary::VolumeNotZeroed => "volume-not-zeroed",
+            Canary::VolumeTailKept => "volume-tail-kept",
+            Canary::VolumeDiscardedEarly => "volume-discarded-early",
         }
     }
 }

@@ -20,6 +20,7 @@ use strake_format::volumes::{
 };
 use strake_format::{ArrayName, ChosenTable, VolumeUuid};
 
+use crate::canary::{self, Canary};
 use crate::geometry::Geometry;
 use crate::units::RegionNo;
 
@@ -102,16 +103,26 @@ pub enum Step {
 pub fn steps(before: &VolumeTable, after: &mut VolumeTable) -> Vec<Step> {
     after.generation = before.generation.next();
     let mut steps: Vec<Step> = missing(after, before).map(Step::Zero).collect();
+    if canary::hit(Canary::VolumeNotZeroed) {
+        steps.clear();
+    }
+    if canary::hit(Canary::VolumeDiscardedEarly) {
+        steps.extend(missing(before, after).map(Step::Discard));
+    }
     if !steps.is_empty() {
         steps.push(Step::Flush);
     }
     for offset in VOLUME_TABLE_OFFSETS {
         steps.push(Step::Write(offset, after.encode(offset)));
-        steps.push(Step::Flush);
+        if !canary::hit(Canary::TableBeforeDurable) {
+            steps.push(Step::Flush);
+        }
     }
     steps.push(Step::Acknowledge);
     steps.extend(missing(before, after).map(Step::Discard));
-    steps.extend(tails(before, after).map(Step::Zero));
+    if !canary::hit(Canary::VolumeTailKept) {
+        steps.extend(tails(before, after).map(Step::Zero));
+    }
     steps
 }
 

@@ -75,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 115] = [
+    pub const ALL: [(Canary, u64); 119] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -197,6 +197,10 @@ impl Canary {
         (Canary::Inside(engine::Canary::QuietRecordsCount), 20000),
         (Canary::Inside(engine::Canary::RestAsItLies), 20000),
         (Canary::Inside(engine::Canary::DecidedEarly), 8000),
+        (Canary::Inside(engine::Canary::TableBeforeDurable), 20000),
+        (Canary::Inside(engine::Canary::VolumeNotZeroed), 10000),
+        (Canary::Inside(engine::Canary::VolumeTailKept), 3000),
+        (Canary::Inside(engine::Canary::VolumeDiscardedEarly), 10000),
     ];
 
     /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:
@@ -217,6 +221,12 @@ impl Canary {
             Canary::Inside(engine::Canary::ReplayTrustsRest | engine::Canary::SourcesUnchecked) => {
                 plan.decays
             }
+            Canary::Inside(
+                engine::Canary::TableBeforeDurable
+                | engine::Canary::VolumeNotZeroed
+                | engine::Canary::VolumeTailKept
+                | engine::Canary::VolumeDiscardedEarly,
+            ) => plan.volumes && Course::of(plan.seed).is_none(),
             Canary::Inside(engine::Canary::FoldedUnclean) => logs && does(Action::Strip),
             Canary::Inside(engine::Canary::RegionNotRetired) => logs && cut_off(),
             Canary::Inside(engine::Canary::JoinsWithoutBase) => logs && cut_off(),

@@ -33,6 +33,9 @@ impl World {
             self.make_whole()?;
         }
         self.cure_decay(true)?;
+        if self.volumes.is_some() {
+            self.verify_volumes()?;
+        }
         self.read_everything()?;
         if self.chance.faults.percent(30) {
             self.scrub();

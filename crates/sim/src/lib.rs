@@ -53,5 +53,7 @@ mod standstill;
 pub mod tally;
 pub mod trim;
 pub mod user;
+mod volumes;
+mod words;
 pub mod workload;
 pub mod world;

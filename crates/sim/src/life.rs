@@ -43,6 +43,7 @@ impl World {
             parting = self.live(life, without)?;
         }
         if let Some(disaster) = self.plan.beyond.filter(|_| !without.has(FaultKind::Beyond)) {
+            self.volumes = None;
             parting = self.go_beyond(disaster, parting, without)?;
         }
         self.finale(parting, without)
@@ -301,7 +302,7 @@ impl World {
             let left = left_at.zip(life.end_after_left);
             let copied = copied || left.is_some_and(|(at, after)| self.stats.events >= at + after);
             let true_now = self.silent.lies.is_empty();
-            let found = self.decay_strikes();
+            let found = self.decay_strikes() || self.volumes_strike();
             let due = true_now && (found || fallen || reshaped || copied || passed(life.end_at));
             if let Some(kind) = crash.filter(|_| self.strikes(due)) {
                 let situation = self.situation();
@@ -420,6 +421,7 @@ impl World {
             return self.failure("the array has stopped, but I/Os are in flight");
         }
         self.oracle.all_durable();
+        self.volumes.iter_mut().for_each(|v| v.all_durable());
         let off = self.chance.fate.percent(50);
         for drive in &mut self.drives {
             drive.ssd.kill(&mut self.chance.fate);
@@ -459,6 +461,7 @@ impl World {
         let torn = self.oracle.in_flight(now).map(|block| block / blocks);
         self.torn_stripes = torn.collect();
         self.oracle.crash(power);
+        self.volumes.iter_mut().for_each(|v| v.crash(power));
         let mut torn_inside = Vec::new();
         for drive in &mut self.drives {
             let report = if power {

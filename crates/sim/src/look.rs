@@ -320,6 +320,7 @@ impl World {
         self.decay.forget_ended();
         self.count_hedges();
         self.clock.clear();
+        self.volumes.iter_mut().for_each(|volumes| volumes.forget());
         self.leaving.clear();
         self.lanes = Lanes::default();
         self.machines = None;

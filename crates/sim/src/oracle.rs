@@ -107,6 +107,13 @@ pub struct Ticket {
     certain: bool,
 }
 
+impl Ticket {
+    /// What it writes.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
 /// Since when a block may answer an error, and until when.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
@@ -272,6 +279,10 @@ impl Oracle {
         self.versions += 1;
         let version = Version(self.versions);
         (self.announce(first, count, version, true), version)
+    }
+    /// Announces a write of what has a number from elsewhere.
+    pub fn write_as(&mut self, version: Version, first: u64, count: u64) -> Ticket {
+        self.announce(first, count, version, true)
     }
     /// Announces a write of zeros.
     pub fn zero(&mut self, first: u64, count: u64) -> Ticket {

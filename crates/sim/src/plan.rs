@@ -424,6 +424,8 @@ pub struct Plan {
     pub regrains: bool,
     /// Devices grow by different amounts.
     pub grows_unequally: bool,
+    /// The array is carved into volumes (`volumes`).
+    pub volumes: bool,
 }
 
 /// A plan with less in it, for finding out what matters.
@@ -564,6 +566,7 @@ impl Plan {
             spoils_recent: false,
             regrains: false,
             grows_unequally: purport == Purport::Seed && grain::grows_unequally(seed),
+            volumes: false,
         };
         if focus != Focus::Wide {
             plan.aim();
@@ -582,6 +585,7 @@ impl Plan {
             plan.draw_spoilt();
             plan.draw_accepted();
             plan.draw_grain();
+            plan.draw_volumes();
         }
         plan
     }

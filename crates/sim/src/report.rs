@@ -103,6 +103,24 @@ pub struct Stats {
     pub given_up_recently: u64,
     /// Parts of undecided regions that were taken for right.
     pub accepted: u64,
+    /// Requests of users of volumes.
+    pub volume_asks: u64,
+    /// Of these, those that lay in several extents.
+    pub volume_asks_split: u64,
+    /// Requests beyond the end of a volume.
+    pub volume_asks_refused: u64,
+    /// Changes of volumes that were acknowledged.
+    pub volume_changes: u64,
+    /// Those that got an error on their way.
+    pub volume_changes_failed: u64,
+    /// Those that were refused.
+    pub volume_changes_refused: u64,
+    /// Starts that found a table of volumes.
+    pub volume_tables_found: u64,
+    /// Of these, those that found a change which was under way.
+    pub volume_changes_found: u64,
+    /// Tables of volumes that could not be read.
+    pub volume_tables_lost: u64,
     /// Unreadable sectors rewritten by the engine.
     pub repairs: u64,
     /// Requests refused where reads failed while parity was untrue.
@@ -244,6 +262,18 @@ impl Stats {
             (&mut self.spoilt_recently, other.spoilt_recently),
             (&mut self.given_up_recently, other.given_up_recently),
             (&mut self.accepted, other.accepted),
+            (&mut self.volume_asks, other.volume_asks),
+            (&mut self.volume_asks_split, other.volume_asks_split),
+            (&mut self.volume_asks_refused, other.volume_asks_refused),
+            (&mut self.volume_changes, other.volume_changes),
+            (&mut self.volume_changes_failed, other.volume_changes_failed),
+            (
+                &mut self.volume_changes_refused,
+                other.volume_changes_refused,
+            ),
+            (&mut self.volume_tables_found, other.volume_tables_found),
+            (&mut self.volume_changes_found, other.volume_changes_found),
+            (&mut self.volume_tables_lost, other.volume_tables_lost),
             (&mut self.repairs, other.repairs),
             (&mut self.refused, other.refused),
             (&mut self.lost_blocks, other.lost_blocks),

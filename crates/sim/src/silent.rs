@@ -102,23 +102,26 @@ impl World {
     fn at_once(&self, stripe: StripeNo) -> bool {
         let strip = self.geometry.strip / self.geometry.block;
         let k = self.geometry.columns(stripe).k as u64;
-        self.asks.values().all(|asked| {
-            let (first, end) = (asked.ask.first, asked.ask.first + asked.ask.count);
-            let parts = (0..k as usize).map(|column| {
-                let strip = self.blocks_of(stripe, column);
-                strip.end.min(end).saturating_sub(strip.start.max(first))
-            });
-            let parts: Vec<u64> = parts.filter(|&blocks| blocks > 0).collect();
-            parts.len() < 2 || parts.iter().sum::<u64>() == k * strip
-        })
+        self.asks
+            .values()
+            .flat_map(|asked| asked.asks())
+            .all(|ask| {
+                let (first, end) = (ask.first, ask.first + ask.count);
+                let parts = (0..k as usize).map(|column| {
+                    let strip = self.blocks_of(stripe, column);
+                    strip.end.min(end).saturating_sub(strip.start.max(first))
+                });
+                let parts: Vec<u64> = parts.filter(|&blocks| blocks > 0).collect();
+                parts.len() < 2 || parts.iter().sum::<u64>() == k * strip
+            })
     }
 
     /// A read of a mirror is under way here. If it began before the resync had passed, it makes the
     /// copies agree when its turn comes, whichever lies by then.
     fn is_settled(&self, stripe: StripeNo) -> bool {
-        let mut asks = self.asks.values();
+        let mut asks = self.asks.values().flat_map(|asked| asked.asks());
         self.geometry.mirrored()
-            && asks.any(|asked| asked.ask.kind == AskKind::Read && self.touches(&asked.ask, stripe))
+            && asks.any(|ask| ask.kind == AskKind::Read && self.touches(ask, stripe))
     }
 
     /// Every member is in sync and well, and nothing is about to change that.

@@ -11,6 +11,10 @@ use crate::world::{Going, World};
 impl World {
     /// Trims a region in parts.
     pub(crate) fn trim(&mut self) -> Going {
+        if self.volumes.is_some() {
+            // Regions are not the user's there.
+            return Ok(());
+        }
         let seed = self.plan.seed ^ self.stats.events << 20;
         let mut rng = Prng::new(seed, Purpose::Trim);
         let regions = self.shape.total.div_ceil(self.shape.region);

@@ -19,12 +19,38 @@ use crate::world::{Going, Happening, World};
 /// A request under way.
 pub struct Asked {
     pub(crate) ask: Ask,
+    /// Where else it lies: a volume's request in several extents.
+    pub(crate) more: Vec<Ask>,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) moment: oracle::Moment,
     /// Buffers that it may hold, by the strip of its time.
     pub(crate) buffers: u64,
     /// Where members put what a read in place asks for.
     pub(crate) place: Vec<u8>,
+}
+
+impl Asked {
+    /// All of where it lies.
+    pub(crate) fn asks(&self) -> impl Iterator<Item = &Ask> {
+        std::iter::once(&self.ask).chain(&self.more)
+    }
+
+    /// What was read.
+    pub(crate) fn bytes(&self, slices: &Slices) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.read_into(slices, &mut bytes);
+        bytes
+    }
+
+    fn read_into(&self, slices: &Slices, bytes: &mut Vec<u8>) {
+        for slice in slices {
+            let at = bytes.len();
+            match slice.in_place() {
+                true => bytes.extend_from_slice(&self.place[at..at + slice.len]),
+                false => bytes.extend_from_slice(slice.bytes()),
+            }
+        }
+    }
 }
 
 impl World {
@@ -52,6 +78,9 @@ impl World {
 
     /// Submits one more request of the user, unless it would read too much at once.
     fn ask(&mut self) -> Going<bool> {
+        if self.volumes.is_some() {
+            return self.ask_volume();
+        }
         let held = self.held.take();
         let ask = held.unwrap_or_else(|| {
             self.swarm
@@ -112,6 +141,7 @@ impl World {
             Asked {
                 buffers,
                 ask,
+                more: Vec::new(),
                 ticket,
                 moment,
                 place,
@@ -251,12 +281,21 @@ impl World {
     }
 
     pub(crate) fn answered(&mut self, reply: Reply) -> Going {
+        let (id, well) = (reply.id, reply.result.is_ok());
+        self.hear_answer(reply)?;
+        self.volumes_hear(id, well)
+    }
+
+    fn hear_answer(&mut self, reply: Reply) -> Going {
         let Some(asked) = self.asks.remove(&reply.id) else {
             return self.failure(format!("request {} was answered twice", reply.id.0));
         };
         self.trace([11, reply.id.0, 0, 0], || {
             format!("request {} is answered", reply.id.0)
         });
+        let Some((asked, reply)) = self.volume_answered(asked, reply)? else {
+            return Ok(());
+        };
         let slices = match reply.result {
             Ok(_) if self.demand == Demand::Nothing => {
                 return self.failure(format!("a failed array answered {:?}", asked.ask));
@@ -302,7 +341,7 @@ impl World {
     }
 
     /// Does the request lie where a clean error is as good as an answer?
-    fn is_excused(&self, ask: &Ask) -> bool {
+    pub(crate) fn is_excused(&self, ask: &Ask) -> bool {
         let geometry = &self.geometry;
         let mut blocks = ask.first..ask.first + ask.count.max(1);
         blocks.any(|block| {
@@ -344,13 +383,7 @@ impl World {
     fn read_answered(&mut self, asked: &Asked, slices: Slices) -> Going {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        for slice in &slices {
-            let at = bytes.len();
-            match slice.in_place() {
-                true => bytes.extend_from_slice(&asked.place[at..at + slice.len]),
-                false => bytes.extend_from_slice(slice.bytes()),
-            }
-        }
+        asked.read_into(&slices, &mut bytes);
         let expected = asked.ask.count * self.geometry.block;
         if bytes.len() as u64 != expected {
             let text = format!("{:?} was answered with {} bytes", asked.ask, bytes.len());
@@ -397,7 +430,7 @@ impl World {
         )
     }
 
-    fn zero_missing(&mut self, first: u64, bytes: &mut [u8]) {
+    pub(crate) fn zero_missing(&mut self, first: u64, bytes: &mut [u8]) {
         let looks = self.looks();
         let size = self.geometry.block;
         for (block, bytes) in (first..).zip(bytes.chunks_mut(size as usize)) {

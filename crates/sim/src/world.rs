@@ -24,6 +24,7 @@ use crate::report::{Failure, Stats};
 use crate::silent::Silent;
 use crate::ssd::{self, OpNo, Owner, Ssd, Timing};
 use crate::user::Asked;
+use crate::words::{command_text, io_text, micros, op_text};
 use crate::workload::{self, Ask, Swarm};
 
 /// The longest way of what the array tells a shard that hears late, nanoseconds.
@@ -257,6 +258,8 @@ pub struct World {
     /// Print every event.
     pub tracing: bool,
     pub(crate) scratch: Vec<u8>,
+    /// The volumes of an array that is carved.
+    pub(crate) volumes: Option<Box<crate::volumes::Volumes>>,
 }
 
 impl World {
@@ -281,6 +284,7 @@ impl World {
         let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
         let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
         let oracle = Oracle::new(shape.total, block as usize, made.content, no_caches);
+        let volumes = crate::volumes::Volumes::draw(&plan, made.superblock.array);
         World {
             decay: crate::decay::Decay::new(seed),
             pasts: crate::past::Pasts::new(seed, made.drives.len()),
@@ -336,6 +340,7 @@ impl World {
             story: Vec::new(),
             tracing: false,
             scratch: Vec::new(),
+            volumes,
             plan,
         }
     }
@@ -424,6 +429,7 @@ impl World {
             self.happen(happening)?;
         }
         self.watch_decay();
+        self.volumes_step()?;
         self.pump()?;
         Ok(true)
     }
@@ -939,62 +945,4 @@ fn check_io(ssd: &Ssd, io: &MemberIo) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-fn micros(at: Time) -> String {
-    format!("{}.{:03}", at.0 / 1000, at.0 % 1000)
-}
-
-/// An I/O in words.
-pub fn io_text(kind: &IoKind) -> String {
-    match kind {
-        IoKind::Read { offset, len, .. } => format!("read {offset:#x}+{len:#x}"),
-        IoKind::ReadInPlace {
-            offset, len, at, ..
-        } => format!("read {offset:#x}+{len:#x} in place at {at:#x}"),
-        IoKind::Write { offset, data, fua } => {
-            let fua = if *fua { " fua" } else { "" };
-            format!("write {offset:#x}+{:#x}{fua}", data.len)
-        }
-        IoKind::WriteZeroes { offset, len } => format!("zero {offset:#x}+{len:#x}"),
-        IoKind::Discard { offset, len } => format!("discard {offset:#x}+{len:#x}"),
-        IoKind::Flush => "flush".to_owned(),
-    }
-}
-
-fn op_text(request: &Request) -> String {
-    let text = match &request.op {
-        Op::Read { offset, len } => format!("read {offset:#x}+{len:#x}"),
-        Op::ReadInPlace { offset, len, .. } => format!("read {offset:#x}+{len:#x} in place"),
-        Op::Write { offset, data, fua } => format!("write {offset:#x}+{:#x} {fua}", data.len),
-        Op::Flush => "flush".to_owned(),
-        Op::Discard { offset, len } => format!("discard {offset:#x}+{len:#x}"),
-        Op::WriteZeroes { offset, len, fua } => format!("zero {offset:#x}+{len:#x} {fua}"),
-    };
-    format!("piece {:#x} {text}", request.id.0)
-}
-
-fn command_text(command: &Command) -> String {
-    match command {
-        Command::Fail(slot) => format!("fail slot {slot}"),
-        Command::Remove(MemberRef::Slot(slot)) => format!("remove slot {slot}"),
-        Command::Remove(MemberRef::Device(device)) => format!("remove {device:?}"),
-        Command::Add(new) => format!("add {:?}", new.device),
-        Command::Return(member) => format!("return {:?}", member.device),
-        Command::Restripe(shape) => {
-            let devices: Vec<DeviceId> = shape.devices.iter().map(|new| new.device).collect();
-            let strip = shape.data.strip_bytes;
-            let strip = strip.map_or(String::new(), |strip| format!("strips of {strip}, "));
-            match shape.data.group_size {
-                Some(size) => format!("{strip}groups of {size}, members on {devices:?}"),
-                None => format!("{strip}data columns on {devices:?}"),
-            }
-        }
-        Command::AddParity(new) => {
-            let devices: Vec<DeviceId> = new.iter().map(|new| new.device).collect();
-            format!("add parities on {devices:?}")
-        }
-        Command::Replace(slot, new) => format!("replace slot {slot} by {:?}", new.device),
-        other => format!("{other:?}"),
-    }
 }

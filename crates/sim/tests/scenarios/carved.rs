@@ -1,7 +1,12 @@
-//! Stories about the word that an array is carved: whoever was told that it holds must find it
-//! after anything, for an array that forgets it gives its users the table of volumes as data.
+//! Stories about arrays that are carved: whoever was told that one is must find it so after
+//! anything, for an array that forgets it gives its users the table of volumes as data; and its
+//! volumes hold what they held.
 
 use strake_engine::event::{Command, Setting};
+use strake_sim::course::Course;
+use strake_sim::plan::Plan;
+use strake_sim::report::Stats;
+use strake_sim::runner::{Run, run};
 use strake_sim::scenario::Scenario;
 
 fn is_carved(array: &mut Scenario) -> bool {
@@ -31,4 +36,31 @@ fn an_array_that_is_carved_stays_so_through_power_cuts_losses_and_returns() {
             assert!(is_carved(array), "level {level}");
         }
     }
+}
+
+/// Not by a script: what changes, and what goes wrong meanwhile, is drawn.
+#[test]
+fn volumes_hold_what_they_held_whatever_is_made_resized_or_deleted_while_power_and_members_go() {
+    let carved = |seed: &u64| Plan::draw(*seed, None).volumes && Course::of(*seed).is_none();
+    let mut all = Stats::default();
+    for seed in (1..).filter(carved).take(60) {
+        let outcome = run(&Run {
+            seed,
+            ..Run::default()
+        });
+        if let Some(failure) = outcome.failure {
+            let story = failure.story.join("\n");
+            panic!("seed {seed}: {}\n{story}", failure.text);
+        }
+        all.add(&outcome.stats);
+    }
+    // Or it would say nothing.
+    assert!(all.volume_changes > 100, "{all:?}");
+    assert!(all.volume_changes_found > 0, "{all:?}");
+    assert!(all.volume_asks_split > 0, "{all:?}");
+    assert!(all.volume_asks_refused > 0, "{all:?}");
+    assert!(
+        all.losses > 0 && all.power_cuts > 0 && all.kills > 0,
+        "{all:?}"
+    );
 }
