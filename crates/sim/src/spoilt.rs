@@ -128,7 +128,8 @@ impl World {
         let count = match rng.below(10) {
             0..=5 => (geometry.m + 1).saturating_sub(away).max(1),
             6 => geometry.m + 2,
-            _ => rng.range(1, geometry.m as u64) as usize,
+            // Its last parity may have gone since.
+            _ => rng.range(1, geometry.m.max(1) as u64) as usize,
         };
         let row = geometry.row(stripe).1;
         let data_offset = self.superblock.layout.data_offset;
