@@ -73,7 +73,7 @@ impl Shard {
         if scrub || op.salvages == ROUNDS {
             return self.finish_op(key, Some(RequestError::Unreadable));
         }
-        if !reads && op.bad.iter().any(silent) {
+        if op.bad.iter().any(silent) {
             return self.await_verdict(key);
         }
         if !op.bad.iter().any(media) {
@@ -99,7 +99,8 @@ impl Shard {
         self.salvage_next(key);
     }
 
-    /// A member is silent or gone, and the array may be about to take it out: that is waited for.
+    /// A member is silent or gone, and the array may be about to take it out: that is waited for. Another one
+    /// may have come in sync meanwhile, which this shard does not know yet.
     fn await_verdict(&mut self, key: usize) {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
