@@ -52,12 +52,11 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let path = tool()?;
     let path: [&str; 4] = ["env", "-u", "CARGO_TARGET_DIR", &path];
-    let all = list(&path)?;
+    let all = list(&path, &[])?;
     let drawn = draw(&all, options);
     if drawn.is_empty() {
         bail!("no mutant of {CHANGED} fits; there are {}", all.len());
     }
-    println!("{} of {} mutants of {CHANGED}", drawn.len(), all.len());
     let out = host::target().join("mutants");
     std::fs::create_dir_all(&out)?;
     let folder = out.display().to_string();
@@ -69,6 +68,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             .collect::<Vec<_>>()
             .join("|")
     );
+    let files: Vec<&str> = files(&drawn);
+    let mut which = vec!["--re", &names];
+    which.extend(files.iter().flat_map(|file| ["--file", file]));
+    // What is left out of a struct's fields goes by no name: those of the same files come along.
+    let chosen = list(&path, &which)?;
+    println!("{} of {} mutants of {CHANGED}", chosen.len(), all.len());
     let mut argv = [
         &path[..],
         &[
@@ -79,7 +84,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "--test-package",
             JUDGE,
         ],
-        &["--exclude", HOOKS, "--re", &names, "--output", &folder],
+        &["--exclude", HOOKS, "--output", &folder],
+        &which,
         &[
             "--minimum-test-timeout",
             "300",
@@ -95,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     argv.extend(["--", "--test", "scenarios", "--test", "seeds"]);
     let env = [("STRAKE_SIM_SEEDS", SEEDS)];
     let run = host::logged_with("mutants", options.minutes * 60, &argv, &env)?;
-    tell(&out.join("mutants.out"), drawn.len(), &run)
+    tell(&out.join("mutants.out"), chosen.len(), &run)
 }
 
 /// The search path on which `cargo mutants` is found: it is installed where it is missing.
@@ -117,10 +123,10 @@ fn tool() -> Result<String> {
     Ok(format!("PATH={path}:{}", tools.join("bin").display()))
 }
 
-/// The names of all mutants: file, line, column, and what is changed.
-fn list(path: &[&str]) -> Result<Vec<String>> {
+/// The names of mutants, of all if nothing is asked for: file, line, column, and what is changed.
+fn list(path: &[&str], which: &[&str]) -> Result<Vec<String>> {
     let what = ["--list", "--json", "--package", CHANGED, "--exclude", HOOKS];
-    let argv = [path, &["cargo", "mutants"], &what].concat();
+    let argv = [path, &["cargo", "mutants"], &what, which].concat();
     let text = host::output(&argv)?;
     let listed: Value = serde_json::from_str(&text)?;
     let names = listed.as_array().into_iter().flatten();
@@ -129,9 +135,18 @@ fn list(path: &[&str]) -> Result<Vec<String>> {
         .collect())
 }
 
+/// The files that these mutants are in.
+fn files<'a>(drawn: &[&'a String]) -> Vec<&'a str> {
+    let mut files: Vec<&str> = drawn.iter().filter_map(|n| n.split(':').next()).collect();
+    files.dedup();
+    files
+}
+
 /// Those that are to be tested, in their order.
 fn draw<'a>(all: &'a [String], options: &Options) -> Vec<&'a String> {
-    let fits = |name: &&String| options.only.as_ref().is_none_or(|word| name.contains(word));
+    let by_name = |name: &&String| options.all || !name.contains(" delete field ");
+    let of = |name: &&String| options.only.as_ref().is_none_or(|word| name.contains(word));
+    let fits = |name: &&String| by_name(name) && of(name);
     let mut left: Vec<&String> = all.iter().filter(fits).collect();
     if options.all {
         return left;
