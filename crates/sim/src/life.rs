@@ -566,6 +566,8 @@ impl World {
             Action::LoseTarget => self.lose_target(),
             Action::Rot if self.plan.decays => self.decay(),
             Action::Rot => self.rot(),
+            // Which of them a change of volumes writes over again is not known.
+            Action::LoseWrite | Action::MisdirectWrite if self.volumes.is_some() => Ok(()),
             Action::LoseWrite => {
                 self.arm(Misfortune::Lost);
                 Ok(())
