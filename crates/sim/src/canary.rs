@@ -142,9 +142,9 @@ impl Canary {
         (Canary::Inside(engine::Canary::FailedAcknowledges), 300),
         (Canary::Inside(engine::Canary::ZerosBeyond), 2000),
         (Canary::Inside(engine::Canary::ForceBelievesStale), 2000),
-        (Canary::Inside(engine::Canary::ForceForEver), 30000),
+        (Canary::Inside(engine::Canary::ForceForEver), 100000),
         (Canary::Inside(engine::Canary::GoesOnBeyond), 300),
-        (Canary::Inside(engine::Canary::JoinsWithoutBase), 30000),
+        (Canary::Inside(engine::Canary::JoinsWithoutBase), 60000),
         (
             Canary::Inside(engine::Canary::SyndromeBesideUntouched),
             12000,
@@ -157,7 +157,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::LateReadAnswers), 100),
         (Canary::Inside(engine::Canary::HedgeTrustsAnyParity), 30000),
         (Canary::Inside(engine::Canary::GrownRegionNotZeroed), 1500),
-        (Canary::Inside(engine::Canary::ShapeBeforeMap), 8000),
+        (Canary::Inside(engine::Canary::ShapeBeforeMap), 24000),
         (Canary::Inside(engine::Canary::ShownTooSoon), 2000),
         (Canary::Inside(engine::Canary::EmptyForEver), 500),
         (Canary::Inside(engine::Canary::FoldedUnclean), 60000),
@@ -228,6 +228,7 @@ impl Canary {
                 | engine::Canary::VolumeDiscardedEarly,
             ) => plan.volumes && Course::of(plan.seed).is_none(),
             Canary::Inside(engine::Canary::FoldedUnclean) => logs && does(Action::Strip),
+            Canary::Inside(engine::Canary::ForceForEver) => plan.beyond.is_some(),
             Canary::Inside(engine::Canary::RegionNotRetired) => logs && cut_off(),
             Canary::Inside(engine::Canary::JoinsWithoutBase) => logs && cut_off(),
             Canary::Inside(engine::Canary::HedgeTrustsAnyParity) => {
