@@ -63,6 +63,8 @@ struct Spot {
     blind: bool,
     /// All of it was given back, or given up.
     void: bool,
+    /// A walk that takes undecided data for right began after it rotted: none of that walk came before the rot.
+    walked: bool,
     /// Its region was undecided, its data was taken for right, and nothing was written there since.
     accepted: bool,
 }
@@ -336,6 +338,7 @@ impl World {
             touched,
             blind: false,
             void: false,
+            walked: false,
             accepted: false,
         });
         self.watch_decay();
@@ -352,14 +355,17 @@ impl World {
     }
 
     /// What lies in undecided regions is being taken for right: parity agrees with some of it, also where that
-    /// is stopped before a region is decided.
-    pub(crate) fn may_be_accepted(&mut self) {
+    /// is stopped before a region is decided. `anew` says that the walk has just begun, at its first stripe.
+    pub(crate) fn may_be_accepted(&mut self, anew: bool) {
         let undecided = self.machines().array.status().undecided;
         let geometry = self.geometry.clone();
         let of = |spot: &Spot| geometry.region(geometry.row(spot.stripe).1);
         let spots = self.decay.spots.iter_mut();
         let concerned = spots.filter(|spot| undecided.contains(&of(spot)));
-        concerned.for_each(|spot| spot.blind = true);
+        for spot in concerned {
+            spot.blind = true;
+            spot.walked |= anew;
+        }
     }
 
     /// What lies in a region was taken for right: parity agrees with it, whatever rots there.
@@ -373,7 +379,7 @@ impl World {
         for spot in spots.iter_mut().filter(|spot| of(spot.stripe) == region) {
             let mut writes = busy.iter().filter(|ask| ask.kind.changes());
             spot.blind = true;
-            spot.accepted = !writes.any(|ask| self.touches(ask, spot.stripe));
+            spot.accepted = spot.walked && !writes.any(|ask| self.touches(ask, spot.stripe));
         }
         self.decay.spots = spots;
         let block = geometry.block;
@@ -573,6 +579,19 @@ impl World {
         (0..self.geometry.width).map(column).collect()
     }
 
+    /// Does each member that is built beside one in sync hold there what that one holds?
+    fn replacements_agree(&mut self, spot: &Spot, columns: &[Option<Vec<u8>>]) -> bool {
+        let looks = self.looks();
+        let offset = self.offset_of(spot.stripe, spot.at) as usize;
+        let len = self.geometry.block as usize;
+        columns.iter().enumerate().all(|(column, held)| {
+            let look = &looks[self.geometry.slot(spot.stripe, column).index()];
+            let built = look.incoming.filter(|_| look.in_sync.is_some());
+            let bytes = built.map(|drive| &self.drives[drive].ssd.bytes()[offset..][..len]);
+            bytes.is_none_or(|bytes| held.as_deref() == Some(bytes))
+        })
+    }
+
     /// True if all of it is, for good.
     fn audit(&mut self, spot: &Spot, undecided: bool) -> Result<bool, String> {
         if spot.void {
@@ -614,8 +633,10 @@ impl World {
         let sector = self.offset_of(spot.stripe, spot.at) / self.geometry.block;
         let mut drives = self.drives.iter();
         let lasting = drives.all(|drive| !drive.ssd.may_lose(sector));
-        // Who is away may come back with it.
+        // A member that is away may come back with it.
         let all = columns.iter().all(Option::is_some);
+        // The content of a replacement counts when the replacement is in sync: it can be older than the rot.
+        let same = self.replacements_agree(spot, &columns);
         let sure = (0..k).all(|column| {
             let block = self.block_of(spot.stripe, column, spot.at);
             self.oracle.allows(block, &whole[column])
@@ -626,7 +647,7 @@ impl World {
             look.in_sync != Some(drive)
         });
         let over = rotted.is_none_or(|drive| self.is_out(drive));
-        Ok(sure && all && !busy && lasting && over)
+        Ok(sure && all && same && !busy && lasting && over)
     }
 
     /// The end of a life in peace: most often a scrub must find what rots, and what is left is written anew, durably.

@@ -44,12 +44,12 @@ impl World {
             }
             EventKind::JobStarted {
                 kind: JobKind::Accept,
-                ..
-            }
-            | EventKind::JobStopped {
+                from_bytes,
+            } => self.may_be_accepted(from_bytes == 0),
+            EventKind::JobStopped {
                 kind: JobKind::Accept,
                 ..
-            } => self.may_be_accepted(),
+            } => self.may_be_accepted(false),
             EventKind::Returned { .. } => self.stats.returns += 1,
             EventKind::Rebuilt { partial, .. } => {
                 self.stats.partial_rebuilds += u64::from(partial);
