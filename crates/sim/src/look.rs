@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strake_engine::Shard;
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_format::{MemberUuid, RegionState, SlotState, Superblock};
+use strake_format::{Level, MemberUuid, RegionState, SlotState, Superblock};
 
 use crate::atlas::{Atlas, Condition, Rules, Situation};
 use crate::canary::Canary;
@@ -268,13 +268,21 @@ impl World {
         })
     }
 
+    /// Some superblock says that the mirror is an array with parity already: the command that makes it one is
+    /// not answered yet.
+    fn becomes_parity(&self) -> bool {
+        let present = self.present();
+        let mut tables = present.iter().map(|(_, sb)| sb);
+        tables.any(|sb| !matches!(sb.level, Level::Raid1 | Level::Raid10))
+    }
+
     /// The atlas of this world.
     pub fn atlas(&self) -> Atlas {
         let geometry = &self.geometry;
         Atlas {
             groups: geometry.neighbours().chain(self.wary.clone()).collect(),
             tolerated: geometry.m,
-            mirrored: geometry.mirrored(),
+            mirrored: geometry.mirrored() && !self.becomes_parity(),
             rules: Rules {
                 write_hole_closed: self.covered_on_media(),
                 lose_in_resync: self.plan.lose_in_resync,

@@ -127,7 +127,7 @@ fn world_text(plan: &Plan) -> String {
         .unwrap_or_default();
     let caches = plan.devices.iter().filter(|d| d.volatile_cache).count();
     format!(
-        "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, {} shards{}, {} queues, \
+        "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, write hole {:?}, {} shards{}, {} queues, \
          {} of {} devices with a volatile cache",
         plan.shape.level,
         plan.shape.members,
@@ -135,6 +135,7 @@ fn world_text(plan: &Plan) -> String {
         plan.strip,
         plan.block,
         plan.init,
+        plan.write_hole,
         plan.shards,
         if plan.reshard { " at first" } else { "" },
         plan.queues,
