@@ -10,8 +10,8 @@
 //! Deliberately absent: bugs that can be planted from outside, between the engine and its devices;
 //! those are the simulator's own.
 
-use crate::buffers::Buf;
-use crate::event::IoKind;
+use crate::mem::buffer::Buf;
+use crate::proto::IoKind;
 
 /// A bug that can be planted inside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

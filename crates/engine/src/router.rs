@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use crate::event::*;
 use crate::geometry::Geometry;
-use crate::list::{List, listed};
+use crate::mem::list::{List, listed};
+use crate::proto::*;
+use crate::provision::volumes::VolumeMap;
 use crate::units::*;
-use crate::volumes::VolumeMap;
 
 /// Where a piece of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,969 @@
+//! Background jobs: resync, rebuild, accept, init, scrub; one step at a time, in that order of precedence. A
+//! rebuild with nobody to disturb has its next step begun while shards are at the one before, so that
+//! members always have something to do.
+//!
+//! Invariants:
+//! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
+//! * Steps count in the order in which they began: rows are rebuilt when all before them are.
+//! * Regions never written are passed over. One that is being written for the first time is waited
+//!   for.
+//!
+//! How much of the members' time a step takes, and the pause after it, is decided by `pace`.
+
+pub(crate) mod checkpoint;
+pub(crate) mod throttle;
+pub(crate) mod zeroing;
+
+use std::collections::VecDeque;
+
+use strake_format::*;
+
+use crate::array::jobs::checkpoint::Checkpoint;
+use crate::array::jobs::throttle::{Pace, Rules};
+use crate::array::metadata::superblocks::After;
+use crate::array::regions::Phase;
+use crate::array::regions::undecided::{Accept, Decision, agrees};
+use crate::array::{Array, SlotUse, Stage};
+use crate::canary::{self, Canary};
+use crate::geometry::StripPart;
+use crate::proto::*;
+use crate::shard::job::depth_max;
+use crate::stats::histogram::Histogram;
+use crate::units::*;
+
+/// Of a scrub's findings, so many are told as events; all are counted.
+const FINDINGS_TOLD: u64 = 1000;
+/// A rebuild's progress is made durable this many times.
+const CHECKPOINTS: u64 = 32;
+/// Steps of a rebuild at work at once, with nobody to disturb.
+const STEPS_ALONE: usize = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    step: u64,
+    /// Steps at work, or over before those that began before them; only rebuilds have several.
+    running: VecDeque<Running>,
+    next_at: Option<Time>,
+    pace: Pace,
+    /// The administrator stopped the rebuild.
+    pub(crate) paused: bool,
+    /// Stripes could not be computed; tried again when the membership changes.
+    blocked: bool,
+    /// The list of unreadable blocks had no room.
+    list_full: bool,
+    pub(crate) rebuild: Option<Progress>,
+    resync: Option<Resync>,
+    pub(crate) accept: Option<Accept>,
+    scrub: Option<Scrub>,
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// Row of the last durable progress of a rebuild.
+    pub(crate) checkpointed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    started: Time,
+    /// Bytes of member space worked on since then.
+    worked: u64,
+    pub(crate) inconsistent: u64,
+}
+
+impl Progress {
+    pub(crate) fn begun(started: Time) -> Progress {
+        Progress {
+            started,
+            ..Progress::default()
+        }
+    }
+
+    pub(crate) fn stepped(&mut self, bytes: u64, inconsistent: u64) {
+        self.worked += bytes;
+        self.inconsistent += inconsistent;
+    }
+
+    pub(crate) fn worked(&self) -> u64 {
+        self.worked
+    }
+
+    /// Bytes per second.
+    pub(crate) fn rate(&self, now: Time) -> u64 {
+        let ns = u128::from(now.since(self.started).max(1));
+        (u128::from(self.worked) * 1_000_000_000 / ns) as u64
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Resync {
+    progress: Progress,
+    at: Row,
+    /// Regions that could not be synced.
+    stuck: Vec<RegionNo>,
+    unreadable: u64,
+    total: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Scrub {
+    mode: ScrubMode,
+    paused: bool,
+    progress: Progress,
+    at: Row,
+    /// Row of the last durable progress.
+    noted: Row,
+    /// The last step before it began: what that says is not its finding.
+    after: u64,
+    found: ScrubCounts,
+    /// Events told so far.
+    told: u64,
+    /// Nothing was amiss in the region at work, from its first row on.
+    agrees: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    step: u64,
+    kind: StepKind,
+    pub(crate) first: Row,
+    pub(crate) end: Row,
+    waits: u16,
+    pub(crate) outcome: StepOutcome,
+    started: Time,
+}
+
+impl Jobs {
+    pub(crate) fn last_step(&self) -> u64 {
+        self.step
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.next_at
+    }
+
+    /// The settings changed: what was decided by the old ones does not count any more.
+    pub(crate) fn end_pause(&mut self) {
+        self.next_at = None;
+    }
+
+    /// Bytes of each member that a piece of work is to cover now.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.pace.step_bytes()
+    }
+
+    /// Steps are at work.
+    pub(crate) fn works(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    pub(crate) fn busy(&self) -> bool {
+        self.works() || self.checkpoint.is_some()
+    }
+}
+
+impl Array {
+    pub(crate) fn drive_jobs(&mut self) {
+        // A pause that is over must not stay as a deadline while something else is waited for:
+        // whatever ends that comes by here again.
+        self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
+        self.hurry_init();
+        let paused = self.jobs.next_at.is_some();
+        let joins = (self.jobs.checkpoint.as_ref()).is_some_and(Checkpoint::joins);
+        let waits = self.persist.view_due || joins || self.reshape.is_some();
+        if self.stage != Stage::Serving || waits || paused {
+            return;
+        }
+        if self.jobs.works() {
+            return self.go_ahead();
+        }
+        self.jobs.pace.refresh(self.now);
+        if !(self.drive_resync()
+            || self.drive_rebuild()
+            || self.drive_accept()
+            || self.drive_init())
+        {
+            self.drive_scrub();
+        }
+    }
+
+    pub(crate) fn step(&mut self, kind: StepKind, first: Row, end: Row) {
+        self.jobs.step += 1;
+        let step = self.jobs.step;
+        let waits = self.shards;
+        let (outcome, started) = (StepOutcome::default(), self.now);
+        self.jobs.running.push_back(Running {
+            step,
+            kind,
+            first,
+            end,
+            waits,
+            outcome,
+            started,
+        });
+        let depth = self.jobs.pace.depth(self.rules(kind));
+        self.tell_all(&ToShard::Step(Step {
+            step,
+            kind,
+            first,
+            end,
+            depth,
+        }));
+    }
+
+    /// What a job has to keep to.
+    fn rules(&self, kind: StepKind) -> Rules {
+        let settings = &self.sb.settings;
+        self.rules_by(match kind {
+            StepKind::Rebuild => settings.rebuild_priority,
+            StepKind::Resync => settings.resync_priority,
+            StepKind::Scrub(_) | StepKind::Accept => settings.scrub_priority,
+            StepKind::Init => settings.init_priority,
+        })
+    }
+
+    /// After a piece of background zeroing: shards tell what they served beside it.
+    pub(crate) fn ask_beside_init(&mut self, region: RegionNo) {
+        let row = Row(self.geometry.region_rows(region).start);
+        self.step(StepKind::Init, row, row);
+    }
+
+    /// What holds a job back, and the p99 of requests beside it.
+    pub(crate) fn pace_of(&self, kind: StepKind) -> (HeldBack, Option<u64>) {
+        let held_back = self.jobs.pace.held_back(self.now, self.rules(kind));
+        (held_back, self.jobs.pace.p99_ns(self.now))
+    }
+
+    /// A rebuild is at work.
+    pub(crate) fn rebuilds(&self) -> bool {
+        self.jobs.rebuild.is_some()
+    }
+
+    fn rules_of_move(&self) -> Rules {
+        self.rules_by(self.sb.settings.restripe_priority)
+    }
+
+    fn rules_by(&self, priority: u8) -> Rules {
+        let target_us = u64::from(self.sb.settings.latency_target_us);
+        Rules {
+            priority,
+            target_ns: (target_us > 0).then_some(target_us * 1000),
+            depth_max: depth_max(self.geometry.strip),
+        }
+    }
+
+    /// How long to wait after a window of data that moved: as after a step of a rebuild.
+    pub(crate) fn pause_after(&mut self, took_ns: u64, bytes: u64) -> u64 {
+        let rules = self.rules_of_move();
+        self.jobs.pace.refresh(self.now);
+        self.jobs.pace.stepped(self.now, took_ns, bytes, rules)
+    }
+
+    /// Requests were served between windows.
+    pub(crate) fn pace_beside_move(&mut self, foreground: u64, seen: Option<&Histogram>) {
+        let rules = self.rules_of_move();
+        self.jobs.pace.served(self.now, foreground, seen, rules);
+    }
+
+    pub(crate) fn pace_of_move(&self, status: JobStatus) -> JobStatus {
+        JobStatus {
+            held_back: self.jobs.pace.held_back(self.now, self.rules_of_move()),
+            foreground_p99_ns: self.jobs.pace.p99_ns(self.now),
+            ..status
+        }
+    }
+
+    /// Rows have become so many times as many, because they are so much lower.
+    pub(crate) fn rows_shrink(&mut self, times: u64) {
+        if let Some(scrub) = &mut self.jobs.scrub {
+            scrub.at.0 *= times;
+            scrub.noted.0 *= times;
+        }
+        // Its rows are counted anew.
+        if self.jobs.accept.is_some() {
+            self.stop_accepting(StopCause::Asked);
+        }
+    }
+
+    /// The rows of a step that starts at `row` and stays in its region: as many as the pace says,
+    /// and not fewer than keep all the stripes busy that may be at work at once.
+    pub(crate) fn step_end(&self, kind: StepKind, row: Row) -> Row {
+        let depth = u64::from(self.jobs.pace.depth(self.rules(kind)));
+        let at_once = (depth * u64::from(self.shards)).div_ceil(self.geometry.groups);
+        let rows = (self.jobs.pace.step_bytes() / self.geometry.strip).max(at_once);
+        let region_end = self.geometry.region_rows(self.geometry.region(row)).end;
+        Row((row.0 + rows).min(region_end))
+    }
+
+    pub(crate) fn step_done(&mut self, step: u64, outcome: StepOutcome, seen: Option<&Histogram>) {
+        let Some(at) = self.jobs.running.iter().position(|r| r.step == step) else {
+            return;
+        };
+        let rules = self.rules(self.jobs.running[at].kind);
+        self.jobs
+            .pace
+            .served(self.now, outcome.foreground, seen, rules);
+        let running = &mut self.jobs.running[at];
+        running.waits -= 1;
+        running.outcome.stripes += outcome.stripes;
+        running.outcome.inconsistent += outcome.inconsistent;
+        running.outcome.located += outcome.located;
+        running.outcome.unreadable += outcome.unreadable;
+        running.outcome.skipped += outcome.skipped;
+        let over = |running: &mut Running| running.waits == 0;
+        if canary::hit(Canary::StepsOutOfOrder) {
+            self.jobs
+                .running
+                .make_contiguous()
+                .sort_by_key(|r| r.waits > 0);
+        }
+        while let Some(done) = self.jobs.running.pop_front_if(over) {
+            self.step_over(&done, rules);
+        }
+    }
+
+    fn step_over(&mut self, done: &Running, rules: Rules) {
+        let (took_ns, bytes) = match done.kind {
+            StepKind::Init => self.init_paced(),
+            _ => (
+                self.now.since(done.started),
+                (done.end.0 - done.first.0) * self.geometry.strip,
+            ),
+        };
+        let pause_ns = self.jobs.pace.stepped(self.now, took_ns, bytes, rules);
+        if pause_ns > 0 {
+            // Of two steps that were at work each has its pause.
+            let until = Time(self.now.0 + pause_ns);
+            self.jobs.next_at = self.jobs.next_at.max(Some(until));
+        }
+        match done.kind {
+            StepKind::Resync => self.resync_stepped(done, bytes),
+            StepKind::Rebuild => self.rebuild_stepped(done, bytes),
+            StepKind::Accept => self.accept_stepped(done, bytes),
+            StepKind::Init => {}
+            StepKind::Scrub(_) => {
+                self.note_agreement(done);
+                let scrub = self.jobs.scrub.as_mut();
+                if let Some(scrub) = scrub.filter(|scrub| scrub.after < done.step) {
+                    scrub.at = done.end;
+                    scrub.progress.worked += bytes;
+                    scrub.found.inconsistent += done.outcome.inconsistent;
+                    if done.kind == StepKind::Scrub(scrub.mode) {
+                        scrub.found.located += done.outcome.located;
+                    }
+                    scrub.found.unreadable += done.outcome.unreadable;
+                    let halts = scrub.mode == ScrubMode::Halt && done.outcome.inconsistent > 0;
+                    let at_work = !scrub.paused;
+                    scrub.paused |= halts;
+                    let due = (scrub.at.0 - scrub.noted.0).saturating_mul(CHECKPOINTS);
+                    if halts && at_work {
+                        self.tell_scrub_stops(StopCause::Inconsistent);
+                    } else if due >= self.geometry.rows {
+                        scrub.noted = scrub.at;
+                        self.touch();
+                    }
+                }
+            }
+        }
+    }
+
+    // ---- resync ------------------------------------------------------------------------------
+
+    /// True if a resync step was started.
+    fn drive_resync(&mut self) -> bool {
+        let stuck = |job: &Option<Resync>, r: &RegionNo| {
+            job.as_ref().is_some_and(|job| job.stuck.contains(r))
+        };
+        let due: Vec<RegionNo> = self.regions_in(Phase::NeedSync);
+        let next = due.iter().copied().find(|r| !stuck(&self.jobs.resync, r));
+        let Some(region) = next else {
+            // A region that is being closed to be given back needs none once it is closed.
+            let syncing = self.map.syncing();
+            if let Some(job) = self.jobs.resync.take_if(|_| !syncing) {
+                let inconsistent = job.progress.inconsistent;
+                self.event(EventKind::JobFinished {
+                    kind: JobKind::Resync,
+                    inconsistent,
+                    repaired: inconsistent,
+                });
+            }
+            return false;
+        };
+        if self.jobs.resync.is_none() {
+            let total = due.len() as u64 * self.geometry.region_rows * self.geometry.strip;
+            let progress = Progress::begun(self.now);
+            self.jobs.resync = Some(Resync {
+                progress,
+                total,
+                ..Resync::default()
+            });
+            self.event(EventKind::JobStarted {
+                kind: JobKind::Resync,
+                from_bytes: 0,
+            });
+        }
+        let rows = self.geometry.region_rows(region);
+        let job = self.jobs.resync.as_mut().expect("made above");
+        if !rows.contains(&job.at.0) {
+            job.at = Row(rows.start);
+            job.unreadable = 0;
+        }
+        let skips = canary::hit(Canary::ResyncSkipsRows) && job.at.0 + 1 < rows.end;
+        let first = Row(job.at.0 + u64::from(skips));
+        let end = self.step_end(StepKind::Resync, first);
+        self.step(StepKind::Resync, first, end);
+        true
+    }
+
+    fn resync_stepped(&mut self, done: &Running, bytes: u64) {
+        let region = self.geometry.region(done.first);
+        let region_end = self.geometry.region_rows(region).end;
+        let Some(job) = &mut self.jobs.resync else {
+            return;
+        };
+        job.progress.worked += bytes;
+        job.progress.inconsistent += done.outcome.inconsistent;
+        job.unreadable += done.outcome.unreadable;
+        job.at = done.end;
+        if done.end.0 < region_end {
+            return;
+        }
+        // The next region starts from its first row.
+        job.at = Row(u64::MAX);
+        if job.unreadable > 0 {
+            job.stuck.push(region);
+            let cause = self.why_unreadable();
+            self.event(EventKind::JobStopped {
+                kind: JobKind::Resync,
+                cause,
+            });
+        } else {
+            self.region_synced(region);
+        }
+    }
+
+    fn why_unreadable(&mut self) -> StopCause {
+        match std::mem::take(&mut self.jobs.list_full) {
+            true => StopCause::ListFull,
+            false => StopCause::Unreadable,
+        }
+    }
+
+    /// The list of unreadable blocks had no room.
+    pub(crate) fn note_list_full(&mut self) {
+        self.jobs.list_full = true;
+    }
+
+    /// Membership changed: what could not be synced is tried again.
+    pub(crate) fn unstick(&mut self) {
+        self.jobs.blocked = false;
+        if let Some(job) = &mut self.jobs.resync {
+            job.stuck.clear();
+        }
+    }
+
+    // ---- rebuild -----------------------------------------------------------------------------
+
+    pub(crate) fn rebuild_row(&self) -> Option<Row> {
+        self.slots
+            .iter()
+            .filter(|s| s.incoming.is_some())
+            .map(|s| s.rebuilt)
+            .min()
+    }
+
+    /// True if there is a rebuild at work (even if it waits).
+    fn drive_rebuild(&mut self) -> bool {
+        let Some(mut row) = self.rebuild_row() else {
+            if self.jobs.rebuild.take().is_some() {
+                let cause = StopCause::Membership;
+                self.event(EventKind::JobStopped {
+                    kind: JobKind::Rebuild,
+                    cause,
+                });
+            }
+            return false;
+        };
+        if self.jobs.paused || self.jobs.blocked {
+            return false;
+        }
+        // A member that joined begins at its own first row.
+        self.jobs.checkpointed = self.jobs.checkpointed.min(row.0);
+        if self.jobs.rebuild.is_none() {
+            self.jobs.rebuild = Some(Progress::begun(self.now));
+            self.jobs.checkpointed = row.0;
+            let from_bytes = row.0 * self.geometry.strip;
+            self.event(EventKind::JobStarted {
+                kind: JobKind::Rebuild,
+                from_bytes,
+            });
+        }
+        let before = row;
+        let wait = self.pass_over_whole(&mut row);
+        if row > before {
+            self.raise_rebuilt(before, row, u64::MAX);
+        }
+        if wait {
+            // What it waits for may wait for a pace that is over.
+            self.hurry_init();
+            return true;
+        }
+        self.checkpoint_if_due(row);
+        if row.0 >= self.geometry.rows {
+            return true;
+        }
+        let end = self.step_end(StepKind::Rebuild, row);
+        self.step(StepKind::Rebuild, row, end);
+        true
+    }
+
+    /// Begins the next step of a rebuild beside the one that is at work.
+    fn go_ahead(&mut self) {
+        let rebuilds = |running: &Running| running.kind == StepKind::Rebuild;
+        let jobs = &self.jobs;
+        let room = jobs.running.len() < STEPS_ALONE && jobs.running.iter().all(rebuilds);
+        // What begins or ends a job is seen where nothing is at work.
+        let begun = jobs.rebuild.is_some() && jobs.resync.is_none();
+        let stopped = jobs.paused || jobs.blocked || !begun;
+        if !room || stopped || !jobs.pace.alone() || !self.regions_in(Phase::NeedSync).is_empty() {
+            return;
+        }
+        let (Some(row), Some(last)) = (self.rebuild_row(), self.jobs.running.back()) else {
+            return;
+        };
+        // Who joined since begins at its own first row.
+        let (next, joined) = (last.end, last.step);
+        let early = |slot: &SlotUse| slot.incoming.is_none() || slot.joined < joined;
+        if row < self.jobs.running[0].first || !self.slots.iter().all(early) {
+            return;
+        }
+        self.checkpoint_if_due(row);
+        // Rows that are passed over count only when those before them do.
+        let mut lacking = next;
+        let waits = self.pass_over_whole(&mut lacking);
+        if !waits && lacking == next && next.0 < self.geometry.rows {
+            let end = self.step_end(StepKind::Rebuild, next);
+            self.step(StepKind::Rebuild, next, end);
+        }
+    }
+
+    fn checkpoint_if_due(&mut self, row: Row) {
+        let (rows, checkpointed) = (self.geometry.rows, self.jobs.checkpointed);
+        let due = row
+            .0
+            .saturating_sub(checkpointed)
+            .saturating_mul(CHECKPOINTS)
+            >= rows;
+        // Who takes a slot has the list of unreadable blocks first.
+        let free =
+            self.jobs.checkpoint.is_none() && self.unreadable.quiet() && self.map.undecided_told();
+        if free && (row.0 >= rows || (due && row.0 > checkpointed)) {
+            self.checkpoint(row);
+        }
+    }
+
+    /// Moves on to a row that an incoming member lacks. True if its region must come to rest first.
+    fn pass_over_whole(&self, row: &mut Row) -> bool {
+        while row.0 < self.geometry.rows {
+            let region = self.geometry.region(*row);
+            let end = Row(self.geometry.region_rows(region).end);
+            match self.map.phase(region) {
+                Phase::Unwritten => *row = end,
+                _ if !self.lacked(region, end) => *row = end,
+                // Zeroes (or what follows them) are under way on the members that were there then,
+                // and shards still take the region for unwritten; or it is about to be given back
+                // and its parity is not true.
+                Phase::Zeroing { .. }
+                | Phase::Closing { sync: true, .. }
+                | Phase::Unmapping
+                | Phase::Draining { .. }
+                | Phase::Settling { .. }
+                | Phase::Cleaning
+                | Phase::Retiring { .. }
+                | Phase::Opening => {
+                    return true;
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Some incoming member lacks (part of) this region, which ends at `end`.
+    fn lacked(&self, region: RegionNo, end: Row) -> bool {
+        self.slots
+            .iter()
+            .filter(|slot| slot.rebuilt < end)
+            .filter_map(|slot| slot.incoming)
+            .any(|device| self.lacks(device, region))
+    }
+
+    /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and
+    /// that was there when `step` began.
+    fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
+        for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
+            let early = slot.joined < step || canary::hit(Canary::RebuiltTooFar);
+            let next = slot.rebuilt >= first || canary::hit(Canary::StepsOutOfOrder);
+            if next && early {
+                slot.rebuilt = slot.rebuilt.max(end);
+            }
+        }
+        // While a change of membership is not durable, shards go by their own marks.
+        if !self.persist.view_due {
+            self.publish();
+        }
+    }
+
+    fn rebuild_stepped(&mut self, done: &Running, bytes: u64) {
+        if done.outcome.inconsistent > done.outcome.located {
+            self.leave_undecided(self.geometry.region(done.first));
+        }
+        if let Some(job) = &mut self.jobs.rebuild {
+            job.worked += bytes;
+        }
+        if done.outcome.unreadable > 0 {
+            self.jobs.blocked = true;
+            let cause = self.why_unreadable();
+            if self.jobs.rebuild.take().is_some() {
+                self.event(EventKind::JobStopped {
+                    kind: JobKind::Rebuild,
+                    cause,
+                });
+            }
+            return;
+        }
+        // A stripe was passed over because its region was given back meanwhile: look at the rows
+        // again.
+        if done.outcome.skipped == 0 {
+            self.raise_rebuilt(done.first, done.end, done.step);
+        }
+    }
+
+    /// All that was rebuilt is durably in sync.
+    pub(crate) fn rebuild_over(&mut self) {
+        self.event(EventKind::JobFinished {
+            kind: JobKind::Rebuild,
+            inconsistent: 0,
+            repaired: 0,
+        });
+    }
+
+    // ---- scrub -------------------------------------------------------------------------------
+
+    pub(crate) fn start_scrub(&mut self, mode: ScrubMode) -> Changed {
+        if let Some(scrub) = self.jobs.scrub.as_mut().filter(|scrub| scrub.mode == mode) {
+            if !std::mem::take(&mut scrub.paused) {
+                return Changed::No;
+            }
+            // The pause does not count as time in which it worked.
+            (scrub.progress.started, scrub.progress.worked) = (self.now, 0);
+            let from_bytes = scrub.at.0 * self.geometry.strip;
+            self.tell_scrub_starts(from_bytes);
+            self.touch();
+            return Changed::Yes;
+        }
+        self.stop_scrub();
+        self.take_up_scrub(&ScrubRecord {
+            mode,
+            paused: false,
+            done_bytes: 0,
+            found: ScrubCounts::default(),
+        });
+        self.sb.scrub_begun_unix_s = self.unix_s();
+        self.tell_scrub_starts(0);
+        self.touch();
+        Changed::Yes
+    }
+
+    fn tell_scrub_starts(&mut self, from_bytes: u64) {
+        self.event(EventKind::JobStarted {
+            kind: JobKind::Scrub,
+            from_bytes,
+        });
+    }
+
+    pub(crate) fn pause_scrub(&mut self) -> Changed {
+        let at_work = self.jobs.scrub.as_mut().filter(|scrub| !scrub.paused);
+        let Some(scrub) = at_work else {
+            return Changed::No;
+        };
+        scrub.paused = true;
+        self.tell_scrub_stops(StopCause::Asked);
+        Changed::Yes
+    }
+
+    pub(crate) fn stop_scrub(&mut self) -> Changed {
+        match self.jobs.scrub.take() {
+            None => return Changed::No,
+            // That it stopped was told when it was paused.
+            Some(scrub) if scrub.paused => self.touch(),
+            Some(_) => self.tell_scrub_stops(StopCause::Asked),
+        }
+        Changed::Yes
+    }
+
+    fn tell_scrub_stops(&mut self, cause: StopCause) {
+        self.event(EventKind::JobStopped {
+            kind: JobKind::Scrub,
+            cause,
+        });
+        self.touch();
+    }
+
+    /// At the start: the scrub that was not over goes on.
+    pub(crate) fn resume_scrub(&mut self) {
+        let Some(record) = self.sb.scrub else { return };
+        self.take_up_scrub(&record);
+        if !record.paused {
+            self.tell_scrub_starts(record.done_bytes);
+        }
+    }
+
+    fn take_up_scrub(&mut self, record: &ScrubRecord) {
+        let at = Row(record.done_bytes / self.geometry.strip);
+        let progress = Progress::begun(self.now);
+        self.jobs.scrub = Some(Scrub {
+            mode: record.mode,
+            paused: record.paused,
+            progress,
+            at,
+            noted: at,
+            after: self.jobs.step,
+            found: record.found,
+            told: 0,
+            agrees: false,
+        });
+    }
+
+    /// How far the scrub has come, into the table. What it repaired was written durably.
+    pub(crate) fn note_scrub(&mut self) {
+        let strip = self.geometry.strip;
+        self.sb.scrub = self.jobs.scrub.map(|scrub| ScrubRecord {
+            mode: scrub.mode,
+            paused: scrub.paused,
+            done_bytes: scrub.at.0 * strip,
+            found: scrub.found,
+        });
+    }
+
+    fn drive_scrub(&mut self) {
+        let at_work = self.jobs.scrub.filter(|scrub| !scrub.paused);
+        let Some(scrub) = at_work else { return };
+        let mut row = scrub.at;
+        while row.0 < self.geometry.rows {
+            let region = self.geometry.region(row);
+            if self.map.state(region) != RegionState::Unwritten {
+                break;
+            }
+            row = Row(self.geometry.region_rows(region).end);
+        }
+        if row.0 >= self.geometry.rows {
+            return self.end_scrub(&scrub);
+        }
+        let kind = StepKind::Scrub(self.scrub_mode_in(self.geometry.region(row), scrub.mode));
+        let end = self.step_end(kind, row);
+        self.step(kind, row, end);
+    }
+
+    /// A region in which a scrub finds that all strips agree is undecided no more: what did not agree
+    /// was written anew.
+    fn note_agreement(&mut self, done: &Running) {
+        let region = self.geometry.region(done.first);
+        let rows = self.geometry.region_rows(region);
+        let whole = self.in_order();
+        let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
+            return;
+        };
+        scrub.agrees =
+            agrees(&done.outcome) && whole && (scrub.agrees || done.first.0 == rows.start);
+        if scrub.agrees && done.end.0 == rows.end && self.map.is_undecided(region) {
+            self.decide(region, Decision::Agreed);
+            self.write_pages();
+        }
+    }
+
+    fn end_scrub(&mut self, scrub: &Scrub) {
+        self.jobs.scrub = None;
+        self.sb.last_scrub = Some(ScrubResult {
+            mode: scrub.mode,
+            begun_unix_s: self.sb.scrub_begun_unix_s,
+            ended_unix_s: self.unix_s(),
+            found: scrub.found,
+        });
+        self.event(EventKind::JobFinished {
+            kind: JobKind::Scrub,
+            inconsistent: scrub.found.inconsistent,
+            repaired: scrub.found.repaired(scrub.mode),
+        });
+        self.touch();
+    }
+
+    /// One more finding of the scrub at work: told, unless there are too many of them.
+    fn tell_finding(&mut self, kind: EventKind) {
+        if let Some(scrub) = &mut self.jobs.scrub {
+            scrub.told += 1;
+            if scrub.told > FINDINGS_TOLD {
+                return;
+            }
+        }
+        self.event(kind);
+    }
+
+    /// A scrub found a member's strip wrong.
+    pub(crate) fn mismatch_found(
+        &mut self,
+        device: DeviceId,
+        offset: u64,
+        len: u64,
+        repaired: bool,
+    ) {
+        let Some(slot) = self.slot_of(device) else {
+            return;
+        };
+        let data_offset = self.members.get(&device).map(|m| m.layout.data_offset);
+        let within = data_offset.and_then(|data| offset.checked_sub(data));
+        let row = Row(within.unwrap_or(0) / self.geometry.strip);
+        if self.map.is_undecided(self.geometry.region(row)) {
+            // What was built there would be the witness: nobody is named.
+            let group = slot.0 as usize / self.geometry.width;
+            let stripe = self.geometry.stripe(group as u64, row);
+            return self.inconsistent_found(stripe, within.unwrap_or(0) % self.geometry.strip, len);
+        }
+        if let Some(member) = self.members.get_mut(&device) {
+            member.counts.mismatches += 1;
+        }
+        self.tell_finding(EventKind::Mismatch {
+            slot,
+            device,
+            offset,
+            len,
+            repaired,
+        });
+    }
+
+    /// A scrub found strips that do not agree, and cannot say who lies.
+    pub(crate) fn inconsistent_found(&mut self, stripe: StripeNo, from: u64, len: u64) {
+        let (column, lo, hi) = (0, 0, self.geometry.strip);
+        let part = StripPart {
+            stripe,
+            column,
+            lo,
+            hi,
+        };
+        let offset = self.geometry.blocks(&part).start * self.geometry.block;
+        self.tell_finding(EventKind::Inconsistent {
+            stripe,
+            offset,
+            from,
+            len,
+        });
+    }
+
+    // ---- rebuild commands, stop, status ------------------------------------------------------
+
+    pub(crate) fn start_rebuild(&mut self) -> Changed {
+        let blocked = std::mem::take(&mut self.jobs.blocked);
+        let paused = std::mem::take(&mut self.jobs.paused);
+        match self.wait_no_longer() {
+            Changed::No if !(paused || blocked) => Changed::No,
+            _ => Changed::Yes,
+        }
+    }
+
+    pub(crate) fn stop_rebuild(&mut self) -> Changed {
+        if self.jobs.paused {
+            return Changed::No;
+        }
+        self.jobs.paused = true;
+        if self.jobs.rebuild.take().is_some() {
+            let cause = StopCause::Asked;
+            self.event(EventKind::JobStopped {
+                kind: JobKind::Rebuild,
+                cause,
+            });
+        }
+        Changed::Yes
+    }
+
+    pub(crate) fn job_status(&self) -> Vec<JobStatus> {
+        let strip = self.geometry.strip;
+        let incoming = || self.slots.iter().filter_map(|slot| slot.incoming);
+        let rows_of = |end: Row, counts: &dyn Fn(RegionNo) -> bool| -> u64 {
+            (0..self.geometry.regions())
+                .map(RegionNo)
+                .filter(|&r| self.map.state(r) != RegionState::Unwritten && counts(r))
+                .map(|r| self.geometry.region_rows(r))
+                .map(|rows| rows.end.min(end.0).saturating_sub(rows.start) * strip)
+                .sum()
+        };
+        let written = |end: Row| rows_of(end, &|_| true);
+        let lacked = |end: Row| rows_of(end, &|r| incoming().any(|d| self.lacks(d, r)));
+        let rate = |p: &Progress| p.rate(self.now);
+        let held_back = |kind| self.jobs.pace.held_back(self.now, self.rules(kind));
+        let foreground_p99_ns = self.jobs.pace.p99_ns(self.now);
+        let mut jobs = Vec::new();
+        let all = written(Row(self.geometry.rows));
+        if let Some(job) = &self.jobs.resync {
+            jobs.push(JobStatus {
+                kind: JobKind::Resync,
+                slot: None,
+                partial: false,
+                done_bytes: job.progress.worked.min(job.total),
+                total_bytes: job.total,
+                rate_bytes_per_s: rate(&job.progress),
+                paused: !job.stuck.is_empty(),
+                held_back: held_back(StepKind::Resync),
+                foreground_p99_ns,
+                inconsistent: job.progress.inconsistent,
+                repaired: job.progress.inconsistent,
+            });
+        }
+        let ends = || {
+            let over = |after: &After| matches!(after, After::RebuildOver);
+            self.persist.after.iter().any(over)
+        };
+        let rebuilt = || {
+            let slot = (0..self.slots.len()).find(|&at| !self.surely_in_sync(at));
+            (slot, false, all, all)
+        };
+        let at_work = self.rebuild_row().map(|row| {
+            let slot = self.slots.iter().position(|s| s.incoming.is_some());
+            let partial = incoming().all(|device| self.lacking.contains_key(&device));
+            (slot, partial, lacked(row), lacked(Row(self.geometry.rows)))
+        });
+        // It is not over before the superblocks say so.
+        let rebuild = at_work.or_else(|| ends().then(rebuilt));
+        if let Some((slot, partial, done_bytes, total_bytes)) = rebuild {
+            jobs.push(JobStatus {
+                kind: JobKind::Rebuild,
+                slot: slot.map(|slot| Slot(slot as u8)),
+                partial,
+                done_bytes,
+                total_bytes,
+                rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
+                paused: self.jobs.paused || self.jobs.blocked,
+                held_back: held_back(StepKind::Rebuild),
+                foreground_p99_ns,
+                inconsistent: 0,
+                repaired: 0,
+            });
+        }
+        if let Some(job) = &self.jobs.scrub {
+            jobs.push(JobStatus {
+                kind: JobKind::Scrub,
+                slot: None,
+                partial: false,
+                done_bytes: written(job.at),
+                total_bytes: all,
+                rate_bytes_per_s: rate(&job.progress),
+                paused: job.paused,
+                held_back: held_back(StepKind::Scrub(job.mode)),
+                foreground_p99_ns,
+                inconsistent: job.found.inconsistent,
+                repaired: job.found.repaired(job.mode),
+            });
+        }
+        jobs.extend(self.accept_status());
+        jobs.extend(self.init_status());
+        jobs.extend(self.move_status());
+        jobs
+    }
+}

@@ -1,0 +1,93 @@
+//! Counting I/Os that were tried again, and what stands against members from zero again.
+//!
+//! Invariant: a count only grows, unless an administrator takes it back; whoever was failed for it
+//! stays failed. Deliberately absent: counting errors (where they are seen), and keeping counts over
+//! restarts.
+
+use strake_format::Slot;
+
+use crate::array::{Array, Stalls};
+use crate::proto::*;
+use crate::retry::Retried;
+use crate::units::*;
+
+impl RetryCounts {
+    fn count(&mut self, told: &Retried) {
+        self.tries += u64::from(told.trouble.tries);
+        match told.got_through {
+            true => self.got_through += 1,
+            false => self.failed += 1,
+        }
+    }
+}
+
+impl Array {
+    /// An I/O that was tried again is over, whichever machine it was of: told before its completion.
+    pub fn retried(&mut self, told: Retried) {
+        let Some(member) = self.members.get_mut(&told.device) else {
+            // It is out, perhaps for the like of this.
+            let mut places = self.slots.iter_mut();
+            if let Some(place) = places.find(|place| place.left == Some(told.device)) {
+                place.counts.retries.count(&told);
+            }
+            return;
+        };
+        member.counts.retries.count(&told);
+        if told.got_through && told.trouble.on_its_way {
+            // Shards tell of the same reset, each of its own I/Os.
+            member.counts.retries.resets += u64::from(told.trouble.since >= member.reset_until);
+            member.reset_until = member.reset_until.max(told.ended);
+        }
+    }
+
+    /// Counts from zero again: of the member that is meant, or of all. The threshold of read errors
+    /// is reached by as many new ones as it says.
+    pub(crate) fn reset_counters(
+        &mut self,
+        meant: Option<MemberRef>,
+    ) -> Result<Changed, CommandError> {
+        let slots = 0..self.slots.len();
+        let (slots, devices): (Vec<usize>, Vec<DeviceId>) = match meant {
+            None => (slots.collect(), self.members.keys().copied().collect()),
+            Some(MemberRef::Slot(slot)) => {
+                let place = self.slots.get(slot.index());
+                let place = place.ok_or(CommandError::NoSuchSlot)?;
+                let both = [place.current, place.incoming];
+                (vec![slot.index()], both.into_iter().flatten().collect())
+            }
+            Some(MemberRef::Device(device)) if self.members.contains_key(&device) => {
+                (Vec::new(), vec![device])
+            }
+            Some(MemberRef::Device(_)) => return Err(CommandError::NoSuchMember),
+        };
+        let mut reset = Vec::new();
+        for at in slots {
+            let place = &mut self.slots[at];
+            let before = std::mem::take(&mut place.counts);
+            place.stalls = Stalls::default();
+            // Of a slot that has a device, that device's counts are told.
+            if place.current.is_none() && place.incoming.is_none() {
+                reset.push((Some(Slot(at as u8)), None, before));
+            }
+        }
+        for device in devices {
+            let member = self.members.get_mut(&device).expect("it is a member");
+            let before = std::mem::take(&mut member.counts);
+            reset.push((self.slot_of(device), Some(device), before));
+        }
+        reset.retain(|(_, _, before)| *before != ErrorCounts::default());
+        let changed = if reset.is_empty() {
+            Changed::No
+        } else {
+            Changed::Yes
+        };
+        for (slot, device, before) in reset {
+            self.event(EventKind::CountersReset {
+                slot,
+                device,
+                before,
+            });
+        }
+        Ok(changed)
+    }
+}

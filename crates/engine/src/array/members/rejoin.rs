@@ -1,0 +1,234 @@
+//! Members that were away come back by the regions written since: partial rebuild.
+//!
+//! A region is *behind* if it was, or may have been, written while some slot was not in sync. The
+//! flag lies beside the region's state in the map; a member that comes back is rebuilt there and
+//! holds what it should everywhere else.
+//!
+//! Protocol:
+//! 1. A member leaves: every region that is neither Clean nor Unwritten is behind from then on.
+//!    Nothing is written for that: on the members such a region is Dirty or NeedSync, and a start
+//!    that does not find the array whole takes those for behind.
+//! 2. A region is opened while the array is not whole: the page that says Dirty says behind, too.
+//!    The same for a region in which blocks are given up as unreadable, be it Clean: what a member
+//!    that is away holds there does not agree with the others any more.
+//! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the
+//!    slot's incoming member, `kept`; when that is durable everywhere, the regions that it lacks
+//!    are fixed: those behind, and those that are not quiet at that very moment. In all others it
+//!    is read and written at once. The rebuild passes over the regions that it lacks. One whose region
+//!    map lacks a version that the member had is an older image of it, and does not come back (`whole`).
+//! 4. The last slot is in sync: the table that says so takes `whole_since`, and only when it is
+//!    durable everywhere are the flags cleared.
+//!
+//! Why a Clean region is safe although members have volatile caches: Clean is written only after
+//! every member flushed what it had answered there, and a flush that fails puts its member out
+//! before the page that builds on it. What a member loses with its power lies in regions that are
+//! not Clean, and those are behind.
+//!
+//! Invariants:
+//! * A region in which a write may be missing on a member that is out is behind, or not Clean, in
+//!   the newest page on every live member.
+//! * No flag is cleared before a table in which every slot is in sync is durable.
+//! * What an incoming member holds by this does not shrink while it serves: a region that becomes
+//!   behind later was written with it.
+//!
+//! Deliberately absent: which devices are looked at (runtime, daemon), and any memory of when in
+//! its absence a region was written: there is one flag for all members that are away.
+
+use std::sync::Arc;
+
+use strake_format::*;
+
+use crate::array::regions::Phase;
+use crate::array::regions::last_whole;
+use crate::array::{Array, Member, SlotUse};
+use crate::canary::{Canary, hit};
+use crate::proto::*;
+use crate::units::*;
+
+/// A set of regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionSet(Vec<u64>);
+
+impl RegionSet {
+    fn of(count: u32, has: impl Fn(RegionNo) -> bool) -> RegionSet {
+        let mut words = vec![0; count.div_ceil(64) as usize];
+        for region in (0..count).filter(|&region| has(RegionNo(region))) {
+            words[region as usize / 64] |= 1 << (region % 64);
+        }
+        RegionSet(words)
+    }
+
+    /// Is the region in it?
+    pub fn has(&self, region: RegionNo) -> bool {
+        self.0[region.0 as usize / 64] >> (region.0 % 64) & 1 == 1
+    }
+}
+
+/// What a member holds is not called in question by the way in which it left. One that failed to
+/// write or to read is: its medium is to be written anew.
+pub(crate) fn keeps(cause: OutCause) -> bool {
+    match cause {
+        // Of these the device that was found does not count, but the member itself may still come.
+        OutCause::OlderImage | OutCause::Unfit => true,
+        OutCause::Emptied | OutCause::Shrunk => false,
+        OutCause::NotFound
+        | OutCause::Stale
+        | OutCause::Gone
+        | OutCause::TimedOut
+        | OutCause::Asked => true,
+        OutCause::WriteError | OutCause::ReadErrors | OutCause::Replaced => false,
+    }
+}
+
+/// How a member may come back.
+pub(crate) fn comes_back(own: &Superblock, table: &Superblock) -> Returns {
+    let forgotten = own.epoch < table.epoch && table.edition_of(own.epoch).is_none();
+    if !forgotten || !hit(Canary::ReturnsUnwitnessed) {
+        return returns(own, table);
+    }
+    // As if its edition were the oldest that the table remembers.
+    let mut table = table.clone();
+    let oldest = table.editions.len() - 1;
+    table.epoch = Epoch(own.epoch.0 + oldest as u64);
+    table.editions[oldest] = own.editions[0];
+    returns(own, &table)
+}
+
+impl Array {
+    /// Every slot has a member in sync.
+    pub(crate) fn whole(&self) -> bool {
+        self.slots.iter().all(|slot| slot.current.is_some())
+    }
+
+    /// A member has left: what is not quiet now may miss a write on it.
+    pub(crate) fn note_absence(&mut self) {
+        self.freeze_whole_at();
+        if hit(Canary::AbsenceNotNoted) {
+            return;
+        }
+        for region in (0..self.geometry.regions()).map(RegionNo) {
+            if !matches!(self.map.phase(region), Phase::Unwritten | Phase::Clean) {
+                self.map.mark_behind(region);
+            }
+        }
+    }
+
+    /// The superblocks are durable: if they say that the array is whole, nothing is behind any
+    /// more.
+    pub(crate) fn forget_behind(&mut self) {
+        if self.map.flagged() && self.whole() {
+            self.map.clear_behind();
+            self.write_pages();
+        }
+    }
+
+    /// The slot's incoming member was kept: it is rebuilt by regions.
+    fn kept(&self, at: usize) -> Option<DeviceId> {
+        let (slot, record) = (self.slots[at], self.sb.slots[at]);
+        let partial = slot.current.is_none() && record.kept && record.state.is_live();
+        slot.incoming.filter(|_| partial)
+    }
+
+    /// Fixes what each kept member lacks, once it is about to be published: from then on every
+    /// write elsewhere reaches it, and none that did not is under way.
+    pub(crate) fn fix_lacking(&mut self) {
+        let kept: Vec<DeviceId> = (0..self.slots.len())
+            .filter_map(|at| self.kept(at))
+            .collect();
+        self.lacking.retain(|device, _| kept.contains(device));
+        for device in kept {
+            if self.lacking.contains_key(&device) {
+                continue;
+            }
+            let lacks = |region: RegionNo| match self.map.phase(region) {
+                Phase::Unwritten => false,
+                Phase::Clean => self.map.is_behind(region),
+                _ => self.map.is_behind(region) || !hit(Canary::KeptTooSoon),
+            };
+            let set = RegionSet::of(self.geometry.regions(), lacks);
+            self.lacking.insert(device, Arc::new(set));
+        }
+    }
+
+    /// Is the region to be rebuilt onto this incoming member?
+    pub(crate) fn lacks(&self, device: DeviceId, region: RegionNo) -> bool {
+        self.lacking
+            .get(&device)
+            .is_none_or(|lacking| lacking.has(region))
+    }
+
+    /// Bytes of each member in regions that are behind.
+    pub(crate) fn behind_bytes(&self) -> u64 {
+        (0..self.geometry.regions())
+            .map(RegionNo)
+            .filter(|&region| self.map.phase(region) != Phase::Unwritten)
+            .filter(|&region| self.map.is_behind(region) || self.map.phase(region) != Phase::Clean)
+            .map(|region| self.geometry.region_rows(region))
+            .map(|rows| (rows.end - rows.start) * self.geometry.strip)
+            .sum()
+    }
+
+    /// A member that was away is there again.
+    pub(crate) fn return_member(&mut self, new: Returning) -> Result<Changed, CommandError> {
+        if self.members.contains_key(&new.device) {
+            return Ok(Changed::No);
+        }
+        if new.emptied.is_some() && !hit(Canary::EmptiedBelieved) {
+            return Err(CommandError::NotKept);
+        }
+        let slot = match comes_back(&new.superblock, &self.sb) {
+            Returns::Kept(slot) => slot,
+            Returns::Afresh => return Err(CommandError::NotKept),
+            Returns::SplitBrain => return Err(CommandError::SplitBrain),
+        };
+        let lacks = last_whole::lacks(&new.map, &self.map.whole_at())
+            .next()
+            .is_some();
+        if lacks && !hit(Canary::OlderMapReturns) {
+            return Err(CommandError::NotKept);
+        }
+        let at = slot.index();
+        let place = self.slots[at];
+        assert!(
+            place.current.is_none() && place.incoming.is_none(),
+            "a slot whose member is out is empty"
+        );
+        // Its own may be from before the array's shape changed.
+        let layout = self.layout_for(&new.info)?;
+        // Its own list is older than any that it gets now.
+        let member = Member {
+            first_copy: new.copy_to_replace,
+            heard: self.sb.slots[at].known.heard,
+            ..Member::new(new.info, new.superblock.member, layout)
+        };
+        self.members.insert(new.device, member);
+        self.slots[at] = SlotUse {
+            incoming: Some(new.device),
+            joined: self.jobs.last_step(),
+            stalls: place.stalls,
+            ..SlotUse::default()
+        };
+        self.sb.slots[at] = SlotRecord {
+            member: new.superblock.member,
+            state: SlotState::Rebuilding { rebuilt_bytes: 0 },
+            since: self.sb.epoch.next(),
+            kept: true,
+            known: Known::default(),
+        };
+        self.persist.stale.retain(|(s, _)| *s != slot);
+        self.tell_returned(slot, new.device);
+        self.membership_changed();
+        self.rewrite_map();
+        self.rewrite_list();
+        Ok(Changed::Yes)
+    }
+
+    pub(crate) fn tell_returned(&mut self, slot: Slot, device: DeviceId) {
+        let behind_bytes = self.behind_bytes();
+        self.event(EventKind::Returned {
+            slot,
+            device,
+            behind_bytes,
+        });
+    }
+}

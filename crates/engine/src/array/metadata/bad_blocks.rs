@@ -1,0 +1,436 @@
+//! Blocks whose content is lost: which they are, durably, and how they come to be and go.
+//!
+//! A block is lost where more strips are missing or unreadable than parity can make good. It is put
+//! on the array's *list of unreadable blocks*; only then is something else taken for its content,
+//! so that parity becomes consistent and a job goes on. A listed block answers EIO until it is
+//! written again. Who lists, and who takes off:
+//! * a shard's operation, by [`FromShard::List`] (see `salvage`): it waits for
+//!   [`ToShard::Listed`], and writes in place only then; a write of a listed block is durable in
+//!   place first, then the block leaves the list, then the write is answered;
+//! * zeroing of a region that was discarded: its blocks leave the list before they can be written
+//!   again; room for that is kept from the moment on when all shards have closed it, and where there
+//!   is none it is not discarded;
+//! * anything of the array itself, by [`Array::list_unreadable`], at any time between
+//!   [`Array::start`] and the end, also before the array serves: ranges of strips in, and an
+//!   [`Until`] that says what goes on (in [`Array::drive_unreadable`]) once all of it is durable on
+//!   every live member. A new user adds its variant there.
+//!
+//! Invariants:
+//! * Nothing goes on before the version that it waits for is durable on every live member, and who
+//!   did not take that version is durably out; nor before the map says that members which are away
+//!   lack what is given up (`behind`).
+//! * Shards know of a change only when it is durable; and of what a replay lists before anything is
+//!   served.
+//! * A version never overwrites a member's newest: each member remembers which of its two places
+//!   holds that.
+//!
+//! Deliberately absent: how it is found out that a block is lost (`salvage`).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rangemap::RangeSet;
+use strake_format::unreadable::{self, capacity, places};
+use strake_format::*;
+
+use crate::array::reshape::Reshape;
+use crate::array::{Array, Purpose, Stage};
+use crate::canary::{self, Canary};
+use crate::geometry::{Geometry, StripPart};
+use crate::mem::buffer::{Buf, Slice};
+use crate::proto::*;
+use crate::units::*;
+
+/// Logical blocks of the array that answer an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    blocks: RangeSet<u64>,
+    /// Ranges that the list has room for.
+    most: usize,
+}
+
+impl Lost {
+    /// Is there room for the list without these parts of strips? What leaves the middle of a range
+    /// makes two of it.
+    pub(crate) fn may_leave(&self, geometry: &Geometry, parts: &[StripPart]) -> bool {
+        let mut left = self.blocks.clone();
+        let blocks = parts.iter().map(|part| geometry.blocks(part));
+        blocks
+            .filter(|blocks| !blocks.is_empty())
+            .for_each(|blocks| left.remove(blocks));
+        left.len() <= self.most
+    }
+
+    /// Does any block of these bytes of a strip answer an error?
+    pub(crate) fn touches(&self, geometry: &Geometry, part: &StripPart) -> bool {
+        // The case of every request of an array in order.
+        let blocks = || Some(geometry.blocks(part)).filter(|blocks| !blocks.is_empty());
+        !self.blocks.is_empty() && blocks().is_some_and(|blocks| self.blocks.overlaps(&blocks))
+    }
+
+    /// Are all blocks of these bytes of a strip listed?
+    pub(crate) fn covers(&self, geometry: &Geometry, part: &StripPart) -> bool {
+        let blocks = geometry.blocks(part);
+        blocks.is_empty() || self.blocks.gaps(&blocks).next().is_none()
+    }
+
+    /// The ranges, in order: bytes of the array's address space.
+    fn bytes(&self, geometry: &Geometry) -> Vec<Range<u64>> {
+        let range = |r: &Range<u64>| r.start * geometry.block..r.end * geometry.block;
+        self.blocks.iter().map(range).collect()
+    }
+
+    /// The parts of `range` that are listed.
+    fn parts_within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let part = |r: &Range<u64>| r.start.max(range.start)..r.end.min(range.end);
+        self.blocks.overlapping(range.clone()).map(part).collect()
+    }
+}
+
+/// The list has no room for one more range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListFull;
+
+/// What goes on once a version of the list is durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// A shard's operation.
+    Shard { shard: ShardNo, op: u64 },
+    /// The zeroing of a region.
+    Zeroed(RegionNo),
+    /// The replay of the stripe log.
+    Replay,
+    /// A window of data that moves.
+    Moved,
+}
+
+/// The array's list; see the module.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable {
+    /// As it shall be.
+    lost: Lost,
+    /// As shards know it.
+    told: Arc<Lost>,
+    sequence: u64,
+    /// Changed since the version in flight was put together.
+    due: bool,
+    flight: Option<Flight>,
+    /// Who waits for the next version.
+    next: Vec<Until>,
+    /// Regions that are being given back, and how many ranges their blocks may add by leaving.
+    leaving: BTreeMap<RegionNo, usize>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    pending: usize,
+    lost: Lost,
+    waiting: Vec<Until>,
+}
+
+/// The newest list of a member, and which place holds it.
+pub(crate) fn newest(found: &Found) -> Option<(usize, &UnreadableList)> {
+    let sb = &found.superblock;
+    unreadable::newest(&found.unreadable, sb.array, sb.member)
+}
+
+impl Unreadable {
+    /// From the newest list of the members in sync; what lies in regions that read as zeros means
+    /// nothing any more.
+    pub(crate) fn new(
+        geometry: &Geometry,
+        list: &UnreadableList,
+        place_bytes: u32,
+        zeros: &[Range<u64>],
+    ) -> Unreadable {
+        let blocks = geometry.size() / geometry.block;
+        let mut lost = Lost {
+            most: capacity(place_bytes),
+            ..Lost::default()
+        };
+        let inside = list.ranges.iter().filter(|r| r.start < blocks);
+        lost.blocks
+            .extend(inside.map(|r| r.start..r.end.min(blocks)));
+        for region in zeros {
+            lost.blocks
+                .remove(region.start / geometry.block..region.end / geometry.block);
+        }
+        Unreadable {
+            told: Arc::new(lost.clone()),
+            lost,
+            sequence: list.sequence,
+            ..Unreadable::default()
+        }
+    }
+
+    /// How many versions there have been.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Ranges that the list has room for, in places of so many bytes.
+    pub(crate) fn room(&self, place_bytes: u32) -> usize {
+        capacity(place_bytes).saturating_sub(self.lost.blocks.len())
+    }
+
+    /// What shards know.
+    pub(crate) fn told(&self) -> Arc<Lost> {
+        Arc::clone(&self.told)
+    }
+
+    /// Bytes of the array's address space that answer an error, in order.
+    pub(crate) fn bytes(&self, geometry: &Geometry) -> Vec<Range<u64>> {
+        self.lost.bytes(geometry)
+    }
+
+    /// Shards know all that there is to know.
+    pub(crate) fn agreed(&self) -> bool {
+        let same = |flight: &Flight| flight.lost == *self.told;
+        self.lost == *self.told && self.flight.as_ref().is_none_or(same)
+    }
+
+    /// Nothing is being written, or is to be.
+    pub(crate) fn quiet(&self) -> bool {
+        !self.due && self.flight.is_none()
+    }
+}
+
+impl Array {
+    /// Puts these parts of strips on the list. When that is durable on every live member, what
+    /// `until` says goes on.
+    ///
+    /// # Errors
+    /// The list is full: nothing was changed, and nothing goes on.
+    pub(crate) fn list_unreadable(
+        &mut self,
+        parts: &[StripPart],
+        until: Until,
+    ) -> Result<(), ListFull> {
+        let mut lost = self.unreadable.lost.clone();
+        let ranges = parts.iter().map(|part| self.geometry.blocks(part));
+        // What has moved away is not lost with what it left behind.
+        let ranges: Vec<Range<u64>> = ranges.filter(|range| !range.is_empty()).collect();
+        lost.blocks.extend(ranges.iter().cloned());
+        // A replay may have what is kept for blocks that leave: without it nothing is served at
+        // all.
+        self.has_room(&lost, matches!(until, Until::Replay))?;
+        let mut new = RangeSet::new();
+        for range in ranges {
+            new.extend(self.unreadable.lost.blocks.gaps(&range));
+        }
+        for range in new.iter() {
+            let (offset, len) = self.bytes_of(range);
+            self.event(EventKind::Unreadable { offset, len });
+        }
+        for part in parts {
+            let (_, row) = self.geometry.row(part.stripe);
+            self.note_behind(self.geometry.region(row));
+        }
+        self.change_list(lost, until);
+        Ok(())
+    }
+
+    /// Takes these ranges of blocks off the list; as [`Array::list_unreadable`].
+    ///
+    /// # Errors
+    /// The list is full: what was one range becomes two.
+    pub(crate) fn unlist(&mut self, ranges: &[Range<u64>], until: Until) -> Result<(), ListFull> {
+        let mut lost = self.unreadable.lost.clone();
+        for range in ranges {
+            lost.blocks.remove(range.clone());
+        }
+        self.has_room(&lost, true)?;
+        for range in ranges {
+            for part in self.unreadable.lost.parts_within(range) {
+                let (offset, len) = self.bytes_of(&part);
+                self.event(EventKind::Rewritten { offset, len });
+            }
+        }
+        self.change_list(lost, until);
+        Ok(())
+    }
+
+    fn bytes_of(&self, blocks: &Range<u64>) -> (u64, u64) {
+        let block = self.geometry.block;
+        (blocks.start * block, (blocks.end - blocks.start) * block)
+    }
+
+    /// Whether the list has room. Blocks that come leave some for those that go: one that leaves
+    /// the middle of a range makes two of it.
+    fn has_room(&self, lost: &Lost, leaving: bool) -> Result<(), ListFull> {
+        let most = capacity(self.sb.layout.unreadable_bytes);
+        let kept: usize = self.unreadable.leaving.values().sum();
+        let kept = if leaving { kept } else { kept.max(most / 8) };
+        let most = most.saturating_sub(kept);
+        match lost.blocks.len() <= most || canary::hit(Canary::ListWithoutLimit) {
+            true => Ok(()),
+            false => Err(ListFull),
+        }
+    }
+
+    fn change_list(&mut self, lost: Lost, until: Until) {
+        self.unreadable.lost = lost;
+        self.unreadable.due = true;
+        self.unreadable.next.push(until);
+    }
+
+    /// The list must be written on every live member: at start, and when one joins.
+    pub(crate) fn rewrite_list(&mut self) {
+        self.unreadable.due = true;
+    }
+
+    /// A shard's operation wants parts of strips listed, or taken off.
+    pub(crate) fn shard_lists(&mut self, shard: ShardNo, op: u64, lost: bool, parts: &[StripPart]) {
+        let until = Until::Shard { shard, op };
+        if self.stage == Stage::Failed {
+            // The view that says so ends the operation.
+            return;
+        }
+        // The last view is known only when nothing is under way.
+        if lost && !self.view.stopping && !self.persist.knows(shard, self.persist.epoch_view) {
+            // By a view that is over: a member that came back may hold it. It looks again, and asks again.
+            return self.answer_list(shard, op, false);
+        }
+        let listed = if lost {
+            self.list_unreadable(parts, until)
+        } else {
+            let ranges = parts.iter().map(|part| self.geometry.blocks(part));
+            let ranges: Vec<Range<u64>> = ranges.filter(|range| !range.is_empty()).collect();
+            self.unlist(&ranges, until)
+        };
+        if listed.is_err() {
+            self.note_list_full();
+            self.answer_list(shard, op, true);
+        }
+    }
+
+    pub(crate) fn answer_list(&mut self, shard: ShardNo, op: u64, full: bool) {
+        let answer = ToShard::Listed { op, full };
+        self.out.push_back(ArrayOutput::Message(shard, answer));
+    }
+
+    /// Blocks of a region that are listed: they leave the list when its zeroes are there. True if
+    /// there are any, and [`Array::region_zeroed`] will be called once more.
+    pub(crate) fn unlist_region(&mut self, region: RegionNo) -> bool {
+        self.unreadable.leaving.remove(&region);
+        let ranges = self.listed_in(region);
+        !ranges.is_empty() && self.unlist(&ranges, Until::Zeroed(region)).is_ok()
+    }
+
+    /// A region is closed, to be given back. False if its blocks could not leave the list: zeros that
+    /// were acknowledged would answer an error as soon as the region is written again.
+    pub(crate) fn may_unlist_region(&mut self, region: RegionNo) -> bool {
+        let mut left = self.unreadable.lost.blocks.clone();
+        let now = left.len();
+        for range in self.listed_in(region) {
+            left.remove(range);
+        }
+        // The more others leave, the less is added by this one.
+        let more = left.len().saturating_sub(now);
+        let kept: usize = self.unreadable.leaving.values().sum();
+        let all = now + kept + more;
+        let may = more == 0 || all <= capacity(self.sb.layout.unreadable_bytes);
+        match may {
+            true if more > 0 => {
+                self.unreadable.leaving.insert(region, more);
+            }
+            true => {}
+            false => self.note_list_full(),
+        }
+        may
+    }
+
+    /// Parts of the region in which blocks are listed.
+    fn listed_in(&self, region: RegionNo) -> Vec<Range<u64>> {
+        let block = self.geometry.block;
+        let parts = self.geometry.region_parts(region).into_iter();
+        let ranges = parts.map(|bytes| bytes.start / block..bytes.end / block);
+        let listed =
+            |range: &Range<u64>| !range.is_empty() && self.unreadable.lost.blocks.overlaps(range);
+        ranges.filter(listed).collect()
+    }
+
+    /// Writes the next version, or goes on with what waited for one.
+    pub(crate) fn drive_unreadable(&mut self) {
+        // A member that failed must be durably out before anything builds on its absence.
+        if self.persist.view_due || matches!(self.stage, Stage::Failed | Stage::Stopped) {
+            return;
+        }
+        // The map may have to say that a member which is away lacks what is being given up.
+        let told = self.map.quiet();
+        // What is given up must be known to whoever reads it, before something else lies there.
+        let (home, known) = (self.at_home(), Arc::clone(&self.unreadable.told));
+        let over =
+            |flight: &mut Flight| flight.pending == 0 && told && (home || flight.lost == *known);
+        if let Some(flight) = self.unreadable.flight.take_if(over) {
+            self.list_durable(flight);
+        }
+        if self.unreadable.due && self.unreadable.flight.is_none() {
+            self.write_list();
+        }
+    }
+
+    fn write_list(&mut self) {
+        let mut devices = self.live();
+        if self.reshape.as_ref().is_some_and(Reshape::gathers) {
+            // Who has the newest version in its B place keeps it there.
+            devices.retain(|device| self.members[device].list_place == 0);
+        }
+        let list = &mut self.unreadable;
+        list.due = false;
+        list.sequence += 1;
+        let sequence = list.sequence;
+        let ranges: Vec<Range<u64>> = list.lost.blocks.iter().cloned().collect();
+        list.flight = Some(Flight {
+            pending: devices.len(),
+            lost: list.lost.clone(),
+            waiting: std::mem::take(&mut list.next),
+        });
+        for device in devices {
+            let member = self.members.get_mut(&device).expect("it is live");
+            member.list_place = 1 - member.list_place;
+            let offset = places(&member.places)[member.list_place];
+            let image = UnreadableList {
+                array: self.sb.array,
+                member: member.member,
+                epoch: self.sb.epoch,
+                sequence,
+                ranges: ranges.clone(),
+            };
+            let bytes = image.encode(member.layout.unreadable_bytes, offset);
+            let fua = member.info.volatile_cache && !canary::hit(Canary::ListUndurable);
+            let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
+            let kind = IoKind::Write { offset, data, fua };
+            self.io(device, Purpose::Unreadable { device }, kind);
+        }
+    }
+
+    pub(crate) fn list_written(&mut self) {
+        if let Some(flight) = &mut self.unreadable.flight {
+            flight.pending -= 1;
+        }
+    }
+
+    /// A version is durable on every live member, and who did not take it is durably out.
+    fn list_durable(&mut self, flight: Flight) {
+        if *self.unreadable.told != flight.lost {
+            self.unreadable.told = Arc::new(flight.lost);
+            let told = self.unreadable.told();
+            self.tell_all(&ToShard::Unreadable(told));
+            // Before it serves, the array must hear that shards know of it: they answer a view.
+            self.persist.view_due |= matches!(
+                self.stage,
+                Stage::Resuming | Stage::Recovering | Stage::Starting
+            );
+        }
+        for until in flight.waiting {
+            match until {
+                Until::Shard { shard, op } => self.answer_list(shard, op, false),
+                Until::Zeroed(region) => self.region_zeroed(region),
+                Until::Replay => self.replay_listed(),
+                Until::Moved => self.window_listed(),
+            }
+        }
+    }
+}

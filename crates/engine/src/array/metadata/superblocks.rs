@@ -1,0 +1,492 @@
+//! Superblocks become durable: one flight at a time, one copy on every member, then the other.
+//!
+//! Members that the last durable table calls in sync come first, and whoever else there is when
+//! they have their copies: spares, also those that had a slot so far. A device that joins would otherwise be able to hold the newest table
+//! alone: a crash, a start without that device, of which nobody else has heard, and what it says
+//! when it comes back overrules an array that went on. (Where a device is known, as a member or a
+//! spare, an array that starts without it takes a new epoch: [`Array::assemble`].)
+//!
+//! Invariants:
+//! * A device that no durable table knows never holds a table that a member in sync lacks.
+//! * At every moment at least one copy on each member is whole: the second is written only when the
+//!   first is durable, and the first is the one that was not whole, or older, at the start. (A
+//!   start that follows a power cut may be cut off, too.)
+//! * A member is shown in sync only when the table that says so is durable everywhere.
+//! * Before an array serves, and before it has stopped, every row says that its member has a superblock
+//!   of this start, or of this stop ([`Known`]): what is older than that is an older image of it.
+//! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
+
+use strake_format::*;
+
+use crate::array::start::older_images::Aside;
+use crate::array::{Array, Member, Purpose, SlotUse, Stage};
+use crate::canary::{self, Canary};
+use crate::mem::buffer::{Buf, Slice};
+use crate::proto::*;
+use crate::units::*;
+
+/// What waits for the superblocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum After {
+    Done(CommandId, Changed),
+    Release(DeviceId),
+    /// Its slot has another member.
+    Replaced(DeviceId),
+    /// No slot is being rebuilt any more.
+    RebuildOver,
+    /// A device is whole, and what it was built from may be lost now.
+    Rebuilt(Slot, DeviceId, bool),
+    /// A shard's operation waits for what was decided on a member.
+    Settled(ShardNo, u64),
+    /// No record of the region counts any more.
+    Unmap(RegionNo),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Persist {
+    /// Grows with every change of the table.
+    wanted: u64,
+    durable: u64,
+    flight: Option<Flight>,
+    /// The membership differs from what shards know.
+    pub(crate) view_due: bool,
+    pub(crate) after: Vec<After>,
+    /// Slots whose member was found at the start and is not used, and why.
+    pub(crate) stale: Vec<(Slot, Aside)>,
+    /// For each slot the member that the last durable table calls in sync.
+    in_sync: Vec<Option<MemberUuid>>,
+    /// The view that each shard has.
+    applied: Vec<u64>,
+    /// The first view of the present epoch.
+    pub(crate) epoch_view: u64,
+    /// Devices to release once every shard has this view, which is the first without them.
+    pub(crate) leaving: Vec<(DeviceId, u64)>,
+    /// Every member is to be known to have this generation, or a newer one.
+    seal_from: Generation,
+    /// What the last durable table knows every member to have.
+    known: Generation,
+    /// Every superblock says that there may be undecided regions.
+    says_undecided: bool,
+    /// Every superblock announces pages that say what every member had.
+    says_whole_at: bool,
+}
+
+#[derive(Debug)]
+struct Flight {
+    version: u64,
+    copies: Copies,
+    pending: usize,
+    image: Superblock,
+    /// Whom the image speaks to, and as what: who joins in the meantime gets the next one.
+    devices: Vec<(DeviceId, Role)>,
+}
+
+/// Which copies are being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copies {
+    /// The first, on members that the last durable table calls in sync.
+    First,
+    /// The first, on everyone else.
+    FirstOfOthers,
+    /// The second, on everyone.
+    Second,
+}
+
+impl Persist {
+    /// `agreed` is what all believed members' tables call in sync.
+    pub(crate) fn new(
+        after: Vec<After>,
+        stale: Vec<(Slot, Aside)>,
+        agreed: Vec<Option<MemberUuid>>,
+        shards: u16,
+        says_whole_at: bool,
+    ) -> Persist {
+        let applied = vec![1; usize::from(shards)];
+        Persist {
+            after,
+            stale,
+            in_sync: agreed,
+            applied,
+            says_whole_at,
+            ..Persist::default()
+        }
+    }
+
+    /// The shard works by this view, or a newer one.
+    pub(crate) fn knows(&self, shard: ShardNo, version: u64) -> bool {
+        self.applied[usize::from(shard.0)] >= version
+    }
+
+    /// Every superblock says durably that there may be undecided regions.
+    pub(crate) fn says_undecided(&self) -> bool {
+        self.says_undecided
+    }
+
+    /// Every superblock durably announces pages that say what every member had.
+    pub(crate) fn says_whole_at(&self) -> bool {
+        self.says_whole_at
+    }
+
+    /// What the table says is durable.
+    pub(crate) fn nothing_wanted(&self) -> bool {
+        self.wanted == self.durable
+    }
+}
+
+/// For each slot the member that a table calls in sync.
+pub(crate) fn in_sync(sb: &Superblock) -> impl Iterator<Item = Option<MemberUuid>> {
+    let sync = |record: &SlotRecord| record.state == SlotState::InSync;
+    sb.slots.iter().map(move |r| sync(r).then_some(r.member))
+}
+
+impl Persist {
+    /// All that is wanted is durable.
+    pub(crate) fn quiet(&self) -> bool {
+        self.flight.is_none() && self.wanted == self.durable
+    }
+}
+
+impl Array {
+    /// The table or a setting changed: it must become durable.
+    pub(crate) fn touch(&mut self) {
+        self.persist.wanted += 1;
+    }
+
+    /// The membership changed: new epoch, durable first, then a new view.
+    pub(crate) fn membership_changed(&mut self) {
+        self.sb.advance();
+        self.persist.view_due = true;
+        self.unstick();
+        self.touch();
+    }
+
+    pub(crate) fn drive_persist(&mut self) {
+        if canary::hit(Canary::ViewBeforeDurable) && std::mem::take(&mut self.persist.view_due) {
+            self.publish();
+        }
+        if self.persist.flight.is_some() || matches!(self.stage, Stage::Failed | Stage::Stopped) {
+            return;
+        }
+        if self.persist.wanted > self.persist.durable {
+            self.follow_ends();
+            self.sb.generation = self.sb.generation.next();
+            self.note_rebuilds();
+            self.note_scrub();
+            self.note_cover();
+            self.note_known();
+            self.note_whole_at();
+            self.persist.says_undecided &= self.sb.undecided;
+            self.persist.says_whole_at &= self.sb.map_whole_at;
+            self.persist.flight = Some(Flight {
+                version: self.persist.wanted,
+                copies: Copies::First,
+                pending: 0,
+                image: self.sb.clone(),
+                devices: self.readers_of_superblocks(),
+            });
+            self.write_copies();
+            return;
+        }
+        if self.persist.view_due && !self.at_home() {
+            // Who visits may still read a member that is out.
+            return;
+        }
+        if std::mem::take(&mut self.persist.view_due) {
+            self.publish();
+        }
+        self.forget_behind();
+        for after in std::mem::take(&mut self.persist.after) {
+            match after {
+                After::Done(id, changed) => self.done(id, Ok(changed)),
+                After::Release(device) => self.persist.leaving.push((device, self.view.version)),
+                After::Replaced(device) => self.replaced(device),
+                After::Rebuilt(slot, device, partial) => self.rebuilt(slot, device, partial),
+                After::RebuildOver => self.rebuild_over(),
+                After::Settled(shard, op) => self.answer_list(shard, op, false),
+                After::Unmap(region) => self.unmap_region(region),
+            }
+        }
+        self.release_left();
+        self.durable_now();
+    }
+
+    /// A shard works by this view now: devices that no shard knows any more can be closed.
+    pub(crate) fn view_applied(&mut self, shard: ShardNo, version: u64) {
+        self.persist.applied[usize::from(shard.0)] = version;
+        self.release_left();
+        if self.stage == Stage::Closing && self.persist.flight.is_none() && !self.persist.view_due {
+            self.durable_now();
+        }
+    }
+
+    /// The view that every shard has.
+    fn everywhere(&self) -> u64 {
+        let applied = self.persist.applied.iter().copied();
+        applied.min().unwrap_or(u64::MAX)
+    }
+
+    /// Every shard works by this view, or a newer one.
+    pub(crate) fn applied(&self, version: u64) -> bool {
+        self.everywhere() >= version
+    }
+
+    pub(crate) fn release_left(&mut self) {
+        let everywhere = self.everywhere();
+        let out = &mut self.out;
+        self.persist.leaving.retain(|&(device, version)| {
+            let left = version <= everywhere;
+            if left {
+                out.push_back(ArrayOutput::Release(device));
+            }
+            !left
+        });
+    }
+
+    /// The slot has a member in sync, and would have one after a crash: who believes it may lose
+    /// another. What was replaced counts until that is durable.
+    pub(crate) fn surely_in_sync(&self, at: usize) -> bool {
+        let slot = &self.slots[at];
+        let durable = |device: DeviceId| {
+            let member = self.members[&device].member;
+            self.persist.in_sync.get(at) == Some(&Some(member))
+        };
+        let known = |device| slot.outgoing.is_some() || durable(device);
+        slot.current
+            .is_some_and(|device| known(device) || canary::hit(Canary::ShownTooSoon))
+    }
+
+    /// Everyone who gets the superblock, with the role that the table gives it.
+    fn readers_of_superblocks(&self) -> Vec<(DeviceId, Role)> {
+        let role = |device: DeviceId| match self.slot_of(device) {
+            // While a slot has a member in sync, its replacement is still a spare to the table.
+            Some(slot) => match self.slots[usize::from(slot.0)].current {
+                Some(current) if current != device => Role::Spare,
+                _ => Role::Slot(slot),
+            },
+            None => Role::Spare,
+        };
+        // The table of a member that was replaced stays what it was.
+        let stays = |device: &DeviceId| self.slot_of(*device).is_some();
+        let live = self.live().into_iter().filter(stays);
+        let devices = live.chain(self.spares.iter().copied());
+        devices.map(|device| (device, role(device))).collect()
+    }
+
+    /// Nothing newer than what is durable is wanted: stages that waited for this go on.
+    fn durable_now(&mut self) {
+        let everywhere = self.applied(self.view.version);
+        match self.stage {
+            // Not before every shard works by the newest view and knows what was told before it:
+            // requests come to shards from elsewhere, and do not wait for what is on its way.
+            Stage::Starting if everywhere && self.map.quiet() && self.unreadable.quiet() => {
+                if self.map.tell() && self.logging() {
+                    self.sb.covered = true;
+                    self.touch();
+                    return self.drive_persist();
+                }
+                if !self.sealed() {
+                    self.touch();
+                    return self.drive_persist();
+                }
+                self.stage = Stage::Serving;
+                self.arm_sweep();
+                self.out.push_back(ArrayOutput::Started);
+                self.event(EventKind::Started {
+                    unclean: self.unclean,
+                });
+            }
+            // Not before every shard is quiet.
+            Stage::Closing if everywhere && !self.sealed() => {
+                self.touch();
+                self.drive_persist();
+            }
+            Stage::Closing if everywhere => {
+                self.stage = Stage::Stopped;
+                self.event(EventKind::Stopped);
+                if let Some(id) = self.stop.take() {
+                    self.done(id, Ok(Changed::Yes));
+                }
+                self.out.push_back(ArrayOutput::Stopped);
+            }
+            _ => {}
+        }
+    }
+
+    /// How far rebuilds and replacements have durably come, into the table.
+    fn note_rebuilds(&mut self) {
+        self.sb.replacements.clear();
+        for (at, slot) in self.slots.iter().enumerate() {
+            let Some(incoming) = slot.incoming else {
+                continue;
+            };
+            let rebuilt_bytes = slot.flushed.0 * self.geometry.strip;
+            if slot.current.is_none() {
+                self.sb.slots[at].state = SlotState::Rebuilding { rebuilt_bytes };
+                continue;
+            }
+            let (member, slot) = (self.members[&incoming].member, Slot(at as u8));
+            self.sb.replacements.push(Replacement {
+                member,
+                slot,
+                rebuilt_bytes,
+                known: Known::default(),
+            });
+        }
+        let spares = &self.sb.spares;
+        self.sb
+            .replacements
+            .sort_by_key(|r| spares.iter().position(|s| *s == r.member));
+    }
+
+    /// From the next superblock on every member is to be known to have it before the array goes on.
+    pub(crate) fn seal(&mut self) {
+        self.persist.seal_from = self.sb.generation.next();
+    }
+
+    /// It is durable that every member has what [`Array::seal`] asked for.
+    fn sealed(&self) -> bool {
+        // None of this is noted of numbers that no array comes to.
+        let beyond = self.sb.generation.0 >= Known::HEARD_MAX;
+        let known = self.persist.known >= self.persist.seal_from;
+        known || beyond || canary::hit(Canary::ServesUnsealed)
+    }
+
+    /// What every member that is there is known to have, into the table.
+    fn note_known(&mut self) {
+        for (slot, row) in self.slots.iter().zip(&mut self.sb.slots) {
+            if let Some(device) = slot.current.or(slot.incoming) {
+                row.known = Known::heard(self.members[&device].heard);
+            }
+        }
+        for replacement in &mut self.sb.replacements {
+            let incoming = self.slots[replacement.slot.index()].incoming;
+            let heard = incoming.map(|device| self.members[&device].heard);
+            replacement.known = Known::heard(heard.unwrap_or_default());
+        }
+    }
+
+    /// This superblock is durable on all that it speaks to.
+    fn heard(&mut self, flight: &Flight) {
+        for (device, _) in &flight.devices {
+            if let Some(member) = self.members.get_mut(device) {
+                member.heard = flight.image.generation;
+            }
+        }
+        let rows = self.slots.iter().zip(&flight.image.slots);
+        let there = rows.filter(|(slot, _)| slot.current.or(slot.incoming).is_some());
+        let known = there.map(|(_, row)| row.known.heard).min();
+        self.persist.known = known.unwrap_or(flight.image.generation);
+    }
+
+    /// A device that grew while it serves has the place of its last superblock at its new end, where
+    /// nothing lies yet: that is written first.
+    fn follow_ends(&mut self) {
+        for member in self.members.values_mut() {
+            if member.info.bytes > member.layout.device_bytes {
+                member.layout.device_bytes = member.info.bytes;
+                member.places.device_bytes = member.info.bytes;
+                member.first_copy = 1;
+            }
+        }
+    }
+
+    fn write_copies(&mut self) {
+        let flight = self.persist.flight.as_ref().expect("a flight was begun");
+        let (copies, image) = (flight.copies, flight.image.clone());
+        let devices = flight.devices.clone();
+        let mut pending = 0;
+        for (device, role) in devices {
+            if copies != Copies::Second && self.hears_first(device) != (copies == Copies::First) {
+                continue;
+            }
+            // Who left since the flight began gets no second copy.
+            let Some(member) = self.members.get(&device) else {
+                continue;
+            };
+            let (fua, member_uuid) = (member.info.volatile_cache, member.member);
+            let sb = Superblock {
+                member: member_uuid,
+                role,
+                layout: member.layout,
+                ..image.clone()
+            };
+            let place = usize::from(copies == Copies::Second) ^ member.first_copy;
+            let offset = Layout::superblock_offsets(member.layout.device_bytes)[place];
+            let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
+            let kind = IoKind::Write { offset, data, fua };
+            self.io(device, Purpose::Superblock { device }, kind);
+            pending += 1;
+        }
+        let flight = self.persist.flight.as_mut().expect("a flight was begun");
+        flight.pending = pending;
+        if pending == 0 {
+            self.copies_written();
+        }
+    }
+
+    pub(crate) fn superblock_written(&mut self) {
+        let Some(flight) = &mut self.persist.flight else {
+            return;
+        };
+        flight.pending -= 1;
+        if flight.pending == 0 {
+            self.copies_written();
+        }
+    }
+
+    fn copies_written(&mut self) {
+        let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
+        if over || self.lost_who_hears_first() {
+            self.persist.flight = None;
+            return;
+        }
+        let flight = self
+            .persist
+            .flight
+            .as_mut()
+            .expect("its last write came back");
+        flight.copies = match flight.copies {
+            Copies::First => Copies::FirstOfOthers,
+            Copies::FirstOfOthers => Copies::Second,
+            Copies::Second => {
+                self.persist.durable = flight.version;
+                self.persist.in_sync = in_sync(&flight.image).collect();
+                let flight = self.persist.flight.take().expect("it is at its end");
+                self.heard(&flight);
+                let (undecided, whole_at) = (flight.image.undecided, flight.image.map_whole_at);
+                let said = std::mem::replace(&mut self.persist.says_undecided, undecided);
+                let said_whole_at = std::mem::replace(&mut self.persist.says_whole_at, whole_at);
+                if !said || whole_at && !said_whole_at {
+                    self.write_pages();
+                }
+                return;
+            }
+        };
+        self.write_copies();
+    }
+
+    /// A member that was to hear first was lost: nobody else may hear of a table that calls it in sync,
+    /// and that it may lack. One that says that it is out follows.
+    fn lost_who_hears_first(&self) -> bool {
+        let flight = self.persist.flight.as_ref();
+        let goes_on = canary::hit(Canary::FirstWaveGoesOn);
+        flight.filter(|_| !goes_on).is_some_and(|flight| {
+            let left = |(device, _): &(DeviceId, Role)| !self.members.contains_key(device);
+            flight.copies == Copies::First && flight.devices.iter().any(left)
+        })
+    }
+
+    /// The last durable table calls it in sync, or what it replaces, which keeps its old table.
+    fn hears_first(&self, device: DeviceId) -> bool {
+        // What it holds counts no more once the others know that it is one.
+        if self.spares.contains(&device) && !canary::hit(Canary::NewcomerHearsEarly) {
+            return false;
+        }
+        let known = |member: &Member| self.persist.in_sync.contains(&Some(member.member));
+        let replaces = |slot: &SlotUse| slot.current == Some(device) && slot.outgoing.is_some();
+        self.members.get(&device).is_some_and(known)
+            || self.slots.iter().any(replaces)
+            || canary::hit(Canary::NewcomerHearsEarly)
+    }
+}

@@ -1,0 +1,833 @@
+//! The array's control: membership, superblocks, region map, jobs.
+//!
+//! Order of a membership change (a member lost, a spare used, a rebuild finished):
+//! 1. the table in memory changes, the epoch grows when a member's word changes;
+//! 2. the superblocks are written on every live member: first copy, then second (`persist`);
+//! 3. only when they are durable everywhere is the new view published; shards that held back
+//!    answers for a
+//!    lost member go on then.
+//!
+//! Invariants:
+//! * No view is published that is not durable on every live member.
+//! * Beyond the tolerance nothing is written any more: what a person could still recover stays as
+//!   it is.
+//!
+//! Deliberately absent: user data; that is the shards'.
+
+pub(crate) mod jobs;
+pub(crate) mod members;
+pub(crate) mod metadata;
+mod preflight;
+pub(crate) mod regions;
+pub(crate) mod reshape;
+pub(crate) mod start;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use slab::Slab;
+use strake_format::*;
+
+use crate::array::jobs::Jobs;
+use crate::array::jobs::zeroing::Init;
+use crate::array::members::deadlines::Overdue;
+use crate::array::members::rejoin::RegionSet;
+use crate::array::members::slow::Watch;
+use crate::array::metadata::bad_blocks::{Lost, Unreadable};
+use crate::array::metadata::log_coverage::Cover;
+use crate::array::metadata::superblocks::{After, Persist};
+use crate::array::regions::Map;
+use crate::array::reshape::migrate::{Move, MoveIo};
+use crate::array::reshape::{Change, Reshape};
+use crate::array::start::older_images::Aside;
+use crate::array::start::replay::{Replay, ReplayIo};
+use crate::geometry::Geometry;
+use crate::log::window_image::Resumed;
+use crate::proto::*;
+use crate::shard::read::remote::Visiting;
+use crate::stats::device_latency::HedgeRules;
+use crate::units::*;
+
+pub use crate::array::start::assemble::{StartError, StartOptions};
+
+/// What a shard needs at start.
+#[derive(Clone, Debug)]
+pub struct ShardSetup {
+    /// The arithmetic.
+    pub geometry: Arc<Geometry>,
+    /// The membership.
+    pub view: Arc<View>,
+    /// Access to each region.
+    pub regions: Vec<RegionAccess>,
+    /// Blocks that answer an error.
+    pub lost: Arc<Lost>,
+    /// The array, for log batches.
+    pub array: ArrayUuid,
+    /// Where the log lies on every member, bytes.
+    pub log_offset: u64,
+    /// Its size, bytes.
+    pub log_bytes: u64,
+    /// When reads are late, and members slow.
+    pub hedging: HedgeRules,
+}
+
+/// A device that the array uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) info: DeviceInfo,
+    pub(crate) member: MemberUuid,
+    pub(crate) layout: Layout,
+    /// Both copies of this superblock are durable on it: see [`Known`].
+    pub(crate) heard: Generation,
+    /// Where the map and the list are written: those of `layout`, but while it is about to change.
+    pub(crate) places: Layout,
+    /// It has the zeroes that a growth adds, and may have to flush them.
+    pub(crate) extended: bool,
+    /// The superblock copy that is written first; the other was the only whole one at the start.
+    pub(crate) first_copy: usize,
+    /// Which place of the list of unreadable blocks holds its newest version.
+    pub(crate) list_place: usize,
+    pub(crate) counts: ErrorCounts,
+    /// I/Os that failed before this moment belong to a reset that was counted.
+    pub(crate) reset_until: Time,
+    pub(crate) watch: Watch,
+}
+
+impl Member {
+    /// A device on which nothing was counted, or written, yet.
+    pub(crate) fn new(info: DeviceInfo, member: MemberUuid, layout: Layout) -> Member {
+        Member {
+            info,
+            member,
+            layout,
+            heard: Generation(0),
+            places: layout,
+            extended: false,
+            first_copy: 0,
+            // The first version goes to the first place.
+            list_place: 1,
+            counts: ErrorCounts::default(),
+            reset_until: Time(0),
+            watch: Watch::default(),
+        }
+    }
+}
+
+/// What fills a slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotUse {
+    pub(crate) current: Option<DeviceId>,
+    pub(crate) incoming: Option<DeviceId>,
+    /// What was replaced, until that is durable everywhere: it gets every write as long.
+    pub(crate) outgoing: Option<DeviceId>,
+    /// Rows below are valid on the incoming device.
+    pub(crate) rebuilt: Row,
+    /// Rows below are durable on it: what the superblock tells.
+    pub(crate) flushed: Row,
+    /// The last step of a job that was begun before it joined.
+    pub(crate) joined: u64,
+    /// Since when spares wait for the member that is missing here; `None`: they do not.
+    pub(crate) missing_from: Option<Time>,
+    /// The member that serves has too many read errors: a spare is to take its place.
+    pub(crate) failing: bool,
+    /// What was counted against the member that was here last, for `show`.
+    pub(crate) counts: ErrorCounts,
+    /// On which device that was.
+    pub(crate) left: Option<DeviceId>,
+    /// How often the member did not answer in time.
+    pub(crate) stalls: Stalls,
+}
+
+/// How often a member went out because it did not answer in time: each time may be the last, and each
+/// costs the users a deadline.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stalls {
+    count: u32,
+    last: Time,
+}
+
+impl Stalls {
+    /// So many are forgiven, ...
+    const MOST: u32 = 3;
+    /// ... until as much time has passed without one.
+    const FORGOTTEN_MS: u64 = 24 * 3600 * 1000;
+
+    /// It happened again. True if it is still waited for.
+    pub(crate) fn one_more(&mut self, now: Time) -> bool {
+        if self.count > 0 && now > self.last.plus_ms(Self::FORGOTTEN_MS) {
+            self.count = 0;
+        }
+        self.count += 1;
+        self.last = now;
+        self.count <= Self::MOST
+    }
+}
+
+/// What a member I/O of the array was for.
+#[derive(Clone, Debug)]
+pub(crate) enum Purpose {
+    Superblock {
+        device: DeviceId,
+    },
+    MapPage {
+        page: u32,
+        device: DeviceId,
+    },
+    /// A version of the list of unreadable blocks.
+    Unreadable {
+        device: DeviceId,
+    },
+    /// Zeroing a region (before its first write, or after a discard).
+    Zero {
+        region: RegionNo,
+        device: DeviceId,
+    },
+    /// Zeroing a piece of a region in the background.
+    Init {
+        device: DeviceId,
+    },
+    /// Zeroing of what a growth adds to a region that was written, or the flush after it.
+    Extend {
+        device: DeviceId,
+    },
+    /// Flush before regions become clean, or are opened after zeroes.
+    Settle {
+        device: DeviceId,
+    },
+    /// Flush before the array stops.
+    LastFlush {
+        device: DeviceId,
+    },
+    /// Flush of a rebuild's targets.
+    Checkpoint {
+        device: DeviceId,
+    },
+    /// Flush before the superblock says that the log covers everything.
+    Cover {
+        device: DeviceId,
+    },
+    /// An I/O of data that moves.
+    Move {
+        device: DeviceId,
+        io: MoveIo,
+    },
+    /// An I/O of the replay.
+    Replay {
+        device: DeviceId,
+        io: ReplayIo,
+    },
+}
+
+/// How far the array has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A window of data that was moving is written again.
+    Resuming,
+    /// The stripe log is being replayed.
+    Recovering,
+    /// The first superblocks are being written.
+    Starting,
+    Serving,
+    /// Asked to stop: closing regions.
+    Stopping,
+    /// The last superblocks are being written.
+    Closing,
+    Stopped,
+    /// More members lost than the level survives.
+    Failed,
+}
+
+/// The control machine of one array.
+#[derive(Debug)]
+pub struct Array {
+    pub(crate) geometry: Arc<Geometry>,
+    pub(crate) shards: u16,
+    pub(crate) stage: Stage,
+    /// The table and settings as they shall be on the members.
+    pub(crate) sb: Superblock,
+    pub(crate) members: BTreeMap<DeviceId, Member>,
+    pub(crate) slots: Vec<SlotUse>,
+    pub(crate) spares: Vec<DeviceId>,
+    pub(crate) view: Arc<View>,
+    pub(crate) persist: Persist,
+    pub(crate) map: Map,
+    /// For each incoming member that was away: the regions that it lacks.
+    pub(crate) lacking: BTreeMap<DeviceId, Arc<RegionSet>>,
+    pub(crate) unreadable: Unreadable,
+    pub(crate) jobs: Jobs,
+    pub(crate) visiting: Visiting,
+    pub(crate) ios: Slab<Purpose>,
+    pub(crate) out: VecDeque<ArrayOutput>,
+    pub(crate) now: Time,
+    pub(crate) shown: ArrayState,
+    pub(crate) stop: Option<CommandId>,
+    pub(crate) unclean: bool,
+    /// Started by force: see [`View::forced`].
+    pub(crate) forced: Vec<Slot>,
+    pub(crate) cover: Cover,
+    /// Devices that are late with I/Os.
+    pub(crate) overdue: Overdue,
+    pub(crate) replay: Option<Replay>,
+    pub(crate) reshape: Option<Reshape>,
+    pub(crate) moving: Move,
+    pub(crate) init: Init,
+    pub(crate) resumed: Option<Resumed>,
+    /// Devices that have no slot yet and get the map and the list.
+    pub(crate) entering: Vec<DeviceId>,
+    /// A spare can be had from elsewhere, for a member that has too many read errors.
+    pub(crate) elsewhere: bool,
+    /// Shards were made for another frontier than that of the first superblocks.
+    pub(crate) resplit: bool,
+    /// Bytes of data that move at once, about.
+    pub(crate) window_bytes: u64,
+    pub(crate) hedging: HedgeRules,
+    /// What time of day it was when the driver said so last, seconds since 1970.
+    pub(crate) wall: (Time, u64),
+}
+
+impl Array {
+    /// What the shards need. Take it before `start`.
+    pub fn setup(&self) -> ShardSetup {
+        ShardSetup {
+            geometry: Arc::clone(&self.geometry),
+            view: Arc::clone(&self.view),
+            regions: self.map.accesses(),
+            lost: self.unreadable.told(),
+            array: self.sb.array,
+            log_offset: self.sb.layout.log_offset,
+            log_bytes: self.sb.layout.log_bytes,
+            hedging: self.hedging,
+        }
+    }
+
+    /// Begins: writes the superblocks; [`ArrayOutput::Started`] follows when they are durable.
+    pub fn start(&mut self, now: Time) {
+        self.now = now;
+        self.wall.0 = now;
+        self.await_the_missing();
+        self.resume_scrub();
+        if self.resumed.is_some() {
+            self.stage = Stage::Resuming;
+        } else if self.replay.is_some() {
+            self.begin_replay();
+        } else {
+            self.begin_service();
+        }
+        self.settle();
+    }
+
+    /// Nothing is left to be replayed: the first superblocks.
+    pub(crate) fn begin_service(&mut self) {
+        self.stage = Stage::Starting;
+        self.sb.clean = false;
+        self.sb.covered = self.logging() && !self.map.untold();
+        self.sb.log_base = self.cover.log_from;
+        self.sb.numbers_noted = false;
+        // Writes may be under way from now on.
+        self.sb.accepted = 0;
+        self.sb.undecided |= self.map.undecided().next().is_some();
+        self.seal();
+        // By the frontier that is believed regions may be nobody's which counted by another: until
+        // no superblock tells of that, the map keeps them.
+        self.persist.view_due |= self.sb.moving.is_some();
+        self.rewrite_map();
+        self.rewrite_list();
+        self.touch();
+    }
+
+    /// A member I/O of the array has finished.
+    pub fn complete(&mut self, now: Time, completion: Completion) {
+        self.now = now;
+        let purpose = self.ios.remove(completion.io.0 as usize);
+        let device = match &purpose {
+            Purpose::Superblock { device }
+            | Purpose::MapPage { device, .. }
+            | Purpose::Unreadable { device }
+            | Purpose::Zero { device, .. }
+            | Purpose::Init { device }
+            | Purpose::Extend { device }
+            | Purpose::Settle { device }
+            | Purpose::LastFlush { device }
+            | Purpose::Checkpoint { device }
+            | Purpose::Cover { device }
+            | Purpose::Move { device, .. }
+            | Purpose::Replay { device, .. } => *device,
+        };
+        if let Purpose::Replay { io, .. } = purpose {
+            self.replay_done(device, io, completion);
+            return self.settle();
+        }
+        if let Purpose::Move { io, .. } = purpose {
+            match self.resumed.is_some() {
+                true => self.resumed_io_done(device, &completion),
+                false => self.move_io_done(device, io, completion),
+            }
+            return self.settle();
+        }
+        if let Err(error) = completion.result {
+            self.write_failed(device, error);
+        }
+        match purpose {
+            Purpose::Superblock { .. } => self.superblock_written(),
+            Purpose::MapPage { page, .. } => self.page_written(page),
+            Purpose::Unreadable { .. } => self.list_written(),
+            Purpose::Zero { region, .. } => self.region_zeroed(region),
+            Purpose::Init { .. } => self.init_io_done(),
+            Purpose::Extend { device } => self.extended(device),
+            Purpose::Settle { .. } => self.region_flushed(),
+            Purpose::LastFlush { .. } => self.last_flush_done(),
+            Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
+            Purpose::Cover { .. } => self.cover_flushed(),
+            Purpose::Move { .. } | Purpose::Replay { .. } => unreachable!("handled above"),
+        }
+        self.settle();
+    }
+
+    /// A message from a shard.
+    pub fn message(&mut self, now: Time, from: ShardNo, message: FromShard) {
+        self.now = now;
+        match message {
+            FromShard::ViewApplied { version } => self.view_applied(from, version),
+            FromShard::MemberError {
+                device,
+                error,
+                write,
+                offset,
+            } => {
+                self.member_error(device, error, write, offset);
+            }
+            FromShard::Repaired {
+                device,
+                offset,
+                len,
+            } => {
+                if let Some(slot) = self.slot_of(device) {
+                    self.event(EventKind::Repaired {
+                        slot,
+                        device,
+                        offset,
+                        len,
+                    });
+                }
+            }
+            FromShard::Mismatch {
+                device,
+                offset,
+                len,
+                repaired,
+            } => self.mismatch_found(device, offset, len, repaired),
+            FromShard::Inconsistent { stripe, from, len } => {
+                self.inconsistent_found(stripe, from, len);
+            }
+            FromShard::List { op, lost, parts } => self.shard_lists(from, op, lost, &parts),
+            FromShard::Settle { op } => self.persist.after.push(After::Settled(from, op)),
+            FromShard::NeedRegion { region } => self.region_needed(region),
+            FromShard::RegionEmpty { region } => self.region_emptied(region, from),
+            FromShard::RegionClosed {
+                region,
+                closed,
+                writes,
+                next_number,
+            } => {
+                self.cover.note_used(next_number);
+                self.region_closed(region, from, closed, writes);
+            }
+            FromShard::StepDone {
+                step,
+                outcome,
+                seen,
+            } => self.step_done(step, outcome, seen.as_deref()),
+            FromShard::Drained { log_from } => self.shard_drained(from, log_from),
+            FromShard::NumbersPast { log_from, next } => self.shard_past(log_from, next),
+            FromShard::NumbersShort => self.numbers_short(),
+            FromShard::Held {
+                buffers,
+                next_number,
+                foreground,
+                seen,
+            } => {
+                self.cover.note_used(next_number);
+                self.shard_held(from, buffers);
+                self.served_beside_move(foreground, seen.as_deref());
+            }
+            FromShard::AtHome => self.shard_at_home(),
+            FromShard::Latencies(report) => self.latencies_told(from, report),
+        }
+        self.settle();
+    }
+
+    /// A user request that the router sends to the array (whole regions of discard or
+    /// write-zeroes).
+    pub fn submit(&mut self, now: Time, request: Request) {
+        self.now = now;
+        self.unmap_asked(request);
+        self.settle();
+    }
+
+    pub(crate) fn unmap_asked(&mut self, request: Request) {
+        if let Some(reshape) = self.reshape.as_mut().filter(|r| r.holds_unmaps()) {
+            return reshape.keep_unmap(request);
+        }
+        match (self.stage, &request.op) {
+            (Stage::Failed, _) => self.reply(request.id, Err(RequestError::Failed)),
+            (Stage::Serving, Op::Discard { offset, len } | Op::WriteZeroes { offset, len, .. })
+                if self.geometry.valid(*offset, *len) =>
+            {
+                let (offset, len) = (*offset, *len);
+                self.unmap(request, offset, len);
+            }
+            (Stage::Serving, _) => self.reply(request.id, Err(RequestError::Invalid)),
+            _ => self.reply(request.id, Err(RequestError::Stopping)),
+        }
+    }
+
+    /// The runtime saw a device vanish.
+    pub fn device_gone(&mut self, now: Time, device: DeviceId) {
+        self.now = now;
+        self.member_out(device, OutCause::Gone);
+        self.settle();
+    }
+
+    /// Time has passed (call at [`Array::deadline`] or later).
+    pub fn tick(&mut self, now: Time) {
+        self.now = now;
+        self.judge_overdue();
+        if self.sweep_at().is_some_and(|at| at <= now) {
+            self.sweep();
+        }
+        self.settle();
+    }
+
+    /// The time of day, seconds since 1970. The driver gives it before other inputs: a clock may be set at
+    /// any time, forwards or backwards, and goes on while the machine is suspended.
+    pub fn wall_clock(&mut self, now: Time, unix_s: u64) {
+        self.wall = (now, unix_s);
+    }
+
+    /// The time of day, seconds since 1970.
+    pub(crate) fn unix_s(&self) -> u64 {
+        let (told, unix_s) = self.wall;
+        unix_s.saturating_add(self.now.since(told) / 1_000_000_000)
+    }
+
+    /// When `tick` wants to be called.
+    pub fn deadline(&self) -> Option<Time> {
+        let both = [self.sweep_at(), self.overdue.judge_at];
+        both.into_iter().flatten().min()
+    }
+
+    fn sweep_at(&self) -> Option<Time> {
+        if !matches!(self.stage, Stage::Serving) {
+            return None;
+        }
+        if self.reshape.is_some() {
+            return None;
+        }
+        [
+            self.map.deadline(),
+            self.jobs.deadline(),
+            self.spare_deadline(),
+            self.moving.next_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The next effect.
+    pub fn poll(&mut self) -> Option<ArrayOutput> {
+        self.out.pop_front()
+    }
+
+    /// The stripe log is being replayed: nothing is served yet.
+    pub fn recovering(&self) -> bool {
+        matches!(self.stage, Stage::Recovering | Stage::Resuming)
+    }
+
+    /// It was cut off in a window of data that moves, which is to be written again.
+    pub fn resumes(&self) -> bool {
+        self.resumed.is_some()
+    }
+
+    /// A window of data that moves is being copied, or written over rows that count: a crash may find
+    /// its copy.
+    pub fn moves_by_copy(&self) -> bool {
+        let change = self.reshape.as_ref().map(|reshape| &reshape.change);
+        matches!(change, Some(Change::Window(window)) if window.is_copied())
+    }
+
+    /// State of a region.
+    pub fn region(&self, region: RegionNo) -> RegionState {
+        self.map.state(region)
+    }
+
+    /// The arithmetic.
+    pub fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
+    }
+
+    /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to
+    /// use.
+    pub(crate) fn settle(&mut self) {
+        self.use_spares();
+        // While superblocks are written, shards come home.
+        self.drive_visits();
+        self.drive_checkpoint();
+        self.drive_cover();
+        self.follow_undecided();
+        // Before the superblocks, which may wait for it, and after them, for which it waits.
+        self.drive_unreadable();
+        self.drive_persist();
+        self.drive_unreadable();
+        self.replay_step();
+        self.drive_resumed();
+        if self.stage == Stage::Starting && self.sb.moving.is_some() {
+            // Nothing else may be under way that would bring the next turn.
+            self.drive_persist();
+        }
+        self.drive_moving();
+        if self.drive_reshape() {
+            // It wants something of all of them.
+            return self.settle();
+        }
+        self.drive_jobs();
+        self.drive_stop();
+        self.drive_visits();
+        let state = self.state();
+        if state != self.shown {
+            self.event(EventKind::State {
+                from: self.shown,
+                to: state,
+            });
+            self.shown = state;
+        }
+    }
+
+    // ---- small things ------------------------------------------------------------------------
+
+    pub(crate) fn io(&mut self, device: DeviceId, purpose: Purpose, kind: IoKind) {
+        let io = IoId(self.ios.insert(purpose) as u64);
+        self.out
+            .push_back(ArrayOutput::Io(MemberIo { io, device, kind }));
+    }
+
+    pub(crate) fn event(&mut self, kind: EventKind) {
+        self.out.push_back(ArrayOutput::Event(Event {
+            time: self.now,
+            kind,
+        }));
+    }
+
+    pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        let result = result.map(|()| Slices::new());
+        self.out.push_back(ArrayOutput::Reply(Reply { id, result }));
+    }
+
+    pub(crate) fn done(&mut self, id: CommandId, result: Result<Changed, CommandError>) {
+        self.out.push_back(ArrayOutput::Done { id, result });
+    }
+
+    pub(crate) fn tell_all(&mut self, message: &ToShard) {
+        for shard in 0..self.shards {
+            self.out
+                .push_back(ArrayOutput::Message(ShardNo(shard), message.clone()));
+        }
+    }
+
+    /// Devices that carry data and metadata of the array: in sync, being rebuilt, and replaced but
+    /// not durably so.
+    pub(crate) fn live(&self) -> Vec<DeviceId> {
+        self.slots
+            .iter()
+            .flat_map(|s| [s.current, s.incoming, s.outgoing])
+            .flatten()
+            .chain(self.entering.iter().copied())
+            .collect()
+    }
+
+    pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {
+        let holds = |s: &SlotUse| s.current == Some(device) || s.incoming == Some(device);
+        self.slots.iter().position(holds).map(|at| Slot(at as u8))
+    }
+
+    /// Slots of the group of `slot` that have no member in sync: of the worse one while data moves
+    /// to other groups.
+    pub(crate) fn lost_in_group(&self, slot: Slot) -> usize {
+        let groups = self.geometry.neighbours();
+        let groups = groups.filter(|group| group.contains(&slot.index()));
+        let lost = |group: std::ops::Range<usize>| {
+            let slots = &self.slots[group];
+            slots.iter().filter(|s| s.current.is_none()).count()
+        };
+        groups.map(lost).max().unwrap_or(0)
+    }
+
+    pub(crate) fn state(&self) -> ArrayState {
+        match self.stage {
+            Stage::Failed => ArrayState::Failed,
+            Stage::Stopped => ArrayState::Stopped,
+            _ if (0..self.slots.len()).all(|at| self.surely_in_sync(at)) => ArrayState::Optimal,
+            _ => ArrayState::Degraded,
+        }
+    }
+
+    pub(crate) fn make_view(&self, version: u64) -> View {
+        let device_view = |device: DeviceId| {
+            let member = &self.members[&device];
+            DeviceView {
+                device,
+                data_offset: member.layout.data_offset,
+                volatile_cache: member.info.volatile_cache,
+                member: member.member,
+                log_granularity: crate::shard::log_writer::granularity(
+                    member.info.granularity_bytes,
+                ),
+            }
+        };
+        let slots = self
+            .slots
+            .iter()
+            .map(|slot| SlotView {
+                current: slot.current.map(device_view),
+                incoming: slot.incoming.map(|d| Incoming {
+                    target: device_view(d),
+                    rebuilt: slot.rebuilt,
+                    lacking: self.lacking.get(&d).cloned(),
+                }),
+            })
+            .collect();
+        View {
+            version,
+            epoch: self.sb.epoch,
+            slots,
+            failed: self.stage == Stage::Failed,
+            stopping: matches!(self.stage, Stage::Closing | Stage::Stopped),
+            forced: self.forced.clone(),
+            logging: self.logging(),
+            log_from: self.cover.log_from,
+            hedging: self.sb.settings.hedged_reads,
+            dma: self.live().iter().all(|d| self.members[d].info.dma),
+        }
+    }
+
+    pub(crate) fn publish(&mut self) {
+        self.before_view();
+        self.fix_lacking();
+        let view = self.make_view(self.view.version + 1);
+        if view.epoch != self.view.epoch {
+            self.persist.epoch_view = view.version;
+        }
+        self.view = Arc::new(view);
+        let view = Arc::clone(&self.view);
+        let tells = self.reshape.as_ref().is_some_and(Reshape::tells);
+        let resplit = std::mem::take(&mut self.resplit);
+        if tells || resplit {
+            self.forget_left();
+        }
+        if resplit {
+            self.out
+                .push_back(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
+            self.tell_all(&ToShard::Reshape(Box::new(self.setup())));
+        } else if tells {
+            self.shape_told(view.version);
+            self.tell_all(&ToShard::Reshape(Box::new(self.setup())));
+        } else {
+            self.tell_all(&ToShard::View(view));
+        }
+        self.write_pages();
+    }
+
+    /// Everything that `show` tells, as of the last input.
+    pub fn status(&self) -> Status {
+        self.status_at(self.now)
+    }
+
+    /// The same at another time.
+    pub fn status_at(&self, now: Time) -> Status {
+        let mut members: Vec<MemberStatus> = Vec::new();
+        for (at, (slot, record)) in self.slots.iter().zip(&self.sb.slots).enumerate() {
+            let device = slot.current.or(slot.incoming);
+            let state = match (slot.current, slot.incoming, record.state) {
+                (Some(_), _, _) if self.surely_in_sync(at) => MemberState::InSync,
+                (Some(_), _, _) | (None, Some(_), _) => MemberState::Rebuilding,
+                (None, None, SlotState::Failed) => MemberState::Failed,
+                (None, None, _) if self.aside(Slot(at as u8)).is_some() => MemberState::Stale,
+                _ => MemberState::Missing,
+            };
+            let status = self.member_status(Some(Slot(at as u8)), device, record.member, state);
+            let (none, may) = (self.spares.is_empty(), !self.jobs.paused);
+            let due = self.spare_due(at);
+            let waited = due.is_none_or(|due| due <= now);
+            let vacant = device.is_none() && self.stage == Stage::Serving && self.reshape.is_none();
+            members.push(MemberStatus {
+                spare_in_ns: due.filter(|_| !none && may).map(|due| due.since(now)),
+                aside: self.aside(Slot(at as u8)).filter(|_| device.is_none()),
+                wants_spare: none && may && (vacant && waited || self.asks_elsewhere(slot)),
+                ..status
+            });
+            if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
+                let uuid = self.members[&incoming].member;
+                let state = MemberState::Rebuilding;
+                members.push(self.member_status(Some(Slot(at as u8)), Some(incoming), uuid, state));
+            }
+        }
+        for &spare in &self.spares {
+            let uuid = self.members[&spare].member;
+            members.push(self.member_status(None, Some(spare), uuid, MemberState::Spare));
+        }
+        Status {
+            superblock: self.sb.clone(),
+            state: self.state(),
+            size_bytes: self.geometry.size(),
+            unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
+            unreadable: self.unreadable.bytes(&self.geometry),
+            map_had: self.map.whole_at(),
+            undecided: self.map.undecided().collect(),
+            members,
+            jobs: self.jobs_shown(),
+            spares_elsewhere: self.elsewhere,
+        }
+    }
+
+    fn member_status(
+        &self,
+        slot: Option<Slot>,
+        device: Option<DeviceId>,
+        member: MemberUuid,
+        state: MemberState,
+    ) -> MemberStatus {
+        let found = device.and_then(|d| self.members.get(&d));
+        let lost = slot.map(|s| &self.slots[usize::from(s.0)]);
+        let counts = found.map(|m| m.counts).or(lost.map(|s| s.counts));
+        let counts = counts.unwrap_or_default();
+        MemberStatus {
+            slot,
+            device,
+            member,
+            state,
+            read_errors: counts.reads,
+            write_errors: counts.writes,
+            mismatches: counts.mismatches,
+            retries: counts.retries,
+            latency: found.map(|m| m.watch.status()).unwrap_or_default(),
+            spare_in_ns: None,
+            wants_spare: false,
+            aside: None,
+        }
+    }
+
+    /// Jobs at work or paused; in an array that has failed none goes on.
+    fn jobs_shown(&self) -> Vec<JobStatus> {
+        let mut jobs = self.job_status();
+        for job in jobs.iter_mut().filter(|_| self.stage == Stage::Failed) {
+            (job.paused, job.rate_bytes_per_s, job.held_back) = (true, 0, HeldBack::None);
+        }
+        jobs
+    }
+
+    /// Why the member that was found of this slot at the start is not used.
+    fn aside(&self, slot: Slot) -> Option<Aside> {
+        let mut all = self.persist.stale.iter();
+        all.find(|(at, _)| *at == slot).map(|(_, aside)| *aside)
+    }
+}

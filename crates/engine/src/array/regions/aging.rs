@@ -1,0 +1,233 @@
+//! When regions that are not written are closed.
+//!
+//! A region that is open is Dirty on the members: after an unclean stop it may need a resync, and a
+//! member that comes back lacks it. So a *sweep*, every `clean_after_ms`, closes those that were
+//! not written since the one before. But to open one again costs the next write there a page of the
+//! map on every member before it may begin. Where writes are few and far between, as those of a
+//! database that waits for each of them, that was more than the write itself.
+//!
+//! So a region has a *habit*: one that is opened again soon after it was closed, and had few writes
+//! while it was open, is from then on asked only every second, fourth … sweep, as many as it took
+//! to be written again: then it is found written each time, and stays open. One that was written
+//! much in between, or not for long, is asked at every sweep again.
+//!
+//! Invariants:
+//! * A region without writes is closed after twice [`LONGEST`] sweeps, whatever its habit.
+//! * Regions with a habit are no more than [`KEPT_BYTES`] of a member: a resync of them, or a
+//!   rebuild of what a member lacks of them, takes a minute.
+//!
+//! Deliberately absent: what closing is (`map`, `regions`), and the flushes (`settle`).
+
+use crate::array::regions::{Map, Phase};
+use crate::array::{Array, Stage};
+use crate::geometry::Geometry;
+use crate::proto::*;
+use crate::units::*;
+
+/// A region with this habit is asked once in so many sweeps.
+const LONGEST: u64 = 32;
+
+/// With more writes than that, what opening costs is a small part of what they do.
+const FEW: u32 = 64;
+
+/// Of each member, bytes in regions that stay open by habit.
+const KEPT_BYTES: u64 = 64 << 30;
+
+/// What a region was like so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habit {
+    /// It is asked once in 2 to the power of this sweeps.
+    rare: u32,
+    /// It is open, and counts among those that stay so by habit.
+    kept: bool,
+    /// Operations that wrote while it was open.
+    writes: u32,
+    /// When it was closed, if it ever was.
+    closed: Option<Time>,
+}
+
+impl Habit {
+    /// Operations have written.
+    pub(crate) fn saw(&mut self, writes: u32) {
+        self.writes = self.writes.saturating_add(writes);
+    }
+
+    /// In so many sweeps of these, 2 to the power of it, it was written once; 0 if that is no habit.
+    fn learn(&self, now: Time, sweep_ms: u64) -> u32 {
+        let Some(closed) = self.closed else { return 0 };
+        let shut = now.since(closed).div_ceil(sweep_ms.max(1) * 1_000_000);
+        let gap = (1 << self.rare) + shut;
+        match self.writes <= FEW && gap <= LONGEST {
+            true => gap.next_power_of_two().ilog2(),
+            false => 0,
+        }
+    }
+}
+
+/// Sweeps, and how many regions they leave.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    clean_after_ms: u64,
+    /// When the next is due.
+    pub(crate) sweep: Option<Time>,
+    /// So many were done.
+    sweeps: u64,
+    /// Regions that are open by habit, and how many may be.
+    kept: u64,
+    most: u64,
+}
+
+impl Idle {
+    pub(crate) fn new(geometry: &Geometry, clean_after_ms: u64) -> Idle {
+        Idle {
+            clean_after_ms,
+            sweep: None,
+            sweeps: 0,
+            kept: 0,
+            most: KEPT_BYTES / (geometry.region_rows * geometry.strip),
+        }
+    }
+
+    /// The region that has this habit is opened again.
+    fn open(&mut self, habit: &mut Habit, now: Time) {
+        habit.rare = match self.kept < self.most {
+            true => habit.learn(now, self.clean_after_ms),
+            false => 0,
+        };
+        habit.kept = habit.rare > 0;
+        self.kept += u64::from(habit.kept);
+        habit.writes = 0;
+    }
+
+    /// It is open no more.
+    fn close(&mut self, habit: &mut Habit) {
+        self.kept -= u64::from(std::mem::take(&mut habit.kept));
+    }
+}
+
+impl Map {
+    /// Nothing lies in the region any more: what it was like tells nothing of what comes.
+    pub(crate) fn forget_habit(&mut self, region: RegionNo) {
+        let habit = &mut self.regions[region.0 as usize].habit;
+        self.idle.close(habit);
+        *habit = Habit::default();
+    }
+}
+
+impl Array {
+    /// Looks for idle regions after a while.
+    pub(crate) fn sweep_later(&mut self) {
+        let next = self.now.plus_ms(self.map.idle.clean_after_ms);
+        self.map.idle.sweep.get_or_insert(next);
+    }
+
+    /// Looks for idle regions after a while, if any are open (some are from the start).
+    pub(crate) fn arm_sweep(&mut self) {
+        if self.map.regions.iter().any(|r| r.phase == Phase::Open) {
+            self.sweep_later();
+        }
+    }
+
+    /// Looks for open regions without writes and closes them, if it is time.
+    pub(crate) fn sweep(&mut self) {
+        let idle = &mut self.map.idle;
+        let due = idle.sweep.is_some_and(|at| at <= self.now);
+        if !due || self.stage != Stage::Serving || self.reshape.is_some() {
+            return;
+        }
+        idle.sweep = None;
+        idle.sweeps += 1;
+        let sweeps = idle.sweeps;
+        let open = self.regions_in(Phase::Open);
+        for &region in &open {
+            if sweeps.is_multiple_of(1 << self.map.region(region).habit.rare) {
+                self.close(region, CloseIf::Idle, false);
+            }
+        }
+        if !open.is_empty() {
+            self.sweep_later();
+        }
+    }
+
+    /// Shards have closed the region, to make it Clean or to give it back.
+    pub(crate) fn note_closed(&mut self, region: RegionNo, unmap: bool) {
+        if unmap {
+            return self.map.forget_habit(region);
+        }
+        let habit = &mut self.map.regions[region.0 as usize].habit;
+        self.map.idle.close(habit);
+        habit.closed = Some(self.now);
+    }
+
+    /// A region that is Clean is opened again.
+    pub(crate) fn learn_habit(&mut self, region: RegionNo) {
+        let habit = &mut self.map.regions[region.0 as usize].habit;
+        self.map.idle.open(habit, self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWEEP_MS: u64 = 2000;
+
+    /// Closed at 100 s.
+    fn habit(rare: u32, writes: u32) -> Habit {
+        Habit {
+            rare,
+            writes,
+            closed: Some(Time(100_000_000_000)),
+            ..Habit::default()
+        }
+    }
+
+    #[test]
+    fn a_region_that_is_written_now_and_then_is_asked_as_rarely_as_that() {
+        let learn = |habit: Habit, ms: u64| {
+            let closed = habit.closed.expect("it was closed");
+            habit.learn(closed.plus_ms(ms), SWEEP_MS)
+        };
+        // It was idle for a sweep, and shut for one or less; then for three, then for six.
+        assert_eq!(learn(habit(0, 3), 1), 1);
+        assert_eq!(learn(habit(0, 3), 6000), 2);
+        assert_eq!(learn(habit(2, 3), 6 * SWEEP_MS), 4);
+        // The longest, and one sweep more.
+        assert_eq!(learn(habit(4, FEW), 16 * SWEEP_MS), 5);
+        assert_eq!(learn(habit(4, 3), 16 * SWEEP_MS + 1), 0);
+        // What is written much while it is open may close in between.
+        assert_eq!(learn(habit(4, FEW + 1), 1), 0);
+        // Never closed: nothing is known of it, also soon after the start.
+        assert_eq!(Habit::default().learn(Time(1_000_000_000), SWEEP_MS), 0);
+    }
+
+    #[test]
+    fn no_more_regions_stay_open_by_habit_than_a_minute_resyncs() {
+        let mut idle = Idle {
+            clean_after_ms: SWEEP_MS,
+            sweep: None,
+            sweeps: 0,
+            kept: 0,
+            most: 2,
+        };
+        let now = Time(101_000_000_000);
+        let mut habits = [habit(0, 1); 4];
+        for habit in &mut habits {
+            idle.open(habit, now);
+        }
+        assert_eq!(
+            habits.map(|habit| habit.rare > 0),
+            [true, true, false, false]
+        );
+        // Where one is closed another may stay open; twice closed is closed once.
+        idle.close(&mut habits[0]);
+        idle.close(&mut habits[0]);
+        idle.close(&mut habits[3]);
+        assert_eq!(idle.kept, 1);
+        habits[2].closed = Some(now);
+        idle.open(&mut habits[2], now.plus_ms(1));
+        assert!(habits[2].rare > 0);
+        idle.open(&mut habits[3], now.plus_ms(1));
+        assert_eq!((habits[3].rare, idle.kept), (0, 2));
+    }
+}

@@ -1,0 +1,152 @@
+//! Parities go again: their members become spares, the level is the one that has as many fewer.
+//!
+//! A parity that lies on a member of its own, the last of the slots, was added to the array, or data
+//! has moved to where it is so (`moving`): nothing has to be written without it. It goes in two steps, each of
+//! them durable, both at rest (`reshape`):
+//! 1. its member is a spare, and the slot is empty: a change of members like any other. A crash from
+//!    here on finds the old level with a member missing and a spare, onto which it is rebuilt;
+//! 2. the slot is no more, in an epoch of the shape. The same in the other direction as when a parity
+//!    is added, whose slot is empty at first.
+//!
+//! In one step, a table of the old shape with the member in sync and one of the new shape could be
+//! found beside each other, and the member be what decides between them.
+//!
+//! Where parities rotate with data, data moves first. Such a move is over when the parities are gone,
+//! not before: until (2) the superblocks tell of it, so whoever finds them knows what is left to do. Slots
+//! that everything but parity has left are not rebuilt meanwhile, and not waited for.
+//!
+//! An array of one data column is a mirror in all but name, because all its parities are copies. It
+//! becomes one at rest, with nothing written but superblocks; its writes have no records from then on.
+//!
+//! Invariants:
+//! * No slot goes that has a member.
+//! * What becomes a spare hears of it after the members that stay (`persist`).
+//! * The last parity goes only if the command says so.
+//!
+//! Deliberately absent: groups, which have no parities of their own members.
+
+use strake_format::*;
+
+use crate::array::reshape::{Change, Step};
+use crate::array::{Array, SlotUse};
+use crate::canary::{self, Canary};
+use crate::geometry::Geometry;
+use crate::proto::*;
+use crate::provision::limits;
+use crate::units::*;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Array {
+    /// Begins to let parities go; `None`: [`ArrayOutput::Done`] follows.
+    pub(crate) fn drop_parity(&mut self, id: CommandId, fewer: Fewer) -> Option<CommandError> {
+        if let Err(error) = self.may_drop_parity(fewer) {
+            return Some(error);
+        }
+        if fewer.parities > self.geometry.fixed {
+            return self.restripe(id, leaving(fewer));
+        }
+        self.begin_reshape(id, Change::DropParity(fewer));
+        None
+    }
+
+    pub(crate) fn may_drop_parity(&self, fewer: Fewer) -> Result<(), CommandError> {
+        if fewer.parities > self.geometry.fixed {
+            return self.may_restripe(&leaving(fewer));
+        }
+        self.may_reshape()?;
+        limits::may_drop(&self.sb, fewer)
+    }
+
+    /// Begins to become a mirror; `None`: [`ArrayOutput::Done`] follows.
+    pub(crate) fn become_mirror(&mut self, id: CommandId) -> Option<CommandError> {
+        if let Err(error) = self.may_become_mirror() {
+            return Some(error);
+        }
+        self.begin_reshape(id, Change::Mirror);
+        None
+    }
+
+    pub(crate) fn may_become_mirror(&self) -> Result<(), CommandError> {
+        self.may_reshape()?;
+        limits::mirror(&self.sb).map(|_| ())
+    }
+
+    /// Slots that data has left, and that are about to go. Not while the move is told to stop.
+    pub(crate) fn going(&self) -> Range<usize> {
+        let all = self.slots.len();
+        match self.sb.moving {
+            Some(moving) if !moving.stopped => self.geometry.gone(),
+            _ => all..all,
+        }
+    }
+
+    /// Spares that there will be when a move is over.
+    pub(crate) fn spares_to_be(&self) -> usize {
+        let fewer = self.geometry.to_go().unwrap_or(0);
+        let going = self.sb.slots.iter().rev().take(fewer);
+        self.sb.spares.len() + going.filter(|slot| !slot.member.is_nil()).count()
+    }
+
+    /// (1) The members of the last slots become spares.
+    pub(crate) fn leave_slots(&mut self, fewer: usize) -> Step {
+        let since = self.sb.epoch.next();
+        let nobody = SlotRecord {
+            member: MemberUuid([0; 16]),
+            state: SlotState::Missing,
+            since,
+            kept: false,
+            known: Known::default(),
+        };
+        for at in self.slots.len() - fewer..self.slots.len() {
+            let left = std::mem::take(&mut self.slots[at]);
+            // One that data has left may have been lost since.
+            if let Some(device) = left.current {
+                self.spares.push(device);
+                self.sb.spares.push(self.members[&device].member);
+            }
+            self.sb.slots[at] = nobody;
+        }
+        self.note_absence();
+        self.membership_changed();
+        Step::Leaving
+    }
+
+    /// (2) The slots are no more.
+    pub(crate) fn lose_slots(&mut self, fewer: Fewer) {
+        let narrow = limits::narrower(&self.sb, fewer);
+        self.sb = narrow.expect("looked at when it was asked for");
+        self.sb.moving = None;
+        self.geometry = Arc::new(Geometry::of(&self.sb));
+        let left = self.sb.slots.len();
+        let gone = self.slots.drain(left..);
+        assert!(
+            gone.into_iter()
+                .all(|slot: SlotUse| slot.current.or(slot.incoming).is_none()),
+            "no slot goes that has a member"
+        );
+        self.persist.stale.retain(|(slot, _)| slot.index() < left);
+        self.forced.retain(|slot| slot.index() < left);
+    }
+
+    /// Everything has moved to where the parities that go lie alone.
+    pub(crate) fn all_has_left(&mut self) -> Option<Step> {
+        let fewer = self.geometry.to_go()?;
+        if canary::hit(Canary::LoweringForgotten) {
+            return None;
+        }
+        Some(self.leave_slots(fewer))
+    }
+}
+
+/// The shape from which so many parities can go.
+fn leaving(fewer: Fewer) -> NewShape {
+    NewShape {
+        devices: Vec::new(),
+        data: DataShape {
+            fewer,
+            ..DataShape::default()
+        },
+    }
+}

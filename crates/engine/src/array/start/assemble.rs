@@ -1,0 +1,861 @@
+//! From members found to an array ready to start.
+//!
+//! Whom to believe is decided by `strake_format::select_array`; here the believed members become
+//! slots, the newest believed region map pages become the map, and what cannot be started safely is
+//! refused. Nothing is written before [`Array::start`].
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use slab::Slab;
+use strake_format::*;
+
+use crate::array::jobs::Jobs;
+use crate::array::jobs::zeroing::Init;
+use crate::array::members::rejoin::{comes_back, keeps};
+use crate::array::metadata::bad_blocks::{self, Unreadable};
+use crate::array::metadata::log_coverage::Cover;
+use crate::array::metadata::superblocks::{After, Persist, in_sync};
+use crate::array::regions::Map;
+use crate::array::regions::last_whole::whole_at;
+use crate::array::reshape::migrate::Move;
+use crate::array::start::older_images::{Aside, Had, map_had, told};
+use crate::array::start::replay::Replay;
+use crate::array::{Array, Member, SlotUse, Stage};
+use crate::canary::{self, Canary};
+use crate::geometry::Geometry;
+use crate::log::recover::{self, Piece};
+use crate::log::window_image::{Copy, Resumed};
+use crate::proto::*;
+use crate::provision::limits;
+use crate::stats::device_latency::HedgeRules;
+use crate::units::*;
+
+/// How to start.
+#[derive(Clone, Copy, Debug)]
+pub struct StartOptions {
+    /// Number of shards that will be made.
+    pub shards: u16,
+    /// Start although it is not certain that nothing is lost ([`StartError::DirtyDegraded`]), or
+    /// that all that is lost can be listed ([`StartError::ListFull`]).
+    pub force: bool,
+    /// An open region without writes for this long becomes clean, milliseconds.
+    pub clean_after_ms: u64,
+    /// When reads are late, and members slow.
+    pub hedging: HedgeRules,
+    /// Data that moves to another shape moves so many bytes at once, about: requests wait as long.
+    pub window_bytes: u64,
+    /// Bands become rows ([`Superblock::folded`]), if the array can have it so: buffers are to have
+    /// the size of a user's strip then.
+    pub fold: bool,
+    /// The time of day at the start, seconds since 1970: when scrubs begin and end is told by it.
+    pub unix_s: u64,
+}
+
+/// Why an array cannot be started. Nothing has been written then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The superblocks do not make one array.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// More members are missing than the level survives.
+    #[error(
+        "{missing} {} of a group {} missing, the level survives {tolerated}{}",
+        if *missing == 1 { "member" } else { "members" },
+        if *missing == 1 { "is" } else { "are" },
+        told(aside)
+    )]
+    TooFewMembers {
+        /// Missing in the worst group.
+        missing: usize,
+        /// Tolerated in each group.
+        tolerated: usize,
+        /// Found, and not used.
+        aside: Vec<(Slot, Aside)>,
+    },
+    /// Writes were under way when it stopped, and members are missing: parity cannot be trusted.
+    #[error(
+        "it was not stopped cleanly and members are missing: \
+         blocks that the missing members held may be lost"
+    )]
+    DirtyDegraded,
+    /// No member has a valid version of this region map page.
+    #[error("page {0} of the region map is damaged on every member")]
+    MapDamaged(u32),
+    /// No member has a valid list of unreadable blocks: which blocks are lost is not known.
+    #[error("the list of unreadable blocks is damaged on every member")]
+    UnreadableDamaged,
+    /// A power cut left so much undecided about members that are missing that the list of
+    /// unreadable blocks may not have room for it.
+    #[error(
+        "{undecided} places may be undecided without the missing members, \
+         the list of unreadable blocks has room for {room}"
+    )]
+    ListFull {
+        /// Ranges of blocks, at most.
+        undecided: usize,
+        /// Ranges that the list has room for.
+        room: usize,
+    },
+    /// The policy wants the stripe log, and the log areas have no room for as many shards.
+    #[error("the members' log areas are too small for {0} shards")]
+    LogTooSmall(u16),
+    /// The stripe log has used up its numbers for operations, and the policy wants it.
+    #[error("the numbers of operations in the stripe log are used up: the log base is {base}")]
+    NumbersExhausted {
+        /// The base that a start would begin with.
+        base: u64,
+    },
+    /// A counter that lies on the members is about to end.
+    #[error("{counter} has come to {value}, and must not wrap")]
+    CounterExhausted {
+        /// Which.
+        counter: &'static str,
+        /// How far it has come.
+        value: u64,
+    },
+    /// Superblocks of one array that describe different geometry.
+    #[error("the members of {0} describe different arrays")]
+    Geometry(ArrayUuid),
+}
+
+/// The array's own view of what `select_array` found.
+struct Believed {
+    sb: Superblock,
+    slots: Vec<SlotUse>,
+    spares: Vec<DeviceId>,
+    /// Slots whose member the table has and that was not found, or is not used.
+    gone: Vec<(Slot, OutCause)>,
+    /// What was found and is not used.
+    aside: Vec<(Slot, Aside)>,
+    /// Members that were away and come back by what was written since.
+    returned: Vec<(Slot, DeviceId)>,
+    used: Vec<usize>,
+}
+
+/// For each slot the member that the tables of all who are in sync call so.
+fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
+    let serves = |f: &&Found| slots.iter().any(|slot| slot.current == Some(f.device));
+    let tables = found.iter().filter(serves).map(|f| &f.superblock);
+    let agree = |a: Vec<Option<MemberUuid>>, b: Vec<Option<MemberUuid>>| {
+        let both = a.into_iter().zip(b);
+        both.map(|(a, b)| a.filter(|_| a == b)).collect()
+    };
+    let each = tables.map(|table| in_sync(table).collect());
+    each.reduce(agree).unwrap_or_default()
+}
+
+/// Takes out of a selection what could not serve as it is. `empty`: what has lost a copy of its superblock
+/// is believed to hold the rest all the same.
+fn fit(found: &[Found], selection: &mut Selection, had: &Had, empty: bool) {
+    let table = &found[selection.authority].superblock;
+    let aside = |index: usize| {
+        let aside = Aside::of(&found[index], table, had, true);
+        aside.filter(|aside| !(empty && matches!(aside, Aside::Emptied { .. })))
+    };
+    for finding in &mut selection.slots {
+        if let Finding::Believed(index) = *finding
+            && aside(index).is_some()
+        {
+            *finding = Finding::Stale(index);
+        }
+    }
+    // Of a spare nothing counts but that it can be written.
+    selection
+        .spares
+        .retain(|&index| limits::layout_on(table, &found[index].info).is_ok());
+}
+
+fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Believed {
+    let table = &found[selection.authority].superblock;
+    let folded = match canary::hit(Canary::FoldedUnclean) {
+        false => table.folded(),
+        true => {
+            let (clean, covered) = (table.clean, table.covered);
+            let stopped = Superblock {
+                clean: true,
+                ..table.clone()
+            };
+            let folded = stopped.folded();
+            folded.map(|sb| Superblock {
+                clean,
+                covered,
+                ..sb
+            })
+        }
+    };
+    let folded = folded.filter(|_| fold);
+    let mut sb = folded.unwrap_or_else(|| table.clone());
+    let since = sb.epoch.next();
+    let strip = u64::from(sb.strip_bytes);
+    let mut slots = vec![SlotUse::default(); selection.slots.len()];
+    let (mut gone, mut used) = (Vec::new(), Vec::new());
+    let mut asides = Vec::new();
+    let mut returned = Vec::new();
+    for (at, finding) in selection.slots.iter().enumerate() {
+        let record = &mut sb.slots[at];
+        match finding {
+            &Finding::Believed(index) => {
+                used.push(index);
+                let device = Some(found[index].device);
+                match record.state {
+                    SlotState::Rebuilding { rebuilt_bytes } => {
+                        slots[at].incoming = device;
+                        slots[at].rebuilt = Row(rebuilt_bytes / strip);
+                        slots[at].flushed = slots[at].rebuilt;
+                    }
+                    _ => slots[at].current = device,
+                }
+                if canary::hit(Canary::ForceBelievesStale) && !record.state.is_live() {
+                    record.state = SlotState::InSync;
+                }
+            }
+            // What an administrator took out of service does not come back by itself.
+            &Finding::Stale(index)
+                if record.state == SlotState::Missing
+                    && matches!(
+                        Aside::of(&found[index], table, had, false),
+                        Some(Aside::Missed { .. })
+                    )
+                    && comes_back(&found[index].superblock, table)
+                        == Returns::Kept(Slot(at as u8)) =>
+            {
+                used.push(index);
+                slots[at].incoming = Some(found[index].device);
+                record.state = SlotState::Rebuilding { rebuilt_bytes: 0 };
+                record.since = since;
+                returned.push((Slot(at as u8), found[index].device));
+            }
+            Finding::Stale(_) | Finding::Absent => {
+                let aside = match *finding {
+                    Finding::Stale(index) => Aside::of(&found[index], table, had, false),
+                    _ => None,
+                };
+                if let Some(aside) = aside {
+                    asides.push((Slot(at as u8), aside));
+                }
+                if record.state.is_live() {
+                    let cause = aside.map_or(OutCause::NotFound, Aside::cause);
+                    // What is being rebuilt as a whole holds nothing by itself.
+                    record.kept |= record.state == SlotState::InSync;
+                    // Its superblock alone would not show next time that it is an image.
+                    record.kept &= keeps(cause) && !matches!(aside, Some(Aside::OlderMap { .. }));
+                    record.state = SlotState::Missing;
+                    record.since = since;
+                    gone.push((Slot(at as u8), cause));
+                }
+            }
+        }
+    }
+    let spares = believe_spares(found, selection, &mut sb, &mut slots);
+    used.extend(&selection.spares);
+    // The next version must differ in number from every copy that it goes beside.
+    let generations = used.iter().map(|&i| found[i].superblock.generation);
+    sb.generation = generations.fold(sb.generation, Ord::max);
+    for (slot, _) in &gone {
+        let row = &mut sb.slots[slot.index()];
+        row.known = row.known.until(sb.generation.next());
+    }
+    Believed {
+        sb,
+        slots,
+        spares,
+        gone,
+        aside: asides,
+        returned,
+        used,
+    }
+}
+
+/// A planted bug.
+fn believe_stale(selection: &mut Selection) {
+    for finding in &mut selection.slots {
+        if let Finding::Stale(index) = *finding {
+            *finding = Finding::Believed(index);
+        }
+    }
+}
+
+/// The spares that only wait. One that was being filled for a member which is still in sync goes on
+/// being filled.
+fn believe_spares(
+    found: &[Found],
+    selection: &Selection,
+    sb: &mut Superblock,
+    slots: &mut [SlotUse],
+) -> Vec<DeviceId> {
+    let strip = u64::from(sb.strip_bytes);
+    let table = &found[selection.authority].superblock;
+    let mut spares: Vec<DeviceId> = selection.spares.iter().map(|&i| found[i].device).collect();
+    sb.spares = selection
+        .spares
+        .iter()
+        .map(|&i| found[i].superblock.member)
+        .collect();
+    for replacement in std::mem::take(&mut sb.replacements) {
+        let Some(at) = sb.spares.iter().position(|s| *s == replacement.member) else {
+            continue;
+        };
+        let device = found[selection.spares[at]].device;
+        let slot = &mut slots[replacement.slot.index()];
+        if slot.current.is_some() {
+            slot.incoming = Some(device);
+            let spare = &found[selection.spares[at]];
+            let last = past(&spare.superblock, table) == Past::Last;
+            let kept = last && spare.emptied.is_none() || canary::hit(Canary::PastIgnored);
+            let rebuilt_bytes = if kept { replacement.rebuilt_bytes } else { 0 };
+            slot.rebuilt = Row(rebuilt_bytes / strip);
+            slot.flushed = slot.rebuilt;
+            spares.retain(|&spare| spare != device);
+        }
+    }
+    spares
+}
+
+/// The newest version of every page among the members in sync.
+fn newest_pages(
+    sb: &Superblock,
+    slots: &[SlotUse],
+    found: &[Found],
+) -> Result<Vec<MapPage>, StartError> {
+    let in_sync = |f: &&Found| slots.iter().any(|s| s.current == Some(f.device));
+    (0..sb.layout.map_pages)
+        .map(|page| {
+            let states = sb.layout.regions_in_page(page);
+            let versions = found.iter().filter(in_sync).filter_map(|f| {
+                let version = f.map.get(page as usize)?.as_ref()?;
+                let ours = version.array == sb.array
+                    && version.member == f.superblock.member
+                    && version.page == page
+                    // Longer where a growth was cut off: it says the same of what there is.
+                    && version.states.len() >= states;
+                ours.then_some(version)
+            });
+            let newest = versions.max_by_key(|v| v.sequence).cloned();
+            // Nothing was served by a shape of which a member in sync holds the table just before.
+            let unknown = |f: &Found| {
+                let own = &f.superblock;
+                own.layout.map_pages <= page && own.generation.next() == sb.generation
+            };
+            let fresh = found.iter().filter(in_sync).any(unknown);
+            let unwritten = fresh.then(|| MapPage {
+                array: sb.array,
+                member: sb.member,
+                page,
+                epoch: sb.epoch,
+                sequence: 2,
+                states: vec![RegionState::Unwritten; states],
+                behind: Vec::new(),
+                undecided: Vec::new(),
+                whole_at: 0,
+            });
+            newest.or(unwritten).ok_or(StartError::MapDamaged(page))
+        })
+        .collect()
+}
+
+/// Regions in which no row is in any of these shapes are Unwritten, whatever the page says of what
+/// was there.
+fn forget_nobodys(shapes: &[Option<&Geometry>], sb: &Superblock, page: &mut MapPage) {
+    let first = page.page * u32::from(sb.layout.page_regions);
+    for (at, state) in page.states.iter_mut().enumerate() {
+        let region = RegionNo(first + at as u32);
+        let nobodys = |shape: &&Geometry| region.0 < shape.regions() && shape.nobodys(region);
+        if shapes.iter().flatten().all(nobodys) {
+            *state = RegionState::Unwritten;
+            page.behind.retain(|behind| usize::from(*behind) != at);
+        }
+    }
+}
+
+/// Members in sync that lack the newest version of a page: its write was cut off, or it has gone
+/// bad.
+fn lacking(page: &MapPage, slots: &[SlotUse], found: &[Found]) -> Vec<DeviceId> {
+    let has = |device: DeviceId| {
+        let found = found.iter().find(|f| f.device == device);
+        let version = found.and_then(|f| f.map.get(page.page as usize)?.as_ref());
+        version.is_some_and(|version| version.sequence == page.sequence)
+    };
+    let current = slots.iter().filter_map(|slot| slot.current);
+    current.filter(|&device| !has(device)).collect()
+}
+
+/// The newest list of unreadable blocks among the members in sync. What lies in regions that were
+/// never written, or discarded since, reads as zeros: it is lost no more.
+fn newest_list(
+    geometry: &Geometry,
+    place_bytes: u32,
+    pages: &[MapPage],
+    slots: &[SlotUse],
+    found: &[Found],
+) -> Result<Unreadable, StartError> {
+    let in_sync = |f: &&Found| slots.iter().any(|s| s.current == Some(f.device));
+    let lists = found.iter().filter(in_sync).filter_map(bad_blocks::newest);
+    let newest = lists.max_by_key(|(_, list)| (list.epoch, list.sequence));
+    let (_, list) = newest.ok_or(StartError::UnreadableDamaged)?;
+    let states = pages.iter().flat_map(|p| &p.states);
+    let regions = (0..geometry.regions()).map(RegionNo).zip(states);
+    let unwritten = regions.filter(|(_, state)| **state == RegionState::Unwritten);
+    let zeros = unwritten.flat_map(|(r, _)| geometry.region_parts(r));
+    let zeros: Vec<_> = zeros.filter(|bytes| !bytes.is_empty()).collect();
+    Ok(Unreadable::new(geometry, list, place_bytes, &zeros))
+}
+
+/// After an unclean stop a replacement may have missed the last writes that the member which it
+/// replaces got: it counts as filled only up to the first region that was being written.
+fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [SlotUse]) {
+    let open = |s: &RegionState| matches!(s, RegionState::Dirty | RegionState::NeedSync);
+    let first = pages
+        .iter()
+        .flat_map(|p| &p.states)
+        .position(open)
+        .unwrap_or(0);
+    let row = Row(geometry.region_rows(RegionNo(first as u32)).start);
+    for slot in slots
+        .iter_mut()
+        .filter(|s| s.current.is_some() && s.incoming.is_some())
+    {
+        slot.rebuilt = slot.rebuilt.min(row);
+        slot.flushed = slot.flushed.min(row);
+    }
+}
+
+fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
+    let key = |s: &Superblock| {
+        (
+            s.level,
+            (s.strip_bytes, s.band_rows),
+            s.group_size,
+            s.members,
+            s.fixed_parities,
+            s.block_bytes,
+            s.layout.data_bytes,
+        )
+    };
+    key(a) == key(b) && a.layout.region_bytes == b.layout.region_bytes
+}
+
+/// The geometry that all believed members agree on, and how many slots of the worst group miss a
+/// member in sync.
+fn shape<'a>(
+    sb: &Superblock,
+    slots: &[SlotUse],
+    mut used: impl Iterator<Item = &'a Found>,
+) -> Result<(Geometry, usize), StartError> {
+    // Superblocks from before a change of shape, or of one that never took effect, are believed for
+    // what they say of their member.
+    let explained = |own: &Superblock| sb.shape_since != own.shape_since;
+    let differs = |own: &Superblock| !same_geometry(sb, own) && !explained(own);
+    if used.any(|found| differs(&found.superblock)) {
+        return Err(StartError::Geometry(sb.array));
+    }
+    let geometry = Geometry::of(sb);
+    let tolerated = geometry.m;
+    let lost = |group: std::ops::Range<usize>| {
+        let slots = &slots[group];
+        slots.iter().filter(|s| s.current.is_none()).count()
+    };
+    let missing = geometry.neighbours().map(lost).max().unwrap_or(0);
+    if missing > tolerated {
+        let aside = Vec::new();
+        return Err(StartError::TooFewMembers {
+            missing,
+            tolerated,
+            aside,
+        });
+    }
+    Ok((geometry, missing))
+}
+
+/// More is missing than the level survives, if this is what is believed.
+fn too_few(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> bool {
+    let believed = believe(found, selection, had, fold);
+    let used = believed.used.iter().map(|&i| &found[i]);
+    let shape = shape(&believed.sb, &believed.slots, used);
+    matches!(shape, Err(StartError::TooFewMembers { .. }))
+}
+
+/// Slots without a member in sync.
+fn without_member(slots: &[SlotUse]) -> Vec<Slot> {
+    let missing = (0..).map(Slot).zip(slots);
+    missing
+        .filter(|(_, slot)| slot.current.is_none())
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// The most ranges of blocks that a replay can leave undecided: data under a write of several
+/// columns that has no member, and no content in the records.
+fn undecided_most(geometry: &Geometry, pieces: &[Piece], slots: &[SlotUse]) -> usize {
+    let of_piece = |piece: &Piece| {
+        let undecided = |column: &usize| {
+            let slot = geometry.slot(piece.stripe, *column);
+            piece.written.has(*column)
+                && slots[slot.index()].current.is_none()
+                && piece.known[*column].is_none()
+        };
+        let columns = match piece.written.count() {
+            0 | 1 => 0,
+            _ => (0..geometry.columns(piece.stripe).k)
+                .filter(undecided)
+                .count(),
+        };
+        // At worst every other block is.
+        columns * ((piece.hi - piece.lo) / geometry.block).div_ceil(2) as usize
+    };
+    pieces.iter().map(of_piece).sum()
+}
+
+/// The log batches of the members that serve slots, with these. What `returned` had to say before
+/// it was out is settled without it.
+fn believed_logs<'a>(
+    sb: &Superblock,
+    slots: &[SlotUse],
+    returned: &[(Slot, DeviceId)],
+    found: &'a [Found],
+) -> Vec<(Slot, &'a LogBatch)> {
+    let mut logs = Vec::new();
+    for (at, slot) in slots.iter().enumerate() {
+        let of_slot = |f: &&Found| {
+            let was_out = returned.iter().any(|(_, device)| *device == f.device);
+            [slot.current, slot.incoming].contains(&Some(f.device)) && !was_out
+        };
+        for member in found.iter().filter(of_slot) {
+            let ours = |batch: &&LogBatch| {
+                batch.array == sb.array && batch.member == member.superblock.member
+            };
+            let batches = member.log.iter().filter(ours);
+            logs.extend(batches.map(|batch| (Slot(at as u8), batch)));
+        }
+    }
+    logs
+}
+
+/// Above every number of an operation that these logs hold, or held: what is retired was dropped
+/// where they were read.
+fn highest(logs: &[(Slot, &LogBatch)]) -> u64 {
+    let kept = |batch: &LogBatch| batch.records.iter().map(|r| r.operation + 1).max();
+    let numbers = logs
+        .iter()
+        .map(|(_, batch)| kept(batch).unwrap_or(0).max(batch.retired_before));
+    numbers.max().unwrap_or(0)
+}
+
+/// What the table knows this member to have.
+pub(crate) fn heard(sb: &Superblock, member: MemberUuid) -> Generation {
+    let row = sb.slot_of(member).map(|slot| sb.slots[slot.index()].known);
+    let filled = sb.replacements.iter().find(|r| r.member == member);
+    let known = row.or(filled.map(|r| r.known));
+    known.unwrap_or_default().heard
+}
+
+fn members_of(
+    sb: &Superblock,
+    found: &[Found],
+    used: &[usize],
+) -> Result<BTreeMap<DeviceId, Member>, StartError> {
+    let member = |found: &Found| {
+        let own = &found.superblock;
+        // A device may have grown, and its superblock may be from before the shape changed.
+        let layout = sb.layout.for_device(found.info.bytes, sb.strip_bytes);
+        layout.map(|layout| Member {
+            first_copy: found.copy_to_replace,
+            heard: heard(sb, own.member),
+            list_place: match layout.map_pages.cmp(&own.layout.map_pages) {
+                Ordering::Equal => bad_blocks::newest(found).map_or(1, |(place, _)| place),
+                // The order of a change of shape: see `reshape`.
+                Ordering::Greater => 0,
+                Ordering::Less => 1,
+            },
+            ..Member::new(found.info, own.member, layout)
+        })
+    };
+    let members = used
+        .iter()
+        .map(|&i| Some((found[i].device, member(&found[i]).ok()?)));
+    members
+        .collect::<Option<_>>()
+        .ok_or(StartError::Geometry(sb.array))
+}
+
+/// What a session may add to a counter: a thousand steps a second for thousands of years.
+const COUNTER_END: u64 = u64::MAX - (1 << 48);
+/// The same of generations, of which [`Known`] notes so many: a thousand a second for two years.
+const GENERATION_END: u64 = Known::HEARD_MAX - (1 << 36);
+const GENERATION: &str = "the generation of the superblocks";
+
+/// Nothing starts that would make a counter wrap.
+fn counts_on(counters: &[(&'static str, u64)]) -> Result<(), StartError> {
+    let end = |counter: &str| match counter {
+        GENERATION => GENERATION_END,
+        _ => COUNTER_END,
+    };
+    let mut counters = counters.iter();
+    let ended = counters.find(|(counter, value)| *value > end(counter));
+    match ended {
+        Some(&(counter, value)) => Err(StartError::CounterExhausted { counter, value }),
+        None => Ok(()),
+    }
+}
+
+impl Array {
+    /// Chooses among the members found and gets ready to start. Devices that are not believed come
+    /// out as [`ArrayOutput::Release`].
+    ///
+    /// # Errors
+    /// Why the array cannot be started; nothing has been written.
+    pub fn assemble(found: Vec<Found>, options: &StartOptions) -> Result<Array, StartError> {
+        let mut superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
+        if canary::hit(Canary::PastIgnored) {
+            let rows = superblocks.iter_mut().flat_map(|sb| &mut sb.slots);
+            rows.for_each(|row| row.known = Known::default());
+        }
+        let mut selection = select_array(&superblocks)?;
+        let newest = &found[selection.authority].superblock;
+        counts_on(&[
+            ("the epoch", newest.epoch.0),
+            (GENERATION, newest.generation.0),
+        ])?;
+        let had = map_had(&found, &selection);
+        let mut whole = selection.clone();
+        fit(&found, &mut whole, &had, false);
+        if options.force && too_few(&found, &whole, &had, options.fold) {
+            whole = selection.clone();
+            fit(&found, &mut whole, &had, true);
+        }
+        selection = whole;
+        if options.force && canary::hit(Canary::ForceBelievesStale) {
+            believe_stale(&mut selection);
+        }
+        let Believed {
+            mut sb,
+            slots,
+            spares,
+            gone,
+            aside,
+            returned,
+            used,
+        } = believe(&found, &selection, &had, options.fold);
+        let folded = sb.strip_bytes != found[selection.authority].superblock.strip_bytes;
+        // It may have a table of its own that gives it a slot, which differs from that of an array
+        // that went on without it only if that array has another epoch.
+        let listed = &found[selection.authority].superblock.spares;
+        let spare_gone = listed.iter().any(|spare| !sb.spares.contains(spare));
+        let shape = shape(&sb, &slots, used.iter().map(|&i| &found[i]));
+        let (geometry, missing) = shape.map_err(|error| match error {
+            StartError::TooFewMembers {
+                missing, tolerated, ..
+            } => StartError::TooFewMembers {
+                missing,
+                tolerated,
+                aside: aside.clone(),
+            },
+            error => error,
+        })?;
+        let unclean = !sb.clean;
+        let logs = believed_logs(&sb, &slots, &returned, &found);
+        let batches = logs.iter().map(|(_, batch)| *batch);
+        let copy = Copy::find(&sb, &geometry, batches).filter(|_| unclean);
+        let resumed = copy.clone().map(|copy| {
+            let has = |f: &&Found| {
+                let own = logs.iter().map(|(_, batch)| *batch);
+                let own = own.filter(|batch| batch.member == f.superblock.member);
+                Copy::find(&sb, &geometry, own).as_ref() == Some(&copy)
+            };
+            let had = found.iter().filter(has).map(|f| f.device).collect();
+            Resumed::of(copy, had)
+        });
+        // A window that is written again makes rows count.
+        let counted = copy.as_ref().map(|copy| geometry.moved_to(copy.to));
+        let mut pages = newest_pages(&sb, &slots, &found)?;
+        for page in &mut pages {
+            let shapes = [Some(&geometry), counted.as_ref()];
+            forget_nobodys(&shapes, &sb, page);
+        }
+        let unreadable = newest_list(
+            &geometry,
+            sb.layout.unreadable_bytes,
+            &pages,
+            &slots,
+            &found,
+        )?;
+        let pages_sequence = pages.iter().map(|page| page.sequence).max();
+        counts_on(&[
+            (
+                "the sequence of the region map",
+                pages_sequence.unwrap_or(0),
+            ),
+            (
+                "the sequence of the list of unreadable blocks",
+                unreadable.sequence(),
+            ),
+        ])?;
+        if crate::shard::log_writer::shards_for(&sb, options.shards) != options.shards {
+            return Err(StartError::LogTooSmall(options.shards));
+        }
+        let covered = unclean && sb.covered;
+        let open = |s: &RegionState| match s {
+            RegionState::Dirty => !covered,
+            state => *state == RegionState::NeedSync,
+        };
+        let dirty = unclean && pages.iter().flat_map(|p| &p.states).any(open);
+        let parity = geometry.m > 0 && !geometry.mirrored();
+        let mut forced = Vec::new();
+        if dirty && parity && missing > 0 {
+            forced = without_member(&slots);
+            // Who holds nothing but parity takes nothing away.
+            forced.retain(|&slot| !geometry.only_parity(slot));
+            let bit = |slot: &Slot| sb.accepted & (1 << slot.0) != 0;
+            if !options.force && !forced.iter().all(bit) {
+                return Err(StartError::DirtyDegraded);
+            }
+        }
+        let whole = slots.iter().all(|slot| slot.current.is_some());
+        let resync = unclean && !covered;
+        let page_regions = sb.layout.page_regions;
+        let clean_after_ms = options.clean_after_ms;
+        let table = &found[selection.authority].superblock;
+        let had: Vec<u64> = pages.iter().map(|page| whole_at(page, table)).collect();
+        let mut map = Map::new(
+            &geometry,
+            page_regions,
+            &pages,
+            resync,
+            whole,
+            clean_after_ms,
+            &had,
+        );
+        for page in &pages {
+            map.set_lagging(page.page, lacking(page, &slots, &found));
+        }
+        let mut slots = slots;
+        if dirty {
+            distrust_replacements(&geometry, &pages, &mut slots);
+        }
+        let members = members_of(&sb, &found, &used)?;
+        let seen = crate::log::scan::is_read(&sb).then(|| highest(&logs));
+        let cover = Cover::new(sb.log_base, seen);
+        let logs_writes = parity && sb.write_hole != WriteHole::Resync;
+        if logs_writes && cover.ended() {
+            if !options.force {
+                let base = cover.log_from;
+                return Err(StartError::NumbersExhausted { base });
+            }
+            // An administrator said that it is to go on without the log.
+            sb.write_hole = WriteHole::Resync;
+        }
+        // Where there is one, nothing was written since its base.
+        let replay = (covered && copy.is_none()).then(|| {
+            let pieces = recover::winners(&geometry, sb.log_base, &logs);
+            // Elsewhere nothing is under way: what records tell of is in place, durably. Since records
+            // are retired before such a change (`retire`), what lies there is what they tell of, too;
+            // but a program from before that may have changed it.
+            let open = |p: &Piece| {
+                let region = geometry.region(geometry.row(p.stripe).1);
+                let state = map.state(region);
+                matches!(state, RegionState::Dirty | RegionState::NeedSync)
+                    || canary::hit(Canary::QuietRecordsCount)
+            };
+            let pieces: Vec<Piece> = pieces.into_iter().filter(open).collect();
+            let undecided = undecided_most(&geometry, &pieces, &slots);
+            let room = unreadable.room(sb.layout.unreadable_bytes);
+            if undecided > room && !options.force {
+                return Err(StartError::ListFull { undecided, room });
+            }
+            let in_sync: Vec<Slot> = (0..)
+                .map(Slot)
+                .zip(&slots)
+                .filter(|(_, slot)| slot.current.is_some())
+                .map(|(at, _)| at)
+                .collect();
+            let earlier = recover::Earlier::of(&geometry, &logs, &in_sync);
+            Ok(Replay::new(pieces, cover.log_from, earlier, options.force))
+        });
+        let replay = replay.transpose()?;
+        let released = found.iter().filter(|f| !members.contains_key(&f.device));
+        let after = released.map(|f| After::Release(f.device)).collect();
+        let agreed = agreed(&found, &slots);
+        let announced = used.iter().all(|&i| found[i].superblock.map_whole_at);
+        sb.map_whole_at |= !whole;
+        let persist = Persist::new(after, aside, agreed, options.shards, announced);
+        let mut array = Array {
+            geometry: Arc::new(geometry),
+            shards: options.shards,
+            stage: Stage::Starting,
+            sb,
+            members,
+            slots,
+            spares,
+            view: Arc::default(),
+            cover,
+            replay,
+            reshape: None,
+            moving: Move::default(),
+            init: Init::default(),
+            resumed,
+            entering: Vec::new(),
+            elsewhere: false,
+            resplit: false,
+            window_bytes: options.window_bytes,
+            persist,
+            map,
+            lacking: BTreeMap::new(),
+            unreadable,
+            visiting: crate::shard::read::remote::Visiting::default(),
+            jobs: Jobs::default(),
+            ios: Slab::new(),
+            out: VecDeque::new(),
+            now: Time::default(),
+            shown: ArrayState::Stopped,
+            stop: None,
+            unclean: unclean && dirty,
+            forced,
+            hedging: options.hedging,
+            overdue: Default::default(),
+            wall: (Time::default(), options.unix_s),
+        };
+        // Of a growth that was cut off: superblocks of the new shape come first, then what lies in
+        // its places, which may be the only whole ones that an old superblock points at.
+        let pages = |f: &Found| f.superblock.layout.map_pages != array.sb.layout.map_pages;
+        let old_places = used.iter().any(|&i| pages(&found[i]));
+        let gone_or_back = !gone.is_empty() || !returned.is_empty();
+        let changed = gone_or_back || spare_gone || old_places || folded;
+        array.tell_gone(gone);
+        array.tell_forced();
+        for (slot, device) in returned {
+            array.tell_returned(slot, device);
+        }
+        if changed {
+            array.membership_changed();
+        }
+        array.fix_lacking();
+        array.view = Arc::new(array.make_view(1));
+        Ok(array)
+    }
+
+    /// What force means here: the slots that it is about, in regions in which parity is untrue.
+    fn tell_forced(&mut self) {
+        if self.forced.is_empty() {
+            return;
+        }
+        let regions = (0..self.geometry.regions()).map(RegionNo);
+        let untrue = regions.filter(|&region| self.map.phase(region).untrusted());
+        let rows = untrue.map(|region| self.geometry.region_rows(region));
+        let rows: u64 = rows.map(|rows| rows.end - rows.start).sum();
+        let bytes_max = rows * self.geometry.strip * self.forced.len() as u64;
+        self.event(EventKind::Forced { bytes_max });
+    }
+
+    /// Members that the table has and that were not found: out from now on.
+    fn tell_gone(&mut self, gone: Vec<(Slot, OutCause)>) {
+        for (slot, cause) in gone {
+            self.event(EventKind::MemberOut {
+                slot,
+                device: None,
+                cause,
+                instead: Instead::Others,
+            });
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Members that are found and not used: why, in words and as a cause for events.
+//!
+//! Invariant: what is an image from before is told from what a member was last by superblocks (`past`) and, where
+//! these are the same, by the region map (RFD 19).
+//!
+//! Deliberately absent: what becomes of the slot (`assemble`).
+
+use std::fmt;
+
+use strake_format::*;
+
+use crate::array::metadata::superblocks::in_sync;
+use crate::array::regions::last_whole::{self, Lack};
+use crate::array::start::assemble::heard;
+use crate::canary::{self, Canary};
+use crate::proto::Found;
+use crate::proto::*;
+use crate::provision::limits;
+
+/// Why a device that carries the member of a slot is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// The member missed writes: the array went on without it.
+    Missed {
+        /// The epoch that it knows.
+        epoch: Epoch,
+    },
+    /// It is an image of the member from before, or the member of an array that went on apart.
+    Past(Past),
+    /// It is an image of the member from before: its region map lacks versions that it had.
+    OlderMap {
+        /// The page.
+        page: u32,
+        /// The newest version that it has.
+        has: u64,
+        /// One that it had, as others show.
+        had: u64,
+    },
+    /// Its region map cannot show that it holds what the member held: a page of it is damaged.
+    MapDamaged {
+        /// The page.
+        page: u32,
+        /// A version that it had.
+        had: u64,
+    },
+    /// A copy of its superblock should lie here, and nothing does.
+    Emptied {
+        /// Offset, bytes.
+        offset: u64,
+    },
+    /// Its logical blocks are larger than those of the array.
+    BlockSize {
+        /// Its own, bytes.
+        has: u32,
+        /// The array's, bytes.
+        needs: u32,
+    },
+    /// It is too small.
+    TooSmall {
+        /// Its size, bytes.
+        has: u64,
+        /// The least, bytes.
+        needs: u64,
+    },
+}
+
+impl Aside {
+    /// Why a member that carries this, or would be believed (`serves`), is not used.
+    pub(crate) fn of(found: &Found, table: &Superblock, had: &Had, serves: bool) -> Option<Aside> {
+        let own = &found.superblock;
+        match past(own, table) {
+            _ if canary::hit(Canary::PastIgnored) => {}
+            Past::Last => {}
+            past => return Some(Aside::Past(past)),
+        }
+        let older = older_map(found, table, &had.in_sync);
+        if let Some(aside) = older.filter(|_| !canary::hit(Canary::PastIgnored)) {
+            return Some(aside);
+        }
+        let older = older_kept(found, table, &had.whole);
+        if let Some(aside) = older.filter(|_| !canary::hit(Canary::OlderMapReturns)) {
+            return Some(aside);
+        }
+        // Of one that never had both copies nothing counts yet.
+        let had_both = heard(table, own.member) > Generation(0);
+        let emptied = found.emptied.filter(|_| had_both);
+        if let Some(offset) = emptied.filter(|_| !canary::hit(Canary::EmptiedBelieved)) {
+            return Some(Aside::Emptied { offset });
+        }
+        match limits::layout_on(table, &found.info) {
+            Err(CommandError::BlockSize { has, needs }) => Some(Aside::BlockSize { has, needs }),
+            Err(CommandError::TooSmall { has, needs }) => Some(Aside::TooSmall { has, needs }),
+            _ if serves => None,
+            _ => Some(Aside::Missed { epoch: own.epoch }),
+        }
+    }
+
+    /// The same as a cause for events.
+    pub fn cause(self) -> OutCause {
+        match self {
+            Aside::Missed { .. } | Aside::MapDamaged { .. } => OutCause::Stale,
+            Aside::Past(_) | Aside::OlderMap { .. } => OutCause::OlderImage,
+            Aside::Emptied { .. } => OutCause::Emptied,
+            Aside::BlockSize { .. } | Aside::TooSmall { .. } => OutCause::Unfit,
+        }
+    }
+}
+
+impl fmt::Display for Aside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Aside::Missed { epoch } => write!(f, "missed writes since epoch {epoch}"),
+            Aside::Past(Past::Older { has, heard }) => write!(
+                f,
+                "is an older image: it has generation {has}, the array knows that it had {heard}"
+            ),
+            Aside::Past(Past::Other { has, first }) => write!(
+                f,
+                "is of a life that the array does not know: it has generation {has}, and was out \
+                 from {first} on"
+            ),
+            Aside::Past(Past::Last) => f.write_str("is what it was last"),
+            Aside::OlderMap { page, has, had } => write!(
+                f,
+                "is an older image: page {page} of its region map has version {has}, the others \
+                 show that it had {had}"
+            ),
+            Aside::MapDamaged { page, had } => write!(
+                f,
+                "cannot be told from an older image: page {page} of its region map is damaged, and had \
+                 version {had}"
+            ),
+            Aside::Emptied { offset } => write!(
+                f,
+                "has no superblock at byte {offset}, where it had one: its content may be lost"
+            ),
+            Aside::BlockSize { has, needs } => {
+                write!(
+                    f,
+                    "has blocks of {has} bytes, the array has blocks of {needs}"
+                )
+            }
+            Aside::TooSmall { has, needs } => {
+                write!(f, "has {has} bytes, the array needs {needs}")
+            }
+        }
+    }
+}
+
+pub(crate) fn told(aside: &[(Slot, Aside)]) -> String {
+    let one = |(slot, aside): &(Slot, Aside)| format!("; the member found of slot {slot} {aside}");
+    aside.iter().map(one).collect()
+}
+
+/// Of each page of the region map versions that members had, as others show.
+#[derive(Debug, Default)]
+pub(crate) struct Had {
+    /// That every member in sync had: no version is written before every member that is in sync has the one
+    /// before.
+    in_sync: Vec<u64>,
+    /// That every member had when the array was last whole: see `whole`.
+    whole: Vec<u64>,
+}
+
+pub(crate) fn map_had(found: &[Found], selection: &Selection) -> Had {
+    let table = &found[selection.authority].superblock;
+    let believed = selection.slots.iter().filter_map(|finding| match finding {
+        Finding::Believed(index) => Some(&found[*index]),
+        _ => None,
+    });
+    let of_now =
+        |f: &&Found| is_in_sync(&f.superblock, table) && past(&f.superblock, table) == Past::Last;
+    let mut newest: Vec<Option<&MapPage>> = vec![None; table.layout.map_pages as usize];
+    for found in believed.filter(of_now) {
+        for (newest, page) in newest.iter_mut().zip(&found.map) {
+            let both = newest.iter().copied().chain(page);
+            *newest = both.max_by_key(|page| page.sequence);
+        }
+    }
+    let before = |page: &Option<&MapPage>| page.map_or(0, |page| page.sequence.saturating_sub(1));
+    let whole = |page: &Option<&MapPage>| page.map_or(0, |page| last_whole::whole_at(page, table));
+    Had {
+        in_sync: newest.iter().map(before).collect(),
+        whole: newest.iter().map(whole).collect(),
+    }
+}
+
+/// A member that was away, and would come back by what it missed, is older than the member was.
+fn older_kept(found: &Found, table: &Superblock, had: &[u64]) -> Option<Aside> {
+    let slot = table.slot_of(found.superblock.member)?;
+    let row = table.slot(slot)?;
+    if !row.kept {
+        return None;
+    }
+    let whole = |lack: &Lack| found.map_whole.get(lack.page as usize) == Some(&true);
+    let mut lacks = last_whole::lacks(&found.map, had);
+    let shown = last_whole::lacks(&found.map, had).find(|lack| whole(lack));
+    if let Some(Lack { page, has, had }) = shown {
+        let has = has.unwrap_or(0);
+        return Some(Aside::OlderMap { page, has, had });
+    }
+    // One that was on its way back has pages that a power cut may have torn.
+    let out = !row.state.is_live();
+    let damaged = lacks.next().filter(|_| out);
+    damaged.map(|Lack { page, had, .. }| Aside::MapDamaged { page, had })
+}
+
+/// The table calls this member in sync, and it knows of no other.
+fn is_in_sync(own: &Superblock, table: &Superblock) -> bool {
+    own.epoch == table.epoch && in_sync(table).any(|member| member == Some(own.member))
+}
+
+/// The region map of a member in sync is older than what it had.
+fn older_map(found: &Found, table: &Superblock, had: &[u64]) -> Option<Aside> {
+    if !is_in_sync(&found.superblock, table) {
+        return None;
+    }
+    let pages = found.map.iter().zip(&found.map_whole).zip(had);
+    (0..)
+        .zip(pages)
+        .find_map(|(page, ((newest, whole), &had))| {
+            let has = newest.as_ref()?.sequence;
+            (*whole && has < had).then_some(Aside::OlderMap { page, has, had })
+        })
+}

@@ -1,0 +1,346 @@
+//! The copy of a window of data that moves, in the log areas of the members; and what a start makes
+//! of one that it finds.
+//!
+//! A copy is batches of a lane of its own, from the beginning of the log area on: each begins with a
+//! record that says which rows, and has a record with the content for strips of these. All name the
+//! log base of their window as their operation and the frontier from which it moves, so that no copy
+//! is taken for that of another window.
+//!
+//! Order at a start that finds a whole copy:
+//! 1. it is durable who is missing;
+//! 2. every live member that lacks a part of the copy gets all of it, and all are flushed: the next
+//!    crash may come with the loss of who had it;
+//! 3. the window is *written* in the new shape, whatever lies there, and *flushed*;
+//! 4. the frontier goes on with the first superblocks of the start.
+//!
+//! Invariants:
+//! * A copy is believed only if all of it is there, for the frontier and the log base of the
+//!   superblock that is believed.
+//! * Nothing is written over before a whole copy is durable on every live member.
+//! * Until the superblocks tell of the new frontier, they do not tell of another log base either: a
+//!   crash in between finds the copy again.
+//!
+//! Deliberately absent: when a copy is needed (`moving`).
+
+use std::collections::BTreeMap;
+
+use strake_format::*;
+
+use crate::array::reshape::migrate::{MoveIo, in_new_shape};
+use crate::array::{Array, Purpose, Stage};
+use crate::canary::{self, Canary};
+use crate::geometry::Geometry;
+use crate::mem::buffer::{Buf, Slice};
+use crate::proto::*;
+use crate::units::DeviceId;
+
+/// The lane of copies.
+pub(crate) const MOVE_LANE: u16 = u16::MAX - 1;
+/// Content in one batch, bytes, where it is more than a strip.
+const BATCH_CONTENT: u64 = 4 << 20;
+/// Copies for several members are in memory at once, of so many windows of the usual size.
+const COPIES_AT_ONCE: u64 = 8;
+const BLOCK: u64 = 4096;
+
+/// Rows of the new shape, as they will be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Copy {
+    /// The frontier before.
+    pub(crate) from: u64,
+    /// And after.
+    pub(crate) to: u64,
+    /// The log base of the window.
+    pub(crate) base: u64,
+    /// Content in the order of addresses.
+    pub(crate) data: Vec<u8>,
+}
+
+/// Strips in a batch.
+fn strips_in_batch(geometry: &Geometry) -> u64 {
+    (BATCH_CONTENT / geometry.strip).max(1)
+}
+
+/// Bytes of the log that a copy of so many strips takes.
+fn bytes_of(geometry: &Geometry, strips: u64) -> u64 {
+    let each = strips_in_batch(geometry);
+    let batch = |strips: u64| {
+        let records = (1 + strips) * log::RECORD_BYTES as u64;
+        (log::HEADER_BYTES as u64 + records).next_multiple_of(BLOCK) + strips * geometry.strip
+    };
+    let rest = strips % each;
+    strips / each * batch(each) + if rest > 0 { batch(rest) } else { 0 }
+}
+
+/// Rows of which a copy fits into a log of so many bytes: as many as are moved at once.
+pub(crate) fn copy_rows(geometry: &Geometry, log_bytes: u64) -> u64 {
+    let (columns, at_once) = (geometry.row_columns(), geometry.rows_at_once());
+    let times = log_bytes / (columns * geometry.strip) / at_once;
+    let mut rows = times * at_once;
+    while rows > 0 && bytes_of(geometry, rows * columns) > log_bytes {
+        rows -= at_once;
+    }
+    rows
+}
+
+impl Copy {
+    /// Members that get it at once, where windows usually have so many bytes: its content is in
+    /// memory for each of them.
+    pub(crate) fn at_once(&self, window_bytes: u64) -> usize {
+        let bytes = COPIES_AT_ONCE * window_bytes;
+        (bytes as usize / self.data.len().max(1)).max(1)
+    }
+
+    /// The batches of a member, and where they go.
+    pub(crate) fn encode(
+        &self,
+        geometry: &Geometry,
+        layout: &Layout,
+        array: ArrayUuid,
+        member: MemberUuid,
+        epoch: Epoch,
+    ) -> Vec<(u64, Vec<u8>)> {
+        let (strip, k) = (geometry.strip as usize, geometry.row_columns() as usize);
+        let record = |stripe, written, payload| LogRecord {
+            stripe,
+            operation: self.base,
+            start: 0,
+            len: strip as u32,
+            written,
+            checksums: Default::default(),
+            settled: true,
+            payload,
+        };
+        let strips: Vec<&[u8]> = self.data.chunks_exact(strip).collect();
+        let each = strips_in_batch(geometry) as usize;
+        let mut offset = layout.log_offset;
+        let mut batches = Vec::new();
+        for (at, strips) in strips.chunks(each).enumerate() {
+            let mut records = vec![record(self.from, self.to, LogPayload::None)];
+            for (i, bytes) in strips.iter().enumerate() {
+                let index = at * each + i;
+                let (row, column) = (self.from + (index / k) as u64, (index % k) as u8);
+                let payload = LogPayload::LostStrip {
+                    column,
+                    bytes: *bytes,
+                };
+                records.push(record(row, self.from, payload));
+            }
+            let head = BatchHead {
+                array,
+                member,
+                lane: MOVE_LANE,
+                sequence: at as u64 + 1,
+                retired_before: 0,
+                epoch,
+            };
+            let mut bytes = vec![0; BatchSize::of(&records).encoded_bytes(BLOCK as u32)];
+            head.encode_into(records.iter(), offset, BLOCK as u32, &mut bytes);
+            offset += bytes.len() as u64;
+            batches.push((offset - bytes.len() as u64, bytes));
+        }
+        assert!(
+            offset <= layout.log_offset + layout.log_bytes,
+            "a window's copy fits into the log"
+        );
+        batches
+    }
+
+    /// The copy that counts for this superblock, if all of it is in these logs.
+    pub(crate) fn find<'a>(
+        sb: &Superblock,
+        geometry: &Geometry,
+        batches: impl Iterator<Item = &'a LogBatch>,
+    ) -> Option<Copy> {
+        let from = sb.moving?.moved_rows;
+        let (base, strip, k) = (sb.log_base, geometry.strip as usize, geometry.row_columns());
+        let ours = batches.filter(|batch| batch.lane == MOVE_LANE);
+        let mut to = None;
+        let mut strips: BTreeMap<u64, &[u8]> = BTreeMap::new();
+        for batch in ours {
+            // What is known of the lane alone has none.
+            let Some((head, content)) = batch.records.split_first() else {
+                continue;
+            };
+            let named = head.payload == LogPayload::None && head.stripe == from;
+            let any = canary::hit(Canary::CopyOfAnyBase);
+            if !named || (head.operation != base && !any) || head.written <= from {
+                continue;
+            }
+            to = Some(head.written);
+            for record in content {
+                if let LogPayload::LostStrip { column, bytes } = &record.payload
+                    && bytes.len() == strip
+                {
+                    strips.insert(record.stripe * k + u64::from(*column), bytes);
+                }
+            }
+        }
+        let to = to.filter(|to| *to <= geometry.rows)?;
+        let mut data = Vec::with_capacity(((to - from) * k) as usize * strip);
+        for index in from * k..to * k {
+            data.extend_from_slice(strips.get(&index)?);
+        }
+        Some(Copy {
+            from,
+            to,
+            base,
+            data,
+        })
+    }
+}
+
+/// A window that is written again.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    copy: Copy,
+    /// Devices whose own log has all of it.
+    had: Vec<DeviceId>,
+    /// Who is still to get it.
+    to_copy: Vec<DeviceId>,
+    pending: usize,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Copying,
+    Writing,
+    Flushing,
+}
+
+impl Resumed {
+    /// `had`: devices whose own log has all of the copy.
+    pub(crate) fn of(copy: Copy, had: Vec<DeviceId>) -> Resumed {
+        Resumed {
+            copy,
+            had,
+            to_copy: Vec::new(),
+            pending: 0,
+            phase: Phase::Waiting,
+        }
+    }
+}
+
+impl Array {
+    /// An I/O of it came back.
+    pub(crate) fn resumed_io_done(&mut self, device: DeviceId, done: &Completion) {
+        if let Err(error) = done.result {
+            self.write_failed(device, error);
+        }
+        if let Some(resumed) = &mut self.resumed {
+            resumed.pending -= 1;
+        }
+    }
+
+    /// Goes on with the window that the crash has cut off.
+    pub(crate) fn drive_resumed(&mut self) {
+        while self.stage == Stage::Resuming {
+            let resumed = self
+                .resumed
+                .as_ref()
+                .expect("that is what the stage is for");
+            if resumed.pending > 0 || !self.persist.quiet() || self.persist.view_due {
+                return;
+            }
+            match resumed.phase {
+                Phase::Waiting => self.begin_copy_of_resumed(),
+                Phase::Copying if !resumed.to_copy.is_empty() => self.copy_resumed(),
+                Phase::Copying => self.write_resumed(),
+                Phase::Writing => self.flush_resumed(),
+                Phase::Flushing => return self.end_resumed(),
+            }
+        }
+    }
+
+    fn resumed_io(&mut self, device: DeviceId, kind: IoKind) {
+        self.resumed.as_mut().expect("it is under way").pending += 1;
+        let io = MoveIo::Write;
+        self.io(device, Purpose::Move { device, io }, kind);
+    }
+
+    /// Who has the copy keeps it as it is: a cut could tear all copies at once.
+    fn begin_copy_of_resumed(&mut self) {
+        let live = self.live();
+        let resumed = self.resumed.as_mut().expect("it is under way");
+        resumed.phase = Phase::Copying;
+        let has = |device: &DeviceId| resumed.had.contains(device);
+        let (had, lacks): (Vec<DeviceId>, Vec<DeviceId>) = live.into_iter().partition(has);
+        if !canary::hit(Canary::ResumedNotSpread) {
+            resumed.to_copy = lacks;
+        }
+        for device in had {
+            if self.members[&device].info.volatile_cache {
+                self.resumed_io(device, IoKind::Flush);
+            }
+        }
+    }
+
+    fn copy_resumed(&mut self) {
+        let mut resumed = self.resumed.take().expect("it is under way");
+        let now = resumed
+            .copy
+            .at_once(self.window_bytes)
+            .min(resumed.to_copy.len());
+        let now: Vec<DeviceId> = resumed.to_copy.drain(..now).collect();
+        let mut ios = Vec::new();
+        for device in now {
+            let kinds = self.copies_for(&resumed.copy, device).into_iter();
+            ios.extend(kinds.map(|kind| (device, kind)));
+        }
+        self.resumed = Some(resumed);
+        for (device, kind) in ios {
+            self.resumed_io(device, kind);
+        }
+    }
+
+    /// What makes the copy durable on a device; nothing where that has left.
+    pub(crate) fn copies_for(&self, copy: &Copy, device: DeviceId) -> Vec<IoKind> {
+        if !self.live().contains(&device) {
+            return Vec::new();
+        }
+        let member = &self.members[&device];
+        let fua = member.info.volatile_cache;
+        let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
+        let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
+        let write = |(offset, bytes): (u64, Vec<u8>)| {
+            let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
+            IoKind::Write { offset, data, fua }
+        };
+        batches.into_iter().map(write).collect()
+    }
+
+    fn write_resumed(&mut self) {
+        let resumed = self.resumed.as_mut().expect("it is under way");
+        resumed.phase = Phase::Writing;
+        let from = resumed.copy.from;
+        let columns = in_new_shape(&self.geometry, from, &resumed.copy.data);
+        for (device, offset, bytes) in self.puts(from, &columns) {
+            let data = Slice::new(Buf::from_bytes(bytes), 0, bytes.len());
+            let fua = false;
+            self.resumed_io(device, IoKind::Write { offset, data, fua });
+        }
+    }
+
+    fn flush_resumed(&mut self) {
+        self.resumed.as_mut().expect("it is under way").phase = Phase::Flushing;
+        for device in self.live() {
+            if self.members[&device].info.volatile_cache {
+                self.resumed_io(device, IoKind::Flush);
+            }
+        }
+    }
+
+    fn end_resumed(&mut self) {
+        let resumed = self.resumed.take().expect("it is under way");
+        if let Some(moving) = &mut self.sb.moving {
+            moving.moved_rows = resumed.copy.to;
+        }
+        self.geometry = std::sync::Arc::new(Geometry::of(&self.sb));
+        self.begin_service();
+        // Shards were made when the frontier was another. What lay behind it is forgotten when the
+        // superblocks are durable, not before.
+        self.resplit = true;
+        self.persist.view_due = true;
+    }
+}

@@ -1,0 +1,183 @@
+//! A shard's share of background jobs: a step is a range of rows, worked on a few stripes at a
+//! time.
+//!
+//! Invariant: a rebuilt stripe counts as valid on its target from the moment its strip is written
+//! there until the view's `rebuilt` row passes it or the target leaves; in between writes go to the
+//! target too.
+
+pub(crate) mod write_order;
+
+use std::collections::BTreeSet;
+
+use crate::proto::*;
+use crate::shard::Shard;
+use crate::shard::op::StripeOp;
+use crate::shard::op::work::Work;
+use crate::stats::histogram::Histogram;
+use crate::units::*;
+
+/// Bytes of a member at work at once for one shard, in full swing; but not fewer stripes than
+/// [`STRIPES_LEAST`], and not more than [`STRIPES_MOST`].
+const BYTES_AT_WORK: u64 = 1 << 20;
+const STRIPES_LEAST: u64 = 8;
+const STRIPES_MOST: u64 = 64;
+/// What was told longer ago than this was not told by the step before: what came since then is not
+/// all beside one that begins now. Longer than any pause.
+const STALE_NS: u64 = 2_000_000_000;
+
+/// Stripes of a shard at work at once, in full swing.
+pub(crate) fn depth_max(strip: u64) -> u16 {
+    (BYTES_AT_WORK / strip).clamp(STRIPES_LEAST, STRIPES_MOST) as u16
+}
+
+pub(crate) struct StepRun {
+    step: Step,
+    /// Next stripe to look at.
+    next: u64,
+    end: u64,
+    at_work: u64,
+    outcome: StepOutcome,
+}
+
+impl Shard {
+    pub(crate) fn begin_step(&mut self, step: Step) {
+        if self.steps.is_empty() && self.now.since(self.latencies_told) >= STALE_NS {
+            self.take_latencies();
+        }
+        let range = self.geometry.stripes_of_rows(step.first, step.end);
+        let (next, end) = (range.start, range.end);
+        if step.kind == StepKind::Rebuild {
+            self.turns.begin(Turn {
+                step: step.step,
+                next: StripeNo(next),
+                end: StripeNo(end),
+            });
+        }
+        let run = StepRun {
+            step,
+            next,
+            end,
+            at_work: 0,
+            outcome: StepOutcome::default(),
+        };
+        self.steps.push(run);
+        self.feed_steps();
+    }
+
+    /// Begins stripes of the steps that there are, in order, as many as may be at work, and tells of steps
+    /// that are over.
+    fn feed_steps(&mut self) {
+        let (mut at, mut begun) = (0, true);
+        while at < self.steps.len() {
+            // Those of a later one may wait for the turn of those before.
+            if begun {
+                self.feed_step(at);
+            }
+            let run = &self.steps[at];
+            begun &= run.next >= run.end;
+            if run.at_work > 0 || run.next < run.end {
+                at += 1;
+                continue;
+            }
+            let mut run = self.steps.remove(at);
+            let (foreground, seen) = self.take_latencies();
+            run.outcome.foreground = foreground;
+            self.say(FromShard::StepDone {
+                step: run.step.step,
+                outcome: run.outcome,
+                seen: seen.map(Box::new),
+            });
+        }
+    }
+
+    fn feed_step(&mut self, at: usize) {
+        let depth = u64::from(self.steps[at].step.depth);
+        let mut at_work: u64 = self.steps.iter().map(|run| run.at_work).sum();
+        while at_work < depth && self.steps[at].next < self.steps[at].end {
+            let run = &mut self.steps[at];
+            let stripe = StripeNo(run.next);
+            run.next += 1;
+            let ours = self.geometry.shard(stripe, self.count) == self.index;
+            if !ours || !self.geometry.exists(stripe) {
+                continue;
+            }
+            let gate = &self.gates[self.region(stripe).0 as usize];
+            // Parity that waits for its resync (or for the discard of its region) is not wrong: a
+            // scrub has nothing to say about it.
+            let untrusted =
+                matches!(self.steps[at].step.kind, StepKind::Scrub(_)) && !gate.trusted();
+            if gate.unwritten() || untrusted {
+                self.steps[at].outcome.skipped += 1;
+                continue;
+            }
+            let run = &mut self.steps[at];
+            run.at_work += 1;
+            at_work += 1;
+            if run.step.kind == StepKind::Rebuild {
+                self.turns.enter(run.step.step, stripe);
+            }
+            let work = Work::step(run.step.step, run.step.kind, self.geometry.strip);
+            self.enqueue(stripe, work);
+        }
+    }
+
+    /// Requests since this was asked last, and how long those took that were answered.
+    pub(crate) fn take_latencies(&mut self) -> (u64, Option<Histogram>) {
+        self.latencies_told = self.now;
+        let foreground = std::mem::take(&mut self.foreground);
+        let any = self.latencies.count() > 0;
+        (foreground, any.then(|| std::mem::take(&mut self.latencies)))
+    }
+
+    /// A stripe of a step that this shard has not come to yet.
+    pub(crate) fn still_to_begin(&self, (step, stripe): (u64, StripeNo)) -> bool {
+        let mut runs = self.steps.iter();
+        runs.any(|run| run.step.step == step && run.next <= stripe.0)
+    }
+
+    pub(crate) fn step_stripe_done(&mut self, step: u64, unreadable: bool, op: &StripeOp) {
+        self.turns.leave(step, op.stripe);
+        let at = self
+            .steps
+            .iter()
+            .position(|run| run.step.step == step)
+            .expect("a step stays until its stripes are done");
+        let run = &mut self.steps[at];
+        run.at_work -= 1;
+        run.outcome.stripes += 1;
+        run.outcome.unreadable += u64::from(unreadable);
+        run.outcome.inconsistent += u64::from(op.found_inconsistent);
+        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        run.outcome.located += u64::from(op.found_inconsistent && clear);
+        run.outcome.skipped += u64::from(op.skipped);
+        self.feed_steps();
+    }
+
+    /// Notes that a stripe's strips on incoming members are valid now.
+    pub(crate) fn mark_rebuilt(&mut self, stripe: StripeNo, device: DeviceId) {
+        match self.rebuilt.iter_mut().find(|(d, _)| *d == device) {
+            Some((_, set)) => {
+                set.insert(stripe);
+            }
+            None => self.rebuilt.push((device, BTreeSet::from([stripe]))),
+        }
+    }
+
+    /// Drops marks that the view has made superfluous.
+    pub(crate) fn forget_rebuilt(&mut self) {
+        let per_row = self.geometry.per_row;
+        let view = &self.view;
+        self.rebuilt.retain_mut(|(device, set)| {
+            let incoming = view
+                .slots
+                .iter()
+                .filter_map(|slot| slot.incoming.as_ref())
+                .find(|incoming| incoming.target.device == *device);
+            let Some(incoming) = incoming else {
+                return false;
+            };
+            *set = set.split_off(&StripeNo(incoming.rebuilt.0 * per_row));
+            true
+        });
+    }
+}

@@ -1,0 +1,845 @@
+//! The stripe log of one shard: records become durable before anything of a write goes in place.
+//!
+//! Every member has a log area. Its end is kept for recoveries; the rest is divided into *lanes*,
+//! one for each shard. A lane begins with two places for batches without records, which only
+//! publish how far operations are retired; behind them is a ring. Records that wait for a member go
+//! into one batch (group commit), and a lane has up to [`FLIGHTS`] batches in flight.
+//!
+//! An operation is *retired* when all that it writes in place is durable; writes in place carry FUA
+//! where a member has a volatile cache, so that is when the operation is over.
+//!
+//! Invariants:
+//! * A place of the ring is written over only when every operation in it is below what more members
+//!   of the group than may still be lost have durably published. So a record that recovery still
+//!   finds is newer than what is published, or the newest of its blocks is found, too.
+//! * Batches of a lane are written in the order of their operations, each operation queues on all
+//!   its members at once, and any one operation fits into an empty ring: the oldest operation
+//!   never waits for a younger one, so none waits for ever.
+//! * What publishes has places of its own: it never waits for the ring.
+//! * An operation that ends because the array has failed may be half in place: it is not retired.
+//!
+//! Deliberately absent: which records a write needs (`intent`), and what recovery makes of them
+//! (`recover`).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Range;
+
+use strake_format::{ArrayUuid, BatchHead, BatchSize, LogRecord};
+
+use crate::canary::{self, Canary};
+use crate::geometry::Geometry;
+use crate::log::checksum_pool::SumsMemory;
+use crate::log::ring::{BatchInRing, Ring};
+use crate::mem::buffer::{Buf, Slice};
+use crate::mem::list::{List, listed};
+use crate::proto::*;
+use crate::shard::retire::Retiring;
+use crate::shard::{IoFor, Shard};
+use crate::units::*;
+
+/// Batches in flight on one member: one is being written while the next gathers, and a second
+/// hides the way there and back.
+const FLIGHTS: usize = 2;
+/// Operations at work from which on commits gather while one is under way.
+const COMMIT_BUSY: usize = 8;
+/// Buffers of one shard for batches, all together, bytes.
+const BUFFERS_BYTES: usize = 16 << 20;
+const BLOCK: u64 = 4096;
+
+pub(crate) type Record = LogRecord<Slice>;
+
+/// The records of one operation for one member: an intent and a partial syndrome, as a rule.
+pub(crate) type Records = List<Record, 2>;
+
+listed!(Record, DeviceView);
+
+/// What a batch is padded to on a member of this write granularity (0: not known).
+pub(crate) fn granularity(bytes: u32) -> u32 {
+    match bytes {
+        4097..=65536 if bytes.is_multiple_of(BLOCK as u32) => bytes,
+        _ => BLOCK as u32,
+    }
+}
+
+/// How a log area is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPlan {
+    /// Bytes of a lane.
+    pub lane_bytes: u64,
+    /// Bytes at the end that recoveries use.
+    pub recovery_bytes: u64,
+    /// The longest run of a strip that one operation covers, bytes.
+    pub run_bytes: u64,
+    /// The most that a batch is padded to, bytes.
+    granule: u64,
+}
+
+/// The largest batch of one operation over `run` bytes of each strip: its records, a partial
+/// syndrome, and the strips that may be lost.
+fn batch_of_run(geometry: &Geometry, run: u64) -> u64 {
+    let blocks = run / geometry.block;
+    let m = geometry.m as u64;
+    let k = geometry.width_most() as u64 - m;
+    let records = blocks * ((2 + m) * strake_format::log::RECORD_BYTES as u64 + 4 * (k + m));
+    let header = (strake_format::log::HEADER_BYTES as u64 + records).next_multiple_of(BLOCK);
+    header + (1 + m) * run.next_multiple_of(BLOCK)
+}
+
+/// The least that a recovery needs: two places for what one block of a row needs.
+fn recovery_least(geometry: &Geometry) -> u64 {
+    2 * (2 * BLOCK + 2 * geometry.m as u64 * geometry.block.max(BLOCK))
+}
+
+/// Divides a log of `bytes` among `shards`; `None` if it is too small for as many.
+pub fn divide(geometry: &Geometry, bytes: u64, shards: u16) -> Option<LogPlan> {
+    let whole = |bytes: u64| bytes / BLOCK * BLOCK;
+    let recovery = (bytes / 8).max(recovery_least(geometry)).min(8 << 20);
+    let recovery_bytes = recovery / (2 * BLOCK) * (2 * BLOCK);
+    let lane_bytes = whole(bytes.checked_sub(recovery_bytes)? / u64::from(shards));
+    // Two places that publish, and twice the largest batch with room to pad it.
+    let granule = 65536.min(lane_bytes / 8 / BLOCK * BLOCK).max(BLOCK);
+    let of_lanes = |lane_bytes: u64| {
+        let ring = lane_bytes.checked_sub(2 * granule)?;
+        let fits = |run: &u64| {
+            let batch = batch_of_run(geometry, *run) + granule;
+            2 * batch <= ring && batch <= strake_format::log::BATCH_BYTES_MAX as u64
+        };
+        let mut run = Some(geometry.strip);
+        while let Some(bytes) = run.filter(|bytes| !fits(bytes)) {
+            run = (bytes / 2 >= geometry.block).then_some(bytes / 2);
+        }
+        run.map(|run_bytes| LogPlan {
+            lane_bytes,
+            recovery_bytes,
+            run_bytes,
+            granule,
+        })
+    };
+    // What is padded begins where devices write whole pieces, in every lane, unless that costs room that an
+    // operation needs.
+    let aligned = of_lanes(lane_bytes - lane_bytes % (1 << granule.ilog2()));
+    let plain = of_lanes(lane_bytes);
+    let run = |plan: &Option<LogPlan>| plan.as_ref().map(|plan| plan.run_bytes);
+    if run(&aligned) == run(&plain) {
+        aligned
+    } else {
+        plain
+    }
+}
+
+/// The smallest log that `shards` can share; with `whole`, so that an operation may cover whole
+/// strips.
+pub fn least_bytes(geometry: &Geometry, shards: u16, whole: bool) -> u64 {
+    let enough = |bytes: u64| {
+        let run = divide(geometry, bytes, shards).map(|plan| plan.run_bytes);
+        run.is_some_and(|run| !whole || run == geometry.strip)
+    };
+    let mut high = BLOCK;
+    while !enough(high) {
+        high *= 2;
+    }
+    let mut low = high / 2;
+    while high - low > BLOCK {
+        let middle = (low + high) / 2 / BLOCK * BLOCK;
+        match enough(middle) {
+            true => high = middle,
+            false => low = middle,
+        }
+    }
+    high
+}
+
+/// The most shards that the log of this array has room for; `wanted` where it needs none.
+pub fn shards_for(superblock: &strake_format::Superblock, wanted: u16) -> u16 {
+    let geometry = Geometry::of(superblock);
+    let needs = geometry.m > 0
+        && !geometry.mirrored()
+        && superblock.write_hole != strake_format::WriteHole::Resync;
+    let fits =
+        |shards: &u16| !needs || divide(&geometry, superblock.layout.log_bytes, *shards).is_some();
+    (1..=wanted.max(1)).rev().find(fits).unwrap_or(1)
+}
+
+/// See the module.
+pub(crate) struct Logs {
+    array: ArrayUuid,
+    /// Checksum of a logical block of zeros.
+    pub(crate) zero_sum: u32,
+    log_offset: u64,
+    pub(crate) plan: Option<LogPlan>,
+    next: u64,
+    pub(crate) from: u64,
+    /// Operations that have records and are not over.
+    active: Active,
+    lanes: BTreeMap<DeviceId, Lane>,
+    /// Some lane has something to write.
+    due: bool,
+    /// Batches in flight, on all members together, but for those that only publish.
+    flights: usize,
+    /// Batches in flight that only publish: no operation waits for them.
+    publishing: usize,
+    buffers: Vec<Buf>,
+    pub(crate) sums: SumsMemory,
+    /// Operations at work when the view with `from` came.
+    pub(crate) draining: Option<BTreeSet<usize>>,
+    /// Operations that wait until records are retired.
+    retiring: Vec<Retiring>,
+}
+
+/// A member's part for this shard.
+struct Lane {
+    member: DeviceView,
+    /// Slots whose logs tell of each other's records.
+    group: Range<usize>,
+    /// Batches are padded to it.
+    granule: u64,
+    waiting: VecDeque<Entry>,
+    flights: usize,
+    sequence: u64,
+    ring: Ring,
+    /// Start of the newest durable batch in the ring.
+    newest: Option<u64>,
+    /// Below which everything is retired, as the places that publish say.
+    published: u64,
+    publishing: bool,
+    turn: u64,
+}
+
+/// Records of one operation that wait for a lane.
+struct Entry {
+    op: usize,
+    operation: u64,
+    records: Records,
+    size: BatchSize,
+}
+
+/// Operations whose records are in one batch.
+type Ops = List<usize, 6>;
+
+/// A batch on its way.
+pub(crate) struct Flight {
+    pub(crate) device: DeviceId,
+    /// Where it goes in the lane.
+    start: u64,
+    ops: Ops,
+    buf: Buf,
+    /// It has no records and publishes this.
+    publishes: Option<u64>,
+}
+
+/// Operations that have records and are not over, by their numbers.
+#[derive(Default)]
+struct Active {
+    /// In order; those that are over stay until all before them are.
+    begun: VecDeque<(u64, bool)>,
+}
+
+impl Active {
+    /// A number that is higher than all before.
+    fn begin(&mut self, number: u64) {
+        self.begun.push_back((number, true));
+    }
+
+    fn end(&mut self, number: u64) {
+        if let Ok(at) = self.begun.binary_search_by_key(&number, |begun| begun.0) {
+            self.begun[at].1 = false;
+        }
+        while self.begun.front().is_some_and(|first| !first.1) {
+            self.begun.pop_front();
+        }
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.begun.front().map(|first| first.0)
+    }
+}
+
+impl Logs {
+    pub(crate) fn new(setup: &crate::array::ShardSetup, shards: u16) -> Logs {
+        let geometry = &setup.geometry;
+        let plan = divide(geometry, setup.log_bytes, shards)
+            .filter(|_| geometry.m > 0 && !geometry.mirrored());
+        let bytes = plan.map_or(0, |plan| {
+            (batch_of_run(geometry, plan.run_bytes) as usize).max(64 << 10)
+        });
+        let count = match bytes {
+            0 => 0,
+            _ => (BUFFERS_BYTES / bytes).clamp(2, FLIGHTS * geometry.slots()),
+        };
+        Logs {
+            array: setup.array,
+            zero_sum: strake_format::checksum::crc32c(&vec![0; geometry.block as usize]),
+            log_offset: setup.log_offset,
+            plan,
+            next: setup.view.log_from,
+            from: setup.view.log_from,
+            active: Active::default(),
+            lanes: BTreeMap::new(),
+            due: false,
+            flights: 0,
+            publishing: 0,
+            // Padding to the write granularity comes on top.
+            buffers: (0..count)
+                .map(|_| Buf::zeroed(bytes + (64 << 10)))
+                .collect(),
+            sums: SumsMemory::default(),
+            draining: None,
+            retiring: Vec::new(),
+        }
+    }
+
+    /// Begins anew with areas that are divided as before, where nothing of what lies there counts:
+    /// false if they are divided in another way.
+    pub(crate) fn restart(&mut self, setup: &crate::array::ShardSetup, shards: u16) -> bool {
+        let geometry = &setup.geometry;
+        let plan = divide(geometry, setup.log_bytes, shards)
+            .filter(|_| geometry.m > 0 && !geometry.mirrored());
+        if plan != self.plan {
+            return false;
+        }
+        self.from = setup.view.log_from;
+        self.next = self.next.max(self.from);
+        self.active = Active::default();
+        self.lanes.clear();
+        self.draining = None;
+        true
+    }
+
+    /// A number for an operation that is about to have records, and whether it is the one at which
+    /// to say that numbers run short.
+    pub(crate) fn number(&mut self) -> (u64, bool) {
+        let number = self.next;
+        self.next += 1;
+        self.active.begin(number);
+        (
+            number,
+            number == crate::array::metadata::log_coverage::NUMBERS_SHORT,
+        )
+    }
+
+    /// Above every number that was given out.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The operation is over, or its records mean nothing: in place nothing of it was begun.
+    pub(crate) fn over(&mut self, number: u64) {
+        self.active.end(number);
+        self.due = true;
+    }
+
+    fn retired_before(&self) -> u64 {
+        self.active.first().unwrap_or(self.next)
+    }
+
+    /// Above every number so far.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn wait_to_retire(&mut self, waits: Retiring) {
+        self.retiring.push(waits);
+        self.due = true;
+    }
+
+    pub(crate) fn take_retiring(&mut self) -> Vec<Retiring> {
+        std::mem::take(&mut self.retiring)
+    }
+
+    /// Numbers begin at `from` now, if it is higher than before.
+    pub(crate) fn begin_at(&mut self, from: u64) -> bool {
+        let higher = from > self.from;
+        if higher {
+            self.from = from;
+            self.next = self.next.max(from);
+        }
+        higher
+    }
+
+    /// Records wait for this member.
+    pub(crate) fn waits(&self, device: DeviceId) -> bool {
+        let lane = self.lanes.get(&device);
+        lane.is_some_and(|lane| !lane.waiting.is_empty())
+    }
+
+    /// What more than `spare` of these members in sync of a group have durably published.
+    fn agreed(&self, members: &[DeviceView], spare: usize, said: impl Fn(&Lane) -> u64) -> u64 {
+        let mut published: List<u64, 16> = members
+            .iter()
+            .filter_map(|member| self.lanes.get(&member.device))
+            .map(said)
+            .collect();
+        published.sort_unstable_by_key(|&before| std::cmp::Reverse(before));
+        published.get(spare).copied().unwrap_or(0)
+    }
+}
+
+impl Lane {
+    fn new(member: DeviceView, group: Range<usize>, granule: u64, lane_bytes: u64) -> Lane {
+        Lane {
+            member,
+            group,
+            granule,
+            waiting: VecDeque::new(),
+            flights: 0,
+            sequence: 0,
+            ring: Ring::new(2 * granule, lane_bytes),
+            newest: None,
+            published: 0,
+            publishing: false,
+            turn: 0,
+        }
+    }
+
+    fn retired_before(&self) -> u64 {
+        let newest = self.newest.map_or(0, |at| self.batch(at).retired_before);
+        newest.max(self.published)
+    }
+
+    fn batch(&self, start: u64) -> &BatchInRing {
+        let batch = self.ring.get(start);
+        batch.expect("it has not been written over")
+    }
+}
+
+impl Shard {
+    /// Queues records of an operation on a member that is to have them.
+    pub(crate) fn log_records(
+        &mut self,
+        op: usize,
+        operation: u64,
+        (group, member): (Range<usize>, DeviceView),
+        records: Records,
+    ) {
+        self.logs.due = true;
+        let size = BatchSize::of(&records);
+        self.open_lane(member, group);
+        self.lane(member.device).waiting.push_back(Entry {
+            op,
+            operation,
+            records,
+            size,
+        });
+    }
+
+    /// Writes what waits; true if there is something to put out: a batch, or one that publishes so
+    /// that a batch finds a place.
+    pub(crate) fn pump_logs(&mut self) -> bool {
+        if !self.logs.due {
+            return false;
+        }
+        if !self.logs.retiring.is_empty() && self.drive_retiring() {
+            return true;
+        }
+        if self.gathers() {
+            return false;
+        }
+        self.logs.due = false;
+        let mut lane = self.logs.lanes.first_key_value();
+        while let Some((&device, _)) = lane {
+            while self.write_batch(device) {}
+            lane = self.logs.lanes.range((Excluded(device), Unbounded)).next();
+        }
+        !self.out.is_empty()
+    }
+
+    /// A commit is under way, and enough is going on that the next one grows meanwhile. It waits
+    /// for no more than as many members as may be lost: one that hangs holds up only what needs it.
+    fn gathers(&self) -> bool {
+        let busy = self.ops.len() > COMMIT_BUSY;
+        busy && self.logs.flights > self.geometry.m * self.geometry.groups as usize
+    }
+
+    fn open_lane(&mut self, member: DeviceView, group: Range<usize>) {
+        let plan = self.logs.plan.expect("a log that is written has a place");
+        let new = || {
+            let wanted = u64::from(member.log_granularity);
+            let granule = if wanted > plan.granule { BLOCK } else { wanted };
+            Lane::new(member, group, granule, plan.lane_bytes)
+        };
+        self.logs.lanes.entry(member.device).or_insert_with(new);
+    }
+
+    /// Members that left take their lanes with them; what waited there is told so. An array that
+    /// has failed logs nothing more on any: who brings its members back wants all that their logs
+    /// hold.
+    pub(crate) fn drop_lanes(&mut self) {
+        self.logs.due = true;
+        let view = &self.view;
+        let gone: Vec<DeviceId> = self
+            .logs
+            .lanes
+            .keys()
+            .copied()
+            .filter(|&d| view.failed || !view.has(d))
+            .collect();
+        for device in gone {
+            let lane = self.logs.lanes.remove(&device).expect("it is one of them");
+            for entry in lane.waiting {
+                self.record_written(entry.op, device, true);
+            }
+        }
+    }
+
+    /// No batch is in flight but those of operations.
+    pub(crate) fn log_quiet(&self) -> bool {
+        self.logs.publishing == 0
+    }
+
+    /// A view came: if it begins new numbers, tells the array once all that began before is over;
+    /// or at once that it is not above all numbers that were given out.
+    pub(crate) fn begin_drain(&mut self) {
+        let (log_from, next) = (self.view.log_from, self.logs.next());
+        if !self.logs.begin_at(log_from) {
+            return;
+        }
+        if next > log_from {
+            self.logs.draining = None;
+            return self.say(FromShard::NumbersPast { log_from, next });
+        }
+        let began = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.began())
+            .map(|(key, _)| key);
+        self.logs.draining = Some(began.collect());
+        self.say_if_drained();
+    }
+
+    /// An operation is over.
+    pub(crate) fn drained(&mut self, op: usize) {
+        if let Some(draining) = &mut self.logs.draining {
+            draining.remove(&op);
+            self.say_if_drained();
+        }
+    }
+
+    fn say_if_drained(&mut self) {
+        if self.logs.draining.take_if(|left| left.is_empty()).is_some() {
+            let log_from = self.logs.from;
+            self.say(FromShard::Drained { log_from });
+        }
+    }
+
+    /// The members in sync of a group.
+    fn in_sync(&self, group: &Range<usize>) -> List<DeviceView, 8> {
+        let slots = &self.view.slots[group.clone()];
+        slots.iter().filter_map(|slot| slot.current).collect()
+    }
+
+    /// Begins one batch on a lane, if there is something to write and a place for it.
+    fn write_batch(&mut self, device: DeviceId) -> bool {
+        let plan = self.logs.plan.expect("a log that is written has a place");
+        let lane = &self.logs.lanes[&device];
+        if lane.waiting.is_empty() || lane.flights >= FLIGHTS {
+            return false;
+        }
+        let Some(buf) = self.logs.buffers.pop() else {
+            return false;
+        };
+        // Half of the ring at most: any one operation fits into that (see `divide`), and more of
+        // them never reach beyond the lane.
+        let ring = plan.lane_bytes - 2 * self.logs.lanes[&device].granule;
+        let most = (buf.len() as u64).min(ring / 2);
+        let mut count = self.gather(device, most);
+        loop {
+            let lane = &self.logs.lanes[&device];
+            let taken = lane.waiting.range(..count);
+            let sizes = taken.fold(BatchSize::default(), |all, entry| all.with(entry.size));
+            let bytes = sizes.encoded_bytes(lane.granule as u32) as u64;
+            let (start, over) = lane.ring.place(bytes);
+            if self.may_overwrite(device, &over) {
+                self.begin_batch(device, count, (start, bytes), &over, buf);
+                return true;
+            }
+            if count == 1 {
+                self.logs.buffers.push(buf);
+                return false;
+            }
+            // All of it finds no place; the oldest operation alone may.
+            count = 1;
+        }
+    }
+
+    /// How many of the operations that wait, oldest first, make a batch of at most `most` bytes;
+    /// one at least.
+    fn gather(&self, device: DeviceId, most: u64) -> usize {
+        let lane = &self.logs.lanes[&device];
+        let granule = lane.granule as u32;
+        let mut all = BatchSize::default();
+        let fits = |entry: &&Entry| {
+            all = all.with(entry.size);
+            all.encoded_bytes(granule) as u64 <= most
+        };
+        lane.waiting.iter().take_while(fits).count().max(1)
+    }
+
+    /// Writes a batch of the first `count` operations that wait to bytes `start` and on of the
+    /// lane, over the batches at `over`.
+    fn begin_batch(
+        &mut self,
+        device: DeviceId,
+        count: usize,
+        (start, bytes): (u64, u64),
+        over: &[u64],
+        mut buf: Buf,
+    ) {
+        let offset = self.lane_offset() + start;
+        let head = self.batch_head(device);
+        let lane = self.lane(device);
+        let granule = lane.granule as u32;
+        let records = lane.waiting.range(..count).flat_map(|entry| &entry.records);
+        head.encode_into(records, offset, granule, buf.bytes_mut());
+        let (mut ops, mut newest) = (Ops::new(), 0);
+        for entry in lane.waiting.drain(..count) {
+            ops.push(entry.op);
+            newest = newest.max(entry.operation);
+        }
+        lane.newest = lane.newest.filter(|at| !over.contains(at));
+        let written = BatchInRing {
+            bytes,
+            newest,
+            retired_before: head.retired_before,
+            durable: false,
+        };
+        lane.ring.write(written);
+        lane.flights += 1;
+        self.logs.flights += 1;
+        let flight = Flight {
+            device,
+            start,
+            ops,
+            buf,
+            publishes: None,
+        };
+        self.send_batch(flight, offset, bytes as usize);
+    }
+
+    fn lane(&mut self, device: DeviceId) -> &mut Lane {
+        self.logs.lanes.get_mut(&device).expect("looked at before")
+    }
+
+    /// Where this shard's lane begins on every member.
+    fn lane_offset(&self) -> u64 {
+        let plan = self.logs.plan.expect("a log that is written has a place");
+        self.logs.log_offset + u64::from(self.index.0) * plan.lane_bytes
+    }
+
+    /// The head of the lane's next batch.
+    fn batch_head(&mut self, device: DeviceId) -> BatchHead {
+        let retired_before = self.logs.retired_before();
+        let (array, epoch, lane_no) = (self.logs.array, self.view.epoch, self.index.0);
+        let lane = self.lane(device);
+        lane.sequence += 1;
+        BatchHead {
+            array,
+            member: lane.member.member,
+            lane: lane_no,
+            sequence: lane.sequence,
+            retired_before,
+            epoch,
+        }
+    }
+
+    fn send_batch(&mut self, flight: Flight, offset: u64, bytes: usize) {
+        let device = flight.device;
+        let volatile = self.logs.lanes[&device].member.volatile_cache;
+        let fua = volatile && !canary::hit(Canary::NoFlushAfterLog);
+        let data = Slice::new(flight.buf.clone(), 0, bytes);
+        self.io(
+            device,
+            IoFor::Log(flight),
+            IoKind::Write { offset, data, fua },
+        );
+    }
+
+    /// The batches at these places may be written over; if not, sees to it that they will be.
+    fn may_overwrite(&mut self, device: DeviceId, over: &[u64]) -> bool {
+        let lane = &self.logs.lanes[&device];
+        let group = lane.group.clone();
+        let newest = over.iter().map(|&at| lane.batch(at).newest).max();
+        let Some(newest) = newest else { return true };
+        if over.iter().any(|&at| !lane.batch(at).durable) {
+            return false;
+        }
+        if canary::hit(Canary::LogWrittenOver) {
+            return true;
+        }
+        if newest >= self.logs.retired_before() {
+            return false;
+        }
+        let members = self.in_sync(&group);
+        let few = usize::from(canary::hit(Canary::PublishedByTooFew));
+        let spare = self.geometry.log_spare(&group, members.len());
+        let spare = spare.saturating_sub(few);
+        // What lies there must not be what its own retirement rests on.
+        let lane = self.lane(device);
+        let rests = lane.newest.take_if(|at| over.contains(at));
+        let agreed = self.logs.agreed(&members, spare, Lane::retired_before);
+        self.lane(device).newest = rests.or(self.logs.lanes[&device].newest);
+        if newest < agreed {
+            return true;
+        }
+        self.publish_retired(&group, &members, newest);
+        false
+    }
+
+    /// Below which number everything is retired that members of a group may hold, whoever of them is
+    /// lost. In the places that publish alone: a batch in the ring that says so may be written over
+    /// while records elsewhere are not.
+    pub(crate) fn published(&self, group: &Range<usize>) -> u64 {
+        let members = self.in_sync(group);
+        let few = usize::from(canary::hit(Canary::RetiredByTooFew));
+        let spare = self.geometry.log_spare(group, members.len());
+        let spare = spare.saturating_sub(few);
+        self.logs.agreed(&members, spare, |lane| lane.published)
+    }
+
+    /// Publishes that everything below `before` is retired, as soon as it is.
+    pub(crate) fn publish_below(&mut self, group: &Range<usize>, before: u64) {
+        if self.logs.retired_before() >= before {
+            let members = self.in_sync(group);
+            self.publish_retired(group, &members, before - 1);
+        }
+    }
+
+    /// Writes batches without records to the members of the group that have not published that
+    /// `operation` is retired.
+    fn publish_retired(&mut self, group: &Range<usize>, members: &[DeviceView], operation: u64) {
+        for &member in members {
+            self.open_lane(member, group.clone());
+            let lane = self.lane(member.device);
+            if !lane.publishing && lane.published <= operation {
+                self.publish_on(member.device);
+            }
+        }
+    }
+
+    fn publish_on(&mut self, device: DeviceId) {
+        let head = self.batch_head(device);
+        let offset = self.lane_offset();
+        let lane = self.lane(device);
+        (lane.publishing, lane.turn) = (true, lane.turn ^ 1);
+        let (granule, turn) = (lane.granule, lane.turn);
+        self.logs.publishing += 1;
+        let start = turn * granule;
+        let mut buf = Buf::zeroed(granule as usize);
+        let none = std::iter::empty::<&Record>();
+        let bytes = head.encode_into(none, offset + start, granule as u32, buf.bytes_mut());
+        let publishes = Some(head.retired_before);
+        let flight = Flight {
+            device,
+            start,
+            ops: Ops::new(),
+            buf,
+            publishes,
+        };
+        self.send_batch(flight, offset + start, bytes);
+    }
+
+    /// A batch was written, or not.
+    pub(crate) fn batch_written(&mut self, flight: Flight, result: Result<(), IoError>) {
+        let Flight {
+            device,
+            start,
+            ops,
+            buf,
+            publishes,
+        } = flight;
+        self.logs.due = true;
+        if let Err(error) = result {
+            self.report(device, error, true, self.lane_offset() + start);
+        }
+        match publishes {
+            Some(before) => {
+                self.logs.publishing -= 1;
+                if let Some(lane) = self.logs.lanes.get_mut(&device) {
+                    lane.publishing = false;
+                    if result.is_ok() {
+                        lane.published = lane.published.max(before);
+                    }
+                }
+                self.say_closed();
+            }
+            None => {
+                self.logs.flights -= 1;
+                self.logs.buffers.push(buf.sole_or_new());
+                if let Some(lane) = self.logs.lanes.get_mut(&device) {
+                    lane.flights -= 1;
+                    if result.is_ok()
+                        && let Some(written) = lane.ring.get_mut(start)
+                    {
+                        written.durable = true;
+                        let before = written.retired_before;
+                        let newer = |at: &u64| lane.batch(*at).retired_before > before;
+                        lane.newest = lane.newest.filter(newer).or(Some(start));
+                    }
+                }
+            }
+        }
+        for &op in &ops {
+            self.record_written(op, device, result.is_err());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(k: usize, m: usize) -> Geometry {
+        Geometry {
+            level: strake_format::Level::Nm {
+                n: k as u8,
+                m: m as u8,
+            },
+            groups: 1,
+            per_row: 1,
+            width: k + m,
+            k,
+            m,
+            fixed: 0,
+            strip: 65536,
+            block: 4096,
+            band: 1,
+            rows: 1,
+            region_rows: 1,
+            elder: None,
+        }
+    }
+
+    /// A batch that is padded to 16 KiB and begins 4 KiB behind a multiple of it makes the device read back
+    /// two pieces, and the padding is in vain.
+    #[test]
+    fn every_lane_begins_where_devices_write_whole_pieces() {
+        for bytes in [6 << 20, 7 << 20, 64 << 20] {
+            for shards in 1..=6 {
+                let plan = divide(&geometry(4, 2), bytes, shards).expect("there is room");
+                for wanted in [8192, 16384, 32768, 65536] {
+                    let padded = wanted <= plan.granule;
+                    let whole = plan.lane_bytes.is_multiple_of(wanted);
+                    assert!(
+                        !padded || whole,
+                        "{bytes} for {shards}: {wanted} and lanes of {}",
+                        plan.lane_bytes
+                    );
+                }
+            }
+        }
+    }
+
+    /// A log that was just large enough for an older Strake is large enough: no array is refused for the sake
+    /// of whole pieces.
+    #[test]
+    fn a_log_without_room_for_whole_pieces_is_divided_all_the_same() {
+        for shards in 1..=16 {
+            for (k, m) in [(2, 1), (4, 2), (8, 3), (20, 4)] {
+                let geometry = geometry(k, m);
+                let least = least_bytes(&geometry, shards, false);
+                let plan = divide(&geometry, least, shards);
+                assert!(plan.is_some(), "{k}+{m}, {shards} shards, {least}");
+            }
+        }
+    }
+}

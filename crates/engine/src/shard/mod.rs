@@ -1,0 +1,992 @@
+//! One shard: the stripes that one thread owns, and the user requests on them.
+//!
+//! Invariants:
+//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
+//!   only
+//!   read; among those that overlap, the order is that of arrival.
+//! * A write starts only in a region that is open here, so Dirty is durable on the members before
+//!   it.
+//! * A request is answered exactly once.
+//!
+//! Healthy reads take no lock: they go to the data column's member and are answered from there.
+//! Writes that arrive before the next `poll` gather: those that touch in a stripe become one
+//! operation.
+//!
+//! Deliberately absent: membership decisions and anything durable but user data; those are the
+//! array's.
+
+pub(crate) mod coalesce;
+pub(crate) mod job;
+pub mod log_writer;
+pub(crate) mod op;
+pub(crate) mod quiesce;
+pub(crate) mod read;
+pub(crate) mod region_gate;
+pub(crate) mod retire;
+pub(crate) mod zero_tracker;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use slab::Slab;
+use strake_parity::Code;
+
+use crate::array::ShardSetup;
+use crate::array::metadata::bad_blocks::Lost;
+use crate::canary::{self, Canary};
+use crate::geometry::extent::{Piece, Pieces, pieces};
+use crate::geometry::{Geometry, Shape, StripPart};
+use crate::mem::buffer::{Buf, Pool, Slice};
+use crate::mem::list::{List, listed};
+use crate::proto::*;
+use crate::shard::coalesce::{Flow, Streams};
+use crate::shard::job::StepRun;
+use crate::shard::job::write_order::Turns;
+use crate::shard::log_writer::{Flight, Logs};
+use crate::shard::op::queue::{Lock, Locks};
+use crate::shard::op::table::Ops;
+use crate::shard::op::work::{ReadPiece, ReadPieces, Work, WritePiece};
+use crate::shard::quiesce::Hold;
+use crate::shard::read::batch::Row;
+use crate::shard::read::direct::DirectRead;
+use crate::shard::read::hedge::{Hedges, NEVER};
+use crate::shard::read::remote::{Leave, Visit};
+use crate::shard::region_gate::Gate;
+use crate::shard::zero_tracker::Emptied;
+use crate::stats::device_latency::{Measured, Meters};
+use crate::stats::histogram::Histogram;
+use crate::stripe::codes::{code_of, elder_code_of};
+use crate::stripe::decoder_cache::Decoders;
+use crate::units::*;
+
+/// The data machine of one thread.
+pub struct Shard {
+    pub(crate) index: ShardNo,
+    pub(crate) count: u16,
+    pub(crate) geometry: Arc<Geometry>,
+    code: Code,
+    /// That of the shape from which data moves.
+    elder_code: Option<Code>,
+    pub(crate) decoders: Decoders,
+    /// Data moves, or has moved, or bands became rows, of several shards: what was split by the geometry
+    /// of another moment may come at any time.
+    moves: bool,
+    pub(crate) pool: Pool,
+    pub(crate) view: Arc<View>,
+    /// Every slot has a member in sync, and none is being rebuilt: the case of every request of an
+    /// array in order, for which nothing need be looked up.
+    pub(crate) whole: bool,
+    pub(crate) gates: Vec<Gate>,
+    /// Blocks that answer an error.
+    pub(crate) unreadable: Arc<Lost>,
+    pub(crate) locks: Locks,
+    /// Memory of locks that are over, for the next.
+    pub(crate) old_locks: Vec<Lock>,
+    /// Stripes whose queue may have something to start.
+    pub(crate) ready: VecDeque<StripeNo>,
+    pub(crate) streams: Streams,
+    /// The time of the latest input.
+    pub(crate) now: Time,
+    pub(crate) requests: Slab<Active>,
+    /// Flushes, and devices whose flush failed: answered when the view has none of them.
+    awaited: Vec<(usize, DeviceId)>,
+    /// Pieces of reads that wait for the batch to be complete.
+    pub(crate) rows: Vec<Row>,
+    pub(crate) ops: Ops,
+    pub(crate) ios: Slab<InFlight>,
+    pub(crate) steps: Vec<StepRun>,
+    pub(crate) turns: Turns,
+    /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
+    pub(crate) rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
+    pub(crate) starved: VecDeque<Starved>,
+    pub(crate) out: VecDeque<ShardOutput>,
+    pub(crate) emptied: Emptied,
+    pub(crate) zeros: Buf,
+    /// Stands for bytes that are in their requester's place.
+    pub(crate) nowhere: Buf,
+    pub(crate) logs: Logs,
+    pub(crate) meters: Meters,
+    pub(crate) hedges: Hedges,
+    pub(crate) foreground: u64,
+    /// How long reads and writes took, since it was told last, and when that was.
+    pub(crate) latencies: Histogram,
+    pub(crate) latencies_told: Time,
+    /// The view with this version ends the service, and is not in force yet.
+    stopping: Option<u64>,
+    /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
+    /// request is answered and one operation of any kind still finds all of its own.
+    pub(crate) read_pieces_max: usize,
+    read_pieces: usize,
+    /// Reads that wait for their turn, in order.
+    held: VecDeque<UserRead>,
+    /// Requests that wait for another shape of the array.
+    pub(crate) hold: Hold,
+    /// Whether stripes of other shards may be read.
+    pub(crate) leave: Leave,
+    /// Such reads that were begun.
+    pub(crate) visits: u64,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Shard {} ({} requests, {} operations)",
+            self.index.0,
+            self.requests.len(),
+            self.ops.len()
+        )
+    }
+}
+
+/// A read as a user asks for it.
+#[derive(Clone, Copy)]
+struct UserRead {
+    id: RequestId,
+    came: Time,
+    offset: u64,
+    len: u64,
+    /// It has a place for its data, and this byte of it is the first.
+    place: Option<u64>,
+    /// This member is late with it already.
+    late: Option<DeviceId>,
+}
+
+/// A user request at work.
+pub(crate) struct Active {
+    pub(crate) id: RequestId,
+    /// When a read or write came, for its latency; never, of others.
+    came: Time,
+    sort: Sort,
+    /// Pieces not finished.
+    remaining: u32,
+    /// For flushes, devices whose flush failed ([`Shard::awaited`]).
+    awaits: u32,
+    error: Option<RequestError>,
+    /// For reads, the pieces in order.
+    parts: List<Option<Slice>>,
+    /// This member was late with it when another shard asked.
+    pub(crate) late: Option<DeviceId>,
+}
+
+/// What is to be known of a request beside its pieces.
+enum Sort {
+    Plain,
+    /// It writes: what it is to streams.
+    Write(Flow),
+    /// It reads a stripe of another shard.
+    Visit(Visit),
+}
+
+impl Active {
+    fn visit(&mut self) -> &mut Visit {
+        match &mut self.sort {
+            Sort::Visit(visit) => visit,
+            _ => unreachable!("it was begun as one"),
+        }
+    }
+}
+
+// A request is moved to its place and out of it again, a member I/O as well: what is longer than this is
+// moved by a call.
+const _: () = assert!(size_of::<Active>() <= 128 && size_of::<InFlight>() <= 128);
+
+/// A member I/O in flight.
+pub(crate) struct InFlight {
+    pub(crate) what: IoFor,
+    device: DeviceId,
+    measured: Measured,
+    begun: Time,
+}
+
+/// What a member I/O was for.
+pub(crate) enum IoFor {
+    /// A healthy read.
+    Read(DirectRead),
+    /// A flush of the user's.
+    Flush { request: usize, device: DeviceId },
+    /// A read of an operation.
+    OpRead {
+        op: usize,
+        column: usize,
+        device: DeviceId,
+        offset: u64,
+    },
+    /// A write of an operation.
+    OpWrite {
+        op: usize,
+        device: DeviceId,
+        offset: u64,
+    },
+    /// A batch of records.
+    Log(Flight),
+}
+
+listed!(Option<Slice>, Slice);
+
+/// Who waits for buffers, in order.
+pub(crate) enum Starved {
+    Read(DirectRead),
+    Op(usize),
+}
+
+pub(crate) fn read_pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
+    let widest = crate::provision::limits::widest(geometry);
+    pool.largest_count().saturating_sub(widest).max(1)
+}
+
+impl Shard {
+    /// Shard `index` of `count`; `pool` is what [`crate::provision::limits::stock`] asks for, not shared with
+    /// the memory of requests.
+    pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
+        let logs = Logs::new(&setup, count);
+        let meters = Meters::new(setup.hedging, &setup.view);
+        let geometry = setup.geometry;
+        let (code, elder_code) = (code_of(&geometry), elder_code_of(&geometry));
+        let read_pieces_max = read_pieces_max(&geometry, &pool);
+        Shard {
+            index,
+            count,
+            code,
+            elder_code,
+            decoders: Decoders::default(),
+            moves: count > 1 && geometry.elder.is_some(),
+            zeros: Buf::zeroed(geometry.strip as usize),
+            nowhere: Buf::nowhere(),
+            logs,
+            meters,
+            hedges: Hedges::default(),
+            geometry,
+            pool,
+            whole: setup.view.whole(),
+            view: setup.view,
+            gates: setup.regions.into_iter().map(Gate::new).collect(),
+            unreadable: setup.lost,
+            locks: Locks::default(),
+            old_locks: Vec::new(),
+            ready: VecDeque::new(),
+            streams: Streams::default(),
+            now: Time(0),
+            requests: Slab::new(),
+            awaited: Vec::new(),
+            rows: Vec::new(),
+            ops: Ops::default(),
+            ios: Slab::new(),
+            steps: Vec::new(),
+            turns: Turns::new(index),
+            rebuilt: Vec::new(),
+            starved: VecDeque::new(),
+            out: VecDeque::new(),
+            foreground: 0,
+            latencies: Histogram::default(),
+            latencies_told: Time(0),
+            stopping: None,
+            read_pieces_max,
+            read_pieces: 0,
+            held: VecDeque::new(),
+            hold: Hold::default(),
+            leave: Leave::default(),
+            visits: 0,
+            emptied: Emptied::default(),
+        }
+    }
+
+    /// A user request, as the router split it: only stripes of this shard.
+    pub fn submit(&mut self, now: Time, request: Request) {
+        self.passed(now, request, None);
+    }
+
+    /// The same, of a request that another shard passed on ([`ShardOutput::Pass`]).
+    pub fn passed(&mut self, now: Time, request: Request, late: Option<DeviceId>) {
+        self.now = now;
+        if self.hold.keeps() {
+            return self.hold.keep(request);
+        }
+        if self.moves && !self.owns(&request.op) && !canary::hit(Canary::NotSplitAnew) {
+            return self.out.push_back(ShardOutput::Again(request));
+        }
+        self.foreground += 1;
+        if let Some(error) = self.closed() {
+            let write = matches!(request.op, Op::Write { .. });
+            return match write && canary::hit(Canary::FailedAcknowledges) {
+                true => self.answer(request.id, Ok(Slices::new())),
+                false => self.answer(request.id, Err(error)),
+            };
+        }
+        let (id, came) = (request.id, self.now);
+        let read = |offset, len, place| UserRead {
+            id,
+            came,
+            offset,
+            len,
+            place,
+            late,
+        };
+        match request.op {
+            Op::Read { offset, len } if self.geometry.valid(offset, len) => {
+                self.admit_read(read(offset, len, None));
+            }
+            Op::ReadInPlace { offset, len, at } if self.geometry.valid(offset, len) => {
+                self.admit_read(read(offset, len, Some(at)));
+            }
+            Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
+                self.write(id, offset, &data, fua);
+            }
+            Op::Discard { offset, len } if self.geometry.valid(offset, len) => {
+                self.zero(id, offset, len, false, true);
+            }
+            Op::WriteZeroes { offset, len, fua } if self.geometry.valid(offset, len) => {
+                self.zero(id, offset, len, fua, false);
+            }
+            Op::Flush => self.flush(id),
+            _ => self.answer(id, Err(RequestError::Invalid)),
+        }
+    }
+
+    /// All of it lies in stripes of this shard: what was split by the geometry of another moment may
+    /// not.
+    fn owns(&self, op: &Op) -> bool {
+        let (offset, len) = match op {
+            Op::Read { offset, len }
+            | Op::ReadInPlace { offset, len, .. }
+            | Op::Discard { offset, len }
+            | Op::WriteZeroes { offset, len, .. } => (*offset, *len),
+            Op::Write { offset, data, .. } => (*offset, data.len as u64),
+            Op::Flush => return true,
+        };
+        if !self.geometry.valid(offset, len) {
+            return true;
+        }
+        let stripe = self.geometry.locate(offset).stripe;
+        let whole = self.geometry.band_range(stripe);
+        self.geometry.shard(stripe, self.count) == self.index && offset + len <= whole.end
+    }
+
+    /// Why nothing is served any more, if so.
+    pub(crate) fn closed(&self) -> Option<RequestError> {
+        match (self.view.failed, self.view.stopping) {
+            (true, _) => Some(RequestError::Failed),
+            (_, true) => Some(RequestError::Stopping),
+            _ => None,
+        }
+    }
+
+    fn answer(&mut self, id: RequestId, result: Result<Slices, RequestError>) {
+        self.out.push_back(ShardOutput::Reply(Reply { id, result }));
+    }
+
+    fn begin(&mut self, id: RequestId, remaining: usize, parts: usize) -> usize {
+        let parts = match parts {
+            1 => List::of(None),
+            _ => (0..parts).map(|_| None).collect(),
+        };
+        self.requests.insert(Active {
+            id,
+            came: NEVER,
+            sort: Sort::Plain,
+            remaining: remaining as u32,
+            awaits: 0,
+            error: None,
+            parts,
+            late: None,
+        })
+    }
+
+    /// Pieces that a read is made of.
+    fn piece_count(&self, offset: u64, len: u64) -> usize {
+        self.geometry.strips(offset, len) as usize
+    }
+
+    /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
+    /// wait for the rest would wait for each other.
+    fn admit_read(&mut self, read: UserRead) {
+        let count = self.piece_count(read.offset, read.len);
+        if count > self.read_pieces_max {
+            self.answer(read.id, Err(RequestError::Invalid));
+        } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
+            self.read_pieces += count;
+            self.read(read);
+        } else {
+            self.held.push_back(read);
+        }
+    }
+
+    /// One piece more may hold a buffer.
+    pub(crate) fn room_for_piece(&self) -> bool {
+        self.read_pieces < self.read_pieces_max
+    }
+
+    pub(crate) fn hold_piece(&mut self) {
+        self.read_pieces += 1;
+    }
+
+    /// Pieces of reads hold no buffers any more: who waited for that starts.
+    pub(crate) fn admit_held(&mut self, done: usize) {
+        self.read_pieces -= done;
+        while let Some(&read) = self.held.front() {
+            let count = self.piece_count(read.offset, read.len);
+            if self.read_pieces + count > self.read_pieces_max {
+                return;
+            }
+            self.held.pop_front();
+            self.read_pieces += count;
+            match self.closed() {
+                Some(error) => {
+                    self.answer(read.id, Err(error));
+                    self.read_pieces -= count;
+                }
+                None => self.read(read),
+            }
+        }
+    }
+
+    pub(crate) fn pieces(&self, offset: u64, len: u64, unit: u64) -> Pieces {
+        let mut all = pieces(&self.geometry, offset, len, unit);
+        let first = all.next().expect("a request is longer than nothing");
+        let mut pieces = Pieces::of(first);
+        // Most requests are one piece.
+        if first.hi - first.lo < len {
+            pieces.extend(all);
+        }
+        pieces
+    }
+
+    fn read(&mut self, read: UserRead) {
+        let pieces = self.pieces(read.offset, read.len, self.geometry.strip);
+        let request = self.begin(read.id, pieces.len(), pieces.len());
+        let active = &mut self.requests[request];
+        (active.came, active.late) = (read.came, read.late);
+        let mut first = 0;
+        for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
+            self.read_row(request, first, row, read.place);
+            first += row.len();
+        }
+    }
+
+    /// Reads a piece: from its member, or computed where none can give it.
+    pub(crate) fn read_piece(
+        &mut self,
+        request: usize,
+        part: usize,
+        piece: &Piece,
+        place: Option<u64>,
+    ) {
+        if let Some(read) = self.direct(request, part, piece) {
+            let place = place.filter(|_| self.meters.fills_in_time(read.device, self.now));
+            let place = place.map(|first| first + piece.at as u64);
+            return self.start_read(DirectRead { place, ..read });
+        }
+        let pieces = ReadPieces::of(ReadPiece::of(request, part, piece));
+        let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
+        self.enqueue(piece.stripe, work);
+    }
+
+    /// So many zeros.
+    pub(crate) fn zeros_of(&self, bytes: u64) -> Slice {
+        Slice::new(self.zeros.clone(), 0, bytes as usize)
+    }
+
+    pub(crate) fn place_lost(&self, piece: &Piece) -> bool {
+        self.touches_lost(&StripPart {
+            stripe: piece.stripe,
+            column: piece.column,
+            lo: piece.lo,
+            hi: piece.hi,
+        })
+    }
+
+    fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
+        let (unit, len) = (self.run_bytes(), data.len as u64);
+        let pieces = self.pieces(offset, len, unit);
+        let request = self.begin(id, pieces.len(), 0);
+        let flow = self.streams.begin(&self.geometry, self.count, offset, len);
+        let active = &mut self.requests[request];
+        (active.came, active.sort) = (self.now, Sort::Write(flow));
+        for piece in &pieces {
+            let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
+            self.write_piece(request, piece, data, fua, false);
+        }
+        self.streams.end();
+    }
+
+    fn write_piece(&mut self, request: usize, piece: &Piece, data: Slice, fua: bool, zeros: bool) {
+        let (column, lo, hi) = (piece.column, piece.lo, piece.hi);
+        let piece_of_write = WritePiece {
+            request,
+            column,
+            lo,
+            hi,
+            data,
+            fua,
+            zeros,
+        };
+        let work = Work::write(piece_of_write, self.streams.flowing());
+        self.enqueue(piece.stripe, work);
+    }
+
+    /// Write-zeroes and discard: whole bands of stripes are zeroed on every column (parity of zeros
+    /// is zero), the edges are written as zeros, or left as they are where the content is only advised
+    /// away.
+    fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
+        // One piece more than there are, so that the request cannot be answered while it is being
+        // split.
+        let request = self.begin(id, 1, 0);
+        let mut at = offset;
+        while at < offset + len {
+            let stripe = self.geometry.locate(at).stripe;
+            let whole = self.geometry.band_range(stripe);
+            let end = whole.end.min(offset + len);
+            let Shape { k, band, .. } = self.shape(stripe);
+            let band_bytes = k as u64 * band * self.geometry.strip;
+            let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
+            if unwritten {
+                // It reads as zeros already. A write that waits to change that has not been
+                // answered: either order is right.
+            } else if end - at == band_bytes {
+                for stripe in self.geometry.band_stripes(stripe) {
+                    self.zero_stripe(request, stripe, fua);
+                }
+            } else if !advice {
+                let unit = self.run_bytes();
+                let edge: Vec<Piece> = pieces(&self.geometry, at, end - at, unit).collect();
+                for piece in edge {
+                    let len = (piece.hi - piece.lo) as usize;
+                    let zeros = Slice::new(self.zeros.clone(), 0, len);
+                    self.requests[request].remaining += 1;
+                    self.write_piece(request, &piece, zeros, fua, true);
+                }
+            }
+            at = end;
+        }
+        self.finish_part(request, None, Ok(()));
+    }
+
+    fn zero_stripe(&mut self, request: usize, stripe: StripeNo, fua: bool) {
+        let unit = self.run_bytes();
+        for run in 0..self.geometry.strip / unit {
+            self.requests[request].remaining += 1;
+            let (lo, hi) = (run * unit, (run + 1) * unit);
+            self.enqueue(stripe, Work::zero(request, lo, hi, fua));
+        }
+    }
+
+    /// The longest run of a strip that one write covers: what fits into the log.
+    pub(crate) fn run_bytes(&self) -> u64 {
+        self.logs
+            .plan
+            .map_or(self.geometry.strip, |plan| plan.run_bytes)
+    }
+
+    fn flush(&mut self, id: RequestId) {
+        let devices: Vec<DeviceView> = self.flushable().collect();
+        let request = self.begin(id, devices.len() + 1, 0);
+        for device in devices {
+            let device = device.device;
+            self.io(device, IoFor::Flush { request, device }, IoKind::Flush);
+        }
+        self.finish_part(request, None, Ok(()));
+    }
+
+    fn flushable(&self) -> impl Iterator<Item = DeviceView> {
+        let both = |s: &SlotView| [s.current, s.incoming.as_ref().map(|i| i.target)];
+        self.view
+            .slots
+            .iter()
+            .flat_map(both)
+            .flatten()
+            .filter(|d| d.volatile_cache)
+    }
+
+    /// A piece of a request is done; answers the request when it was the last.
+    pub(crate) fn finish_part(
+        &mut self,
+        request: usize,
+        part: Option<(usize, Slice)>,
+        result: Result<(), RequestError>,
+    ) {
+        let active = &mut self.requests[request];
+        if let Some((index, slice)) = part {
+            active.parts[index] = Some(slice);
+        }
+        if let Err(error) = result {
+            active.error.get_or_insert(error);
+        }
+        active.remaining -= 1;
+        if active.remaining > 0 || active.awaits > 0 {
+            return;
+        }
+        let mut active = self.requests.remove(request);
+        if let Sort::Write(flow) = active.sort {
+            self.streams.answered(flow);
+        }
+        if active.came != NEVER {
+            self.latencies.note(self.now.since(active.came));
+        }
+        let pieces = active.parts.len();
+        let read = |part: Option<Slice>| part.expect("every piece was read");
+        let result = match (active.error, &mut active.parts[..]) {
+            (Some(error), _) => Err(error),
+            // Most reads are one piece.
+            (None, [one]) => Ok(Slices::of(read(one.take()))),
+            (None, _) => Ok(active.parts.drain().map(read).collect()),
+        };
+        self.answer(active.id, result);
+        if pieces > 0 {
+            self.admit_held(pieces);
+        }
+    }
+
+    // ---- visits ------------------------------------------------------------------------------
+
+    /// A visit waits for nobody.
+    pub(crate) fn room_for_visit(&self, count: usize) -> bool {
+        let room = self.read_pieces + count <= self.read_pieces_max;
+        room && self.held.is_empty() && self.starved.is_empty()
+    }
+
+    pub(crate) fn begin_visit(&mut self, id: RequestId, parts: usize, visit: Visit) -> usize {
+        self.read_pieces += parts;
+        let key = self.begin(id, parts, parts);
+        let active = &mut self.requests[key];
+        (active.came, active.sort) = (self.now, Sort::Visit(visit));
+        key
+    }
+
+    pub(crate) fn visit_of(&mut self, request: usize) -> (RequestId, &mut Visit) {
+        let active = &mut self.requests[request];
+        (active.id, active.visit())
+    }
+
+    /// A part came, or did not; parts that are left.
+    pub(crate) fn visit_part(
+        &mut self,
+        request: usize,
+        part: usize,
+        slice: Option<Slice>,
+    ) -> (u32, &mut Visit) {
+        let active = &mut self.requests[request];
+        active.parts[part] = slice;
+        active.remaining -= 1;
+        (active.remaining, active.visit())
+    }
+
+    /// All parts of a visit are there.
+    pub(crate) fn end_visit(&mut self, request: usize) {
+        self.requests[request].remaining = 1;
+        self.finish_part(request, None, Ok(()));
+    }
+
+    /// A visit ends without an answer.
+    pub(crate) fn drop_visit(&mut self, request: usize) -> RequestId {
+        let active = self.requests.remove(request);
+        let (id, pieces) = (active.id, active.parts.len());
+        drop(active);
+        self.admit_held(pieces);
+        id
+    }
+
+    /// A member I/O of this shard has finished.
+    pub fn complete(&mut self, now: Time, completion: Completion) {
+        self.now = now;
+        let Completion { io, result, buf } = completion;
+        let flight = self.ios.remove(io.0 as usize);
+        if result.is_ok() {
+            let (what, device) = (flight.measured, flight.device);
+            self.meters.note(what, device, flight.begun, now);
+        }
+        match flight.what {
+            IoFor::Read(read) => self.read_done(read, result, buf),
+            IoFor::Flush { request, device } => {
+                if let Err(error) = result {
+                    self.report(device, error, true, 0);
+                    if self.view.failed {
+                        return self.finish_part(request, None, Err(RequestError::Failed));
+                    }
+                    if self.in_view(device) && !canary::hit(Canary::FlushAnsweredEarly) {
+                        self.requests[request].awaits += 1;
+                        self.awaited.push((request, device));
+                    }
+                }
+                self.finish_part(request, None, Ok(()));
+            }
+            IoFor::OpRead {
+                op,
+                column,
+                device,
+                offset,
+            } => {
+                self.op_read_done(op, column, device, offset, result, buf);
+            }
+            IoFor::OpWrite { op, device, offset } => self.op_write_done(op, device, offset, result),
+            IoFor::Log(flight) => self.batch_written(flight, result),
+        }
+    }
+
+    pub(crate) fn report(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
+        if self.in_view(device) {
+            self.say(FromShard::MemberError {
+                device,
+                error,
+                write,
+                offset,
+            });
+        }
+    }
+
+    pub(crate) fn say(&mut self, message: FromShard) {
+        self.out.push_back(ShardOutput::Message(message));
+    }
+
+    /// The device serves a slot in the present view.
+    pub(crate) fn in_view(&self, device: DeviceId) -> bool {
+        self.view.has(device)
+    }
+
+    /// A message from the array.
+    pub fn message(&mut self, now: Time, message: ToShard) {
+        self.now = now;
+        match message {
+            ToShard::View(view) => self.apply_view(view),
+            ToShard::Region { region, access } => self.set_region(region, access),
+            ToShard::CloseRegion { region, only_if } => self.close_region(region, only_if),
+            ToShard::Synced { region } => self.region_synced(region),
+            ToShard::Unreadable(lost) => self.unreadable = lost,
+            ToShard::Listed { op, full } => self.list_answered(op, full),
+            ToShard::Step(step) => self.begin_step(step),
+            ToShard::Hold => self.hold.begin(),
+            ToShard::Resume => self.resume(),
+            ToShard::Reshape(setup) => self.reshape(*setup),
+            ToShard::Visit => self.may_visit(),
+            ToShard::Home => self.come_home(),
+        }
+    }
+
+    pub(crate) fn apply_view(&mut self, view: Arc<View>) {
+        let version = view.version;
+        (self.whole, self.view) = (view.whole(), view);
+        self.meters.follow(&self.view);
+        self.forget_rebuilt();
+        // The last view is in force when nothing is under way any more: repairs of reads that were
+        // answered, too. Then devices may be closed.
+        match self.view.stopping {
+            true => self.stopping = Some(version),
+            false => self.say(FromShard::ViewApplied { version }),
+        }
+        self.drop_lanes();
+        self.begin_drain();
+        let waiting: Vec<usize> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.waits_for_view(self.view.failed))
+            .map(|(key, _)| key)
+            .collect();
+        for op in waiting {
+            self.view_changed(op);
+        }
+        if let Some(error) = self.closed() {
+            self.end_gated(error);
+            self.resume();
+        }
+        let view = Arc::clone(&self.view);
+        let still = |device: &DeviceId| !view.failed && view.has(*device);
+        for (request, device) in std::mem::take(&mut self.awaited) {
+            if still(&device) {
+                self.awaited.push((request, device));
+                continue;
+            }
+            let active = &mut self.requests[request];
+            active.awaits -= 1;
+            if view.failed {
+                active.error.get_or_insert(RequestError::Failed);
+            }
+            if active.awaits == 0 && active.remaining == 0 {
+                active.remaining = 1;
+                self.finish_part(request, None, Ok(()));
+            }
+        }
+    }
+
+    /// The next effect. Call until `None` after every input, and when buffers were dropped
+    /// elsewhere.
+    pub fn poll(&mut self) -> Option<ShardOutput> {
+        while self.out.is_empty() {
+            if self.plan_rows() {
+                continue;
+            }
+            if let Some(stripe) = self.ready.pop_front() {
+                self.pump(stripe, false);
+            } else if !self.pump_logs()
+                && !self.feed_starved()
+                && !self.take_turns()
+                && !self.give_up_turns()
+                && !self.give_up_early()
+                && !self.let_go()
+                && !self.say_stopped()
+                && !self.say_held()
+            {
+                return None;
+            }
+        }
+        self.out.pop_front()
+    }
+
+    /// Tells the array, once, that nothing is under way in a shard that is to stop.
+    fn say_stopped(&mut self) -> bool {
+        let quiet = self.ops.is_empty() && self.ios.is_empty();
+        let version = self.stopping.take_if(|_| quiet);
+        if let Some(version) = version {
+            self.say(FromShard::ViewApplied { version });
+        }
+        version.is_some()
+    }
+
+    /// Gives buffers to the first that waits for them; false if none waits or none could be had.
+    fn feed_starved(&mut self) -> bool {
+        match self.starved.front() {
+            None => false,
+            Some(Starved::Read(read)) => {
+                let read = *read;
+                // The member may have left while the read waited, or the region been given back.
+                let region = self.region(read.stripe);
+                if self.gates[region.0 as usize].unwritten()
+                    || self
+                        .source(read.stripe, read.source)
+                        .is_none_or(|d| d.device != read.device)
+                {
+                    self.starved.pop_front();
+                    self.enqueue(read.stripe, read.computed(Vec::new()));
+                    return true;
+                }
+                let (len, keep) = (
+                    (read.hi - read.lo) as usize,
+                    crate::provision::limits::widest(&self.geometry),
+                );
+                let Some(buf) = self.pool.take_leaving(len, keep) else {
+                    return false;
+                };
+                self.starved.pop_front();
+                self.issue_read(read, buf);
+                true
+            }
+            Some(&Starved::Op(op)) => {
+                if !self.take_buffers(op) {
+                    return false;
+                }
+                self.starved.pop_front();
+                self.issue_op_reads(op);
+                true
+            }
+        }
+    }
+
+    /// Buffers of its pool that nobody holds.
+    pub fn free_buffers(&self) -> usize {
+        self.pool.free()
+    }
+
+    /// Something waits for buffers: poll again when some have been dropped elsewhere.
+    pub fn hungry(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// Requests accepted and not yet answered.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len() + self.held.len() + self.hold.len()
+    }
+
+    // ---- places ------------------------------------------------------------------------------
+
+    pub(crate) fn io(&mut self, device: DeviceId, what: IoFor, kind: IoKind) {
+        let measured = match &kind {
+            IoKind::Read { .. } | IoKind::ReadInPlace { .. } => Measured::Read,
+            IoKind::Write { .. } => Measured::Write,
+            _ => Measured::Nothing,
+        };
+        let flight = InFlight {
+            what,
+            device,
+            measured,
+            begun: self.now,
+        };
+        let io = IoId(self.ios.insert(flight) as u64);
+        self.out
+            .push_back(ShardOutput::Io(MemberIo { io, device, kind }));
+    }
+
+    pub(crate) fn region(&self, stripe: StripeNo) -> RegionNo {
+        self.geometry.region(self.geometry.row(stripe).1)
+    }
+
+    /// What a stripe is made of.
+    pub(crate) fn shape(&self, stripe: StripeNo) -> Shape {
+        self.geometry.columns(stripe)
+    }
+
+    pub(crate) fn width(&self, stripe: StripeNo) -> usize {
+        self.shape(stripe).width
+    }
+
+    pub(crate) fn code(&self, stripe: StripeNo) -> &Code {
+        let elder = self.elder_code.as_ref();
+        elder
+            .filter(|_| self.is_elder(stripe))
+            .unwrap_or(&self.code)
+    }
+
+    /// It is of the shape from which data moves, which has a code of its own.
+    pub(crate) fn is_elder(&self, stripe: StripeNo) -> bool {
+        self.elder_code.is_some() && self.geometry.row(stripe).1.0 >= self.geometry.new_rows()
+    }
+
+    /// The arithmetic is another from now on.
+    pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
+        (self.code, self.elder_code) = (code_of(&geometry), elder_code_of(&geometry));
+        self.decoders.forget();
+        let others = geometry.elder.is_some() || geometry.band != self.geometry.band;
+        self.moves |= self.count > 1 && others;
+        self.geometry = geometry;
+        // What was written there since may lie elsewhere.
+        self.rebuilt.clear();
+        self.emptied = Emptied::default();
+    }
+
+    pub(crate) fn member_offset(&self, device: DeviceView, stripe: StripeNo) -> u64 {
+        device.data_offset + self.geometry.row_offset(self.geometry.row(stripe).1)
+    }
+
+    pub(crate) fn slot_view(&self, stripe: StripeNo, column: usize) -> &SlotView {
+        &self.view.slots[usize::from(self.geometry.slot(stripe, column).0)]
+    }
+
+    /// The incoming member of a column, and whether its strip of this stripe is valid.
+    pub(crate) fn incoming(&self, stripe: StripeNo, column: usize) -> Option<(DeviceView, bool)> {
+        if self.whole {
+            return None;
+        }
+        let incoming = self.slot_view(stripe, column).incoming.as_ref()?;
+        let row = self.geometry.row(stripe).1;
+        let target = incoming.target;
+        let rebuilt = incoming.holds(row, self.geometry.region(row))
+            || self
+                .rebuilt
+                .iter()
+                .any(|(d, set)| *d == target.device && set.contains(&stripe));
+        Some((target, rebuilt))
+    }
+
+    /// The member that a column can be read from.
+    pub(crate) fn source(&self, stripe: StripeNo, column: usize) -> Option<DeviceView> {
+        let valid = |(target, rebuilt): (DeviceView, bool)| rebuilt.then_some(target);
+        let current = self.slot_view(stripe, column).current;
+        current.or_else(|| self.incoming(stripe, column).and_then(valid))
+    }
+
+    /// The members that a column must be written to.
+    pub(crate) fn targets(&self, stripe: StripeNo, column: usize) -> [Option<DeviceView>; 2] {
+        let valid = |(target, rebuilt): (DeviceView, bool)| rebuilt.then_some(target);
+        [
+            self.slot_view(stripe, column).current,
+            self.incoming(stripe, column).and_then(valid),
+        ]
+    }
+}

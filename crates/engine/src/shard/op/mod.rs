@@ -1,0 +1,891 @@
+//! Stripe operations: one enum for what is done, one for how far it has come.
+//!
+//! Order of a write (each step waits for the one before):
+//! 1. *gate*: the region is open, so Dirty is durable on the members; where it is about to be, 2
+//!    and 3 come before (`regions`);
+//! 2. *buffers*: all that the plan needs, or none;
+//! 3. *read* what the plan needs; a read that fails changes the plan and starts again from 2;
+//! 4. compute parity;
+//! 5. *log*, where the view says so: the records are durable on their members; if a member was
+//!    lost meanwhile, the plan is made anew;
+//! 6. *write* data and parity in place, with FUA where the request has it or the write is logged;
+//! 7. if a write failed: wait for a view without that device, which the array publishes once the
+//!    survivors
+//!    durably know that it is out;
+//! 8. answer; the records are retired.
+//!
+//! Invariant: nothing is computed from a column that is lost or that failed to read in this
+//! operation.
+
+pub(crate) mod narrow;
+pub(crate) mod queue;
+mod read;
+mod resync;
+pub(crate) mod salvage;
+pub(crate) mod scrub;
+pub(crate) mod table;
+pub(crate) mod work;
+mod write;
+
+use crate::canary::{self, Canary};
+use crate::geometry::Shape;
+use crate::mem::buffer::{Buf, Slice};
+use crate::mem::list::{List, listed};
+use crate::proto::*;
+use crate::shard::op::narrow::Narrow;
+use crate::shard::op::salvage::Salvage;
+use crate::shard::op::scrub::Found;
+use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, Work, WorkKind};
+use crate::shard::{IoFor, Shard, Starved};
+use crate::stripe::log_records::NewContent;
+use crate::stripe::write_plan::{Columns, Extra, Reads, WritePlan};
+use crate::units::*;
+
+listed!(Buf);
+
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Gate,
+    Buffers,
+    Reading,
+    /// Of a rebuild: what lies before it is not written yet.
+    Turn,
+    /// Records are on their way to the logs.
+    Logging,
+    Writing,
+    /// A write failed: wait until the view has none of these devices.
+    View,
+    /// Waits until the list of unreadable blocks is durable, or for a word on a member.
+    List,
+    /// Waits until no record tells of what it is about to change.
+    Retiring,
+    /// The same for a record; then the plan is made anew.
+    LogView,
+}
+
+/// Something to write in place.
+pub(crate) struct Put {
+    pub(crate) column: usize,
+    /// First byte within the strip.
+    pub(crate) from: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+    /// `None`: zeros.
+    pub(crate) content: Option<Slice>,
+}
+
+impl Put {
+    /// This content.
+    pub(crate) fn of(column: usize, from: u64, slice: Slice) -> Put {
+        Put {
+            column,
+            from,
+            len: slice.len as u64,
+            content: Some(slice),
+        }
+    }
+}
+
+/// An operation at work on one run of one stripe.
+pub(crate) struct StripeOp {
+    pub(crate) stripe: StripeNo,
+    pub(crate) work: Work,
+    /// When it had all that it needs, and its I/O began.
+    pub(crate) began: Option<Time>,
+    pub(crate) phase: Phase,
+    /// Member I/Os in flight.
+    pub(crate) pending: usize,
+    /// Columns that failed to read here and on which device, and those of them that are to be
+    /// rewritten.
+    pub(crate) bad: Vec<Bad>,
+    pub(crate) read_failed: bool,
+    pub(crate) heal: Columns,
+    pub(crate) plan: WritePlan,
+    /// The view that it was made by.
+    pub(crate) view: u64,
+    /// Columns to read, over which part of the strip.
+    pub(crate) reads: Reads,
+    /// Buffers wanted beyond the reads'.
+    pub(crate) extra: Extra,
+    pub(crate) bufs: Vec<Buf>,
+    /// Content of each column: what was read, then what is computed.
+    pub(crate) columns: Vec<Option<Slice>>,
+    pub(crate) failed: Vec<DeviceId>,
+    /// Counted as a user of its region, and as a writer there.
+    pub(crate) entered: bool,
+    pub(crate) gated: bool,
+    /// A write that reads nothing before its region is open.
+    pub(crate) patient: bool,
+    /// A step's stripe in a region that was given back.
+    pub(crate) skipped: bool,
+    pub(crate) error: Option<RequestError>,
+    pub(crate) found_inconsistent: bool,
+    /// What a scrub found.
+    pub(crate) findings: Vec<Found>,
+    /// Columns that could not be read when the plan was made.
+    pub(crate) lost: Columns,
+    /// Columns that were rewritten after a media error.
+    pub(crate) healed: Columns,
+    /// Parity columns that had a member when the plan was made.
+    pub(crate) parity: Columns,
+    /// A read's answer is out; what is left is the repair.
+    pub(crate) answered: bool,
+    /// A read's answer, once all copies hold it.
+    pub(crate) settled: Option<Slice>,
+    /// Incoming members that this rebuild writes.
+    pub(crate) targets: Vec<DeviceId>,
+    /// Columns whose medium failed are read again in parts, and what came of it.
+    pub(crate) narrow: Option<Box<Narrow>>,
+    /// The run is being gone through again, block by block; and how often that was begun.
+    pub(crate) salvage: Option<Salvage>,
+    pub(crate) salvages: u32,
+    /// It waits for the array's word on a member, and is planned anew then.
+    pub(crate) plan_again: bool,
+    /// What a write puts in place, once its records are durable.
+    pub(crate) puts: Vec<Put>,
+    /// They are to be durable when they complete.
+    pub(crate) fua: bool,
+    /// The plan was made for a write that is logged.
+    pub(crate) logging: bool,
+    /// Its number in the log, while it has records there.
+    pub(crate) operation: Option<u64>,
+    /// Columns that had a member when the records were made.
+    pub(crate) held: Columns,
+}
+
+impl StripeOp {
+    /// No operation: what the next begins in.
+    pub(crate) fn idle() -> StripeOp {
+        StripeOp {
+            stripe: StripeNo(0),
+            work: Work::nothing(),
+            began: None,
+            phase: Phase::Gate,
+            pending: 0,
+            bad: Vec::new(),
+            read_failed: false,
+            heal: Columns::default(),
+            plan: WritePlan::Full,
+            view: 0,
+            reads: Reads::new(),
+            extra: Extra::default(),
+            bufs: Vec::new(),
+            columns: Vec::new(),
+            failed: Vec::new(),
+            entered: false,
+            gated: false,
+            patient: false,
+            skipped: false,
+            error: None,
+            found_inconsistent: false,
+            findings: Vec::new(),
+            lost: Columns::default(),
+            healed: Columns::default(),
+            parity: Columns::default(),
+            answered: false,
+            settled: None,
+            targets: Vec::new(),
+            narrow: None,
+            salvage: None,
+            salvages: 0,
+            plan_again: false,
+            puts: Vec::new(),
+            fua: false,
+            logging: false,
+            operation: None,
+            held: Columns::default(),
+        }
+    }
+
+    /// Begins, in memory of one that is over.
+    pub(crate) fn begin(&mut self, stripe: StripeNo, work: Work) {
+        let (bad, heal) = match &work.kind {
+            WorkKind::Read { avoid, heal, .. } => (avoid.clone(), *heal),
+            _ => (Vec::new(), Columns::default()),
+        };
+        *self = StripeOp {
+            stripe,
+            work,
+            bad,
+            heal,
+            bufs: std::mem::take(&mut self.bufs),
+            columns: std::mem::take(&mut self.columns),
+            puts: std::mem::take(&mut self.puts),
+            ..StripeOp::idle()
+        };
+    }
+
+    /// It is over: holds no more than empty memory of its own.
+    pub(crate) fn end(&mut self) {
+        self.drop_buffers();
+        self.columns.clear();
+        (self.settled, self.salvage, self.narrow) = (None, None, None);
+        self.work = Work::nothing();
+    }
+
+    /// The view concerns it: it waits for one, or for a list that an array which has failed does
+    /// not write any more.
+    pub(crate) fn waits_for_view(&self, failed: bool) -> bool {
+        matches!(self.phase, Phase::View | Phase::LogView) || (failed && self.phase == Phase::List)
+    }
+
+    /// A write that has begun to read, in a region that is not open yet.
+    pub(crate) fn reads_early(&self) -> bool {
+        let write = matches!(self.work.kind, WorkKind::Write { .. });
+        write && self.entered && !self.gated
+    }
+
+    /// Something of it may be in the logs or in place.
+    pub(crate) fn began(&self) -> bool {
+        let write = matches!(
+            self.work.kind,
+            WorkKind::Write { .. } | WorkKind::Zero { .. }
+        );
+        let phases = [
+            Phase::Logging,
+            Phase::Writing,
+            Phase::View,
+            Phase::LogView,
+            Phase::List,
+        ];
+        write && phases.contains(&self.phase)
+    }
+
+    /// What could not be read before this read waited for its turn may have been rewritten by what
+    /// went before it. True if there was such a thing: it is worth another try, once.
+    fn forget_avoided(&mut self) -> bool {
+        let WorkKind::Read { avoid, .. } = &mut self.work.kind else {
+            return false;
+        };
+        let avoided = std::mem::take(avoid);
+        self.bad.retain(|bad| !avoided.contains(bad));
+        let columns = avoided.iter().fold(0, |all, (column, _)| all | 1 << column);
+        self.heal = Columns(self.heal.0 & !columns);
+        !avoided.is_empty()
+    }
+
+    pub(crate) fn drop_buffers(&mut self) {
+        self.bufs.clear();
+        self.puts.clear();
+        self.columns.iter_mut().for_each(|c| *c = None);
+    }
+}
+
+impl Shard {
+    pub(crate) fn start_op(&mut self, key: usize) {
+        if let Some(error) = self.closed() {
+            return self.finish_op(key, Some(error));
+        }
+        if self.is_outrun(key) {
+            return self.finish_op(key, None);
+        }
+        let op = &self.ops[key];
+        let gated = matches!(op.work.kind, WorkKind::Write { .. } | WorkKind::Zero { .. });
+        let region = self.region(op.stripe);
+        if !gated && self.gates[region.0 as usize].unwritten() {
+            return self.pass_over(key);
+        }
+        if op.work.only_zeros() && self.gates[region.0 as usize].unwritten() {
+            // It reads as zeros already, and did not when this was asked for.
+            return self.finish_op(key, None);
+        }
+        if gated {
+            let gate = &mut self.gates[region.0 as usize];
+            if !gate.open() {
+                let hasty = canary::hit(Canary::DirtyAfterWrite) && !gate.unwritten();
+                if gate.ask() {
+                    self.say(FromShard::NeedRegion { region });
+                }
+                if !hasty && self.starts_early(&self.ops[key]) {
+                    self.gates[region.0 as usize].users += 1;
+                    self.ops[key].entered = true;
+                    return self.prepare(key);
+                }
+                if !hasty {
+                    return self.gates[region.0 as usize].waiting.push(key);
+                }
+            }
+            self.gates[region.0 as usize].enter();
+            self.ops[key].gated = true;
+        }
+        self.gates[region.0 as usize].users += 1;
+        self.ops[key].entered = true;
+        self.prepare(key);
+    }
+
+    /// Parity agrees with the data in this stripe, whoever is lost.
+    pub(crate) fn synced(&self, stripe: StripeNo) -> bool {
+        self.gates[self.region(stripe).0 as usize].trusted()
+    }
+
+    /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
+    /// `gone`: columns that the operation cannot read, beside those that no member holds.
+    pub(crate) fn trusted(&self, stripe: StripeNo, gone: Columns) -> bool {
+        self.synced(stripe)
+            || canary::hit(Canary::ParityTrustedInNeedSync)
+            || self.geometry.mirrored()
+            || self.accepted(stripe, gone)
+    }
+
+    /// Data columns are lost, and what they held is by an administrator's word what parity makes of
+    /// it. That word is about who was missing then, not about who was lost since or does not
+    /// answer.
+    fn accepted(&self, stripe: StripeNo, gone: Columns) -> bool {
+        let lost = |c: &usize| gone.has(*c) || self.source(stripe, *c).is_none();
+        let said = |c: usize| self.view.forced.contains(&self.geometry.slot(stripe, c));
+        let mut columns = (0..self.shape(stripe).k).filter(lost).peekable();
+        if canary::hit(Canary::ForceForEver) && !self.view.forced.is_empty() {
+            return columns.peek().is_some();
+        }
+        !self.view.forced.is_empty() && columns.peek().is_some() && columns.all(said)
+    }
+
+    /// Columns of the operation that cannot be read: no member, or a failed read.
+    pub(crate) fn lost(&self, op: &StripeOp) -> Columns {
+        let mut lost = Columns::default();
+        if self.whole && op.bad.is_empty() {
+            return lost;
+        }
+        let kind = &op.work.kind;
+        let scrub = matches!(
+            kind,
+            WorkKind::Step {
+                kind: StepKind::Scrub(_),
+                ..
+            }
+        );
+        for column in 0..self.width(op.stripe) {
+            // A scrub neither judges members that are being rebuilt nor judges by them.
+            let source = match scrub {
+                true => self.slot_view(op.stripe, column).current,
+                false => self.source(op.stripe, column),
+            };
+            if source.is_none_or(|d| op.bad.contains(&(column, d.device))) {
+                lost.add(column);
+            }
+        }
+        lost
+    }
+
+    /// Plans the operation: what to read, which buffers. Runs again after a failed read.
+    pub(crate) fn prepare(&mut self, key: usize) {
+        self.ops[key].salvage = None;
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        let op = &self.ops[key];
+        // Its region was given back since it started: parity that no resync has passed over must
+        // not be computed from only because the region counts as trusted now.
+        if !op.gated && self.gates[self.region(op.stripe).0 as usize].unwritten() {
+            return match op.reads_early() {
+                true => self.back_to_gate(key),
+                false => self.pass_over(key),
+            };
+        }
+        let (lost, stripe) = (self.lost(op), op.stripe);
+        let planned = match &op.work.kind {
+            WorkKind::Write { pieces, .. } => self.plan_write(op, pieces, lost),
+            WorkKind::Read { pieces, .. } => self.plan_read(op, pieces, lost),
+            WorkKind::Zero { .. } => Some((WritePlan::Full, Reads::new(), Extra::default())),
+            WorkKind::Step { kind, .. } => self.plan_step(op, *kind, lost),
+        };
+        let Some((plan, reads, extra)) = planned else {
+            return self.no_plan(key);
+        };
+        if self.begin_to_narrow(key) {
+            return;
+        }
+        let Shape { width, k, .. } = self.shape(stripe);
+        let mut parity = Columns::default();
+        (k..width)
+            .filter(|&c| self.has_target(stripe, c))
+            .for_each(|c| parity.add(c));
+        let targets = self
+            .unbuilt(stripe)
+            .into_iter()
+            .map(|(_, t)| t.device)
+            .collect();
+        let op = &mut self.ops[key];
+        (op.plan, op.lost, op.read_failed) = (plan, lost, false);
+        op.view = self.view.version;
+        (op.parity, op.targets) = (parity, targets);
+        self.want(key, reads, extra);
+    }
+
+    /// The operation wants to read this, and buffers for it and for more.
+    pub(crate) fn want(&mut self, key: usize, reads: Reads, extra: Extra) {
+        let width = self.width(self.ops[key].stripe);
+        let op = &mut self.ops[key];
+        op.drop_buffers();
+        op.columns.resize_with(width, || None);
+        (op.reads, op.extra, op.phase) = (reads, extra, Phase::Buffers);
+        op.logging = self.view.logging;
+        let nothing_early = op.reads_early() && op.reads.is_empty();
+        if !nothing_early && self.starved.is_empty() && self.take_buffers(key) {
+            self.issue_op_reads(key);
+        } else if self.ops[key].reads_early() {
+            self.back_to_gate(key);
+        } else {
+            self.starved.push_back(Starved::Op(key));
+        }
+    }
+
+    /// The members cannot give what the operation needs.
+    fn no_plan(&mut self, key: usize) {
+        if self.ops[key].reads_early() {
+            return self.back_to_gate(key);
+        }
+        let op = &mut self.ops[key];
+        op.drop_buffers();
+        if self.is_hedge(key) {
+            return self.finish_op(key, Some(RequestError::Unreadable));
+        }
+        if self.ops[key].forget_avoided() {
+            return self.prepare(key);
+        }
+        if !self.parks(key) {
+            self.begin_salvage(key);
+        }
+    }
+
+    /// A read that cannot be computed waits if its region is about to read as zeros.
+    pub(crate) fn parks(&mut self, key: usize) -> bool {
+        let op = &mut self.ops[key];
+        op.drop_buffers();
+        let (stripe, reads) = (op.stripe, matches!(op.work.kind, WorkKind::Read { .. }));
+        reads && self.park(key, self.region(stripe))
+    }
+
+    /// Some member holds this column.
+    pub(crate) fn has_target(&self, stripe: StripeNo, column: usize) -> bool {
+        self.whole
+            || self.slot_view(stripe, column).current.is_some()
+            || self
+                .incoming(stripe, column)
+                .is_some_and(|(_, rebuilt)| rebuilt)
+    }
+
+    /// More columns of this stripe have no member than there are parities.
+    pub(crate) fn lost_beyond(&self, stripe: StripeNo) -> bool {
+        if self.whole {
+            return false;
+        }
+        let lost = (0..self.width(stripe))
+            .filter(|&c| self.source(stripe, c).is_none())
+            .count();
+        lost > self.geometry.m
+    }
+
+    /// Takes all buffers that the operation wants; false if they are not all there.
+    pub(crate) fn take_buffers(&mut self, key: usize) -> bool {
+        let op = &mut self.ops[key];
+        let reads = op.reads.iter().map(|&(_, lo, hi)| (hi - lo) as usize);
+        let extra = std::iter::repeat_n(op.extra.bytes, op.extra.count);
+        self.pool.take_all(reads.chain(extra), &mut op.bufs)
+    }
+
+    pub(crate) fn issue_op_reads(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.began = Some(self.now);
+        op.phase = Phase::Reading;
+        let reads = std::mem::take(&mut op.reads);
+        let mut bufs: List<Buf, 8> = op.bufs.drain(..reads.len()).collect();
+        let stripe = op.stripe;
+        // The view may have changed while the operation waited for buffers.
+        if reads
+            .iter()
+            .any(|&(column, ..)| self.source(stripe, column).is_none())
+        {
+            drop(bufs);
+            return self.prepare(key);
+        }
+        for (&(column, lo, hi), buf) in reads.iter().zip(bufs.drain()) {
+            let device = self.source(stripe, column).expect("checked above");
+            let offset = self.member_offset(device, stripe) + lo;
+            let what = IoFor::OpRead {
+                op: key,
+                column,
+                device: device.device,
+                offset,
+            };
+            let kind = IoKind::Read {
+                offset,
+                buf,
+                start: 0,
+                len: (hi - lo) as usize,
+            };
+            self.io(device.device, what, kind);
+            self.ops[key].pending += 1;
+        }
+        self.ops[key].reads = reads;
+        if self.ops[key].pending == 0 && !self.awaits_turn(key) {
+            self.compute(key);
+        }
+    }
+
+    pub(crate) fn op_read_done(
+        &mut self,
+        key: usize,
+        column: usize,
+        device: DeviceId,
+        offset: u64,
+        result: Result<(), IoError>,
+        buf: Option<Buf>,
+    ) {
+        let op = &mut self.ops[key];
+        op.pending -= 1;
+        match (result, buf) {
+            (Ok(()), Some(buf)) => {
+                let (_, lo, hi) = *op
+                    .reads
+                    .iter()
+                    .find(|r| r.0 == column)
+                    .expect("the operation asked for it");
+                op.columns[column] = Some(Slice::new(buf, 0, (hi - lo) as usize));
+            }
+            (Err(IoError::Media), _) if op.salvage.is_some() => {
+                let salvage = op.salvage.as_mut().expect("checked");
+                salvage.unreadable.add(column);
+            }
+            (Err(IoError::Media), _) if op.narrows() => op.narrow_failed(),
+            (result, _) => {
+                op.bad.push((column, device));
+                op.read_failed = true;
+                let error = result.err().unwrap_or(IoError::TimedOut);
+                if error == IoError::Media {
+                    op.heal.add(column);
+                }
+                self.report(device, error, false, offset);
+            }
+        }
+        if self.ops[key].pending == 0 {
+            let op = &self.ops[key];
+            if op.read_failed {
+                self.prepare(key)
+            } else if self.view.failed {
+                self.finish_op(key, Some(RequestError::Failed))
+            } else if op.salvage.is_some() {
+                self.salvage_read(key)
+            } else if op.narrows() {
+                self.narrow_read(key)
+            } else if !self.awaits_turn(key) {
+                self.compute(key)
+            }
+        }
+    }
+
+    pub(crate) fn compute(&mut self, key: usize) {
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        if self.ops[key].reads_early() && !self.passes_gate(key) {
+            return;
+        }
+        // A write that is to be logged wants more buffers than one that is not.
+        if self.view.logging && !self.ops[key].logging {
+            return self.prepare(key);
+        }
+        self.ops[key].phase = Phase::Writing;
+        match &self.ops[key].work.kind {
+            WorkKind::Write { .. } => self.compute_write(key),
+            WorkKind::Read { settle: true, .. } => self.compute_settled(key),
+            WorkKind::Read { .. } => self.compute_read(key),
+            WorkKind::Zero { fua, .. } => {
+                let fua = *fua;
+                self.compute_zero(key, fua);
+            }
+            WorkKind::Step { step, kind, .. } => {
+                let (step, kind) = (*step, *kind);
+                self.turns.leave(step, self.ops[key].stripe);
+                self.compute_step(key, kind);
+            }
+        }
+        if self.ops.contains(key) && self.ops[key].phase != Phase::Retiring {
+            self.settle_writes(key);
+        }
+    }
+
+    /// Nothing has to be waited for where nothing was written.
+    pub(crate) fn settle_writes(&mut self, key: usize) {
+        if self.ops[key].pending == 0 {
+            self.writes_done(key);
+        }
+    }
+
+    /// A write is computed: its records go to the logs first, or it goes in place at once.
+    pub(crate) fn carry_out(&mut self, key: usize, new: Option<NewContent>) {
+        if !self.may_unlist(key) {
+            return self.finish_op(key, Some(RequestError::Unreadable));
+        }
+        let Some(new) = new.filter(|_| !canary::hit(Canary::NoLog)) else {
+            return self.put_in_place(key);
+        };
+        let (operation, short) = self.logs.number();
+        if short {
+            self.say(FromShard::NumbersShort);
+        }
+        let held = self.held(self.ops[key].stripe);
+        let members = self.log_write(key, operation, &new);
+        assert!(members > 0, "some member of the group is in sync");
+        let op = &mut self.ops[key];
+        (op.operation, op.held, op.phase) = (Some(operation), held, Phase::Logging);
+        op.pending = members;
+    }
+
+    /// Columns that some member holds.
+    fn held(&self, stripe: StripeNo) -> Columns {
+        if self.whole {
+            return Columns::first(self.width(stripe));
+        }
+        let mut held = Columns::default();
+        (0..self.width(stripe))
+            .filter(|&c| self.has_target(stripe, c))
+            .for_each(|c| held.add(c));
+        held
+    }
+
+    /// The records of an operation on one member are durable, or not.
+    pub(crate) fn record_written(&mut self, key: usize, device: DeviceId, failed: bool) {
+        let op = &mut self.ops[key];
+        op.pending -= 1;
+        if failed {
+            op.failed.push(device);
+        }
+        if op.pending == 0 {
+            self.logged(key);
+        }
+    }
+
+    /// All records came back: in place with it, or anew where a member was lost.
+    fn logged(&mut self, key: usize) {
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        let failed = std::mem::take(&mut self.ops[key].failed);
+        let still: Vec<DeviceId> = failed
+            .iter()
+            .copied()
+            .filter(|&d| self.in_view(d))
+            .collect();
+        if !still.is_empty() {
+            let op = &mut self.ops[key];
+            (op.failed, op.phase) = (still, Phase::LogView);
+            return;
+        }
+        let op = &self.ops[key];
+        let fewer = op.held.0 & !self.held(op.stripe).0 != 0 && !canary::hit(Canary::LossIgnored);
+        if fewer || !failed.is_empty() {
+            // Nothing of it is in place: these records mean nothing, and the new ones are newer.
+            let operation = self.ops[key].operation.take().expect("it has records");
+            self.logs.over(operation);
+            return self.prepare(key);
+        }
+        self.ops[key].phase = Phase::Writing;
+        self.put_in_place(key);
+        self.settle_writes(key);
+    }
+
+    pub(crate) fn put_in_place(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        let logged = op.operation.is_some() && !canary::hit(Canary::RetiredBeforeFlush);
+        let (stripe, fua) = (op.stripe, op.fua || logged);
+        let mut puts = std::mem::take(&mut op.puts);
+        for put in puts.drain(..) {
+            for device in self.targets(stripe, put.column).into_iter().flatten() {
+                let zeroes = put.content.is_none() && !(fua && device.volatile_cache);
+                if zeroes {
+                    self.zero_on(key, device, put.from, put.len);
+                    continue;
+                }
+                let zeros = || Slice::new(self.zeros.clone(), 0, put.len as usize);
+                let content = put.content.clone().unwrap_or_else(zeros);
+                self.write_to(key, device, put.from, content, fua);
+            }
+        }
+        self.ops[key].puts = puts;
+    }
+
+    fn zero_on(&mut self, key: usize, device: DeviceView, from: u64, len: u64) {
+        let offset = self.member_offset(device, self.ops[key].stripe) + from;
+        let what = IoFor::OpWrite {
+            op: key,
+            device: device.device,
+            offset,
+        };
+        self.io(device.device, what, IoKind::WriteZeroes { offset, len });
+        self.ops[key].pending += 1;
+    }
+
+    /// Writes `slice` at byte `from` of the column's strip, on every member that holds it.
+    pub(crate) fn write_column(
+        &mut self,
+        key: usize,
+        column: usize,
+        from: u64,
+        slice: Slice,
+        fua: bool,
+    ) {
+        let stripe = self.ops[key].stripe;
+        for device in self.targets(stripe, column).into_iter().flatten() {
+            self.write_to(key, device, from, slice.clone(), fua);
+        }
+    }
+
+    pub(crate) fn write_to(
+        &mut self,
+        key: usize,
+        device: DeviceView,
+        from: u64,
+        slice: Slice,
+        fua: bool,
+    ) {
+        let stripe = self.ops[key].stripe;
+        let offset = self.member_offset(device, stripe) + from;
+        let what = IoFor::OpWrite {
+            op: key,
+            device: device.device,
+            offset,
+        };
+        let fua = fua && device.volatile_cache;
+        self.io(
+            device.device,
+            what,
+            IoKind::Write {
+                offset,
+                data: slice,
+                fua,
+            },
+        );
+        self.ops[key].pending += 1;
+    }
+
+    pub(crate) fn op_write_done(
+        &mut self,
+        key: usize,
+        device: DeviceId,
+        offset: u64,
+        result: Result<(), IoError>,
+    ) {
+        self.ops[key].pending -= 1;
+        if let Err(error) = result {
+            self.ops[key].failed.push(device);
+            self.report(device, error, true, offset);
+        }
+        if self.ops[key].pending == 0 {
+            self.writes_done(key);
+        }
+    }
+
+    /// All writes have come back: done, or waiting for a view without the devices that failed.
+    fn writes_done(&mut self, key: usize) {
+        let failed = std::mem::take(&mut self.ops[key].failed);
+        let still: Vec<DeviceId> = failed.into_iter().filter(|&d| self.in_view(d)).collect();
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        if still.is_empty() && self.ops[key].salvage.is_some() {
+            return self.salvage_written(key);
+        }
+        if still.is_empty() {
+            let error = self.ops[key].error;
+            if error.is_none() && self.unlists(key) {
+                return;
+            }
+            return self.finish_op(key, error);
+        }
+        let op = &mut self.ops[key];
+        (op.failed, op.phase) = (still, Phase::View);
+    }
+
+    pub(crate) fn view_changed(&mut self, key: usize) {
+        match self.ops[key].phase {
+            Phase::LogView => self.logged(key),
+            _ => self.writes_done(key),
+        }
+    }
+
+    /// The operation is over: answers, lets the region and the stripe go.
+    pub(crate) fn finish_op(&mut self, key: usize, error: Option<RequestError>) {
+        self.note_zeroed(key, error.is_some());
+        let mut op = self.retire(key);
+        let result = match error {
+            Some(error) => Err(error),
+            None => Ok(()),
+        };
+        match &op.work.kind {
+            WorkKind::Write { pieces, .. } => {
+                for piece in pieces {
+                    self.finish_part(piece.request, None, result);
+                }
+            }
+            WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
+            WorkKind::Read { pieces, race, .. } => {
+                if let (Some(slice), Ok(())) = (op.settled.take(), result) {
+                    for piece in pieces {
+                        self.finish_read(piece, slice.clone(), op.stripe);
+                    }
+                } else if !op.answered && race.is_none() {
+                    // One that could be computed was answered before its repair was written.
+                    let result = result.and(Err(RequestError::Unreadable));
+                    self.fail_read(op.stripe, pieces, result);
+                }
+                self.side_ends(*race, error);
+            }
+            WorkKind::Step { step, kind, .. } => {
+                // Resync and scrub leave the strips of incoming members as they are.
+                let rebuilt = *kind == StepKind::Rebuild && error.is_none() && !op.skipped;
+                for &target in op.targets.iter().filter(|_| rebuilt) {
+                    self.mark_rebuilt(op.stripe, target);
+                }
+                match (*kind, error) {
+                    (StepKind::Scrub(mode), None) => self.say_findings(&op, 0, mode),
+                    (StepKind::Rebuild, None) => self.say_findings(&op, 0, ScrubMode::Check),
+                    _ => {}
+                }
+                self.step_stripe_done(*step, error.is_some(), &op);
+            }
+        }
+        if error.is_none() {
+            self.say_repaired(op.stripe, op.healed, op.work.lo, op.work.hi);
+        }
+        self.ops.over(op);
+    }
+
+    /// A read cannot be had. Of several that were planned together others may do: each comes again
+    /// by itself.
+    fn fail_read(
+        &mut self,
+        stripe: StripeNo,
+        pieces: &[ReadPiece],
+        result: Result<(), RequestError>,
+    ) {
+        let apart = pieces.len() > 1 && result == Err(RequestError::Unreadable);
+        for piece in pieces {
+            match apart && !canary::hit(Canary::NeighbourFails) {
+                true => {
+                    let own = ReadPieces::of(*piece);
+                    let work = Work::read(own, piece.lo, piece.hi, Vec::new());
+                    self.enqueue(stripe, work);
+                }
+                false => self.finish_part(piece.request, None, result),
+            }
+        }
+    }
+
+    pub(crate) fn say_repaired(&mut self, stripe: StripeNo, columns: Columns, lo: u64, hi: u64) {
+        for column in 0..self.width(stripe) {
+            if columns.has(column)
+                && let Some(device) = self.source(stripe, column)
+            {
+                let offset = self.member_offset(device, stripe) + lo;
+                let len = hi - lo;
+                self.say(FromShard::Repaired {
+                    device: device.device,
+                    offset,
+                    len,
+                });
+            }
+        }
+    }
+}

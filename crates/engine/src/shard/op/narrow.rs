@@ -1,0 +1,154 @@
+//! A strip of which some sectors cannot be read keeps the others.
+//!
+//! A medium fails a read as a whole, be it for one sector. If all of the run were computed from the other
+//! columns, it would take what has rotted in these: where no redundancy is left nothing shows it, and
+//! right bytes beside the bad sector would be written over. So an operation that is about to compute columns
+//! whose medium failed reads these once more first, in halves, down to the logical block. What can be
+//! read stays as it is; only the rest is computed.
+//!
+//! Invariants:
+//! * Only an operation that has its run alone narrows: what it has read stays true until it is over.
+//! * A column is narrowed once for a plan; what fails again, or was interrupted, is computed as a whole.
+//! * What is kept is no buffer of the pool: an operation that holds one never waits for another.
+//!
+//! Deliberately absent: a comparison of what is kept with what the others say (`scrub`), and columns
+//! of which too many fail at once (`salvage`, block by block anyway).
+
+use crate::canary::{self, Canary};
+use crate::mem::buffer::{Buf, Slice};
+use crate::shard::Shard;
+use crate::shard::op::StripeOp;
+use crate::stripe::write_plan::{Columns, Extra, Reads};
+
+/// Part of a column's run.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    column: usize,
+    lo: u64,
+    hi: u64,
+}
+
+/// How far an operation has come with it.
+#[derive(Debug, Default)]
+pub(crate) struct Narrow {
+    /// Parts that are still to be read, the next one last.
+    todo: Vec<Part>,
+    /// The part at work.
+    at: Option<Part>,
+    /// Its medium failed.
+    failed: bool,
+    /// Columns that were gone through, or given up.
+    done: Columns,
+    /// What could be read: column, where it begins within the strip, and bytes.
+    kept: Vec<(usize, u64, Vec<u8>)>,
+}
+
+impl StripeOp {
+    /// A part of a column is being read again.
+    pub(crate) fn narrows(&self) -> bool {
+        self.narrow.as_ref().is_some_and(|n| n.at.is_some())
+    }
+
+    /// The medium failed the part that is being read again.
+    pub(crate) fn narrow_failed(&mut self) {
+        self.narrow.as_mut().expect("a part is being read").failed = true;
+    }
+
+    /// Lays over what was computed of a column what could be read of it.
+    pub(crate) fn keep_read(&self, column: usize, computed: &mut Buf, len: usize) {
+        let (lo, hi) = (self.work.lo, self.work.hi);
+        // A salvage computes single blocks, which cannot be read.
+        let whole = self.salvage.is_none() && len as u64 == hi - lo;
+        let Some(narrow) = self.narrow.as_ref().filter(|_| whole) else {
+            return;
+        };
+        let of_column = narrow.kept.iter().filter(|(kept, ..)| *kept == column);
+        for (_, from, bytes) in of_column {
+            let from = (from - lo) as usize;
+            computed.bytes_mut()[from..from + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Shard {
+    /// The operation could be carried out: if it is to compute columns of which most can perhaps be read,
+    /// that is found out first. True if it waits for that.
+    pub(crate) fn begin_to_narrow(&mut self, key: usize) -> bool {
+        let block = self.geometry.block;
+        let op = &mut self.ops[key];
+        if op.heal.is_empty() || op.work.hi - op.work.lo <= block || op.work.shared() {
+            return false;
+        }
+        if canary::hit(Canary::RunComputed) || self.is_hedge(key) {
+            return false;
+        }
+        let mut narrow = self.ops[key].narrow.take().unwrap_or_default();
+        (narrow.at, narrow.failed) = (None, false);
+        narrow.todo.clear();
+        let op = &self.ops[key];
+        let there = |&column: &usize| {
+            let source = self.source(op.stripe, column);
+            source.is_some_and(|s| op.bad.contains(&(column, s.device)))
+        };
+        let fresh: Columns = (op.heal.each())
+            .filter(|&column| !narrow.done.has(column))
+            .filter(there)
+            .collect();
+        if fresh.is_empty() {
+            self.ops[key].narrow = Some(narrow);
+            return false;
+        }
+        if op.reads_early() {
+            // It begins again when its region is open.
+            self.back_to_gate(key);
+            return true;
+        }
+        let (lo, hi) = (op.work.lo, op.work.hi);
+        narrow.done = narrow.done.with(fresh);
+        for column in fresh.each() {
+            narrow.halve(Part { column, lo, hi }, block);
+        }
+        self.ops[key].narrow = Some(narrow);
+        self.narrow_next(key);
+        true
+    }
+
+    fn narrow_next(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        let narrow = op.narrow.as_mut().expect("it has begun");
+        (narrow.at, narrow.failed) = (narrow.todo.pop(), false);
+        let Some(Part { column, lo, hi }) = narrow.at else {
+            return self.prepare(key);
+        };
+        op.read_failed = false;
+        let reads: Reads = std::iter::once((column, lo, hi)).collect();
+        self.want(key, reads, Extra::default());
+    }
+
+    /// The part was read, or its medium failed.
+    pub(crate) fn narrow_read(&mut self, key: usize) {
+        let block = self.geometry.block;
+        let op = &mut self.ops[key];
+        let narrow = op.narrow.as_mut().expect("a part was being read");
+        let part = narrow.at.expect("a part was being read");
+        let read: Option<Slice> = op.columns[part.column].take();
+        match read.filter(|_| !narrow.failed) {
+            Some(read) => {
+                let kept = (part.column, part.lo, read.bytes().to_vec());
+                narrow.kept.push(kept);
+            }
+            None if part.hi - part.lo > block => narrow.halve(part, block),
+            None => {}
+        }
+        self.narrow_next(key);
+    }
+}
+
+impl Narrow {
+    /// Both halves are to be read, the first one next.
+    fn halve(&mut self, Part { column, lo, hi }: Part, block: u64) {
+        let middle = lo + (hi - lo) / block / 2 * block;
+        let half = |lo, hi| Part { column, lo, hi };
+        self.todo.extend([half(middle, hi), half(lo, middle)]);
+    }
+}

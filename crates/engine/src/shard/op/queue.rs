@@ -1,0 +1,187 @@
+//! The order of operations on a stripe: who may start, who waits, which writes become one.
+//!
+//! Invariants:
+//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
+//!   only read; among those that overlap, the order is that of arrival.
+//! * What waits for its stream to go on (see `streams`) keeps its place in the order, and waits no
+//!   more once something else waits for it.
+//!
+//! Deliberately absent: what an operation does (see `stripe`).
+
+use std::collections::VecDeque;
+
+use crate::canary::{self, Canary};
+use crate::mem::list::{List, listed};
+use crate::shard::Shard;
+use crate::shard::op::StripeOp;
+use crate::shard::op::work::Work;
+use crate::units::*;
+
+/// Operations on a stripe: those at work and those waiting, in order of arrival.
+#[derive(Default)]
+pub(crate) struct Lock {
+    active: List<Held, 2>,
+    queue: VecDeque<Work>,
+}
+
+/// The stripes that something is going on in. Nobody goes through them: they have no order.
+pub(crate) type Locks = rustc_hash::FxHashMap<StripeNo, Lock>;
+
+/// Ranges that something at work or waiting stands on, and whether it only reads.
+type Blocked = List<(u64, u64, bool), 4>;
+
+struct Held {
+    op: usize,
+    lo: u64,
+    hi: u64,
+    shared: bool,
+}
+
+listed!(Held, Work);
+
+impl Shard {
+    /// Queues work on a stripe; it starts at the next `poll`.
+    pub(crate) fn enqueue(&mut self, stripe: StripeNo, work: Work) {
+        let old = || self.old_locks.pop().unwrap_or_default();
+        let lock = self.locks.entry(stripe).or_insert_with(old);
+        lock.queue.push_back(work);
+        self.ready.push_back(stripe);
+    }
+
+    /// Starts everything on the stripe that nothing before it stands in the way of; without
+    /// `at_once`, parts of streams may wait for more.
+    pub(crate) fn pump(&mut self, stripe: StripeNo, at_once: bool) {
+        let unit = self.run_bytes();
+        let worth = match at_once {
+            true => 0,
+            false => self.worth_waiting_for(stripe),
+        };
+        // What waits for more, and whether something waits for that.
+        let (mut kept, mut pressed) = (Blocked::new(), false);
+        let Some(lock) = self.locks.get_mut(&stripe) else {
+            return;
+        };
+        let mut blocked: Blocked = lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
+        let mut at = 0;
+        let mut start: List<Work, 2> = List::new();
+        while at < lock.queue.len() {
+            let work = &lock.queue[at];
+            let (lo, hi, shared) = (work.lo, work.hi, work.shared());
+            if conflicts(&blocked, lo, hi, shared) {
+                pressed |= conflicts(&kept, lo, hi, shared);
+                blocked.push((lo, hi, shared));
+                at += 1;
+                continue;
+            }
+            let mut work = lock.queue.remove(at).expect("the index was checked");
+            // Without parity there is nothing to be gained by it, and a gap would have to be read.
+            if self.geometry.m > 0 {
+                gather(&mut work, &mut lock.queue, at, &blocked, unit);
+            }
+            blocked.push((work.lo, work.hi, shared));
+            if work.streamed_bytes().is_some_and(|bytes| bytes < worth) {
+                kept.push((work.lo, work.hi, shared));
+                lock.queue.insert(at, work);
+                at += 1;
+                continue;
+            }
+            start.push(work);
+        }
+        let waits = !kept.is_empty() && !pressed;
+        self.streams.note_waiting(stripe, waits, self.now);
+        for work in start.drain() {
+            let (lo, hi, shared) = (work.lo, work.hi, work.shared());
+            let op = self.ops.insert(stripe, work);
+            let lock = self
+                .locks
+                .get_mut(&stripe)
+                .expect("it has active operations");
+            lock.active.push(Held { op, lo, hi, shared });
+            self.start_op(op);
+        }
+        self.locks_tidy(stripe);
+        if pressed {
+            self.pump(stripe, true);
+        }
+    }
+
+    /// Something waits for the stripe.
+    pub(crate) fn is_pressed(&self, stripe: StripeNo) -> bool {
+        let lock = self.locks.get(&stripe);
+        lock.is_some_and(|lock| !lock.queue.is_empty())
+    }
+
+    fn locks_tidy(&mut self, stripe: StripeNo) {
+        if self
+            .locks
+            .get(&stripe)
+            .is_some_and(|l| l.active.is_empty() && l.queue.is_empty())
+        {
+            self.old_locks.extend(self.locks.remove(&stripe));
+        }
+    }
+
+    /// Removes an operation and lets the stripe's next go on.
+    pub(crate) fn retire(&mut self, op: usize) -> Box<StripeOp> {
+        let done = self.ops.remove(op);
+        if let Some(began) = done.began
+            && done.work.streamed_bytes().is_some()
+        {
+            self.streams.took(self.now.since(began));
+        }
+        if let Some(lock) = self.locks.get_mut(&done.stripe) {
+            lock.active.retain(|held| held.op != op);
+        }
+        self.ready.push_back(done.stripe);
+        // What ends because the array has failed may be half in place: its records still count.
+        if let Some(operation) = done.operation.filter(|_| !self.view.failed) {
+            self.logs.over(operation);
+        }
+        self.drained(op);
+        if done.entered {
+            self.leave_region(self.region(done.stripe), done.gated);
+        }
+        done
+    }
+}
+
+/// Does anything at work or waiting before stand in the way of this range?
+fn conflicts(blocked: &[(u64, u64, bool)], lo: u64, hi: u64, shared: bool) -> bool {
+    if canary::hit(Canary::NoStripeOrder) {
+        return false;
+    }
+    blocked
+        .iter()
+        .any(|&(l, h, s)| lo < h && l < hi && !(s && shared))
+}
+
+/// Adds to a write those writes waiting after it that touch its run and that nothing else stands
+/// before.
+fn gather(
+    work: &mut Work,
+    queue: &mut VecDeque<Work>,
+    from: usize,
+    blocked: &[(u64, u64, bool)],
+    unit: u64,
+) {
+    if !work.is_write() {
+        return;
+    }
+    let mut passed = Blocked::new();
+    let mut at = from;
+    while at < queue.len() {
+        let next = &queue[at];
+        let touches = next.is_write() && next.lo <= work.hi && work.lo <= next.hi;
+        let (lo, hi) = (work.lo.min(next.lo), work.hi.max(next.hi));
+        let one_run = lo / unit == (hi - 1) / unit;
+        let free = canary::hit(Canary::GatherDropsOrder)
+            || !conflicts(blocked, lo, hi, false) && !conflicts(&passed, lo, hi, false);
+        if touches && one_run && free {
+            let next = queue.remove(at).expect("the index was checked");
+            work.absorb(next);
+        } else {
+            passed.push((next.lo, next.hi, next.shared()));
+            at += 1;
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Reads that their own member cannot answer: computed from the others, and written back where a
+//! medium failed.
+//!
+//! Invariants:
+//! * Only the bytes asked for are read, from as few members as the code needs, and none twice for
+//!   one request.
+//! * Nothing is computed from parity that is not trusted.
+//! * Only an operation that holds its range alone writes back.
+//! * What is written back was computed from strips that agree with all that are there; where they do not,
+//!   and who is wrong is not known, the sector stays unreadable: what it held may yet tell.
+//! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
+//!   otherwise the loss of the copy that spoke would bring another version back.
+
+use crate::canary::{self, Canary};
+use crate::mem::buffer::{Buf, Slice};
+use crate::mem::list::{Brief, List, listed};
+use crate::proto::ScrubMode;
+use crate::shard::Shard;
+use crate::shard::op::StripeOp;
+use crate::shard::op::work::{ReadPiece, Work, WorkKind};
+use crate::stripe::write_plan::{Columns, WritePlan};
+use crate::stripe::write_plan::{Extra, Planned, Reads, available};
+
+/// What answers each piece of a read.
+type ReadAnswers = List<(ReadPiece, Slice)>;
+
+listed!((ReadPiece, Slice));
+
+impl Shard {
+    /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
+    /// there.
+    pub(crate) fn pass_over(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.skipped = true;
+        if let WorkKind::Read { pieces, race, .. } = &op.work.kind {
+            op.answered = true;
+            let (mut pieces, race) = (pieces.clone(), *race);
+            let claims = self.claims(race);
+            for piece in pieces.drain().filter(|_| claims) {
+                let zeros = self.zeros_of(piece.hi - piece.lo);
+                self.finish_part(piece.request, Some((piece.part, zeros)), Ok(()));
+            }
+        }
+        self.finish_op(key, None);
+    }
+
+    pub(crate) fn plan_read(
+        &self,
+        op: &StripeOp,
+        pieces: &[ReadPiece],
+        lost: Columns,
+    ) -> Option<Planned> {
+        let (lo, hi) = (op.work.lo, op.work.hi);
+        if matches!(op.work.kind, WorkKind::Read { settle: true, .. }) {
+            let copies = available(self.width(op.stripe), lost);
+            let reads: Reads = copies.iter().map(|&c| (c, lo, hi)).collect();
+            return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
+        }
+        let hedge = op.work.race().is_some_and(|side| side.hedge);
+        if hedge && !self.parity_answers(op.stripe) {
+            return None;
+        }
+        let trusted = hedge || self.trusted(op.stripe, lost);
+        let wanted = self.to_decode(op, pieces, lost);
+        let there = |c: &usize| !wanted.has(*c);
+        let mut reads: Columns = pieces.iter().map(|p| p.column).filter(there).collect();
+        let checks = !op.work.shared() && self.checks_sources(op.stripe, lost);
+        let plan = match wanted.is_empty() {
+            true => WritePlan::Full,
+            false if !trusted => return None,
+            false => {
+                let decoder = self.decoder(op.stripe, lost, wanted)?;
+                decoder.sources().iter().for_each(|&c| reads.add(c));
+                if checks {
+                    let present = available(self.width(op.stripe), lost);
+                    present.iter().for_each(|&c| reads.add(c));
+                }
+                WritePlan::Decode
+            }
+        };
+        let reads = reads.each().map(|c| (c, lo, hi)).collect();
+        let extra = Extra {
+            bytes: (hi - lo) as usize,
+            count: wanted.count() + if checks { self.geometry.m } else { 0 },
+        };
+        Some((plan, reads, extra))
+    }
+
+    /// The columns that a read computes: those asked for that cannot be read, and those that are
+    /// to be rewritten.
+    fn to_decode(&self, op: &StripeOp, pieces: &[ReadPiece], lost: Columns) -> Columns {
+        let asked = pieces.iter().map(|piece| piece.column);
+        let computed: Columns = asked.filter(|&c| lost.has(c)).collect();
+        computed.with(op.heal)
+    }
+
+    /// Computes the `wanted` columns from those read; they become the operation's content.
+    pub(crate) fn decode_into(&self, op: &mut StripeOp, lost: Columns, wanted: Columns) {
+        let decoder = self
+            .decoder(op.stripe, lost, wanted)
+            .expect("the plan found enough columns");
+        let mut outputs: List<Buf, 3> = decoder
+            .wanted()
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each lost column"))
+            .collect();
+        let inputs: Brief<&[u8]> = decoder
+            .sources()
+            .iter()
+            .map(|&c| {
+                op.columns[c]
+                    .as_ref()
+                    .expect("the plan reads every source")
+                    .bytes()
+            })
+            .collect();
+        let len = inputs[0].len();
+        let mut slices: Brief<&mut [u8]> = outputs
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..len])
+            .collect();
+        decoder.decode_with(self.heat(op), &inputs, &mut slices);
+        drop((inputs, slices));
+        for (&column, mut buf) in decoder.wanted().iter().zip(outputs.drain()) {
+            op.keep_read(column, &mut buf, len);
+            op.columns[column] = Some(Slice::new(buf, 0, len));
+        }
+    }
+
+    /// The first copy that can be read speaks; the answer waits until all of them say the same,
+    /// durably.
+    pub(crate) fn compute_settled(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        let first = op.columns.iter().flatten().next();
+        let slice = first.expect("the plan reads one at least").clone();
+        let same = |copy: &Option<Slice>| {
+            let copy = copy.as_ref();
+            copy.is_some_and(|copy| copy.bytes() == slice.bytes())
+        };
+        let differ: Vec<usize> = (0..op.columns.len())
+            .filter(|&c| !same(&op.columns[c]))
+            .collect();
+        (op.settled, op.healed) = (Some(slice.clone()), op.heal);
+        let lo = op.work.lo;
+        for column in differ {
+            self.write_column(key, column, lo, slice.clone(), true);
+        }
+    }
+
+    pub(crate) fn compute_read(&mut self, key: usize) {
+        let mut op = self.ops.take(key);
+        let lost = op.lost;
+        let WorkKind::Read {
+            ref pieces, race, ..
+        } = op.work.kind
+        else {
+            unreachable!("only for reads")
+        };
+        let pieces = pieces.clone();
+        // Only the exclusive form may write: a read that met its first bad sector here comes again
+        // as one.
+        let exclusive = !op.work.shared();
+        if op.plan == WritePlan::Decode {
+            let wanted = self.to_decode(&op, &pieces, lost);
+            if exclusive && !op.heal.is_empty() {
+                self.judge_sources(&mut op, lost);
+                self.say_findings(&op, op.work.lo, ScrubMode::Check);
+            }
+            self.decode_into(&mut op, lost, wanted);
+        }
+        let mut answers: ReadAnswers = pieces
+            .iter()
+            .map(|piece| {
+                let whole = op.columns[piece.column].as_ref();
+                let from = match canary::hit(Canary::NeighbourAnswers) {
+                    true => 0,
+                    false => (piece.lo - op.work.lo) as usize,
+                };
+                let slice = whole.expect("read or decoded");
+                (*piece, slice.part(from, (piece.hi - piece.lo) as usize))
+            })
+            .collect();
+        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        let healed: Vec<(usize, Slice)> = (0..self.width(op.stripe))
+            .filter(|&c| clear && op.heal.has(c))
+            .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
+            .collect();
+        let (stripe, lo, hi, found) = (op.stripe, op.work.lo, op.work.hi, op.heal);
+        self.ops.put_back(key, op);
+        if !exclusive && !found.is_empty() {
+            let bad = std::mem::take(&mut self.ops[key].bad);
+            let op = self.retire(key);
+            self.ops.over(op);
+            let work = Work::read(pieces, lo, hi, bad).healing(found);
+            return self.enqueue(stripe, work.racing(race));
+        }
+        self.ops[key].answered = true;
+        if exclusive {
+            for (column, slice) in healed {
+                self.ops[key].healed.add(column);
+                self.write_column(key, column, lo, slice, false);
+            }
+        }
+        let claims = self.claims(race);
+        for (piece, slice) in answers.drain().filter(|_| claims) {
+            self.finish_read(&piece, slice, stripe);
+        }
+    }
+}

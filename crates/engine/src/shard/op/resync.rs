@@ -1,0 +1,234 @@
+//! What the steps of jobs do with a stripe: rebuild it onto incoming members, or make its parity
+//! true (resync). What a scrub does stands in `scrub`.
+//!
+//! Invariant: a rebuild writes only members that were incoming when it was planned.
+
+use strake_parity::Heat;
+
+use crate::canary::{self, Canary};
+use crate::geometry::Shape;
+use crate::mem::buffer::{Buf, Slice};
+use crate::proto::*;
+use crate::shard::Shard;
+use crate::shard::op::work::WorkKind;
+use crate::shard::op::{Put, StripeOp};
+use crate::stripe::write_plan::{Columns, WritePlan};
+use crate::stripe::write_plan::{Extra, Planned, Reads, available};
+use crate::units::*;
+
+impl Shard {
+    /// The incoming members of a stripe whose strip is not valid yet.
+    pub(crate) fn unbuilt(&self, stripe: StripeNo) -> Vec<(usize, DeviceView)> {
+        if self.whole {
+            return Vec::new();
+        }
+        (0..self.width(stripe))
+            .filter_map(|c| {
+                self.incoming(stripe, c)
+                    .map(|(target, done)| (c, target, done))
+            })
+            .filter(|&(_, _, done)| !done)
+            .map(|(c, target, _)| (c, target))
+            .collect()
+    }
+
+    pub(crate) fn plan_step(
+        &self,
+        op: &StripeOp,
+        kind: StepKind,
+        lost: Columns,
+    ) -> Option<Planned> {
+        let strip = self.geometry.strip;
+        let Shape { width, k, .. } = self.shape(op.stripe);
+        let trusted = self.trusted(op.stripe, lost);
+        if kind == StepKind::Rebuild {
+            let wanted = self.unbuilt(op.stripe).into_iter().map(|(c, _)| c);
+            let wanted: Columns = wanted.collect();
+            // The target may have left after a sector was found unreadable: that is mended all the
+            // same.
+            if wanted.is_empty() && op.heal.is_empty() {
+                return Some((WritePlan::Full, Reads::new(), Extra::default()));
+            }
+            // What can still be read is copied, the rest is computed.
+            let computed = wanted.each().filter(|&c| lost.has(c));
+            let computed = computed.collect::<Columns>().with(op.heal);
+            let mut columns: Columns = wanted.each().filter(|&c| !lost.has(c)).collect();
+            let present = available(width, lost);
+            if !computed.is_empty() && self.checks_sources(op.stripe, lost) {
+                present.iter().for_each(|&c| columns.add(c));
+            } else if !computed.is_empty() {
+                let decoder = self.decoder(op.stripe, lost, computed)?;
+                if !trusted && decoder.sources().iter().any(|&c| c >= k) {
+                    return None;
+                }
+                decoder.sources().iter().for_each(|&c| columns.add(c));
+            }
+            let reads = columns.each().map(|c| (c, 0, strip)).collect();
+            let extra = Extra {
+                bytes: strip as usize,
+                count: 2 * self.geometry.m,
+            };
+            return Some((WritePlan::Decode, reads, extra));
+        }
+        // Resync and scrub look at everything that is there.
+        let data_lost = (0..k).any(|c| lost.has(c));
+        if data_lost && !trusted {
+            return None;
+        }
+        if available(width, lost).len() < k {
+            return None;
+        }
+        let reads = available(width, lost)
+            .iter()
+            .map(|&c| (c, 0, strip))
+            .collect();
+        Some((
+            WritePlan::Decode,
+            reads,
+            Extra {
+                bytes: strip as usize,
+                count: 2 * self.geometry.m,
+            },
+        ))
+    }
+
+    pub(crate) fn compute_step(&mut self, key: usize, kind: StepKind) {
+        match kind {
+            StepKind::Rebuild => self.compute_rebuild(key),
+            StepKind::Resync | StepKind::Accept => self.compute_resync(key),
+            StepKind::Scrub(mode) => self.compute_scrub(key, mode),
+            StepKind::Init => unreachable!("its steps cover no stripe"),
+        }
+    }
+
+    /// Where an operation's data lies when it is computed with. What background work reads is much at
+    /// once, and what it computes goes back to the members alone: on members that move data by
+    /// themselves no CPU has seen it, nor will.
+    pub(crate) fn heat(&self, op: &StripeOp) -> Heat {
+        match op.work.kind {
+            WorkKind::Step { .. } if self.view.dma => Heat::Cold,
+            _ => Heat::Warm,
+        }
+    }
+
+    pub(crate) fn compute_rebuild(&mut self, key: usize) {
+        let (stripe, lost) = (self.ops[key].stripe, self.ops[key].lost);
+        // A member that came after the plan was made waits for a step of its own.
+        let mut targets = self.unbuilt(stripe);
+        let planned = &self.ops[key].targets;
+        targets.retain(|(_, target)| planned.contains(&target.device));
+        let mut op = self.ops.take(key);
+        let (heal, columns) = (op.heal, &op.columns);
+        let computed = targets.iter().map(|t| t.0);
+        let computed: Columns = computed.filter(|&c| columns[c].is_none()).collect();
+        let computed = computed.with(heal);
+        if !computed.is_empty() {
+            self.judge_sources(&mut op, lost);
+            self.decode_into(&mut op, lost, computed);
+        }
+        op.healed = op.healed.with(heal);
+        self.ops.put_back(key, op);
+        for (column, target) in targets {
+            let slice = self.ops[key].columns[column]
+                .clone()
+                .expect("read or decoded");
+            self.write_to(key, target, 0, slice, false);
+        }
+        for column in heal.each() {
+            let slice = self.ops[key].columns[column].clone().expect("decoded");
+            self.write_column(key, column, 0, slice, false);
+        }
+    }
+
+    /// Checks what strips are about to be computed from, where redundancy is left: who is named as
+    /// wrong is not believed; where nobody can be named the stripe is undecided.
+    pub(crate) fn judge_sources(&self, op: &mut StripeOp, lost: Columns) {
+        let Shape { width, .. } = self.shape(op.stripe);
+        let present = available(width, lost);
+        let all = present.iter().all(|&c| op.columns[c].is_some());
+        let blind = canary::hit(Canary::SourcesUnchecked);
+        if blind || !(all && self.checks_sources(op.stripe, lost)) {
+            return;
+        }
+        let locator = self.code(op.stripe).locator(&present);
+        let locator = locator.expect("k columns at least are there");
+        // The region may have become trusted since the plan was made without that.
+        if op.bufs.len() < locator.syndromes() {
+            return;
+        }
+        self.judge(op, &locator);
+        self.mend_named(op, lost);
+        op.found_inconsistent = !op.findings.is_empty();
+    }
+
+    /// Redundancy is left where the `lost` columns are computed: what they are computed from is checked
+    /// against it.
+    pub(crate) fn checks_sources(&self, stripe: StripeNo, lost: Columns) -> bool {
+        let Shape { width, k, .. } = self.shape(stripe);
+        self.synced(stripe) && available(width, lost).len() > k
+    }
+
+    /// Compares parity with data, and writes the parity that the data ask for.
+    pub(crate) fn compute_resync(&mut self, key: usize) {
+        let (stripe, lost) = (self.ops[key].stripe, self.ops[key].lost);
+        let (k, m, strip) = (
+            self.shape(stripe).k,
+            self.geometry.m,
+            self.geometry.strip as usize,
+        );
+        let mut op = self.ops.take(key);
+        let missing: Columns = (0..k).filter(|&c| lost.has(c)).collect();
+        if !missing.is_empty() {
+            self.decode_into(&mut op, lost, missing);
+        }
+        // As nearly all are. To compare is cheaper than to compute parity and then compare.
+        if op.heal.is_empty() && op.columns.iter().all(Option::is_some) && self.agree(&op) {
+            return self.ops.put_back(key, op);
+        }
+        // A parity that could not be read is compared with nothing, but written.
+        let rows: Vec<usize> = (0..m)
+            .filter(|&j| op.columns[k + j].is_some() || op.heal.has(k + j))
+            .collect();
+        let data: Vec<&[u8]> = (0..k)
+            .map(|c| op.columns[c].as_ref().expect("read or decoded").bytes())
+            .collect();
+        let mut expected: Vec<Buf> = rows
+            .iter()
+            .map(|_| op.bufs.pop().expect("a buffer for each parity"))
+            .collect();
+        let mut outputs: Vec<&mut [u8]> = expected
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..strip])
+            .collect();
+        self.code(stripe).generate_rows(&rows, &data, &mut outputs);
+        for (&j, buf) in rows.iter().zip(expected) {
+            let stored = op.columns[k + j].as_ref();
+            if stored.is_none_or(|stored| stored.bytes() != &buf.bytes()[..strip]) {
+                op.found_inconsistent |= stored.is_some();
+                op.puts.push(Put::of(k + j, 0, Slice::new(buf, 0, strip)));
+            }
+        }
+        op.healed = op.heal;
+        let healed = (0..k).filter(|&c| op.heal.has(c));
+        let healed = healed.filter_map(|c| Some(Put::of(c, 0, op.columns[c].clone()?)));
+        op.puts.extend(healed);
+        // From now on any copy of a mirror may answer (see `read`).
+        // Nor is an undecided region closed and flushed before its page says that it is decided.
+        let accepts = matches!(
+            op.work.kind,
+            WorkKind::Step {
+                kind: StepKind::Accept,
+                ..
+            }
+        );
+        let early = canary::hit(Canary::DecidedEarly);
+        op.fua = self.geometry.mirrored() || accepts && !early;
+        let untrue = op.found_inconsistent;
+        self.ops.put_back(key, op);
+        match untrue {
+            // A write that took the parity for true may have a record.
+            true => self.change_in_place(key),
+            false => self.put_in_place(key),
+        }
+    }
+}

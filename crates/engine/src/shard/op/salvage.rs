@@ -1,0 +1,414 @@
+//! Salvage: an operation that cannot be planned because too many strips are unreadable goes through
+//! its run again, down to single logical blocks.
+//!
+//! Order, under the operation's lock of its run:
+//! 1. every column that has a member is read, in halves where a medium fails, down to the block;
+//! 2. a block with enough left is computed and rewritten at once;
+//! 3. where too little is left, the data columns that are gone are put on the list of unreadable
+//!    blocks, all of the run at once, and the operation waits until that is durable (`unreadable`);
+//! 4. then records of the stripe log that tell of the run are retired (`retire`);
+//! 5. then those blocks are rewritten, and the operation is planned anew, on members that can be
+//!    read.
+//!
+//! What a lost block is rewritten with: as many unreadable columns as there are equations too few
+//! are taken as zeros, and the rest follows from what *can* be read. So nothing readable is
+//! changed, and whatever part of it a crash leaves undone follows from the rest: no write hole.
+//! Where parity is not trusted, unreadable columns are zeros, and the resync that is due makes
+//! parity of them.
+//!
+//! Invariants:
+//! * Nothing is given up that the code can compute, or that a member which is only slow or gone may
+//!   still hold: at least one of the columns has a medium that failed, at this very block.
+//! * Reads of the user give nothing up: they may be tried again.
+
+use crate::canary::{self, Canary};
+use crate::geometry::{Shape, StripPart};
+use crate::mem::buffer::Slice;
+use crate::proto::*;
+use crate::shard::Shard;
+use crate::shard::op::scrub::Found;
+use crate::shard::op::work::{Bad, ReadPiece, Work, WorkKind};
+use crate::shard::op::{Phase, StripeOp};
+use crate::stripe::write_plan::Columns;
+use crate::stripe::write_plan::{Extra, Reads};
+use crate::units::*;
+
+/// Salvages of one operation: sectors that fail again as soon as they were written end it. Every
+/// member that leaves or falls silent meanwhile takes a round or two, too, and no write may fail
+/// for that.
+const ROUNDS: u32 = 16;
+
+/// How far a salvage has come.
+#[derive(Debug, Default)]
+pub(crate) struct Salvage {
+    /// Parts of the run that are still to be looked at, the next one last.
+    todo: Vec<(u64, u64)>,
+    /// The part at work.
+    at: (u64, u64),
+    /// Columns whose medium failed there.
+    pub(crate) unreadable: Columns,
+    /// Columns that are being rewritten as they were.
+    restored: Columns,
+    /// Blocks to be listed.
+    lost: Vec<StripPart>,
+    /// The epoch in which the array was asked to list: it knows who is away by then, and that they
+    /// lack what is given up. (Not the view: there is a new one whenever a rebuild comes along.)
+    asked: Option<Epoch>,
+}
+
+impl Shard {
+    /// The operation cannot be planned: finds out why, or gives it up.
+    pub(crate) fn begin_salvage(&mut self, key: usize) {
+        let op = &self.ops[key];
+        let scrub = matches!(
+            op.work.kind,
+            WorkKind::Step {
+                kind: StepKind::Scrub(_),
+                ..
+            }
+        );
+        let reads = matches!(op.work.kind, WorkKind::Read { .. });
+        let media = |&(column, _): &Bad| op.heal.has(column);
+        let silent = |bad: &Bad| !media(bad) && self.in_view(bad.1);
+        if scrub || op.salvages == ROUNDS {
+            return self.finish_op(key, Some(RequestError::Unreadable));
+        }
+        if op.bad.iter().any(silent) {
+            return self.await_verdict(key);
+        }
+        if !op.bad.iter().any(media) {
+            if reads && canary::hit(Canary::ZerosBeyond) {
+                return self.pass_over(key);
+            }
+            return self.finish_op(key, Some(RequestError::Unreadable));
+        }
+        if op.work.shared() {
+            return self.read_alone(key);
+        }
+        let op = &mut self.ops[key];
+        op.salvages += 1;
+        // They are looked at again; what else failed stays so.
+        let heal = std::mem::take(&mut op.heal);
+        op.bad.retain(|&(column, _)| !heal.has(column));
+        let todo = vec![(op.work.lo, op.work.hi)];
+        op.narrow = None;
+        op.salvage = Some(Salvage {
+            todo,
+            ..Salvage::default()
+        });
+        self.salvage_next(key);
+    }
+
+    /// A member is silent or gone, and the array may be about to take it out: that is waited for. Another one
+    /// may have come in sync meanwhile, which this shard does not know yet.
+    fn await_verdict(&mut self, key: usize) {
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        let op = &mut self.ops[key];
+        op.salvages += 1;
+        op.drop_buffers();
+        (op.phase, op.plan_again) = (Phase::List, true);
+        self.say(FromShard::Settle { op: key as u64 });
+    }
+
+    /// Only an operation that holds its range alone may write back: the read comes again as one.
+    fn read_alone(&mut self, key: usize) {
+        let op = *self.retire(key);
+        let WorkKind::Read { pieces, race, .. } = op.work.kind else {
+            unreachable!("only reads share")
+        };
+        let work = Work::read(pieces, op.work.lo, op.work.hi, op.bad);
+        self.enqueue(op.stripe, work.healing(op.heal).racing(race));
+    }
+
+    fn salvaging(&mut self, key: usize) -> &mut Salvage {
+        let salvage = self.ops[key].salvage.as_mut();
+        salvage.expect("the operation is in salvage")
+    }
+
+    /// Reads the next part of the run.
+    pub(crate) fn salvage_next(&mut self, key: usize) {
+        let Some((lo, hi)) = self.salvaging(key).todo.pop() else {
+            return self.salvage_over(key);
+        };
+        let salvage = self.salvaging(key);
+        (salvage.at, salvage.unreadable) = ((lo, hi), Columns::default());
+        let missing = self.lost(&self.ops[key]);
+        let reads: Reads = (0..self.width(self.ops[key].stripe))
+            .filter(|&c| !missing.has(c))
+            .map(|c| (c, lo, hi))
+            .collect();
+        if reads.is_empty() {
+            return self.finish_op(key, Some(RequestError::Unreadable));
+        }
+        let single = hi - lo == self.geometry.block;
+        let outputs = if single { self.geometry.m } else { 0 };
+        let extra = Extra {
+            bytes: (hi - lo) as usize,
+            count: outputs,
+        };
+        self.ops[key].read_failed = false;
+        self.want(key, reads, extra);
+    }
+
+    /// Every column of the part was read, or failed to be.
+    pub(crate) fn salvage_read(&mut self, key: usize) {
+        let (block, salvage) = (self.geometry.block, self.salvaging(key));
+        let (lo, hi) = salvage.at;
+        if salvage.unreadable.is_empty() {
+            return self.salvage_next(key);
+        }
+        if hi - lo > block {
+            let middle = lo + (hi - lo) / block / 2 * block;
+            salvage.todo.extend([(middle, hi), (lo, middle)]);
+            return self.salvage_next(key);
+        }
+        let op = &self.ops[key];
+        let (bad, mut gone) = (self.salvage_of(key).unreadable, Columns::default());
+        let Shape { width, k, .. } = self.shape(op.stripe);
+        (0..width)
+            .filter(|&c| op.columns[c].is_none())
+            .for_each(|c| gone.add(c));
+        let data_gone = (0..k).any(|c| gone.has(c));
+        let enough = gone.count() <= self.geometry.m;
+        if enough && (!data_gone || self.trusted(op.stripe, gone)) {
+            self.salvaging(key).restored = bad;
+            return self.rewrite(key, bad, gone, false);
+        }
+        let parts = self.lost_parts(key, gone, (lo, hi));
+        let asked = self.salvage_of(key).asked == Some(self.view.epoch);
+        let listed = asked && parts.iter().all(|part| self.listed(part));
+        if !self.may_give_up(key, bad, gone) {
+            if !self.parks(key) {
+                self.finish_op(key, Some(RequestError::Unreadable));
+            }
+        } else if !listed {
+            self.salvaging(key).lost.extend(parts);
+            self.salvage_next(key);
+        } else {
+            self.salvaging(key).restored = Columns::default();
+            self.rewrite(key, bad, gone, true);
+        }
+    }
+
+    fn salvage_of(&self, key: usize) -> &Salvage {
+        let salvage = self.ops[key].salvage.as_ref();
+        salvage.expect("the operation is in salvage")
+    }
+
+    /// All data of a run of a stripe.
+    pub(crate) fn run(
+        &self,
+        stripe: StripeNo,
+        lo: u64,
+        hi: u64,
+    ) -> impl Iterator<Item = StripPart> + use<> {
+        (0..self.shape(stripe).k).map(move |column| StripPart {
+            stripe,
+            column,
+            lo,
+            hi,
+        })
+    }
+
+    /// The data columns of a block that are gone.
+    fn lost_parts(&self, key: usize, gone: Columns, (lo, hi): (u64, u64)) -> Vec<StripPart> {
+        let stripe = self.ops[key].stripe;
+        let part = |column| StripPart {
+            stripe,
+            column,
+            lo,
+            hi,
+        };
+        let data = (0..self.shape(stripe).k).filter(|&c| gone.has(c));
+        data.map(part).collect()
+    }
+
+    /// May a block be given up of which the columns `gone` are missing, the media of `bad` among
+    /// them having failed?
+    fn may_give_up(&self, key: usize, bad: Columns, gone: Columns) -> bool {
+        let op = &self.ops[key];
+        let reads = matches!(op.work.kind, WorkKind::Read { .. });
+        let away = Columns(gone.0 & !bad.0);
+        let missing = |c: &usize| away.has(*c);
+        let Shape { width, k, .. } = self.shape(op.stripe);
+        let data_missing = (0..k).any(|c| missing(&c));
+        // A member that is there and did not answer may do so later; with parity that is not
+        // trusted, one that is away is the only one who knows.
+        let hung = op.bad.iter().any(|&(_, device)| self.in_view(device));
+        let unknown = data_missing && !self.trusted(op.stripe, away);
+        let beyond = (0..width).filter(missing).count() > self.geometry.m;
+        !(reads || hung || unknown || beyond)
+    }
+
+    /// Writes the `bad` columns of a block of which those in `gone` are missing: as they were, or
+    /// if too few are left, what agrees with those that are. That is new content, and what is
+    /// computed from it elsewhere must not outlive it: it is durable (`fua`).
+    fn rewrite(&mut self, key: usize, bad: Columns, gone: Columns, fua: bool) {
+        let (lo, hi) = self.salvage_of(key).at;
+        let mut op = self.ops.take(key);
+        let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
+        let Shape { width, k, .. } = self.shape(op.stripe);
+        let columns: Vec<usize> = (0..width).filter(|&c| bad.has(c)).collect();
+        let data_gone = (0..k).any(|c| gone.has(c));
+        let free = match !data_gone || self.trusted(op.stripe, gone) {
+            true => gone.count().saturating_sub(self.geometry.m),
+            false => columns.len(),
+        };
+        let (free, computed) = columns.split_at(free);
+        let mut lost = gone;
+        for &column in free {
+            op.columns[column] = Some(zeros.clone());
+            lost = lost.without(column);
+        }
+        if !computed.is_empty() {
+            if free.is_empty() {
+                // Who is named as wrong is not believed. Where nobody can be named, the operation could
+                // not go on without it.
+                let before = std::mem::take(&mut op.findings);
+                self.judge_sources(&mut op, lost);
+                self.keep_findings(&mut op, before, lo);
+            }
+            self.decode_into(&mut op, lost, computed.iter().copied().collect());
+        }
+        op.phase = Phase::Writing;
+        let contents: Vec<Option<Slice>> = columns.iter().map(|&c| op.columns[c].clone()).collect();
+        self.ops.put_back(key, op);
+        for (&column, content) in columns.iter().zip(contents) {
+            let content = content.expect("taken as zeros or computed");
+            self.write_column(key, column, lo, content, fua);
+        }
+        if self.ops[key].pending == 0 {
+            self.salvage_written(key);
+        }
+    }
+
+    /// What was found in a part of the run that begins at `lo`: told at once, or, of a step, with all that
+    /// it finds. Who is named is named again when the step is planned anew.
+    fn keep_findings(&mut self, op: &mut StripeOp, before: Vec<Found>, lo: u64) {
+        if !matches!(op.work.kind, WorkKind::Step { .. }) {
+            self.say_findings(op, lo, ScrubMode::Check);
+            op.findings.clear();
+            return;
+        }
+        let found = std::mem::replace(&mut op.findings, before);
+        let unclear = found.into_iter().filter(|found| found.liars.is_empty());
+        op.findings.extend(unclear.map(|found| Found {
+            lo: found.lo + lo as usize,
+            hi: found.hi + lo as usize,
+            ..found
+        }));
+    }
+
+    /// A block was rewritten.
+    pub(crate) fn salvage_written(&mut self, key: usize) {
+        let salvage = self.salvaging(key);
+        let (restored, (lo, hi)) = (std::mem::take(&mut salvage.restored), salvage.at);
+        let stripe = self.ops[key].stripe;
+        self.say_repaired(stripe, restored, lo, hi);
+        self.salvage_next(key);
+    }
+
+    /// The whole run was looked at: what is lost is listed; or the operation is planned anew.
+    fn salvage_over(&mut self, key: usize) {
+        let parts = std::mem::take(&mut self.salvaging(key).lost);
+        if parts.is_empty() {
+            return self.prepare(key);
+        }
+        let mut blocks: Vec<(u64, u64)> = parts.iter().map(|part| (part.lo, part.hi)).collect();
+        blocks.dedup();
+        let epoch = self.view.epoch;
+        let salvage = self.salvaging(key);
+        (salvage.todo, salvage.asked) = (blocks, Some(epoch));
+        self.ask_for_list(key, true, parts);
+    }
+
+    // ---- the list ----------------------------------------------------------------------------
+
+    /// Does any of these bytes answer an error?
+    pub(crate) fn touches_lost(&self, part: &StripPart) -> bool {
+        self.unreadable.touches(&self.geometry, part)
+    }
+
+    fn listed(&self, part: &StripPart) -> bool {
+        self.unreadable.covers(&self.geometry, part)
+    }
+
+    fn ask_for_list(&mut self, key: usize, lost: bool, parts: Vec<StripPart>) {
+        if self.view.failed {
+            // Nothing is listed any more, and nobody would answer.
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        let op = &mut self.ops[key];
+        op.drop_buffers();
+        op.phase = Phase::List;
+        self.say(FromShard::List {
+            op: key as u64,
+            lost,
+            parts,
+        });
+    }
+
+    /// The list is durable as the operation wanted it, or full; or a member was judged.
+    pub(crate) fn list_answered(&mut self, op: u64, full: bool) {
+        let key = op as usize;
+        if std::mem::take(&mut self.ops[key].plan_again) {
+            self.prepare(key);
+        } else if full {
+            self.finish_op(key, Some(RequestError::Unreadable));
+        } else if self.ops[key].salvage.is_some() {
+            // Other content is about to lie there.
+            if self.outlives_records(key) {
+                self.salvage_next(key);
+            }
+        } else {
+            self.finish_op(key, None);
+        }
+    }
+
+    /// The operation has written in place, durably: if blocks among it are listed, they leave the
+    /// list before it is over. True if it waits for that.
+    pub(crate) fn unlists(&mut self, key: usize) -> bool {
+        let listed = self.listed_parts(key);
+        if listed.is_empty() {
+            return false;
+        }
+        self.ask_for_list(key, false, listed);
+        true
+    }
+
+    /// Before anything of a write is in the log or in place: blocks among it that are listed can leave
+    /// the list when they are written. (Others may take the room meanwhile: then it ends with an error
+    /// all the same, and the blocks answer one still.)
+    pub(crate) fn may_unlist(&self, key: usize) -> bool {
+        let listed = self.listed_parts(key);
+        listed.is_empty() || self.unreadable.may_leave(&self.geometry, &listed)
+    }
+
+    /// What an operation writes that is listed.
+    fn listed_parts(&self, key: usize) -> Vec<StripPart> {
+        let op = &self.ops[key];
+        let stripe = op.stripe;
+        let touches = |part: &StripPart| self.touches_lost(part);
+        match &op.work.kind {
+            WorkKind::Write { pieces, .. } => {
+                let places = pieces.iter().map(|p| p.place(stripe));
+                places.filter(touches).collect()
+            }
+            WorkKind::Zero { .. } => {
+                let places = self.run(stripe, op.work.lo, op.work.hi);
+                places.filter(touches).collect()
+            }
+            WorkKind::Read { .. } | WorkKind::Step { .. } => Vec::new(),
+        }
+    }
+
+    /// A piece of a read has its content; unless that means nothing by now.
+    pub(crate) fn finish_read(&mut self, piece: &ReadPiece, slice: Slice, stripe: StripeNo) {
+        match self.touches_lost(&piece.place(stripe)) {
+            true => self.finish_part(piece.request, None, Err(RequestError::Unreadable)),
+            false => self.finish_part(piece.request, Some((piece.part, slice)), Ok(())),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Scrub: looks whether the strips of a stripe agree, names the member that lies where redundancy
+//! tells, and repairs its strip if asked to.
+//!
+//! A stripe is judged one logical block at a time, so that strips that lie in different places do
+//! not excuse each other. Who is named, and why that is right, is said in `strake_parity`
+//! (`locate`): with r strips more than data, up to r − 1 liars.
+//!
+//! Invariants:
+//! * Nothing is written by a check, and by a repair only blocks of strips that were named (or that
+//!   could not be read), from strips that agree with each other. Parity is one strip among others.
+//! * What lies where nobody can be named stays as it is, both readings of it.
+//! * Members that are being rebuilt are not judged, and nothing is judged by them.
+//!
+//! A repair waits until no record of the stripe log tells of the stripe (`retire`). It is written
+//! through (FUA), so that a scrub that has ended does not begin to lie again
+//! with the next power cut. It needs no Dirty region: torn, it leaves the strip that lied before a
+//! lie still.
+
+use strake_parity::{Locator, Verdict};
+
+use crate::canary::{self, Canary};
+use crate::mem::buffer::Buf;
+use crate::proto::*;
+use crate::shard::Shard;
+use crate::shard::op::{Put, StripeOp};
+use crate::stripe::write_plan::Columns;
+use crate::stripe::write_plan::available;
+
+/// A piece of a stripe in which strips do not agree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// Bytes within what was read of each strip.
+    pub(crate) lo: usize,
+    pub(crate) hi: usize,
+    /// Who lies there; nobody if it cannot be said.
+    pub(crate) liars: Columns,
+}
+
+impl Shard {
+    /// The strips of a stripe were read: judges them.
+    pub(crate) fn compute_scrub(&mut self, key: usize, mode: ScrubMode) {
+        let width = self.width(self.ops[key].stripe);
+        let mut op = self.ops.take(key);
+        let whole = op.lost.is_empty();
+        if !(whole && self.agree(&op)) {
+            let present = available(width, op.lost);
+            let locator = self.code(op.stripe).locator(&present);
+            self.judge(&mut op, &locator.expect("the plan read k columns at least"));
+        }
+        op.found_inconsistent = !op.findings.is_empty();
+        if mode != ScrubMode::Repair {
+            self.ops.put_back(key, op);
+            return;
+        }
+        if op.found_inconsistent && canary::hit(Canary::ScrubRewritesParity) {
+            self.ops.put_back(key, op);
+            return self.compute_resync(key);
+        }
+        self.mend(&mut op);
+        let puts = mended(&op, width).into_iter().map(|(column, lo, hi)| {
+            let strip = op.columns[column].as_ref();
+            let slice = strip.expect("read or decoded").part(lo, hi - lo);
+            Put::of(column, lo as u64, slice)
+        });
+        (op.puts, op.fua) = (puts.collect(), true);
+        let lies = op.found_inconsistent;
+        self.ops.put_back(key, op);
+        match lies {
+            true => self.change_in_place(key),
+            // As they were before they could not be read.
+            false => self.put_in_place(key),
+        }
+    }
+
+    /// Do all columns agree? For stripes of which every column was read.
+    pub(crate) fn agree(&self, op: &StripeOp) -> bool {
+        let columns: Vec<&[u8]> = op.columns.iter().flatten().map(|s| s.bytes()).collect();
+        let (data, stored) = columns.split_at(self.shape(op.stripe).k);
+        self.code(op.stripe).check_with(self.heat(op), data, stored)
+    }
+
+    /// Finds the pieces of what was read that do not agree, and who lies there.
+    pub(crate) fn judge(&self, op: &mut StripeOp, locator: &Locator) {
+        let block = self.geometry.block as usize;
+        let len = op.columns.iter().flatten().map(|column| column.len).next();
+        let Some(len) = len.filter(|_| locator.syndromes() > 0) else {
+            return;
+        };
+        let at = op.bufs.len() - locator.syndromes();
+        let mut bufs: Vec<Buf> = op.bufs.split_off(at);
+        let mut syndromes: Vec<&mut [u8]> = bufs
+            .iter_mut()
+            .map(|buf| &mut buf.bytes_mut()[..len])
+            .collect();
+        let columns: Vec<Option<&[u8]>> = op
+            .columns
+            .iter()
+            .map(|column| column.as_ref().map(|slice| slice.bytes()))
+            .collect();
+        if !locator.compute(&columns, &mut syndromes) {
+            for lo in (0..len).step_by(block) {
+                let piece: Vec<&[u8]> = syndromes.iter().map(|s| &s[lo..lo + block]).collect();
+                let liars = match locator.locate(&piece) {
+                    Verdict::Consistent => continue,
+                    Verdict::Lies(set) => Columns(set),
+                    Verdict::Unclear => Columns::default(),
+                };
+                let hi = lo + block;
+                match op.findings.last_mut() {
+                    Some(last) if last.hi == lo && last.liars == liars => last.hi = hi,
+                    _ => op.findings.push(Found { lo, hi, liars }),
+                }
+            }
+        }
+        op.bufs.extend(bufs);
+    }
+
+    /// Puts the truth into the columns that were named, and into those that could not be read.
+    fn mend(&self, op: &mut StripeOp) {
+        self.mend_named(op, op.lost);
+        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        if clear && !op.heal.is_empty() {
+            op.healed = op.heal;
+            let (lost, unreadable) = (op.lost, op.heal);
+            self.decode_into(op, lost, unreadable);
+        }
+    }
+
+    /// Puts the truth into the columns that were named; those that are `lost` were not judged.
+    pub(crate) fn mend_named(&self, op: &mut StripeOp, lost: Columns) {
+        for found in &op.findings {
+            let (lo, hi, liars) = (found.lo, found.hi, found.liars);
+            if liars.is_empty() {
+                continue;
+            }
+            let decoder = self.decoder(op.stripe, lost.with(liars), liars);
+            let decoder = decoder.expect("liars are named only where k others agree");
+            let inputs: Vec<&[u8]> = decoder
+                .sources()
+                .iter()
+                .map(|&c| &op.columns[c].as_ref().expect("it was read").bytes()[lo..hi])
+                .collect();
+            let at = op.bufs.len() - liars.count();
+            let mut truths: Vec<&mut [u8]> = op.bufs[at..]
+                .iter_mut()
+                .map(|buf| &mut buf.bytes_mut()[..hi - lo])
+                .collect();
+            decoder.decode(&inputs, &mut truths);
+            for (column, truth) in liars.each().zip(&truths) {
+                let strip = op.columns[column].as_mut().expect("it was read");
+                strip.buf.bytes_mut()[lo..hi].copy_from_slice(truth);
+            }
+        }
+    }
+
+    /// Tells the array what a scrub found in a stripe; `base` is where in its strips what was judged begins.
+    pub(crate) fn say_findings(&mut self, op: &StripeOp, base: u64, mode: ScrubMode) {
+        for found in &op.findings {
+            let len = (found.hi - found.lo) as u64;
+            if found.liars.is_empty() {
+                self.say(FromShard::Inconsistent {
+                    stripe: op.stripe,
+                    from: base + found.lo as u64,
+                    len,
+                });
+            }
+            for column in (0..self.width(op.stripe)).filter(|&c| found.liars.has(c)) {
+                if let Some(device) = self.slot_view(op.stripe, column).current {
+                    let offset = self.member_offset(device, op.stripe) + base + found.lo as u64;
+                    self.say(FromShard::Mismatch {
+                        device: device.device,
+                        offset,
+                        len,
+                        repaired: mode == ScrubMode::Repair,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What a repair writes: column and bytes within its strip.
+fn mended(op: &StripeOp, width: usize) -> Vec<(usize, usize, usize)> {
+    let columns = |set: Columns| (0..width).filter(move |&c| set.has(c));
+    let lies = op
+        .findings
+        .iter()
+        .flat_map(|found| columns(found.liars).map(|c| (c, found.lo, found.hi)));
+    let unread = columns(op.healed).map(|c| (c, 0, (op.work.hi - op.work.lo) as usize));
+    lies.chain(unread).collect()
+}

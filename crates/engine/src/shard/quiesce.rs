@@ -1,0 +1,103 @@
+//! A shard's side of a change of the array's shape: requests wait, what was begun ends, and then the
+//! shard begins anew with another geometry.
+//!
+//! Invariants:
+//! * Between [`FromShard::Held`] and what ends the wait nothing is under way: no operation, no member
+//!   I/O, no record. So nothing that was planned by one shape ever meets another.
+//! * A request that waits is answered like any other: once, after the change, when it was taken
+//!   back, or when the array fails or stops.
+//!
+//! Deliberately absent: what changes, and when it is durable (`reshape`).
+
+use std::collections::VecDeque;
+
+use crate::array::ShardSetup;
+use crate::proto::*;
+use crate::shard::coalesce::Streams;
+use crate::shard::log_writer::Logs;
+use crate::shard::region_gate::Gate;
+use crate::shard::{Shard, read_pieces_max};
+
+/// Requests that wait while the array takes another shape.
+#[derive(Default)]
+pub(crate) struct Hold {
+    asked: bool,
+    told: bool,
+    requests: VecDeque<Request>,
+}
+
+impl Hold {
+    pub(crate) fn begin(&mut self) {
+        (self.asked, self.told) = (true, false);
+    }
+
+    /// Requests that come now wait.
+    pub(crate) fn keeps(&self) -> bool {
+        self.asked
+    }
+
+    pub(crate) fn keep(&mut self, request: Request) {
+        self.requests.push_back(request);
+    }
+
+    /// True once, if the array is to hear that nothing is under way.
+    pub(crate) fn tell(&mut self) -> bool {
+        self.asked && !std::mem::replace(&mut self.told, true)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(crate) fn end(&mut self) -> VecDeque<Request> {
+        std::mem::take(self).requests
+    }
+}
+
+impl Shard {
+    /// Tells the array, once, that nothing is under way in a shard that is to hold.
+    pub(crate) fn say_held(&mut self) -> bool {
+        let idle = self.requests.is_empty() && self.ops.is_empty() && self.ios.is_empty();
+        let told = idle && self.steps.is_empty() && self.log_quiet() && self.hold.tell();
+        if told {
+            let buffers = self.pool.largest_count();
+            let (foreground, seen) = self.take_latencies();
+            let seen = seen.map(Box::new);
+            self.say(FromShard::Held {
+                buffers,
+                next_number: self.logs.next(),
+                foreground,
+                seen,
+            });
+        }
+        told
+    }
+
+    /// What waited for another shape goes on.
+    pub(crate) fn resume(&mut self) {
+        for request in self.hold.end() {
+            self.submit(self.now, request);
+        }
+    }
+
+    /// Begins anew with another shape: nothing is under way.
+    pub(crate) fn reshape(&mut self, setup: ShardSetup) {
+        assert!(
+            self.ops.is_empty() && self.ios.is_empty(),
+            "a shard that holds has nothing under way"
+        );
+        if !self.logs.restart(&setup, self.count) {
+            self.logs = Logs::new(&setup, self.count);
+        }
+        self.read_pieces_max = read_pieces_max(&setup.geometry, &self.pool);
+        self.take_geometry(setup.geometry);
+        self.gates = setup.regions.into_iter().map(Gate::new).collect();
+        self.unreadable = setup.lost;
+        self.streams = Streams::default();
+        self.apply_view(setup.view);
+        // A base may begin with it: nothing that began before is under way.
+        let log_from = self.view.log_from;
+        self.say(FromShard::Drained { log_from });
+        self.resume();
+    }
+}

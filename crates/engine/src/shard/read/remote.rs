@@ -1,0 +1,328 @@
+//! Visits: a shard reads stripes of others for whoever asked it, where nothing is to be known but
+//! where the bytes lie.
+//!
+//! Protocol: the array gives leave ([`ToShard::Visit`]) while every shard works by the same view, and
+//! takes it back ([`ToShard::Home`]) before anything changes that a visitor builds on. The change
+//! waits until every shard has said that it is at home. So between the first shard that knows of the
+//! change and the last, nobody visits. Views that tell how far a rebuild or a cover has come change
+//! nothing of that, and go out meanwhile; so does the one by which the array fails, since no write is
+//! answered by it.
+//!
+//! Invariants:
+//! * No view that lacks a member or has one more in sync is published, and no block is told to be
+//!   unreadable, while a shard has leave. So a write that a member missed is answered only when nobody
+//!   reads that member but the owner of the stripe.
+//! * A shard that holds does not visit, and has ended its visits before it says that it holds.
+//! * What a visit has read is an answer only while the leave lasts by which it began: whatever was
+//!   on its way when a shard was called home goes to the owner.
+//! * A visitor reads only what one member in sync holds, in a region that it knows to be written, trusted,
+//!   and not about to close. It counts as a user there, so a region that is given back waits for it.
+//! * A stream of reads does not visit stripes that miss data: their owner reads each strip once, for
+//!   what is asked of it and for what is computed from it (`rows`).
+//! * A piece that its visitor cannot read goes to its owner as it came, and never comes back.
+//!
+//! Deliberately absent: waiting, hedges, repairs and reports of errors; those are the owner's.
+
+use smallvec::SmallVec;
+
+use crate::array::{Array, Stage};
+use crate::canary::{self, Canary};
+use crate::geometry::extent::Piece;
+use crate::mem::buffer::{Buf, Slice};
+use crate::proto::*;
+use crate::shard::Shard;
+use crate::shard::read::direct::DirectRead;
+use crate::units::*;
+
+/// Streams of reads that are followed at once.
+const FRONTS: usize = 8;
+
+/// A shard's leave to visit.
+#[derive(Debug, Default)]
+pub(crate) struct Leave {
+    given: bool,
+    /// Counts how often it was called home.
+    round: u64,
+    /// Where reads of stripes that miss a member ended lately.
+    ends: [u64; FRONTS],
+    oldest: usize,
+}
+
+impl Leave {
+    /// Whether a read lies no further than `near` bytes from where one of the latest ended.
+    fn follows(&mut self, offset: u64, len: u64, near: u64) -> bool {
+        let follows = |end: &&mut u64| end.abs_diff(offset) <= near;
+        if let Some(end) = self.ends.iter_mut().find(follows) {
+            *end = (*end).max(offset + len);
+            return true;
+        }
+        self.ends[self.oldest] = offset + len;
+        self.oldest = (self.oldest + 1) % FRONTS;
+        false
+    }
+}
+
+/// A read of another shard's stripe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    owner: ShardNo,
+    offset: u64,
+    len: u64,
+    /// Where it goes, if all of it goes there.
+    place: Option<u64>,
+    /// The leave by which it began.
+    round: u64,
+    /// Some part could not be read, or came too late to be believed.
+    failed: bool,
+    /// It was late, and is with the owner.
+    passed: bool,
+}
+
+impl Visit {
+    /// The request as it came.
+    fn request(&self, id: RequestId) -> Request {
+        let (offset, len) = (self.offset, self.len);
+        let op = match self.place {
+            Some(at) => Op::ReadInPlace { offset, len, at },
+            None => Op::Read { offset, len },
+        };
+        Request { id, op }
+    }
+}
+
+type Reads = SmallVec<[DirectRead; 1]>;
+
+impl Shard {
+    /// A read whose stripe belongs to `owner`, asked of the shard that is nearest: read here, or
+    /// passed on to the owner.
+    pub fn visit(&mut self, now: Time, owner: ShardNo, request: Request) {
+        self.now = now;
+        let (offset, len, place) = match request.op {
+            Op::Read { offset, len } => (offset, len, None),
+            Op::ReadInPlace { offset, len, at } => (offset, len, Some(at)),
+            _ => return self.pass(owner, request),
+        };
+        let Some(reads) = self.visitable(offset, len, place) else {
+            return self.pass(owner, request);
+        };
+        let Some(bufs) = self.buffers_for(&reads) else {
+            return self.pass(owner, request);
+        };
+        self.foreground += 1;
+        self.visits += 1;
+        let visit = Visit {
+            owner,
+            offset,
+            len,
+            place: place.filter(|_| reads[0].place.is_some()),
+            round: self.leave.round,
+            failed: false,
+            passed: false,
+        };
+        let key = self.begin_visit(request.id, reads.len(), visit);
+        let mut bufs = bufs.into_iter();
+        for read in reads {
+            let read = DirectRead {
+                request: key,
+                ..read
+            };
+            match read.place {
+                Some(at) => self.issue_in_place(read, at),
+                None => self.issue_read(read, bufs.next().expect("one for each")),
+            }
+        }
+    }
+
+    fn pass(&mut self, owner: ShardNo, request: Request) {
+        self.out.push_back(ShardOutput::Pass(owner, request, None));
+    }
+
+    /// The I/Os of a read, if all of it can be read on a visit.
+    fn visitable(&mut self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
+        let moving = canary::hit(Canary::VisitsWhileMoving);
+        let held = (self.hold.keeps() || self.geometry.elder.is_some()) && !moving;
+        if !self.leave.given || held || self.closed().is_some() || !self.geometry.valid(offset, len)
+        {
+            return None;
+        }
+        let pieces = self.pieces(offset, len, self.geometry.strip);
+        if !self.room_for_visit(pieces.len()) {
+            return None;
+        }
+        if self.streams_beside_lost(offset, len, &pieces) {
+            return None;
+        }
+        let mut reads = Reads::new();
+        for (part, piece) in pieces.iter().enumerate() {
+            let read = self.visited(part, piece)?;
+            let place = place.map(|first| first + piece.at as u64);
+            reads.push(DirectRead { place, ..read });
+        }
+        // All or nothing: only what fills no place can be asked of somebody else as well.
+        let fills = |read: &DirectRead| self.meters.fills_in_time(read.device, self.now);
+        if place.is_some() && !reads.iter().all(fills) {
+            reads.iter_mut().for_each(|read| read.place = None);
+        }
+        Some(reads)
+    }
+
+    /// Whether a read belongs to a stream, and what its owner computes for the stream is computed from
+    /// what it asks for.
+    fn streams_beside_lost(&mut self, offset: u64, len: u64, pieces: &[Piece]) -> bool {
+        if self.whole || self.geometry.m == 0 || self.geometry.mirrored() {
+            return false;
+        }
+        let data = 0..self.geometry.k;
+        let lost = |piece: &Piece| data.clone().any(|c| self.source(piece.stripe, c).is_none());
+        let lacks = pieces.iter().any(lost);
+        lacks
+            && self
+                .leave
+                .follows(offset, len, self.geometry.stripe_bytes())
+    }
+
+    /// The read of a piece, if nothing has to be known of it but where it lies.
+    fn visited(&self, part: usize, piece: &Piece) -> Option<DirectRead> {
+        let plain = self.gates[self.region(piece.stripe).0 as usize].plain();
+        if !plain && !canary::hit(Canary::VisitorIgnoresRegion) {
+            return None;
+        }
+        if self.place_lost(piece) && !canary::hit(Canary::VisitorIgnoresList) {
+            return None;
+        }
+        let read = self.direct(0, part, piece)?;
+        let slot = self.slot_view(piece.stripe, read.source);
+        let in_sync = slot.current.is_some() && slot.incoming.is_none();
+        in_sync.then_some(DirectRead {
+            visit: true,
+            ..read
+        })
+    }
+
+    /// A buffer for each read that has no place; visits do not wait for any.
+    fn buffers_for(&mut self, reads: &Reads) -> Option<SmallVec<[Buf; 1]>> {
+        let keep = crate::provision::limits::widest(&self.geometry);
+        let mut bufs = SmallVec::new();
+        for read in reads.iter().filter(|read| read.place.is_none()) {
+            let len = (read.hi - read.lo) as usize;
+            bufs.push(self.pool.take_leaving(len, keep)?);
+        }
+        Some(bufs)
+    }
+
+    /// An I/O of a visit came back.
+    pub(crate) fn visit_read(
+        &mut self,
+        read: &DirectRead,
+        result: Result<(), IoError>,
+        buf: Option<Buf>,
+    ) {
+        let len = (read.hi - read.lo) as usize;
+        let slice = match (result, buf, read.place) {
+            (Ok(()), Some(buf), None) => Some(Slice::new(buf, 0, len)),
+            (Ok(()), None, Some(_)) => Some(Slice::placed(self.nowhere.clone(), len)),
+            _ => None,
+        };
+        let round = self.leave.round;
+        let failed = slice.is_none();
+        let (left, visit) = self.visit_part(read.request, read.part, slice);
+        visit.failed |= failed || visit.round != round;
+        let visit = *visit;
+        if left > 0 {
+            return;
+        }
+        if !visit.failed && !visit.passed {
+            return self.end_visit(read.request);
+        }
+        let id = self.drop_visit(read.request);
+        if !visit.passed {
+            self.pass(visit.owner, visit.request(id));
+        }
+    }
+
+    /// A read of a visit is late: its owner can ask others. False if that was done before. (What fills
+    /// a place is never passed on: it may still be filled.)
+    pub(crate) fn pass_late(&mut self, read: &DirectRead) -> bool {
+        let (id, visit) = self.visit_of(read.request);
+        if std::mem::replace(&mut visit.passed, true) {
+            return false;
+        }
+        let visit = *visit;
+        let (request, late) = (visit.request(id), Some(read.device));
+        self.out
+            .push_back(ShardOutput::Pass(visit.owner, request, late));
+        true
+    }
+
+    /// It may visit.
+    pub(crate) fn may_visit(&mut self) {
+        self.leave.given = true;
+    }
+
+    /// It is called home.
+    pub(crate) fn come_home(&mut self) {
+        self.leave.given = false;
+        self.leave.round += 1;
+        self.say(FromShard::AtHome);
+    }
+
+    /// Reads of other shards' stripes that were begun.
+    pub fn visits(&self) -> u64 {
+        self.visits
+    }
+}
+
+/// What shards were told of visits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Visiting {
+    /// All are at home.
+    #[default]
+    Nobody,
+    Given,
+    /// So many have not said that they are at home.
+    Called(u16),
+}
+
+impl Array {
+    /// Nobody visits, nor will before that is told.
+    pub(crate) fn at_home(&self) -> bool {
+        self.visiting == Visiting::Nobody || canary::hit(Canary::ViewBeforeHome)
+    }
+
+    /// Nothing is about to change that visitors build on.
+    fn may_be_visited(&self) -> bool {
+        let moving = canary::hit(Canary::VisitsWhileMoving);
+        let rests = self.reshape.is_none() && self.geometry.elder.is_none();
+        self.shards > 1
+            && self.stage == Stage::Serving
+            && (!self.persist.view_due || canary::hit(Canary::ViewBeforeHome))
+            && self.unreadable.agreed()
+            && (rests || moving)
+    }
+
+    /// Calls shards home, or gives them leave.
+    pub(crate) fn drive_visits(&mut self) {
+        match (self.visiting, self.may_be_visited()) {
+            (Visiting::Given, false) => {
+                self.visiting = Visiting::Called(self.shards);
+                self.tell_all(&ToShard::Home);
+            }
+            // Views that tell of progress only come and go meanwhile.
+            (Visiting::Nobody, true) if self.applied(self.view.version) => {
+                self.visiting = Visiting::Given;
+                self.tell_all(&ToShard::Visit);
+            }
+            _ => {}
+        }
+    }
+
+    /// A shard is at home.
+    pub(crate) fn shard_at_home(&mut self) {
+        if let Visiting::Called(left) = self.visiting {
+            self.visiting = match left {
+                1 => Visiting::Nobody,
+                left => Visiting::Called(left - 1),
+            };
+        }
+    }
+}
