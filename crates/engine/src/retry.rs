@@ -11,7 +11,7 @@
 //!   land after its successor was answered. One that is silent is waited for, never repeated.
 //! * A device with a volatile cache is not trusted to hold what it answered before the error: what resets
 //!   it may have taken its power. It goes out at the first error and comes back by what was written
-//!   meanwhile (`behind`), which rests on nothing that the cache held. What was never sent is another matter.
+//!   meanwhile (`array::members::rejoin`), which rests on nothing that the cache held. What was never sent is another matter.
 //! * Nothing is repeated for ever: from the first error on there is one deadline for all tries together.
 //!
 //! **An error that says nothing of why** (EIO) is not told at once either: the kernel may answer so for a moment

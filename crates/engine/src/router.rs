@@ -7,7 +7,7 @@
 //! nothing of volumes.
 //!
 //! A long discard is a write-zeroes: it costs no more, and regions that several of them cover can be
-//! given back (`emptied`). Of a short one, whole stripes are zeroed and the rest is left as it is.
+//! given back (`shard::zero_tracker`). Of a short one, whole stripes are zeroed and the rest is left as it is.
 //!
 //! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to
 //! shards. A piece that was split by the geometry of another moment comes back, and is split anew.

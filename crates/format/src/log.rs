@@ -14,7 +14,7 @@
 //!   look at every block.
 //! * `decode` and `scan` survive any bytes, and allocate no more than they are given.
 //!
-//! Deliberately absent: which record wins, and when one is retired (the engine's `recover`).
+//! Deliberately absent: which record wins, and when one is retired (the engine's `log::recover`).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! Invariant: the superblock tells of rows of the new shape only when they are durable on every
 //! live member.
 //!
-//! Deliberately absent: how data moves, and which row an address lies in (the engine's `moving` and
+//! Deliberately absent: how data moves, and which row an address lies in (the engine's `reshape::migrate` and
 //! `geometry`).
 
 use crate::error::Invalid;

@@ -2,7 +2,7 @@
 //!
 //! Order of a membership change (a member lost, a spare used, a rebuild finished):
 //! 1. the table in memory changes, the epoch grows when a member's word changes;
-//! 2. the superblocks are written on every live member: first copy, then second (`persist`);
+//! 2. the superblocks are written on every live member: first copy, then second (`metadata::superblocks`);
 //! 3. only when they are durable everywhere is the new view published; shards that held back
 //!    answers for a
 //!    lost member go on then.

@@ -1,7 +1,7 @@
 //! Whether an array would carry out a command, told before anything is done.
 //!
 //! Who serves an array asks here before each command, and a dry run asks here and stops: so both
-//! are refused by the same words. The machine looks once more where it acts (`member`, `reshape`),
+//! are refused by the same words. The machine looks once more where it acts (`members`, `reshape`),
 //! because whoever asked may have waited.
 //!
 //! Invariant: nothing changes. Deliberately absent: what is known only when shards hold (their

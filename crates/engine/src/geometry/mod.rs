@@ -12,7 +12,7 @@
 //! band to band. Parity is the same byte for byte, so only addresses know of bands: it is how an array
 //! gets another strip while it serves.
 //!
-//! While data moves to another shape ([`Elder`], `moving`), the shape of a stripe is a function of its
+//! While data moves to another shape ([`Elder`], `array::reshape::migrate`), the shape of a stripe is a function of its
 //! row: those below the frontier have the new one, those from the first on that still counts have the
 //! elder one, and what lies between them is nobody's. Everything that is asked with a row, a stripe
 //! or an address answers by it, so that whoever asks needs to know of no move. Where the shapes have

@@ -28,10 +28,10 @@
 //! * The newest record of a block wins; what is older was in place before the newer was logged,
 //!   because operations that overlap in one stripe wait for each other.
 //! * A block of U never changes.
-//! * `settled` records (see the recovery in `replay`) never use the line "old": what lies in place
+//! * `settled` records (see the recovery in `array::start::replay`) never use the line "old": what lies in place
 //!   may be the work of a recovery that was cut off.
 //!
-//! Deliberately absent: I/O, and the order in which all this becomes durable (`replay`).
+//! Deliberately absent: I/O, and the order in which all this becomes durable (`array::start::replay`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 //!   is left of the rounds before.
 //! * A batch leaves as soon as another is written over any part of it.
 //!
-//! Deliberately absent: whether a batch may be written over (`logs`).
+//! Deliberately absent: whether a batch may be written over (`shard::log_writer`).
 
 use std::collections::VecDeque;
 

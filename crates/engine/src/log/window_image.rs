@@ -20,7 +20,7 @@
 //! * Until the superblocks tell of the new frontier, they do not tell of another log base either: a
 //!   crash in between finds the copy again.
 //!
-//! Deliberately absent: when a copy is needed (`moving`).
+//! Deliberately absent: when a copy is needed (`array::reshape::migrate`).
 
 use std::collections::BTreeMap;
 

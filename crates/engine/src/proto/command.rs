@@ -1,7 +1,7 @@
 //! What an administrator asks of a running array, and why it may be refused.
 //!
 //! Invariant: a command is answered exactly once; one that is refused has changed nothing. Deliberately absent: what
-//! becomes of them (`member`, `jobs`, `reshape`).
+//! becomes of them (`array::members`, `array::jobs`, `array::reshape`).
 
 use strake_format::{ArrayName, Level, ScrubMode, ScrubPeriod, WriteHole};
 

@@ -1,7 +1,7 @@
 //! Devices as the caller offers them: members found at a start, new ones, ones that come back.
 //!
 //! Invariant: all that the engine knows of a device before its first I/O stands here; it looks
-//! nothing up. Deliberately absent: what becomes of them (`assemble`, `member`, `behind`).
+//! nothing up. Deliberately absent: what becomes of them (`array::start::assemble`, `array::members`, `array::members::rejoin`).
 
 use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList};
 

@@ -13,7 +13,7 @@
 //!   answers bring the next requests.
 //! * Waiting changes nothing but the time: work keeps its place in the order of its stripe.
 //!
-//! Deliberately absent: how writes are put together (see `order`).
+//! Deliberately absent: how writes are put together (see `op::queue`).
 
 use crate::geometry::Geometry;
 use crate::shard::Shard;
@@ -235,7 +235,7 @@ impl Shard {
 
     /// How many bytes of a stream are worth waiting for in this stripe.
     pub(crate) fn worth_waiting_for(&self, stripe: StripeNo) -> u64 {
-        // Without parity writes are not gathered (see `order`), and copies are whole by themselves.
+        // Without parity writes are not gathered (see `op::queue`), and copies are whole by themselves.
         let plain = self.geometry.m == 0 || self.geometry.mirrored();
         if plain || self.must_go() {
             return 0;

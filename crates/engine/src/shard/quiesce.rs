@@ -7,7 +7,7 @@
 //! * A request that waits is answered like any other: once, after the change, when it was taken
 //!   back, or when the array fails or stops.
 //!
-//! Deliberately absent: what changes, and when it is durable (`reshape`).
+//! Deliberately absent: what changes, and when it is durable (`array::reshape`).
 
 use std::collections::VecDeque;
 

@@ -14,7 +14,7 @@
 //! * Who waits holds no number, and operations that have one wait for no range: none waits for ever.
 //!
 //! Deliberately absent: blocks that are rewritten with what they held (a record tells of that, too);
-//! and what the array itself writes, at rest, behind a new base (`cover`).
+//! and what the array itself writes, at rest, behind a new base (`array::metadata::log_coverage`).
 
 use std::ops::Range;
 

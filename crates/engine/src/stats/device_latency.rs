@@ -6,7 +6,7 @@
 //! [`HedgeRules::samples_min`] reads. Not the 99th percentile: where one read of a hundred is slow,
 //! that *is* the slow one. The shape of the rule is that of "The Tail at Scale" (Dean and Barroso,
 //! 2013): defer the second request until the first has been out for longer than the 95th
-//! percentile, which bounds the extra load; the factor and the budget (see `hedge`) keep it far
+//! percentile, which bounds the extra load; the factor and the budget (see `shard::read::hedge`) keep it far
 //! smaller still, because here a second request costs k reads.
 //!
 //! Invariants:

@@ -6,7 +6,7 @@
 //! a clock is put right by in passing, are not believed: they were noted by a clock that was wrong.
 //!
 //! Invariant: a pure function of the settings, what the array tells of its scrubs, and the time.
-//! Deliberately absent: how scrubs go on after a restart (`engine::jobs`).
+//! Deliberately absent: how scrubs go on after a restart (`engine::array::jobs`).
 
 use std::time::Duration;
 

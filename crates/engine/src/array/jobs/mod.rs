@@ -8,7 +8,7 @@
 //! * Regions never written are passed over. One that is being written for the first time is waited
 //!   for.
 //!
-//! How much of the members' time a step takes, and the pause after it, is decided by `pace`.
+//! How much of the members' time a step takes, and the pause after it, is decided by `throttle`.
 
 pub(crate) mod checkpoint;
 pub(crate) mod throttle;

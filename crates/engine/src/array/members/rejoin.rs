@@ -15,7 +15,7 @@
 //!    slot's incoming member, `kept`; when that is durable everywhere, the regions that it lacks
 //!    are fixed: those behind, and those that are not quiet at that very moment. In all others it
 //!    is read and written at once. The rebuild passes over the regions that it lacks. One whose region
-//!    map lacks a version that the member had is an older image of it, and does not come back (`whole`).
+//!    map lacks a version that the member had is an older image of it, and does not come back (`regions::last_whole`).
 //! 4. The last slot is in sync: the table that says so takes `whole_since`, and only when it is
 //!    durable everywhere are the flags cleared.
 //!

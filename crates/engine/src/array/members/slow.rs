@@ -9,7 +9,7 @@
 //! * Being slow changes nothing but what is told: a member is failed by errors and silence alone.
 //! * Verdicts come with the shards' reports, so none on an array that is idle.
 //!
-//! Deliberately absent: hedged reads themselves (`hedge`), which need no verdict.
+//! Deliberately absent: hedged reads themselves (`shard::read::hedge`), which need no verdict.
 
 use crate::array::Array;
 use crate::proto::status::{LatencyStatus, Quantiles};

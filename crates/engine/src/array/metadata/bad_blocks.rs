@@ -4,7 +4,7 @@
 //! on the array's *list of unreadable blocks*; only then is something else taken for its content,
 //! so that parity becomes consistent and a job goes on. A listed block answers EIO until it is
 //! written again. Who lists, and who takes off:
-//! * a shard's operation, by [`FromShard::List`] (see `salvage`): it waits for
+//! * a shard's operation, by [`FromShard::List`] (see `shard::op::salvage`): it waits for
 //!   [`ToShard::Listed`], and writes in place only then; a write of a listed block is durable in
 //!   place first, then the block leaves the list, then the write is answered;
 //! * zeroing of a region that was discarded: its blocks leave the list before they can be written
@@ -18,13 +18,13 @@
 //! Invariants:
 //! * Nothing goes on before the version that it waits for is durable on every live member, and who
 //!   did not take that version is durably out; nor before the map says that members which are away
-//!   lack what is given up (`behind`).
+//!   lack what is given up (`members::rejoin`).
 //! * Shards know of a change only when it is durable; and of what a replay lists before anything is
 //!   served.
 //! * A version never overwrites a member's newest: each member remembers which of its two places
 //!   holds that.
 //!
-//! Deliberately absent: how it is found out that a block is lost (`salvage`).
+//! Deliberately absent: how it is found out that a block is lost (`shard::op::salvage`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

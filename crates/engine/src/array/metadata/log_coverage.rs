@@ -32,7 +32,7 @@
 //! Invariants:
 //! * `covered` is durable only while no write goes in place without a record.
 //! * No record with a number from `log_base` on is older than a change in place that has none, unless
-//!   it is retired by its lane (`retire`).
+//!   it is retired by its lane (`shard::retire`).
 //! * A base is above every number that was given out before it, in this session or another.
 //! * Every window of data that moves has a base of its own, whether writes are logged or not.
 //! * No number wraps: an array fails, or does not start, before that ([`NUMBERS_END`]).

@@ -16,7 +16,7 @@
 //! * Regions with a habit are no more than [`KEPT_BYTES`] of a member: a resync of them, or a
 //!   rebuild of what a member lacks of them, takes a minute.
 //!
-//! Deliberately absent: what closing is (`map`, `regions`), and the flushes (`settle`).
+//! Deliberately absent: what closing is (`regions`, `shard::region_gate`), and the flushes (`flush_barrier`).
 
 use crate::array::regions::{Map, Phase};
 use crate::array::{Array, Stage};

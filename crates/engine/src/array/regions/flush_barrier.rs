@@ -7,9 +7,9 @@
 //!
 //! Invariant: a region goes on only after a round that began when shards had finished their writes
 //! there, or all of its zeroes were answered. A member whose flush fails is out before a page
-//! builds on it (`map`).
+//! builds on it (`regions`).
 //!
-//! Deliberately absent: which regions close, and when (`idle`), and pages (`map`).
+//! Deliberately absent: which regions close, and when (`aging`), and pages (`regions`).
 
 use crate::array::regions::Phase;
 use crate::array::{Array, Purpose, Stage};

@@ -17,7 +17,7 @@
 //! * Pages that say it are written only when superblocks that announce them are durable, and these do until no
 //!   newest page says it: a program that does not know such pages would take them for damaged.
 //!
-//! Deliberately absent: members that are in sync to the end (`aside`: a power cut leaves them what it does).
+//! Deliberately absent: members that are in sync to the end (`start::older_images`: a power cut leaves them what it does).
 
 use strake_format::{MapPage, SlotState, Superblock};
 

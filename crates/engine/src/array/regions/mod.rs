@@ -79,7 +79,7 @@ pub(crate) enum Phase {
 pub(crate) enum Then {
     /// It is opened for its first write.
     Open,
-    /// Clean: it is zeroed in the background (`init`).
+    /// Clean: it is zeroed in the background (`jobs::zeroing`).
     Clean,
     /// It was given back: no zeroes were written.
     Unwritten,
@@ -106,7 +106,7 @@ pub(crate) struct Region {
     pub(crate) phase: Phase,
     /// What the newest page version says (or will say, once written).
     pub(crate) disk: RegionState,
-    /// Written while some slot was not in sync: see `behind`.
+    /// Written while some slot was not in sync: see `members::rejoin`.
     behind: bool,
     /// Strips of it were built from others that did not agree.
     pub(crate) undecided: bool,
@@ -127,7 +127,7 @@ pub(crate) struct Page {
     pub(crate) dirty: bool,
     /// The version that tells of undecided regions as they are.
     pub(crate) undecided_at: u64,
-    /// The newest version that every member had when the array was last whole: see `whole`.
+    /// The newest version that every member had when the array was last whole: see `last_whole`.
     pub(crate) whole_at: u64,
     /// The version `sequence` says so.
     pub(crate) says_whole_at: bool,

@@ -11,7 +11,7 @@
 //! * A region that an administrator decides says so when parity that agrees with its data is durable on
 //!   every member, and none has come or gone meanwhile: whoever was away lacks it.
 //!
-//! Deliberately absent: how it is found that strips do not agree (`check`, `scrub`).
+//! Deliberately absent: how it is found that strips do not agree (`shard::op::resync`, `shard::op::scrub`).
 
 use strake_format::{Epoch, RegionState, ScrubMode};
 

@@ -2,9 +2,9 @@
 //!
 //! Nothing that a change touches is at work while it is made, so there is no state between two
 //! shapes but the superblocks':
-//! 1. shards let new requests wait and finish what was begun (`hold`); background work pauses;
+//! 1. shards let new requests wait and finish what was begun (`shard::quiesce`); background work pauses;
 //! 2. the map comes to rest: no region is on its way from one state to another;
-//! 3. a new base of the log, so that no record from before counts any more (`cover`);
+//! 3. a new base of the log, so that no record from before counts any more (`metadata::log_coverage`);
 //! 4. where the map's places move (more regions, more pages): the newest version of every page and
 //!    of the list goes to the B places; then the versions after these go to where the A places will
 //!    be, which does not touch the old B places ([`Layout::grown`]). Superblocks with the old places
@@ -20,7 +20,7 @@
 //! A crash finds the array in its old shape or in its new one. A member that is lost before (4)
 //! ends the change; from then on it goes on without that member.
 //!
-//! Where parities go that were added (`lower`), their members become spares when everything rests, and
+//! Where parities go that were added (`parity`), their members become spares when everything rests, and
 //! superblocks with their slots empty are durable before those with the new shape.
 //!
 //! A parity that is added lies on a member of its own and does not rotate: data stays where it is.
@@ -31,7 +31,7 @@
 //! * No superblock tells of places of the map before what they hold is durable on every live member.
 //! * No record that was written for one shape is replayed in another.
 //!
-//! Deliberately absent: data that moves (`moving`), which is a change like these for each window of
+//! Deliberately absent: data that moves (`migrate`), which is a change like these for each window of
 //! it, and one that brings the new members at its beginning.
 
 pub(crate) mod migrate;
@@ -97,7 +97,7 @@ pub(crate) enum Step {
     Resting,
     /// (3): the base that the new one comes after.
     Basing { before: u64 },
-    /// Of a window: see `moving`.
+    /// Of a window: see `migrate`.
     Moving,
     /// Devices that become members get the map and the list.
     Filling,

@@ -1,7 +1,7 @@
 //! Parities go again: their members become spares, the level is the one that has as many fewer.
 //!
 //! A parity that lies on a member of its own, the last of the slots, was added to the array, or data
-//! has moved to where it is so (`moving`): nothing has to be written without it. It goes in two steps, each of
+//! has moved to where it is so (`migrate`): nothing has to be written without it. It goes in two steps, each of
 //! them durable, both at rest (`reshape`):
 //! 1. its member is a spare, and the slot is empty: a change of members like any other. A crash from
 //!    here on finds the old level with a member missing and a spare, onto which it is rebuilt;
@@ -20,7 +20,7 @@
 //!
 //! Invariants:
 //! * No slot goes that has a member.
-//! * What becomes a spare hears of it after the members that stay (`persist`).
+//! * What becomes a spare hears of it after the members that stay (`metadata::superblocks`).
 //! * The last parity goes only if the command says so.
 //!
 //! Deliberately absent: groups, which have no parities of their own members.

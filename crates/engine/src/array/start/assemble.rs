@@ -749,7 +749,7 @@ impl Array {
         let replay = (covered && copy.is_none()).then(|| {
             let pieces = recover::winners(&geometry, sb.log_base, &logs);
             // Elsewhere nothing is under way: what records tell of is in place, durably. Since records
-            // are retired before such a change (`retire`), what lies there is what they tell of, too;
+            // are retired before such a change (`shard::retire`), what lies there is what they tell of, too;
             // but a program from before that may have changed it.
             let open = |p: &Piece| {
                 let region = geometry.region(geometry.row(p.stripe).1);

@@ -158,7 +158,7 @@ pub(crate) struct Had {
     /// That every member in sync had: no version is written before every member that is in sync has the one
     /// before.
     in_sync: Vec<u64>,
-    /// That every member had when the array was last whole: see `whole`.
+    /// That every member had when the array was last whole: see `regions::last_whole`.
     whole: Vec<u64>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Order:
 //! 1. *flush* every member: what is read from here on is durable;
-//! 2. for a chunk of the pieces (see `recover`), what an earlier recovery settled first, then the
+//! 2. for a chunk of the pieces (see `log::recover`), what an earlier recovery settled first, then the
 //!    oldest operations: *read* all columns;
 //!    decide; *list* the blocks that are lost; *log* the outcome on every live member, as settled
 //!    records that hold all that a second recovery could want, zeros for what is lost; *write* in

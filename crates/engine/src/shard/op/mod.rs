@@ -2,7 +2,7 @@
 //!
 //! Order of a write (each step waits for the one before):
 //! 1. *gate*: the region is open, so Dirty is durable on the members; where it is about to be, 2
-//!    and 3 come before (`regions`);
+//!    and 3 come before (`region_gate`);
 //! 2. *buffers*: all that the plan needs, or none;
 //! 3. *read* what the plan needs; a read that fails changes the plan and starts again from 2;
 //! 4. compute parity;

@@ -3,10 +3,10 @@
 //! Invariants:
 //! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
 //!   only read; among those that overlap, the order is that of arrival.
-//! * What waits for its stream to go on (see `streams`) keeps its place in the order, and waits no
+//! * What waits for its stream to go on (see `coalesce`) keeps its place in the order, and waits no
 //!   more once something else waits for it.
 //!
-//! Deliberately absent: what an operation does (see `stripe`).
+//! Deliberately absent: what an operation does (see `op`).
 
 use std::collections::VecDeque;
 

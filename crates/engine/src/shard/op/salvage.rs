@@ -5,7 +5,7 @@
 //! 1. every column that has a member is read, in halves where a medium fails, down to the block;
 //! 2. a block with enough left is computed and rewritten at once;
 //! 3. where too little is left, the data columns that are gone are put on the list of unreadable
-//!    blocks, all of the run at once, and the operation waits until that is durable (`unreadable`);
+//!    blocks, all of the run at once, and the operation waits until that is durable (`array::metadata::bad_blocks`);
 //! 4. then records of the stripe log that tell of the run are retired (`retire`);
 //! 5. then those blocks are rewritten, and the operation is planned anew, on members that can be
 //!    read.

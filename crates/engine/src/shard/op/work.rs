@@ -1,7 +1,7 @@
 //! What waits for its turn on a stripe: what is asked, before it is known how it is done.
 //!
 //! Invariant: writes that are put together keep all their pieces, each of which is answered.
-//! Deliberately absent: how far it has come (`stripe`), and in what order (`order`).
+//! Deliberately absent: how far it has come (`op`), and in what order (`queue`).
 
 use crate::geometry::StripPart;
 use crate::geometry::extent::Piece;

@@ -4,7 +4,7 @@
 //! * Every live parity column is true for the run after the write, whatever the plan.
 //! * A piece that is all of its column's part of the run is written from the user's own memory.
 //!
-//! Deliberately absent: when (see `stripe`), and the choice of the plan (see `plan`).
+//! Deliberately absent: when (see `op`), and the choice of the plan (see `stripe::write_plan`).
 
 use strake_parity::xor;
 

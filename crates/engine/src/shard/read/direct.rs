@@ -48,7 +48,7 @@ pub(crate) struct DirectRead {
     pub(crate) racing: Option<Racing>,
     /// Where it goes in the place that its request has, if it goes there.
     pub(crate) place: Option<u64>,
-    /// It is of another shard's stripe (`visit`).
+    /// It is of another shard's stripe (`remote`).
     pub(crate) visit: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Hedged reads: one that its member does not answer in time is asked of the others, and whichever
 //! comes first is the answer.
 //!
-//! Order: a read that goes straight to its member bears the time at which it is late (`meters`).
+//! Order: a read that goes straight to its member bears the time at which it is late (`stats::device_latency`).
 //! When that has passed, the same piece is queued as a degraded read that does without this member;
 //! from then on both sides *race*. The first that has the bytes answers the request; the other side
 //! ends without a word when it comes in, whenever that is.
@@ -16,7 +16,7 @@
 //!   not trusted: an administrator's word (`trusted`) does not suffice, because it is about members
 //!   that are missing.
 //! * A late error is an error of the member all the same: told, counted, and repaired.
-//! * A read on a visit (`visit`) is hedged by the owner of its stripe, which is told who is late and
+//! * A read on a visit (`remote`) is hedged by the owner of its stripe, which is told who is late and
 //!   need not have found it out; the visitor pays.
 //! * At most one direct read in [`HedgeRules::one_in`] is hedged, beyond a small burst, and none
 //!   where the stripe has lost as many columns as its code can bear.

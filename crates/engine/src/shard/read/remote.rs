@@ -18,7 +18,7 @@
 //! * A visitor reads only what one member in sync holds, in a region that it knows to be written, trusted,
 //!   and not about to close. It counts as a user there, so a region that is given back waits for it.
 //! * A stream of reads does not visit stripes that miss data: their owner reads each strip once, for
-//!   what is asked of it and for what is computed from it (`rows`).
+//!   what is asked of it and for what is computed from it (`batch`).
 //! * A piece that its visitor cannot read goes to its owner as it came, and never comes back.
 //!
 //! Deliberately absent: waiting, hedges, repairs and reports of errors; those are the owner's.
