@@ -10,9 +10,6 @@
 //! Deliberately absent: bugs that can be planted from outside, between the engine and its devices;
 //! those are the simulator's own.
 
-use crate::mem::buffer::Buf;
-use crate::proto::IoKind;
-
 /// A bug that can be planted inside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
@@ -413,17 +410,6 @@ impl Canary {
             Canary::VolumeTailKept => "volume-tail-kept",
             Canary::VolumeDiscardedEarly => "volume-discarded-early",
         }
-    }
-}
-
-/// Stands where a flush should: an I/O that makes nothing durable.
-pub(crate) fn read_of_nothing() -> IoKind {
-    const LEN: usize = 4096;
-    IoKind::Read {
-        offset: 0,
-        buf: Buf::zeroed(LEN),
-        start: 0,
-        len: LEN,
     }
 }
 

@@ -30,24 +30,22 @@ mod stripe;
 pub mod units;
 
 // The names by which other crates know the rooms' files.
+pub use log::layout as logs;
 pub use log::scan as gather;
 pub use mem::{buffer as buffers, list};
 pub use proto as event;
 pub use proto::status;
 pub use provision::{create, limits, restore, volumes};
-pub use shard::log_writer as logs;
 pub use stats::{device_latency as meters, histogram as latency};
 
-pub use array::members::deadlines::{Pulse, Verdict};
-pub use array::members::rejoin::RegionSet;
-pub use array::metadata::bad_blocks::Lost;
-pub use array::regions::last_whole::Lack;
-pub use array::regions::undecided::Decision;
-pub use array::start::older_images::Aside;
-pub use array::{Array, ShardSetup, StartError, StartOptions};
+pub use array::{Array, StartError, StartOptions};
 pub use geometry::Geometry;
+pub use geometry::block_set::Lost;
+pub use geometry::region_set::RegionSet;
 pub use mem::buffer::{Buf, Pool, SharedPool, Slice};
+pub use proto::{Aside, Decision, Lack, ShardSetup, Verdict};
 pub use provision::volumes::VolumeMap;
+pub use retry::pulse::Pulse;
 pub use retry::{Doubt, Patience, Repeats, Retried, Trouble};
 pub use router::{Router, Target};
 pub use shard::Shard;

@@ -18,6 +18,7 @@ pub(crate) mod jobs;
 pub(crate) mod members;
 pub(crate) mod metadata;
 mod preflight;
+pub(crate) mod read_lease;
 pub(crate) mod regions;
 pub(crate) mod reshape;
 pub(crate) mod start;
@@ -31,45 +32,23 @@ use strake_format::*;
 use crate::array::jobs::Jobs;
 use crate::array::jobs::zeroing::Init;
 use crate::array::members::deadlines::Overdue;
-use crate::array::members::rejoin::RegionSet;
 use crate::array::members::slow::Watch;
-use crate::array::metadata::bad_blocks::{Lost, Unreadable};
+use crate::array::metadata::bad_blocks::Unreadable;
 use crate::array::metadata::log_coverage::Cover;
 use crate::array::metadata::superblocks::{After, Persist};
+use crate::array::read_lease::Visiting;
 use crate::array::regions::Map;
 use crate::array::reshape::migrate::{Move, MoveIo};
 use crate::array::reshape::{Change, Reshape};
-use crate::array::start::older_images::Aside;
 use crate::array::start::replay::{Replay, ReplayIo};
+use crate::array::start::resume::Resumed;
 use crate::geometry::Geometry;
-use crate::log::window_image::Resumed;
+use crate::geometry::region_set::RegionSet;
 use crate::proto::*;
-use crate::shard::read::remote::Visiting;
 use crate::stats::device_latency::HedgeRules;
 use crate::units::*;
 
 pub use crate::array::start::assemble::{StartError, StartOptions};
-
-/// What a shard needs at start.
-#[derive(Clone, Debug)]
-pub struct ShardSetup {
-    /// The arithmetic.
-    pub geometry: Arc<Geometry>,
-    /// The membership.
-    pub view: Arc<View>,
-    /// Access to each region.
-    pub regions: Vec<RegionAccess>,
-    /// Blocks that answer an error.
-    pub lost: Arc<Lost>,
-    /// The array, for log batches.
-    pub array: ArrayUuid,
-    /// Where the log lies on every member, bytes.
-    pub log_offset: u64,
-    /// Its size, bytes.
-    pub log_bytes: u64,
-    /// When reads are late, and members slow.
-    pub hedging: HedgeRules,
-}
 
 /// A device that the array uses.
 #[derive(Clone, Debug)]
@@ -679,9 +658,7 @@ impl Array {
                 data_offset: member.layout.data_offset,
                 volatile_cache: member.info.volatile_cache,
                 member: member.member,
-                log_granularity: crate::shard::log_writer::granularity(
-                    member.info.granularity_bytes,
-                ),
+                log_granularity: crate::log::layout::granularity(member.info.granularity_bytes),
             }
         };
         let slots = self

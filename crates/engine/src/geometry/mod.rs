@@ -22,8 +22,12 @@
 //! Invariants: `locate` and `slot` are inverses over the whole address space; no row has two shapes;
 //! groups of either shape are slots that follow one another, from the first on (tested).
 
+pub(crate) mod block_set;
+pub(crate) mod column_set;
 pub(crate) mod extent;
+pub(crate) mod region_set;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use strake_format::{Level, Superblock};
@@ -604,6 +608,20 @@ impl Geometry {
             }
         };
         ShardNo((at % u64::from(shards)) as u16)
+    }
+
+    /// The shards that have stripes in a region: fewer than there are where it has few.
+    pub(crate) fn owners(&self, region: RegionNo, shards: u16) -> BTreeSet<ShardNo> {
+        let rows = self.region_rows(region);
+        let mut owners = BTreeSet::new();
+        let stripes = self.stripes_of_rows(Row(rows.start), Row(rows.end));
+        for stripe in stripes.map(StripeNo).filter(|&s| self.exists(s)) {
+            owners.insert(self.shard(stripe, shards));
+            if owners.len() == usize::from(shards) {
+                break;
+            }
+        }
+        owners
     }
 }
 

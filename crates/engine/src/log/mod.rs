@@ -2,7 +2,9 @@
 //! its records make of the stripes.
 
 pub(crate) mod checksum_pool;
+pub mod layout;
 pub(crate) mod recover;
 pub(crate) mod ring;
 pub mod scan;
+pub(crate) mod sequence;
 pub(crate) mod window_image;

@@ -39,9 +39,9 @@ use strake_format::{LogBatch, LogPayload, checksum};
 use strake_parity::{Code, xor_into};
 
 use crate::canary::{self, Canary};
+use crate::geometry::column_set::Columns;
 use crate::geometry::{Geometry, Shape};
 use crate::log::window_image::MOVE_LANE;
-use crate::stripe::write_plan::Columns;
 use crate::units::*;
 
 /// The lane of batches that a recovery writes.

@@ -27,7 +27,7 @@ pub enum Command {
     /// The same onto a spare of the array.
     ReplaceBySpare(Slot, DeviceId),
     /// Whether a spare can be had from elsewhere for a member that has too many read errors, where the
-    /// array has none of its own: its slot wants one then ([`MemberStatus::wants_spare`]), and it serves
+    /// array has none of its own: its slot wants one then ([`MemberStatus::wants_spare`](crate::proto::MemberStatus::wants_spare)), and it serves
     /// until it is replaced. With the answer that none can be had it is failed. Not at first.
     SparesElsewhere(bool),
     /// Start or go on with the rebuild of missing members (spares are used by themselves).

@@ -7,8 +7,6 @@ use std::ops::Range;
 
 use strake_format::{MapPage, MemberUuid, RegionState, Superblock};
 
-use crate::array::regions::last_whole::{self, Lack};
-use crate::array::start::older_images::Aside;
 use crate::proto::*;
 use crate::stats::device_latency::HedgeCounts;
 use crate::stats::histogram::Distribution;
@@ -75,7 +73,7 @@ impl Status {
     /// What a member whose region map holds these versions lacks of those that it must show, if it was away and
     /// is to come back in part.
     pub fn lacks(&self, map: &[Option<MapPage>]) -> Option<Lack> {
-        last_whole::lacks(map, &self.map_had).next()
+        lacks(map, &self.map_had).next()
     }
 }
 

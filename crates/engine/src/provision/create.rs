@@ -576,7 +576,7 @@ fn log_bytes(spec: &CreateSpec, usable: u64, shape: &Geometry) -> u64 {
     const MIB: u64 = 1 << 20;
     let parity = shape.m > 0 && !shape.mirrored();
     if let Some(tiny) = spec.tiny {
-        let least = crate::shard::log_writer::least_bytes(shape, tiny.log_shards, false);
+        let least = crate::log::layout::least_bytes(shape, tiny.log_shards, false);
         return if parity {
             tiny.log_bytes.max(least)
         } else {
@@ -587,9 +587,8 @@ fn log_bytes(spec: &CreateSpec, usable: u64, shape: &Geometry) -> u64 {
     if !parity {
         return usual;
     }
-    let wanted =
-        crate::shard::log_writer::least_bytes(shape, LOG_SHARDS, true).next_multiple_of(MIB);
-    let least = crate::shard::log_writer::least_bytes(shape, 1, false).next_multiple_of(MIB);
+    let wanted = crate::log::layout::least_bytes(shape, LOG_SHARDS, true).next_multiple_of(MIB);
+    let least = crate::log::layout::least_bytes(shape, 1, false).next_multiple_of(MIB);
     usual.max(wanted.min(usable / 64 / MIB * MIB)).max(least)
 }
 

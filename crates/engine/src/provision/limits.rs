@@ -118,8 +118,7 @@ pub fn may_join(
     };
     let bytes = sb.layout.log_bytes;
     let logs = geometry.m > 0 && sb.write_hole != WriteHole::Resync;
-    let divided =
-        !logs || crate::shard::log_writer::divide(&geometry, bytes, shards.count).is_some();
+    let divided = !logs || crate::log::layout::divide(&geometry, bytes, shards.count).is_some();
     let moves = matches!(joining, Joining::Data(_));
     let copied = !moves || crate::log::window_image::copy_rows(&geometry, bytes) > 0;
     if !divided || !copied {

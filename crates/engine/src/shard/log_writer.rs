@@ -25,12 +25,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 
-use strake_format::{ArrayUuid, BatchHead, BatchSize, LogRecord};
+use strake_format::{ArrayUuid, BatchHead, BatchSize};
 
 use crate::canary::{self, Canary};
-use crate::geometry::Geometry;
 use crate::log::checksum_pool::SumsMemory;
+use crate::log::layout::{LogPlan, Record, Records, batch_of_run, divide};
 use crate::log::ring::{BatchInRing, Ring};
+use crate::log::sequence::{Active, NUMBERS_SHORT};
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
@@ -47,119 +48,7 @@ const COMMIT_BUSY: usize = 8;
 const BUFFERS_BYTES: usize = 16 << 20;
 const BLOCK: u64 = 4096;
 
-pub(crate) type Record = LogRecord<Slice>;
-
-/// The records of one operation for one member: an intent and a partial syndrome, as a rule.
-pub(crate) type Records = List<Record, 2>;
-
-listed!(Record, DeviceView);
-
-/// What a batch is padded to on a member of this write granularity (0: not known).
-pub(crate) fn granularity(bytes: u32) -> u32 {
-    match bytes {
-        4097..=65536 if bytes.is_multiple_of(BLOCK as u32) => bytes,
-        _ => BLOCK as u32,
-    }
-}
-
-/// How a log area is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogPlan {
-    /// Bytes of a lane.
-    pub lane_bytes: u64,
-    /// Bytes at the end that recoveries use.
-    pub recovery_bytes: u64,
-    /// The longest run of a strip that one operation covers, bytes.
-    pub run_bytes: u64,
-    /// The most that a batch is padded to, bytes.
-    granule: u64,
-}
-
-/// The largest batch of one operation over `run` bytes of each strip: its records, a partial
-/// syndrome, and the strips that may be lost.
-fn batch_of_run(geometry: &Geometry, run: u64) -> u64 {
-    let blocks = run / geometry.block;
-    let m = geometry.m as u64;
-    let k = geometry.width_most() as u64 - m;
-    let records = blocks * ((2 + m) * strake_format::log::RECORD_BYTES as u64 + 4 * (k + m));
-    let header = (strake_format::log::HEADER_BYTES as u64 + records).next_multiple_of(BLOCK);
-    header + (1 + m) * run.next_multiple_of(BLOCK)
-}
-
-/// The least that a recovery needs: two places for what one block of a row needs.
-fn recovery_least(geometry: &Geometry) -> u64 {
-    2 * (2 * BLOCK + 2 * geometry.m as u64 * geometry.block.max(BLOCK))
-}
-
-/// Divides a log of `bytes` among `shards`; `None` if it is too small for as many.
-pub fn divide(geometry: &Geometry, bytes: u64, shards: u16) -> Option<LogPlan> {
-    let whole = |bytes: u64| bytes / BLOCK * BLOCK;
-    let recovery = (bytes / 8).max(recovery_least(geometry)).min(8 << 20);
-    let recovery_bytes = recovery / (2 * BLOCK) * (2 * BLOCK);
-    let lane_bytes = whole(bytes.checked_sub(recovery_bytes)? / u64::from(shards));
-    // Two places that publish, and twice the largest batch with room to pad it.
-    let granule = 65536.min(lane_bytes / 8 / BLOCK * BLOCK).max(BLOCK);
-    let of_lanes = |lane_bytes: u64| {
-        let ring = lane_bytes.checked_sub(2 * granule)?;
-        let fits = |run: &u64| {
-            let batch = batch_of_run(geometry, *run) + granule;
-            2 * batch <= ring && batch <= strake_format::log::BATCH_BYTES_MAX as u64
-        };
-        let mut run = Some(geometry.strip);
-        while let Some(bytes) = run.filter(|bytes| !fits(bytes)) {
-            run = (bytes / 2 >= geometry.block).then_some(bytes / 2);
-        }
-        run.map(|run_bytes| LogPlan {
-            lane_bytes,
-            recovery_bytes,
-            run_bytes,
-            granule,
-        })
-    };
-    // What is padded begins where devices write whole pieces, in every lane, unless that costs room that an
-    // operation needs.
-    let aligned = of_lanes(lane_bytes - lane_bytes % (1 << granule.ilog2()));
-    let plain = of_lanes(lane_bytes);
-    let run = |plan: &Option<LogPlan>| plan.as_ref().map(|plan| plan.run_bytes);
-    if run(&aligned) == run(&plain) {
-        aligned
-    } else {
-        plain
-    }
-}
-
-/// The smallest log that `shards` can share; with `whole`, so that an operation may cover whole
-/// strips.
-pub fn least_bytes(geometry: &Geometry, shards: u16, whole: bool) -> u64 {
-    let enough = |bytes: u64| {
-        let run = divide(geometry, bytes, shards).map(|plan| plan.run_bytes);
-        run.is_some_and(|run| !whole || run == geometry.strip)
-    };
-    let mut high = BLOCK;
-    while !enough(high) {
-        high *= 2;
-    }
-    let mut low = high / 2;
-    while high - low > BLOCK {
-        let middle = (low + high) / 2 / BLOCK * BLOCK;
-        match enough(middle) {
-            true => high = middle,
-            false => low = middle,
-        }
-    }
-    high
-}
-
-/// The most shards that the log of this array has room for; `wanted` where it needs none.
-pub fn shards_for(superblock: &strake_format::Superblock, wanted: u16) -> u16 {
-    let geometry = Geometry::of(superblock);
-    let needs = geometry.m > 0
-        && !geometry.mirrored()
-        && superblock.write_hole != strake_format::WriteHole::Resync;
-    let fits =
-        |shards: &u16| !needs || divide(&geometry, superblock.layout.log_bytes, *shards).is_some();
-    (1..=wanted.max(1)).rev().find(fits).unwrap_or(1)
-}
+listed!(DeviceView);
 
 /// See the module.
 pub(crate) struct Logs {
@@ -228,35 +117,8 @@ pub(crate) struct Flight {
     publishes: Option<u64>,
 }
 
-/// Operations that have records and are not over, by their numbers.
-#[derive(Default)]
-struct Active {
-    /// In order; those that are over stay until all before them are.
-    begun: VecDeque<(u64, bool)>,
-}
-
-impl Active {
-    /// A number that is higher than all before.
-    fn begin(&mut self, number: u64) {
-        self.begun.push_back((number, true));
-    }
-
-    fn end(&mut self, number: u64) {
-        if let Ok(at) = self.begun.binary_search_by_key(&number, |begun| begun.0) {
-            self.begun[at].1 = false;
-        }
-        while self.begun.front().is_some_and(|first| !first.1) {
-            self.begun.pop_front();
-        }
-    }
-
-    fn first(&self) -> Option<u64> {
-        self.begun.front().map(|first| first.0)
-    }
-}
-
 impl Logs {
-    pub(crate) fn new(setup: &crate::array::ShardSetup, shards: u16) -> Logs {
+    pub(crate) fn new(setup: &ShardSetup, shards: u16) -> Logs {
         let geometry = &setup.geometry;
         let plan = divide(geometry, setup.log_bytes, shards)
             .filter(|_| geometry.m > 0 && !geometry.mirrored());
@@ -291,7 +153,7 @@ impl Logs {
 
     /// Begins anew with areas that are divided as before, where nothing of what lies there counts:
     /// false if they are divided in another way.
-    pub(crate) fn restart(&mut self, setup: &crate::array::ShardSetup, shards: u16) -> bool {
+    pub(crate) fn restart(&mut self, setup: &ShardSetup, shards: u16) -> bool {
         let geometry = &setup.geometry;
         let plan = divide(geometry, setup.log_bytes, shards)
             .filter(|_| geometry.m > 0 && !geometry.mirrored());
@@ -312,10 +174,7 @@ impl Logs {
         let number = self.next;
         self.next += 1;
         self.active.begin(number);
-        (
-            number,
-            number == crate::array::metadata::log_coverage::NUMBERS_SHORT,
-        )
+        (number, number == NUMBERS_SHORT)
     }
 
     /// Above every number that was given out.
@@ -780,66 +639,6 @@ impl Shard {
         }
         for &op in &ops {
             self.record_written(op, device, result.is_err());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn geometry(k: usize, m: usize) -> Geometry {
-        Geometry {
-            level: strake_format::Level::Nm {
-                n: k as u8,
-                m: m as u8,
-            },
-            groups: 1,
-            per_row: 1,
-            width: k + m,
-            k,
-            m,
-            fixed: 0,
-            strip: 65536,
-            block: 4096,
-            band: 1,
-            rows: 1,
-            region_rows: 1,
-            elder: None,
-        }
-    }
-
-    /// A batch that is padded to 16 KiB and begins 4 KiB behind a multiple of it makes the device read back
-    /// two pieces, and the padding is in vain.
-    #[test]
-    fn every_lane_begins_where_devices_write_whole_pieces() {
-        for bytes in [6 << 20, 7 << 20, 64 << 20] {
-            for shards in 1..=6 {
-                let plan = divide(&geometry(4, 2), bytes, shards).expect("there is room");
-                for wanted in [8192, 16384, 32768, 65536] {
-                    let padded = wanted <= plan.granule;
-                    let whole = plan.lane_bytes.is_multiple_of(wanted);
-                    assert!(
-                        !padded || whole,
-                        "{bytes} for {shards}: {wanted} and lanes of {}",
-                        plan.lane_bytes
-                    );
-                }
-            }
-        }
-    }
-
-    /// A log that was just large enough for an older Strake is large enough: no array is refused for the sake
-    /// of whole pieces.
-    #[test]
-    fn a_log_without_room_for_whole_pieces_is_divided_all_the_same() {
-        for shards in 1..=16 {
-            for (k, m) in [(2, 1), (4, 2), (8, 3), (20, 4)] {
-                let geometry = geometry(k, m);
-                let least = least_bytes(&geometry, shards, false);
-                let plan = divide(&geometry, least, shards);
-                assert!(plan.is_some(), "{k}+{m}, {shards} shards, {least}");
-            }
         }
     }
 }

@@ -17,7 +17,7 @@
 
 pub(crate) mod coalesce;
 pub(crate) mod job;
-pub mod log_writer;
+pub(crate) mod log_writer;
 pub(crate) mod op;
 pub(crate) mod quiesce;
 pub(crate) mod read;
@@ -31,9 +31,8 @@ use std::sync::Arc;
 use slab::Slab;
 use strake_parity::Code;
 
-use crate::array::ShardSetup;
-use crate::array::metadata::bad_blocks::Lost;
 use crate::canary::{self, Canary};
+use crate::geometry::block_set::Lost;
 use crate::geometry::extent::{Piece, Pieces, pieces};
 use crate::geometry::{Geometry, Shape, StripPart};
 use crate::mem::buffer::{Buf, Pool, Slice};
@@ -240,7 +239,7 @@ impl Shard {
     /// the memory of requests.
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
         let logs = Logs::new(&setup, count);
-        let meters = Meters::new(setup.hedging, &setup.view);
+        let meters = Meters::new(setup.hedging, setup.view.serving());
         let geometry = setup.geometry;
         let (code, elder_code) = (code_of(&geometry), elder_code_of(&geometry));
         let read_pieces_max = read_pieces_max(&geometry, &pool);
@@ -764,7 +763,7 @@ impl Shard {
     pub(crate) fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
         (self.whole, self.view) = (view.whole(), view);
-        self.meters.follow(&self.view);
+        self.meters.follow(self.view.serving());
         self.forget_rebuilt();
         // The last view is in force when nothing is under way any more: repairs of reads that were
         // answered, too. Then devices may be closed.

@@ -11,7 +11,6 @@
 
 use std::collections::VecDeque;
 
-use crate::array::ShardSetup;
 use crate::proto::*;
 use crate::shard::coalesce::Streams;
 use crate::shard::log_writer::Logs;

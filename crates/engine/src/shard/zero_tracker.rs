@@ -3,8 +3,8 @@
 //! A request cannot be as long as a region of large members, so a region is given back in parts: a
 //! shard remembers which bytes of its stripes it has zeroed since they were written last, and tells the
 //! array when that is all that it has in a region (`RegionEmpty`). When the region is Clean and every
-//! shard has said so, the array closes it on the condition that it is empty still; then it goes the
-//! way of a region that is discarded as a whole. Nobody can tell: it reads as zeros before and after.
+//! shard has said so, the array closes it on the condition that it is empty still
+//! (`array::regions::unmap`); then it goes the way of a region that is discarded as a whole. Nobody can tell: it reads as zeros before and after.
 //!
 //! What is remembered is in memory only, bounded, and lost without harm: at a restart, when the shape
 //! changes, and where more regions are being emptied at once than are followed.
@@ -12,17 +12,13 @@
 //! Invariants:
 //! * What is remembered as zero is zero: whatever ends in a stripe, and was no zeroing, or failed, makes
 //!   the shard forget what it knew of that stripe, before the region counts it as over.
-//! * A region is given back only while no write can begin in it.
 //!
 //! Deliberately absent: zeros that a user writes as data.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use crate::array::regions::Phase;
-use crate::array::{Array, Stage};
 use crate::canary::{self, Canary};
-use crate::geometry::Geometry;
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::work::WorkKind;
@@ -124,25 +120,14 @@ impl Emptied {
     }
 }
 
-/// The shards that have stripes in a region: fewer than there are where it has few.
-fn owners(geometry: &Geometry, region: RegionNo, shards: u16) -> BTreeSet<ShardNo> {
-    let rows = geometry.region_rows(region);
-    let mut owners = BTreeSet::new();
-    let stripes = geometry.stripes_of_rows(Row(rows.start), Row(rows.end));
-    for stripe in stripes.map(StripeNo).filter(|&s| geometry.exists(s)) {
-        owners.insert(geometry.shard(stripe, shards));
-        if owners.len() == usize::from(shards) {
-            break;
-        }
-    }
-    owners
-}
-
 impl Shard {
     /// All that the shard has in a region is zero: nothing may be all.
     pub(crate) fn is_emptied(&self, region: RegionNo) -> bool {
         self.emptied.holds(region)
-            || !owners(&self.geometry, region, self.count).contains(&self.index)
+            || !self
+                .geometry
+                .owners(region, self.count)
+                .contains(&self.index)
     }
 
     /// An operation is about to be over: what it zeroed is remembered, what it wrote forgotten.
@@ -222,28 +207,6 @@ impl Shard {
         };
         self.emptied.regions.insert(region, followed);
         self.emptied.order.push_back(region);
-    }
-}
-
-impl Array {
-    /// A shard has nothing but zeros in the region, or had for a moment.
-    pub(crate) fn region_emptied(&mut self, region: RegionNo, shard: ShardNo) {
-        self.map.empty.entry(region).or_default().insert(shard);
-        self.give_back_if_empty(region);
-    }
-
-    /// The region is Clean, or a shard has said something of it.
-    pub(crate) fn give_back_if_empty(&mut self, region: RegionNo) {
-        let at_rest = self.stage == Stage::Serving
-            && self.reshape.is_none()
-            && self.sb.moving.is_none()
-            && self.map.phase(region) == Phase::Clean;
-        let Some(said) = self.map.empty.get(&region).filter(|_| at_rest) else {
-            return;
-        };
-        if owners(&self.geometry, region, self.shards).is_subset(said) {
-            self.close(region, CloseIf::Empty, true);
-        }
     }
 }
 

@@ -18,7 +18,6 @@
 //! Deliberately absent: the size of a request. Reads of all sizes share a histogram; a load that
 //! changes from small to large ones is late for a while, and the budget bounds what that costs.
 
-use crate::proto::View;
 use crate::stats::histogram::Kept;
 use crate::units::*;
 
@@ -140,7 +139,10 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    pub(crate) fn new(rules: HedgeRules, view: &View) -> Meters {
+    pub(crate) fn new(
+        rules: HedgeRules,
+        serving: impl ExactSizeIterator<Item = Option<DeviceId>>,
+    ) -> Meters {
         let rules = HedgeRules {
             samples_min: rules.samples_min.max(1),
             one_in: rules.one_in.max(1),
@@ -152,18 +154,16 @@ impl Meters {
             slots: Vec::new(),
             report_at: None,
         };
-        meters.follow(view);
+        meters.follow(serving);
         meters
     }
 
     /// The membership or the number of slots changed: a member that takes a slot starts anew, one that stays in
     /// its own goes on.
-    pub(crate) fn follow(&mut self, view: &View) {
-        self.meters.resize_with(view.slots.len(), Meter::default);
+    pub(crate) fn follow(&mut self, serving: impl ExactSizeIterator<Item = Option<DeviceId>>) {
+        self.meters.resize_with(serving.len(), Meter::default);
         self.slots.fill(0);
-        for (at, (meter, slot)) in self.meters.iter_mut().zip(&view.slots).enumerate() {
-            let incoming = slot.incoming.as_ref().map(|incoming| incoming.target);
-            let device = slot.current.or(incoming).map(|d| d.device);
+        for (at, (meter, device)) in self.meters.iter_mut().zip(serving).enumerate() {
             if meter.device != device {
                 *meter = Meter {
                     device,

@@ -13,11 +13,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use strake_parity::Decoder;
+use strake_parity::{Code, Decoder};
 
-use crate::shard::Shard;
-use crate::stripe::write_plan::{Columns, available};
-use crate::units::StripeNo;
+use crate::geometry::column_set::Columns;
+use crate::stripe::write_plan::available;
 
 /// Cases that are kept: those of two lost members of 30 and more.
 const KEPT: usize = 1024;
@@ -34,25 +33,24 @@ impl Decoders {
     pub(crate) fn forget(&mut self) {
         self.0.get_mut().clear();
     }
-}
 
-impl Shard {
-    /// How the `wanted` columns of a stripe come from those that are not `lost`; `None` where too
-    /// few are left.
-    pub(crate) fn decoder(
+    /// How the `wanted` columns of a stripe of this width come from those that are not `lost`, by this
+    /// code, which is the elder one or not; `None` where too few are left.
+    pub(crate) fn get(
         &self,
-        stripe: StripeNo,
+        (code, elder): (&Code, bool),
+        width: usize,
         lost: Columns,
         wanted: Columns,
     ) -> Option<Arc<Decoder>> {
-        let case = (self.is_elder(stripe), lost.0, wanted.0);
-        let mut known = self.decoders.0.borrow_mut();
+        let case = (elder, lost.0, wanted.0);
+        let mut known = self.0.borrow_mut();
         if let Some(decoder) = known.get(&case) {
             return Some(Arc::clone(decoder));
         }
-        let there = available(self.width(stripe), lost);
+        let there = available(width, lost);
         let wanted: Vec<usize> = wanted.each().collect();
-        let decoder = self.code(stripe).decoder(&there, &wanted).ok()?;
+        let decoder = code.decoder(&there, &wanted).ok()?;
         let decoder = Arc::new(decoder);
         if known.len() >= KEPT {
             known.clear();

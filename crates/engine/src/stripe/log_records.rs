@@ -1,39 +1,12 @@
-//! What a write puts into the stripe log: which records, on which members.
+//! New content of a write, cut into parts for its records in the stripe log.
 //!
-//! The run of the operation is cut where the set W of written columns changes; each part has an
-//! intent (with a checksum of every new block of W and of the parities). Parity members get S_j in
-//! addition, unless W is all of the data, and every holder gets the new content of those columns of
-//! W that have no member in sync: how far one that is being rebuilt has come is not durable at
-//! once.
+//! Invariant: in a part the written columns are the same over all of its bytes.
 //!
-//! S_j = P_j + Σ_{i∈W} c_ji·D_i with P_j and D_i as they will be: what is left are the columns that
-//! the write does not touch. So it is the same for every plan of the write.
-//!
-//! Invariants:
-//! * With m parities and l members of the group lost already, m − l + 1 members in sync hold the
-//!   intent, so one of them is there after any losses that the level survives.
-//! * S_j is on the member of parity j: without that parity nobody asks for it. With one parity and
-//!   no member lost it may be on the member of a column instead that is written over all of the
-//!   run: without that one, all that the write does not touch is there.
-//! * What is to replace a holder holds the same, because it may take its place while the operation
-//!   is under way; and so does every member that is being rebuilt and holds the stripe by now,
-//!   because l becomes less when it is in sync.
+//! Deliberately absent: which members hold the records (`shard::op::records`).
 
-use std::sync::Arc;
-
-use strake_format::{LogPayload, checksum};
-
-use crate::canary::{self, Canary};
-use crate::geometry::Shape;
-use crate::log::checksum_pool::Sums;
+use crate::geometry::column_set::Columns;
 use crate::mem::buffer::Slice;
 use crate::mem::list::{List, listed};
-use crate::proto::*;
-use crate::shard::Shard;
-use crate::shard::log_writer::{Record, Records};
-use crate::shard::op::StripeOp;
-use crate::stripe::write_plan::Columns;
-use crate::units::*;
 
 /// New content of an operation, over parts of its run.
 pub(crate) struct NewContent {
@@ -50,15 +23,15 @@ pub(crate) struct NewContent {
 pub(crate) type Written = List<(usize, u64, Slice), 2>;
 
 /// A part of the run in which the written columns are the same.
-struct Part {
-    lo: u64,
-    hi: u64,
-    written: Columns,
+pub(crate) struct Part {
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+    pub(crate) written: Columns,
 }
 
 impl NewContent {
     /// The run cut into parts; stretches where nothing is written are left out.
-    fn parts(&self) -> List<Part, 2> {
+    pub(crate) fn parts(&self) -> List<Part, 2> {
         let ends = |(_, from, slice): &(usize, u64, Slice)| [*from, *from + slice.len as u64];
         let mut cuts: List<u64, 8> = self.data.iter().flat_map(ends).collect();
         cuts.sort_unstable();
@@ -82,7 +55,7 @@ impl NewContent {
     }
 
     /// The new content of a written column over a part.
-    fn column(&self, column: usize, part: &Part) -> Slice {
+    pub(crate) fn column(&self, column: usize, part: &Part) -> Slice {
         let covers = |(c, from, slice): &&(usize, u64, Slice)| {
             *c == column && *from <= part.lo && part.hi <= *from + slice.len as u64
         };
@@ -91,185 +64,4 @@ impl NewContent {
     }
 }
 
-/// A member that holds records of an operation, and of which parity the partial syndrome.
-type Holder = (DeviceView, Option<usize>);
-
-listed!(Part, Holder, (usize, Option<usize>), (Record, Columns));
-listed!((usize, u64, Slice), Sums);
-
-impl Shard {
-    /// The members of a stripe's group that hold the intent of a write that puts new content into
-    /// these columns over all of its run. Where there is a choice, those that have a batch to write
-    /// anyway.
-    fn holders(&self, stripe: StripeNo, written: Columns) -> List<Holder, 4> {
-        let Shape { width, k, .. } = self.shape(stripe);
-        let m = self.geometry.m;
-        let in_sync = |c: &usize| self.whole || self.slot_view(stripe, *c).current.is_some();
-        let mut free = Columns::default();
-        (0..width).filter(in_sync).for_each(|c| free.add(c));
-        let needed = (m + 1).saturating_sub(width - free.count()).max(1);
-        let mut holders: List<(usize, Option<usize>), 4> = List::new();
-        if m == 1 && free.count() == width {
-            let or_written = (0..k).filter(|&c| written.has(c));
-            let column = self.busiest(stripe, std::iter::once(k).chain(or_written));
-            holders.push((column.expect("the parity is one of them"), Some(0)));
-        } else {
-            let parities = (0..m).filter(|j| free.has(k + j));
-            holders.extend(parities.map(|j| (k + j, Some(j))));
-        }
-        for &(c, _) in &holders {
-            free = free.without(c);
-        }
-        while holders.len() < needed {
-            let column = self.busiest(stripe, (0..width).filter(|&c| free.has(c)));
-            let column = column.expect("as many are in sync");
-            free = free.without(column);
-            holders.push((column, None));
-        }
-        // Once those that are being rebuilt are in sync, one more may be lost for each.
-        let built = |c: &usize| !in_sync(c) && self.has_target(stripe, *c);
-        if !canary::hit(Canary::RebuiltGetNoRecords) {
-            holders.extend((0..width).filter(built).map(|c| (c, c.checked_sub(k))));
-        }
-        if canary::hit(Canary::IntentOnOneMember) {
-            holders.truncate(1);
-        }
-        let with_targets = |(c, parity): (usize, Option<usize>)| {
-            let members = self.targets(stripe, c).into_iter().flatten();
-            members.map(move |member| (member, parity))
-        };
-        holders.drain().flat_map(with_targets).collect()
-    }
-
-    /// The first of these columns whose member has records to write, or the first of all.
-    fn busiest(&self, stripe: StripeNo, columns: impl Iterator<Item = usize>) -> Option<usize> {
-        let mut first = None;
-        for column in columns {
-            let member = self.slot_view(stripe, column).current;
-            if member.is_some_and(|member| self.logs.waits(member.device)) {
-                return Some(column);
-            }
-            first = first.or(Some(column));
-        }
-        first
-    }
-
-    /// Queues the records of an operation on each member that is to hold some; on how many.
-    pub(crate) fn log_write(&mut self, key: usize, operation: u64, new: &NewContent) -> usize {
-        let stripe = self.ops[key].stripe;
-        let k = self.shape(stripe).k;
-        let group = self.geometry.log_group(self.geometry.slot(stripe, 0));
-        let parts = new.parts();
-        let mut sums: List<Sums, 2> = parts.iter().map(|_| self.logs.sums.take()).collect();
-        let op = &self.ops[key];
-        let intents: List<(Record, Columns), 2> = parts
-            .iter()
-            .zip(sums.drain())
-            .map(|(part, sums)| {
-                let intent = self.intent(op, operation, new, part, sums);
-                (intent, self.without_member(stripe, part.written))
-            })
-            .collect();
-        let lo = op.work.lo;
-        intents
-            .iter()
-            .for_each(|(intent, _)| self.logs.sums.lend(&intent.checksums));
-        // What one part writes may be what another leaves alone.
-        let columns = parts.iter().map(|part| part.written.0);
-        let written = match canary::hit(Canary::SyndromeBesideUntouched) {
-            true => columns.fold(0, |any, part| any | part),
-            false => columns.fold(u64::MAX, |all, part| all & part),
-        };
-        let holders = self.holders(stripe, Columns(written));
-        for &(member, parity) in &holders {
-            let mut records = Records::new();
-            for (part, (intent, lost)) in parts.iter().zip(&intents) {
-                records.push(intent.clone());
-                let bare = |payload| Record {
-                    checksums: self.logs.sums.none(),
-                    payload,
-                    ..*intent
-                };
-                let syndrome = parity.and_then(|j| Some((j, new.syndromes[j].as_ref()?)));
-                if let Some((j, syndrome)) = syndrome
-                    && part.written.count() < k
-                    && !canary::hit(Canary::SyndromeForgotten)
-                {
-                    let (from, len) = (part.lo - lo, part.hi - part.lo);
-                    let bytes = syndrome.part(from as usize, len as usize);
-                    let parity = j as u8;
-                    records.push(bare(LogPayload::PartialSyndrome { parity, bytes }));
-                }
-                let strips = (0..k).filter(|&c| lost.has(c));
-                records.extend(strips.map(|c| {
-                    bare(LogPayload::LostStrip {
-                        column: c as u8,
-                        bytes: new.column(c, part),
-                    })
-                }));
-            }
-            self.log_records(key, operation, (group.clone(), member), records);
-        }
-        holders.len()
-    }
-
-    /// Those of the written columns that have no member in sync.
-    fn without_member(&self, stripe: StripeNo, written: Columns) -> Columns {
-        let mut lost = Columns::default();
-        if self.whole {
-            return lost;
-        }
-        let without = |c: &usize| written.has(*c) && self.slot_view(stripe, *c).current.is_none();
-        if !canary::hit(Canary::LostStripForgotten) {
-            (0..self.shape(stripe).k)
-                .filter(without)
-                .for_each(|c| lost.add(c));
-        }
-        lost
-    }
-
-    fn intent(
-        &self,
-        op: &StripeOp,
-        operation: u64,
-        new: &NewContent,
-        part: &Part,
-        mut memory: Sums,
-    ) -> Record {
-        let block = self.geometry.block as usize;
-        let len = (part.hi - part.lo) as usize;
-        let checksums = Arc::get_mut(&mut memory).expect("nobody else holds it");
-        let sums = |slice: &[u8], all: &mut Vec<u32>| {
-            all.extend(slice.chunks(block).map(checksum::crc32c));
-        };
-        let k = self.shape(op.stripe).k;
-        (0..k)
-            .filter(|&c| part.written.has(c))
-            .for_each(|c| sums(new.column(c, part).bytes(), checksums));
-        let from = (part.lo - op.work.lo) as usize;
-        for (j, parity) in new.parity.iter().enumerate() {
-            match parity {
-                // The first parity is the sum of the data.
-                Some(_) if j == 0 && part.written.count() == k => {
-                    for at in 0..len / block {
-                        let data = checksums[at..].iter().step_by(len / block).copied();
-                        let sum = checksum::crc32c_of_sum(data.take(k), self.logs.zero_sum);
-                        checksums.push(sum);
-                    }
-                }
-                Some(slice) => sums(&slice.bytes()[from..from + len], checksums),
-                None => sums(&self.zeros.bytes()[..len], checksums),
-            }
-        }
-        Record {
-            stripe: op.stripe.0,
-            operation,
-            start: part.lo as u32,
-            len: len as u32,
-            written: part.written.0,
-            checksums: memory,
-            settled: false,
-            payload: LogPayload::None,
-        }
-    }
-}
+listed!(Part, (usize, u64, Slice));

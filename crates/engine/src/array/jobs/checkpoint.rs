@@ -57,7 +57,7 @@ impl Array {
         });
         for Flushing { device, .. } in targets {
             let kind = match canary::hit(Canary::CheckpointWithoutFlush) {
-                true => canary::read_of_nothing(),
+                true => read_of_nothing(),
                 false => IoKind::Flush,
             };
             self.io(device, Purpose::Checkpoint { device }, kind);

@@ -19,15 +19,14 @@ use std::collections::VecDeque;
 use strake_format::*;
 
 use crate::array::jobs::checkpoint::Checkpoint;
-use crate::array::jobs::throttle::{Pace, Rules};
+use crate::array::jobs::throttle::{Pace, Rules, depth_max};
 use crate::array::metadata::superblocks::After;
 use crate::array::regions::Phase;
-use crate::array::regions::undecided::{Accept, Decision, agrees};
+use crate::array::regions::undecided::{Accept, agrees};
 use crate::array::{Array, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::StripPart;
 use crate::proto::*;
-use crate::shard::job::depth_max;
 use crate::stats::histogram::Histogram;
 use crate::units::*;
 

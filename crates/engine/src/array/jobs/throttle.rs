@@ -254,6 +254,19 @@ impl Pace {
     }
 }
 
+/// Bytes of a member at work at once for one shard, in full swing; but not fewer stripes than
+/// [`STRIPES_LEAST`], and not more than [`STRIPES_MOST`].
+const BYTES_AT_WORK: u64 = 1 << 20;
+
+const STRIPES_LEAST: u64 = 8;
+
+const STRIPES_MOST: u64 = 64;
+
+/// Stripes of a shard at work at once, in full swing.
+pub(crate) fn depth_max(strip: u64) -> u16 {
+    (BYTES_AT_WORK / strip).clamp(STRIPES_LEAST, STRIPES_MOST) as u16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

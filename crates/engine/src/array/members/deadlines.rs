@@ -1,8 +1,7 @@
-//! I/Os that outlast their deadline: how long the thread that waits for one has run, and which members
-//! are given up.
+//! I/Os that outlast their deadline: which members are given up.
 //!
 //! Two rules keep a standstill of the process, or of the machine, from costing members:
-//! * **Only time in which the thread ran counts** ([`Pulse`]). A thread that is stopped, or gets no CPU,
+//! * **Only time in which the thread ran counts** ([`Pulse`](crate::Pulse)). A thread that is stopped, or gets no CPU,
 //!   cannot see completions. Each turn of it counts for no more than the sleep that it asked for and some
 //!   slack, so a turn that lasts longer moves every deadline.
 //! * **The array decides** ([`Array::overdue`]). The driver reports a device whose I/O is overdue, and
@@ -28,8 +27,6 @@ use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::units::*;
 
-/// A turn of a thread may take this part of the I/O deadline longer than it asked for.
-const SLACK_PARTS: u64 = 64;
 /// Reports are collected for this part of the I/O deadline, ...
 const GATHER_PARTS: u64 = 4;
 /// ... or for this long: twice as long as the driver's longest pause between two looks.
@@ -40,69 +37,6 @@ const ROUNDS_MAX: u32 = 2;
 /// How long reports are collected before the array decides, nanoseconds.
 pub(crate) fn gather_ns(deadline_ns: u64) -> u64 {
     (deadline_ns / GATHER_PARTS).clamp(1, GATHER_MAX_NS)
-}
-
-/// How long a thread has run: the time that its deadlines count in.
-#[derive(Clone, Copy, Debug)]
-pub struct Pulse {
-    slack_ns: u64,
-    lost_ns: u64,
-    /// When the present turn began, and for how long the thread meant to sleep in it.
-    turn: Time,
-    asked_ns: u64,
-}
-
-impl Pulse {
-    /// A turn counts for the sleep that was asked for and `slack_ns` at most.
-    pub fn new(slack_ns: u64, now: Time) -> Pulse {
-        Pulse {
-            slack_ns: slack_ns.max(1),
-            lost_ns: 0,
-            turn: now,
-            asked_ns: 0,
-        }
-    }
-
-    /// The pulse that I/Os with this deadline are measured with.
-    pub fn of_deadline(deadline_ns: u64, now: Time) -> Pulse {
-        Pulse::new(deadline_ns / SLACK_PARTS, now)
-    }
-
-    /// The thread sleeps until something happens, for so long at most.
-    pub fn sleeps(&mut self, at_most_ns: Option<u64>) {
-        self.asked_ns = at_most_ns.unwrap_or(u64::MAX);
-    }
-
-    /// The thread begins another turn. Returns how long it stood still in the last one, nanoseconds.
-    pub fn wakes(&mut self, now: Time) -> u64 {
-        let fair_ns = self.asked_ns.saturating_add(self.slack_ns);
-        let mut gap_ns = now.since(self.turn).saturating_sub(fair_ns);
-        if canary::hit(Canary::StandstillCounts) {
-            gap_ns = 0;
-        }
-        self.lost_ns += gap_ns;
-        (self.turn, self.asked_ns) = (now, 0);
-        gap_ns
-    }
-
-    /// A moment in the time in which the thread ran.
-    pub fn ran(&self, now: Time) -> Time {
-        Time(now.0.saturating_sub(self.lost_ns))
-    }
-
-    /// How long the thread has stood still so far, nanoseconds.
-    pub fn lost_ns(&self) -> u64 {
-        self.lost_ns
-    }
-}
-
-/// What becomes of overdue I/Os of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Answer those that are overdue with [`IoError::TimedOut`].
-    GiveUp,
-    /// Each gets another full deadline, and is reported again if that passes, too.
-    WaitOn,
 }
 
 /// Devices that are late.
@@ -169,25 +103,5 @@ impl Array {
         let m = self.geometry.m;
         let mut groups = self.geometry.neighbours().filter(|g| g.contains(&slot));
         self.may_lose(device) && groups.all(|group| group.filter(|&at| lost(at)).count() < m)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_that_stood_still_has_not_run_and_one_that_slept_as_it_asked_has() {
-        let mut pulse = Pulse::of_deadline(6_400, Time(1_000));
-        pulse.sleeps(Some(500));
-        assert_eq!(pulse.wakes(Time(1_550)), 0);
-        assert_eq!(pulse.ran(Time(1_550)), Time(1_550));
-        pulse.sleeps(Some(500));
-        assert_eq!(pulse.wakes(Time(91_550)), 89_400);
-        assert_eq!(pulse.ran(Time(91_550)), Time(2_150));
-        // A turn that never ended counts for the slack.
-        assert_eq!(pulse.wakes(Time(100_000)), 8_350);
-        pulse.sleeps(None);
-        assert_eq!(pulse.wakes(Time(1_000_000)), 0, "it meant to sleep");
     }
 }

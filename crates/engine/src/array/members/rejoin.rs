@@ -39,30 +39,11 @@ use std::sync::Arc;
 use strake_format::*;
 
 use crate::array::regions::Phase;
-use crate::array::regions::last_whole;
 use crate::array::{Array, Member, SlotUse};
 use crate::canary::{Canary, hit};
+use crate::geometry::region_set::RegionSet;
 use crate::proto::*;
 use crate::units::*;
-
-/// A set of regions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegionSet(Vec<u64>);
-
-impl RegionSet {
-    fn of(count: u32, has: impl Fn(RegionNo) -> bool) -> RegionSet {
-        let mut words = vec![0; count.div_ceil(64) as usize];
-        for region in (0..count).filter(|&region| has(RegionNo(region))) {
-            words[region as usize / 64] |= 1 << (region % 64);
-        }
-        RegionSet(words)
-    }
-
-    /// Is the region in it?
-    pub fn has(&self, region: RegionNo) -> bool {
-        self.0[region.0 as usize / 64] >> (region.0 % 64) & 1 == 1
-    }
-}
 
 /// What a member holds is not called in question by the way in which it left. One that failed to
 /// write or to read is: its medium is to be written anew.
@@ -181,9 +162,7 @@ impl Array {
             Returns::Afresh => return Err(CommandError::NotKept),
             Returns::SplitBrain => return Err(CommandError::SplitBrain),
         };
-        let lacks = last_whole::lacks(&new.map, &self.map.whole_at())
-            .next()
-            .is_some();
+        let lacks = lacks(&new.map, &self.map.whole_at()).next().is_some();
         if lacks && !hit(Canary::OlderMapReturns) {
             return Err(CommandError::NotKept);
         }

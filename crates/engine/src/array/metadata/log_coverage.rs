@@ -43,6 +43,7 @@ use crate::array::metadata::superblocks::After;
 use crate::array::reshape::Reshape;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
+use crate::log::sequence::NUMBERS_END;
 use crate::proto::*;
 use crate::units::*;
 
@@ -52,11 +53,6 @@ const ROOM: u64 = 1 << 12;
 /// Operations of one shard that are under way at once, at most: each has a kilobyte of memory. So
 /// far may the numbers in the log of a member that is away be above those of the others.
 const UNDER_WAY_MOST: u64 = 1 << 26;
-/// No base is higher.
-pub(crate) const NUMBERS_END: u64 = u64::MAX - (1 << 33);
-/// The shard that gives out this number says so, and the array fails. What it gives out until it
-/// hears that does not wrap.
-pub(crate) const NUMBERS_SHORT: u64 = u64::MAX - (1 << 32);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -149,7 +145,7 @@ impl Array {
     /// The log areas are large enough for as many shards.
     pub(crate) fn log_fits(&self) -> bool {
         let bytes = self.sb.layout.log_bytes;
-        crate::shard::log_writer::divide(&self.geometry, bytes, self.shards).is_some()
+        crate::log::layout::divide(&self.geometry, bytes, self.shards).is_some()
     }
 
     /// Before superblocks are written: they must not promise what the next view does not keep.

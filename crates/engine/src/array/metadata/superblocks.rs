@@ -18,7 +18,6 @@
 
 use strake_format::*;
 
-use crate::array::start::older_images::Aside;
 use crate::array::{Array, Member, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::mem::buffer::{Buf, Slice};

@@ -24,17 +24,6 @@ use strake_format::{MapPage, SlotState, Superblock};
 use crate::array::Array;
 use crate::array::regions::{Map, Page};
 
-/// A page of the region map in which a member does not show what it had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lack {
-    /// Which page.
-    pub page: u32,
-    /// The newest version that it shows.
-    pub has: Option<u64>,
-    /// The version that it had.
-    pub had: u64,
-}
-
 /// Which version of a page every member had when the array was last whole, by the newest version that is
 /// found, and the table that is believed; 0 if that is not known.
 pub(crate) fn whole_at(page: &MapPage, table: &Superblock) -> u64 {
@@ -49,15 +38,6 @@ pub(crate) fn whole_at(page: &MapPage, table: &Superblock) -> u64 {
         // By a program that does not say it.
         Some(_) => 0,
     }
-}
-
-/// Where a member whose map shows these versions lacks one of those that it must have had.
-pub(crate) fn lacks(map: &[Option<MapPage>], had: &[u64]) -> impl Iterator<Item = Lack> {
-    (0..).zip(had).filter_map(|(page, &had)| {
-        let newest = map.get(page as usize).and_then(Option::as_ref);
-        let has = newest.map(|newest| newest.sequence);
-        (has.unwrap_or(0) < had).then_some(Lack { page, has, had })
-    })
 }
 
 impl Page {

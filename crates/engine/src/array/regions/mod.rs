@@ -18,6 +18,7 @@ pub(crate) mod aging;
 pub(crate) mod flush_barrier;
 pub(crate) mod last_whole;
 pub(crate) mod undecided;
+mod unmap;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,6 @@ use strake_format::*;
 
 use crate::array::regions::aging::{Habit, Idle};
 use crate::array::regions::flush_barrier::Settling;
-use crate::array::regions::undecided::Decision;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::Geometry;

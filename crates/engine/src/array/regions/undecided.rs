@@ -21,17 +21,6 @@ use crate::array::{Array, Stage};
 use crate::proto::*;
 use crate::units::*;
 
-/// Why a region is undecided no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// A scrub of all of it found that its strips agree.
-    Agreed,
-    /// An administrator takes the data for right; parity was computed anew.
-    Accepted,
-    /// It was given back.
-    GivenBack,
-}
-
 /// Undecided regions get parity that agrees with their data, because an administrator says that this is
 /// right. It ends with the array's stop: what is decided by then stays so.
 #[derive(Clone, Copy, Debug)]

@@ -20,13 +20,14 @@ use crate::array::metadata::superblocks::{After, Persist, in_sync};
 use crate::array::regions::Map;
 use crate::array::regions::last_whole::whole_at;
 use crate::array::reshape::migrate::Move;
-use crate::array::start::older_images::{Aside, Had, map_had, told};
+use crate::array::start::older_images::{Had, map_had};
 use crate::array::start::replay::Replay;
+use crate::array::start::resume::Resumed;
 use crate::array::{Array, Member, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::Geometry;
 use crate::log::recover::{self, Piece};
-use crate::log::window_image::{Copy, Resumed};
+use crate::log::window_image::Copy;
 use crate::proto::*;
 use crate::provision::limits;
 use crate::stats::device_latency::HedgeRules;
@@ -691,7 +692,7 @@ impl Array {
                 unreadable.sequence(),
             ),
         ])?;
-        if crate::shard::log_writer::shards_for(&sb, options.shards) != options.shards {
+        if crate::log::layout::shards_for(&sb, options.shards) != options.shards {
             return Err(StartError::LogTooSmall(options.shards));
         }
         let covered = unclean && sb.covered;
@@ -802,7 +803,7 @@ impl Array {
             map,
             lacking: BTreeMap::new(),
             unreadable,
-            visiting: crate::shard::read::remote::Visiting::default(),
+            visiting: crate::array::read_lease::Visiting::default(),
             jobs: Jobs::default(),
             ios: Slab::new(),
             out: VecDeque::new(),

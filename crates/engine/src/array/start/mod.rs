@@ -5,3 +5,4 @@ pub(crate) mod older_images;
 #[cfg(test)]
 mod recovery_table;
 pub(crate) mod replay;
+pub(crate) mod resume;

@@ -10,8 +10,8 @@ use strake_format::checksum;
 use strake_parity::Code;
 
 use crate::array::start::replay::{Job, decide};
+use crate::geometry::column_set::Columns;
 use crate::log::recover::{Piece, Verdict, mend};
-use crate::stripe::write_plan::Columns;
 use crate::units::StripeNo;
 
 const BYTES: usize = 16;

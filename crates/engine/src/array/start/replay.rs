@@ -38,11 +38,11 @@ use crate::array::metadata::bad_blocks::Until;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::StripPart;
+use crate::geometry::column_set::Columns;
+use crate::log::layout::Record;
 use crate::log::recover::{self, Piece, RECOVERY_LANE, Verdict};
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
-use crate::shard::log_writer::Record;
-use crate::stripe::write_plan::Columns;
 use crate::units::*;
 
 /// The most that one chunk holds in memory of each column, bytes.
@@ -355,7 +355,7 @@ impl Array {
     fn chunk_bytes(&self) -> u64 {
         let (block, m) = (self.geometry.block, self.geometry.m as u64);
         let plan =
-            crate::shard::log_writer::divide(&self.geometry, self.sb.layout.log_bytes, self.shards);
+            crate::log::layout::divide(&self.geometry, self.sb.layout.log_bytes, self.shards);
         let room = plan.map_or(0, |plan| plan.recovery_bytes / 2);
         // A header block, records and checksums of every block at their worst, then m partial
         // syndromes and m lost strips.
@@ -436,7 +436,7 @@ impl Array {
         self.replaying().sequence += 1;
         let sequence = self.replaying().sequence;
         let layout = self.sb.layout;
-        let plan = crate::shard::log_writer::divide(&self.geometry, layout.log_bytes, self.shards);
+        let plan = crate::log::layout::divide(&self.geometry, layout.log_bytes, self.shards);
         let room = plan.map_or(0, |plan| plan.recovery_bytes / 2);
         let offset = layout.log_offset + layout.log_bytes - room * (1 + sequence % 2);
         for device in self.live() {

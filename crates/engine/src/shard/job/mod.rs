@@ -16,19 +16,9 @@ use crate::shard::op::work::Work;
 use crate::stats::histogram::Histogram;
 use crate::units::*;
 
-/// Bytes of a member at work at once for one shard, in full swing; but not fewer stripes than
-/// [`STRIPES_LEAST`], and not more than [`STRIPES_MOST`].
-const BYTES_AT_WORK: u64 = 1 << 20;
-const STRIPES_LEAST: u64 = 8;
-const STRIPES_MOST: u64 = 64;
 /// What was told longer ago than this was not told by the step before: what came since then is not
 /// all beside one that begins now. Longer than any pause.
 const STALE_NS: u64 = 2_000_000_000;
-
-/// Stripes of a shard at work at once, in full swing.
-pub(crate) fn depth_max(strip: u64) -> u16 {
-    (BYTES_AT_WORK / strip).clamp(STRIPES_LEAST, STRIPES_MOST) as u16
-}
 
 pub(crate) struct StepRun {
     step: Step,

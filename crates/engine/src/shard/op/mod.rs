@@ -20,6 +20,7 @@
 pub(crate) mod narrow;
 pub(crate) mod queue;
 mod read;
+mod records;
 mod resync;
 pub(crate) mod salvage;
 pub(crate) mod scrub;
@@ -29,6 +30,7 @@ mod write;
 
 use crate::canary::{self, Canary};
 use crate::geometry::Shape;
+use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
@@ -38,7 +40,7 @@ use crate::shard::op::scrub::Found;
 use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, Work, WorkKind};
 use crate::shard::{IoFor, Shard, Starved};
 use crate::stripe::log_records::NewContent;
-use crate::stripe::write_plan::{Columns, Extra, Reads, WritePlan};
+use crate::stripe::write_plan::{Extra, Reads, WritePlan};
 use crate::units::*;
 
 listed!(Buf);

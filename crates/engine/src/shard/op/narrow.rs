@@ -15,10 +15,11 @@
 //! of which too many fail at once (`salvage`, block by block anyway).
 
 use crate::canary::{self, Canary};
+use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::shard::Shard;
 use crate::shard::op::StripeOp;
-use crate::stripe::write_plan::{Columns, Extra, Reads};
+use crate::stripe::write_plan::{Extra, Reads};
 
 /// Part of a column's run.
 #[derive(Clone, Copy, Debug)]

@@ -11,15 +11,21 @@
 //! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
 //!   otherwise the loss of the copy that spoke would bring another version back.
 
+use std::sync::Arc;
+
+use strake_parity::Decoder;
+
 use crate::canary::{self, Canary};
+use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{Brief, List, listed};
 use crate::proto::ScrubMode;
 use crate::shard::Shard;
 use crate::shard::op::StripeOp;
 use crate::shard::op::work::{ReadPiece, Work, WorkKind};
-use crate::stripe::write_plan::{Columns, WritePlan};
+use crate::stripe::write_plan::WritePlan;
 use crate::stripe::write_plan::{Extra, Planned, Reads, available};
+use crate::units::StripeNo;
 
 /// What answers each piece of a read.
 type ReadAnswers = List<(ReadPiece, Slice)>;
@@ -27,6 +33,18 @@ type ReadAnswers = List<(ReadPiece, Slice)>;
 listed!((ReadPiece, Slice));
 
 impl Shard {
+    /// How the `wanted` columns of a stripe come from those that are not `lost`; `None` where too
+    /// few are left.
+    pub(crate) fn decoder(
+        &self,
+        stripe: StripeNo,
+        lost: Columns,
+        wanted: Columns,
+    ) -> Option<Arc<Decoder>> {
+        let code = (self.code(stripe), self.is_elder(stripe));
+        self.decoders.get(code, self.width(stripe), lost, wanted)
+    }
+
     /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
     /// there.
     pub(crate) fn pass_over(&mut self, key: usize) {

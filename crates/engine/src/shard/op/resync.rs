@@ -7,12 +7,13 @@ use strake_parity::Heat;
 
 use crate::canary::{self, Canary};
 use crate::geometry::Shape;
+use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::work::WorkKind;
 use crate::shard::op::{Put, StripeOp};
-use crate::stripe::write_plan::{Columns, WritePlan};
+use crate::stripe::write_plan::WritePlan;
 use crate::stripe::write_plan::{Extra, Planned, Reads, available};
 use crate::units::*;
 

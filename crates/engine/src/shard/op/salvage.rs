@@ -22,6 +22,7 @@
 //! * Reads of the user give nothing up: they may be tried again.
 
 use crate::canary::{self, Canary};
+use crate::geometry::column_set::Columns;
 use crate::geometry::{Shape, StripPart};
 use crate::mem::buffer::Slice;
 use crate::proto::*;
@@ -29,7 +30,6 @@ use crate::shard::Shard;
 use crate::shard::op::scrub::Found;
 use crate::shard::op::work::{Bad, ReadPiece, Work, WorkKind};
 use crate::shard::op::{Phase, StripeOp};
-use crate::stripe::write_plan::Columns;
 use crate::stripe::write_plan::{Extra, Reads};
 use crate::units::*;
 

@@ -19,11 +19,11 @@
 use strake_parity::{Locator, Verdict};
 
 use crate::canary::{self, Canary};
+use crate::geometry::column_set::Columns;
 use crate::mem::buffer::Buf;
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::{Put, StripeOp};
-use crate::stripe::write_plan::Columns;
 use crate::stripe::write_plan::available;
 
 /// A piece of a stripe in which strips do not agree.

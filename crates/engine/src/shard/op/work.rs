@@ -4,12 +4,12 @@
 //! Deliberately absent: how far it has come (`op`), and in what order (`queue`).
 
 use crate::geometry::StripPart;
+use crate::geometry::column_set::Columns;
 use crate::geometry::extent::Piece;
 use crate::mem::buffer::Slice;
 use crate::mem::list::{List, listed};
 use crate::proto::StepKind;
 use crate::shard::read::hedge::Racing;
-use crate::stripe::write_plan::Columns;
 use crate::units::*;
 
 /// What waits for its turn on a stripe.

@@ -10,6 +10,7 @@ use strake_parity::xor;
 
 use crate::canary::{self, Canary};
 use crate::geometry::Shape;
+use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{Brief, List, listed};
 use crate::proto::*;
@@ -17,7 +18,7 @@ use crate::shard::Shard;
 use crate::shard::op::work::{WorkKind, WritePiece};
 use crate::shard::op::{Put, StripeOp};
 use crate::stripe::log_records::{NewContent, Written};
-use crate::stripe::write_plan::{Columns, Coverage, Facts, WritePlan};
+use crate::stripe::write_plan::{Coverage, Facts, WritePlan};
 use crate::stripe::write_plan::{Extra, Planned};
 use crate::units::StripeNo;
 

@@ -18,13 +18,13 @@
 //! [`HedgeRules::in_place_pause_ns`]: crate::stats::device_latency::HedgeRules
 
 use crate::canary::{self, Canary};
+use crate::geometry::column_set::Columns;
 use crate::geometry::extent::Piece;
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
 use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, Work};
 use crate::shard::read::hedge::{NEVER, Racing};
 use crate::shard::{IoFor, Shard, Starved};
-use crate::stripe::write_plan::Columns;
 use crate::units::*;
 
 /// A piece of a read that goes straight to the member.

@@ -22,6 +22,8 @@
 //! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this (the
 //! runtime's).
 
+pub(crate) mod pulse;
+
 use crate::proto::{DeviceInfo, IoError, IoKind};
 use crate::units::*;
 

@@ -1,0 +1,166 @@
+//! What a start makes of a whole copy of a window of data that moved (`log::window_image`).
+
+use crate::array::reshape::migrate::{MoveIo, in_new_shape};
+use crate::array::{Array, Purpose, Stage};
+use crate::canary::{self, Canary};
+use crate::geometry::Geometry;
+use crate::log::window_image::Copy;
+use crate::mem::buffer::{Buf, Slice};
+use crate::proto::*;
+use crate::units::DeviceId;
+
+/// A window that is written again.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    copy: Copy,
+    /// Devices whose own log has all of it.
+    had: Vec<DeviceId>,
+    /// Who is still to get it.
+    to_copy: Vec<DeviceId>,
+    pending: usize,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Copying,
+    Writing,
+    Flushing,
+}
+
+impl Resumed {
+    /// `had`: devices whose own log has all of the copy.
+    pub(crate) fn of(copy: Copy, had: Vec<DeviceId>) -> Resumed {
+        Resumed {
+            copy,
+            had,
+            to_copy: Vec::new(),
+            pending: 0,
+            phase: Phase::Waiting,
+        }
+    }
+}
+
+impl Array {
+    /// An I/O of it came back.
+    pub(crate) fn resumed_io_done(&mut self, device: DeviceId, done: &Completion) {
+        if let Err(error) = done.result {
+            self.write_failed(device, error);
+        }
+        if let Some(resumed) = &mut self.resumed {
+            resumed.pending -= 1;
+        }
+    }
+
+    /// Goes on with the window that the crash has cut off.
+    pub(crate) fn drive_resumed(&mut self) {
+        while self.stage == Stage::Resuming {
+            let resumed = self
+                .resumed
+                .as_ref()
+                .expect("that is what the stage is for");
+            if resumed.pending > 0 || !self.persist.quiet() || self.persist.view_due {
+                return;
+            }
+            match resumed.phase {
+                Phase::Waiting => self.begin_copy_of_resumed(),
+                Phase::Copying if !resumed.to_copy.is_empty() => self.copy_resumed(),
+                Phase::Copying => self.write_resumed(),
+                Phase::Writing => self.flush_resumed(),
+                Phase::Flushing => return self.end_resumed(),
+            }
+        }
+    }
+
+    fn resumed_io(&mut self, device: DeviceId, kind: IoKind) {
+        self.resumed.as_mut().expect("it is under way").pending += 1;
+        let io = MoveIo::Write;
+        self.io(device, Purpose::Move { device, io }, kind);
+    }
+
+    /// Who has the copy keeps it as it is: a cut could tear all copies at once.
+    fn begin_copy_of_resumed(&mut self) {
+        let live = self.live();
+        let resumed = self.resumed.as_mut().expect("it is under way");
+        resumed.phase = Phase::Copying;
+        let has = |device: &DeviceId| resumed.had.contains(device);
+        let (had, lacks): (Vec<DeviceId>, Vec<DeviceId>) = live.into_iter().partition(has);
+        if !canary::hit(Canary::ResumedNotSpread) {
+            resumed.to_copy = lacks;
+        }
+        for device in had {
+            if self.members[&device].info.volatile_cache {
+                self.resumed_io(device, IoKind::Flush);
+            }
+        }
+    }
+
+    fn copy_resumed(&mut self) {
+        let mut resumed = self.resumed.take().expect("it is under way");
+        let now = resumed
+            .copy
+            .at_once(self.window_bytes)
+            .min(resumed.to_copy.len());
+        let now: Vec<DeviceId> = resumed.to_copy.drain(..now).collect();
+        let mut ios = Vec::new();
+        for device in now {
+            let kinds = self.copies_for(&resumed.copy, device).into_iter();
+            ios.extend(kinds.map(|kind| (device, kind)));
+        }
+        self.resumed = Some(resumed);
+        for (device, kind) in ios {
+            self.resumed_io(device, kind);
+        }
+    }
+
+    /// What makes the copy durable on a device; nothing where that has left.
+    pub(crate) fn copies_for(&self, copy: &Copy, device: DeviceId) -> Vec<IoKind> {
+        if !self.live().contains(&device) {
+            return Vec::new();
+        }
+        let member = &self.members[&device];
+        let fua = member.info.volatile_cache;
+        let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
+        let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
+        let write = |(offset, bytes): (u64, Vec<u8>)| {
+            let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
+            IoKind::Write { offset, data, fua }
+        };
+        batches.into_iter().map(write).collect()
+    }
+
+    fn write_resumed(&mut self) {
+        let resumed = self.resumed.as_mut().expect("it is under way");
+        resumed.phase = Phase::Writing;
+        let from = resumed.copy.from;
+        let columns = in_new_shape(&self.geometry, from, &resumed.copy.data);
+        for (device, offset, bytes) in self.puts(from, &columns) {
+            let data = Slice::new(Buf::from_bytes(bytes), 0, bytes.len());
+            let fua = false;
+            self.resumed_io(device, IoKind::Write { offset, data, fua });
+        }
+    }
+
+    fn flush_resumed(&mut self) {
+        self.resumed.as_mut().expect("it is under way").phase = Phase::Flushing;
+        for device in self.live() {
+            if self.members[&device].info.volatile_cache {
+                self.resumed_io(device, IoKind::Flush);
+            }
+        }
+    }
+
+    fn end_resumed(&mut self) {
+        let resumed = self.resumed.take().expect("it is under way");
+        if let Some(moving) = &mut self.sb.moving {
+            moving.moved_rows = resumed.copy.to;
+        }
+        self.geometry = std::sync::Arc::new(Geometry::of(&self.sb));
+        self.begin_service();
+        // Shards were made when the frontier was another. What lay behind it is forgotten when the
+        // superblocks are durable, not before.
+        self.resplit = true;
+        self.persist.view_due = true;
+    }
+}
