@@ -6,6 +6,8 @@
 //! so that a finding comes before the commit and not after it.
 
 mod arrows;
+mod paths;
+mod rooms;
 mod rules;
 mod source;
 
@@ -68,6 +70,8 @@ fn findings() -> Result<Vec<Finding>> {
     let paths = files()?;
     let mut findings = arrows::check(&host::metadata()?);
     findings.extend(rules::whole_tree(&paths));
+    let read = |path: &str| std::fs::read_to_string(host::root().join(path)).ok();
+    findings.extend(rooms::check(&paths, read));
     for path in &paths {
         let Ok(text) = std::fs::read_to_string(host::root().join(path)) else {
             continue; // not text: a golden image

@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-fn line_of(text: &str, at: usize) -> usize {
+pub(super) fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())]
         .iter()
         .filter(|&&byte| byte == b'\n')
@@ -148,7 +148,7 @@ fn char_len(rest: &[u8]) -> usize {
 }
 
 /// The byte after the item that starts at `at`: its closing brace, or the semicolon of one without.
-fn item_end(masked: &str, at: usize) -> usize {
+pub(super) fn item_end(masked: &str, at: usize) -> usize {
     let mut depth = 0_i32;
     for (i, byte) in masked.bytes().enumerate().skip(at) {
         match byte {
@@ -179,7 +179,7 @@ fn functions(masked: &str) -> Vec<(String, usize, usize)> {
     found
 }
 
-fn is_word(byte: u8) -> bool {
+pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 

@@ -219,49 +219,49 @@ pub(crate) enum Stage {
 /// The control machine of one array.
 #[derive(Debug)]
 pub struct Array {
-    pub(crate) geometry: Arc<Geometry>,
-    pub(crate) shards: u16,
-    pub(crate) stage: Stage,
+    geometry: Arc<Geometry>,
+    shards: u16,
+    stage: Stage,
     /// The table and settings as they shall be on the members.
-    pub(crate) sb: Superblock,
-    pub(crate) members: BTreeMap<DeviceId, Member>,
-    pub(crate) slots: Vec<SlotUse>,
-    pub(crate) spares: Vec<DeviceId>,
-    pub(crate) view: Arc<View>,
-    pub(crate) persist: Persist,
-    pub(crate) map: Map,
+    sb: Superblock,
+    members: BTreeMap<DeviceId, Member>,
+    slots: Vec<SlotUse>,
+    spares: Vec<DeviceId>,
+    view: Arc<View>,
+    persist: Persist,
+    map: Map,
     /// For each incoming member that was away: the regions that it lacks.
-    pub(crate) lacking: BTreeMap<DeviceId, Arc<RegionSet>>,
-    pub(crate) unreadable: Unreadable,
-    pub(crate) jobs: Jobs,
-    pub(crate) visiting: Visiting,
-    pub(crate) ios: Slab<Purpose>,
-    pub(crate) out: VecDeque<ArrayOutput>,
-    pub(crate) now: Time,
-    pub(crate) shown: ArrayState,
-    pub(crate) stop: Option<CommandId>,
-    pub(crate) unclean: bool,
+    lacking: BTreeMap<DeviceId, Arc<RegionSet>>,
+    unreadable: Unreadable,
+    jobs: Jobs,
+    visiting: Visiting,
+    ios: Slab<Purpose>,
+    out: VecDeque<ArrayOutput>,
+    now: Time,
+    shown: ArrayState,
+    stop: Option<CommandId>,
+    unclean: bool,
     /// Started by force: see [`View::forced`].
-    pub(crate) forced: Vec<Slot>,
-    pub(crate) cover: Cover,
+    forced: Vec<Slot>,
+    cover: Cover,
     /// Devices that are late with I/Os.
-    pub(crate) overdue: Overdue,
-    pub(crate) replay: Option<Replay>,
-    pub(crate) reshape: Option<Reshape>,
-    pub(crate) moving: Move,
-    pub(crate) init: Init,
-    pub(crate) resumed: Option<Resumed>,
+    overdue: Overdue,
+    replay: Option<Replay>,
+    reshape: Option<Reshape>,
+    moving: Move,
+    init: Init,
+    resumed: Option<Resumed>,
     /// Devices that have no slot yet and get the map and the list.
-    pub(crate) entering: Vec<DeviceId>,
+    entering: Vec<DeviceId>,
     /// A spare can be had from elsewhere, for a member that has too many read errors.
-    pub(crate) elsewhere: bool,
+    elsewhere: bool,
     /// Shards were made for another frontier than that of the first superblocks.
-    pub(crate) resplit: bool,
+    resplit: bool,
     /// Bytes of data that move at once, about.
-    pub(crate) window_bytes: u64,
-    pub(crate) hedging: HedgeRules,
+    window_bytes: u64,
+    hedging: HedgeRules,
     /// What time of day it was when the driver said so last, seconds since 1970.
-    pub(crate) wall: (Time, u64),
+    wall: (Time, u64),
 }
 
 impl Array {

@@ -60,70 +60,70 @@ use crate::units::*;
 
 /// The data machine of one thread.
 pub struct Shard {
-    pub(crate) index: ShardNo,
-    pub(crate) count: u16,
-    pub(crate) geometry: Arc<Geometry>,
+    index: ShardNo,
+    count: u16,
+    geometry: Arc<Geometry>,
     code: Code,
     /// That of the shape from which data moves.
     elder_code: Option<Code>,
-    pub(crate) decoders: Decoders,
+    decoders: Decoders,
     /// Data moves, or has moved, or bands became rows, of several shards: what was split by the geometry
     /// of another moment may come at any time.
     moves: bool,
-    pub(crate) pool: Pool,
-    pub(crate) view: Arc<View>,
+    pool: Pool,
+    view: Arc<View>,
     /// Every slot has a member in sync, and none is being rebuilt: the case of every request of an
     /// array in order, for which nothing need be looked up.
-    pub(crate) whole: bool,
-    pub(crate) gates: Vec<Gate>,
+    whole: bool,
+    gates: Vec<Gate>,
     /// Blocks that answer an error.
-    pub(crate) unreadable: Arc<Lost>,
-    pub(crate) locks: Locks,
+    unreadable: Arc<Lost>,
+    locks: Locks,
     /// Memory of locks that are over, for the next.
-    pub(crate) old_locks: Vec<Lock>,
+    old_locks: Vec<Lock>,
     /// Stripes whose queue may have something to start.
-    pub(crate) ready: VecDeque<StripeNo>,
-    pub(crate) streams: Streams,
+    ready: VecDeque<StripeNo>,
+    streams: Streams,
     /// The time of the latest input.
-    pub(crate) now: Time,
-    pub(crate) requests: Slab<Active>,
+    now: Time,
+    requests: Slab<Active>,
     /// Flushes, and devices whose flush failed: answered when the view has none of them.
     awaited: Vec<(usize, DeviceId)>,
     /// Pieces of reads that wait for the batch to be complete.
-    pub(crate) rows: Vec<Row>,
-    pub(crate) ops: Ops,
-    pub(crate) ios: Slab<InFlight>,
-    pub(crate) steps: Vec<StepRun>,
-    pub(crate) turns: Turns,
+    rows: Vec<Row>,
+    ops: Ops,
+    ios: Slab<InFlight>,
+    steps: Vec<StepRun>,
+    turns: Turns,
     /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
-    pub(crate) rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
-    pub(crate) starved: VecDeque<Starved>,
-    pub(crate) out: VecDeque<ShardOutput>,
-    pub(crate) emptied: Emptied,
-    pub(crate) zeros: Buf,
+    rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
+    starved: VecDeque<Starved>,
+    out: VecDeque<ShardOutput>,
+    emptied: Emptied,
+    zeros: Buf,
     /// Stands for bytes that are in their requester's place.
-    pub(crate) nowhere: Buf,
-    pub(crate) logs: Logs,
-    pub(crate) meters: Meters,
-    pub(crate) hedges: Hedges,
-    pub(crate) foreground: u64,
+    nowhere: Buf,
+    logs: Logs,
+    meters: Meters,
+    hedges: Hedges,
+    foreground: u64,
     /// How long reads and writes took, since it was told last, and when that was.
-    pub(crate) latencies: Histogram,
-    pub(crate) latencies_told: Time,
+    latencies: Histogram,
+    latencies_told: Time,
     /// The view with this version ends the service, and is not in force yet.
     stopping: Option<u64>,
     /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
     /// request is answered and one operation of any kind still finds all of its own.
-    pub(crate) read_pieces_max: usize,
+    read_pieces_max: usize,
     read_pieces: usize,
     /// Reads that wait for their turn, in order.
     held: VecDeque<UserRead>,
     /// Requests that wait for another shape of the array.
-    pub(crate) hold: Hold,
+    hold: Hold,
     /// Whether stripes of other shards may be read.
-    pub(crate) leave: Leave,
+    leave: Leave,
     /// Such reads that were begun.
-    pub(crate) visits: u64,
+    visits: u64,
 }
 
 impl std::fmt::Debug for Shard {
