@@ -5,8 +5,8 @@
 //! survives is code whose loss no test would notice. By default a sample is drawn; which one follows
 //! from `--seed`.
 //!
-//! Order: list all mutants; draw; test them one by one in a copy of the tree; print each survivor with
-//! its place and what was changed.
+//! Order: list all mutants; draw; run the tests without a mutant; test the mutants one by one in a
+//! copy of the tree; print each survivor with its place and what was changed.
 //!
 //! Deliberately absent: a limit on survivors. Some mutants do the same as the original, so a person
 //! reads the list.
@@ -86,20 +86,24 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ],
         &["--exclude", HOOKS, "--output", &folder],
         &which,
-        &[
-            "--minimum-test-timeout",
-            "300",
-            "--no-times",
-            "--colors",
-            "never",
-        ],
+        &["--no-times", "--colors", "never"],
     ]
     .concat();
-    if options.no_baseline {
-        argv.extend(["--baseline", "skip", "--timeout", "1200"]);
-    }
-    argv.extend(["--", "--test", "scenarios", "--test", "seeds"]);
+    let tests = ["--test", "scenarios", "--test", "seeds"];
     let env = [("STRAKE_SIM_SEEDS", SEEDS)];
+    // The baseline of cargo-mutants runs the tests of the changed package, which has none of these.
+    if !options.no_baseline {
+        let baseline = [&["cargo", "test", "--package", JUDGE][..], &tests].concat();
+        let judged = host::logged_with("mutants-baseline", 3600, &baseline, &env)?;
+        if !judged.ok {
+            bail!(
+                "the tests of {JUDGE} fail without a mutant:\n{}",
+                judged.tail(30)
+            );
+        }
+    }
+    argv.extend(["--baseline", "skip", "--timeout", "1200", "--"]);
+    argv.extend(tests);
     let run = host::logged_with("mutants", options.minutes * 60, &argv, &env)?;
     tell(&out.join("mutants.out"), chosen.len(), &run)
 }
