@@ -7,7 +7,7 @@
 //! Invariant: the product's code carries no switch for any of this: the hooks are compiled in for
 //! the simulator alone.
 //!
-//! Deliberately absent: bugs that real devices have and the engine must survive (`faults`).
+//! Deliberately absent: bugs that real devices have and the engine must survive (`drive::overlay`).
 
 use strake_engine::canary as engine;
 use strake_engine::event::{IoKind, MemberIo};
@@ -16,9 +16,9 @@ use strake_format::region_map::PAGE_BYTES;
 use strake_format::{Layout, MapPage, Slot, Superblock, UnreadableList, WriteHole};
 
 use crate::course::Course;
+use crate::plan::workload::AskKind;
 use crate::plan::{Action, End, Plan};
 use crate::prng::{Prng, Purpose};
-use crate::workload::AskKind;
 use crate::world::World;
 
 /// A planted bug.

@@ -22,12 +22,12 @@ use strake_engine::{HedgeRules, StartError};
 use strake_format::{Level, Settings, Superblock, WriteHole};
 
 use crate::canary::Canary;
-use crate::launch::{self, Half};
-use crate::misled::Armed;
+use crate::plan::workload::{Ask, AskKind};
 use crate::plan::{Focus, LEVELS, Plan, Purport};
-use crate::silent::Misfortune;
-use crate::tally::Area;
-use crate::workload::{Ask, AskKind};
+use crate::report::tally::Area;
+use crate::world::fault::misdirected::Armed;
+use crate::world::fault::silent::Misfortune;
+use crate::world::launch::{self, Half};
 use crate::world::{Drive, Going, World};
 
 /// A script under way. Every step panics with the story if it does not come out as it must.
@@ -302,7 +302,7 @@ impl Scenario {
     }
     /// The thread of a shard, or of the array, stands still.
     pub fn thread_stands_still(&mut self, shard: Option<u16>, us: u64) -> &mut Self {
-        let owner = shard.map_or(crate::ssd::Owner::Array, crate::ssd::Owner::Shard);
+        let owner = shard.map_or(crate::drive::Owner::Array, crate::drive::Owner::Shard);
         self.world.thread_stands_still(owner, 1000 * us);
         self
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: draws of its own for each kind of change, so that worlds without it stay what they are.
 //!
-//! Deliberately absent: to which shape data moves at the moment at which it is asked for (`reshape`).
+//! Deliberately absent: to which shape data moves at the moment at which it is asked for (`world::reshape`).
 
 use strake_format::Level;
 

@@ -1,0 +1,934 @@
+//! Courses: seeds that follow a script, where chance only decides places and moments.
+//!
+//! Some faults need a chain of events that lives of chance hardly ever go through: a flush that fails
+//! just before the power goes, a full list of unreadable blocks, a member that went on alone and comes
+//! back after more epochs than a table remembers. One seed in [`ONE_IN`] is a scenario that leads
+//! there, in one of many variants.
+//!
+//! Invariants: a course follows from its seed; what it demands holds for every engine without a bug.
+//!
+//! Deliberately absent: the atlas. The author of a course knows what is fair.
+
+mod records;
+mod sectors;
+
+use strake_engine::create::Init;
+use strake_engine::event::{Command, CommandError, ScrubMode};
+use strake_engine::units::{Slot, StripeNo};
+use strake_format::log::scan;
+use strake_format::{Layout, SlotState, WriteHole};
+
+use crate::canary::Canary;
+use crate::plan::workload::AskKind;
+use crate::prng::{Prng, Purpose};
+use crate::report::{Failure, Outcome, Stats};
+use crate::runner::catching;
+use crate::scenario::{Draft, Scenario};
+
+/// One seed in so many is a course.
+pub const ONE_IN: u64 = 40;
+/// So long that no region becomes Clean.
+const LONG_MS: u64 = 1_000_000_000;
+
+/// Where a course leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// A flush of the user fails on a member, is answered, and the power goes.
+    FailedFlush,
+    /// Blocks are listed as unreadable, or leave the list, and the power goes.
+    Listed,
+    /// More is unreadable than the list has room for.
+    FullList,
+    /// A member that went on alone comes back after more epochs than a table remembers.
+    LongAway,
+    /// A window of a move is cut off, and the start after it, too.
+    CutWindow,
+    /// A window of a move is given up after its copy was written, and begins again.
+    WindowAgain,
+    /// The array stops while a new base of the log is on its way, and writes after the next start.
+    BaseUnderWay,
+    /// A member is lost while the records of writes are on their way.
+    LostBeforePlace,
+    /// A rebuilt member comes in sync while writes are under way.
+    JoinsUnderWrites,
+    /// Records are written over all the time, and the power goes with a member.
+    FullRing,
+    /// Blocks of a Clean region are given up while a member is away that comes back.
+    LostWhileAway,
+    /// A device joins, and a member is lost while the others hear of it.
+    LostAsOneJoins,
+    /// The newest record of a block is being written over, and who published that it is retired is lost.
+    PublishedByOne,
+    /// Blocks are given up beside the record of a write that is over, and who published that it is retired is
+    /// lost.
+    GivenUpBeside,
+    /// A record of a Clean region lies, since its parity did when it was made.
+    MendedInQuiet,
+    /// What a write leaves alone has rotted, and the write is cut off.
+    RotsBeside,
+    /// An image of a member is taken while the array serves, and given to it when the member has left.
+    LiveImage,
+    /// What lies in an undecided region is taken for right, and the power goes.
+    Accepted,
+    /// A sector cannot be read, and another strip rots beside it.
+    BadSector,
+}
+
+/// One seed in so many is a course that is drawn apart from the others.
+const ACCEPTED_ONE_IN: u64 = 300;
+const BAD_SECTOR_ONE_IN: u64 = 300;
+
+const COURSES: [Course; 17] = [
+    Course::FailedFlush,
+    Course::Listed,
+    Course::FullList,
+    Course::LongAway,
+    Course::CutWindow,
+    Course::WindowAgain,
+    Course::BaseUnderWay,
+    Course::LostBeforePlace,
+    Course::JoinsUnderWrites,
+    Course::FullRing,
+    Course::LostWhileAway,
+    Course::LostAsOneJoins,
+    Course::PublishedByOne,
+    Course::GivenUpBeside,
+    Course::MendedInQuiet,
+    Course::RotsBeside,
+    Course::LiveImage,
+];
+/// Some are dear: thousands of events, or many starts.
+const WEIGHTS: [u32; 17] = [7, 9, 1, 2, 6, 6, 5, 6, 4, 6, 2, 2, 4, 3, 2, 2, 3];
+
+impl Course {
+    /// The course of a seed, if it is one.
+    pub fn of(seed: u64) -> Option<Course> {
+        let mut rng = Prng::new(seed, Purpose::Course);
+        let drawn = COURSES[rng.weighted(&WEIGHTS)];
+        let usual = rng.one_in(ONE_IN).then_some(drawn);
+        // Drawn by itself, so that others stay the courses that they were.
+        let mut own = Prng::new(seed ^ 24, Purpose::Focus);
+        let accepted = own.one_in(ACCEPTED_ONE_IN);
+        let mut own = Prng::new(seed ^ 27, Purpose::Focus);
+        let bad_sector = own.one_in(BAD_SECTOR_ONE_IN);
+        let apart = accepted.then_some(Course::Accepted);
+        usual.or(apart).or(bad_sector.then_some(Course::BadSector))
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Course::FailedFlush => "failed-flush",
+            Course::Listed => "listed",
+            Course::FullList => "full-list",
+            Course::LongAway => "long-away",
+            Course::CutWindow => "cut-window",
+            Course::WindowAgain => "window-again",
+            Course::BaseUnderWay => "base-under-way",
+            Course::LostBeforePlace => "lost-before-place",
+            Course::JoinsUnderWrites => "joins-under-writes",
+            Course::FullRing => "full-ring",
+            Course::LostWhileAway => "lost-while-away",
+            Course::LostAsOneJoins => "lost-as-one-joins",
+            Course::PublishedByOne => "published-by-one",
+            Course::GivenUpBeside => "given-up-beside",
+            Course::MendedInQuiet => "mended-in-quiet",
+            Course::RotsBeside => "rots-beside",
+            Course::LiveImage => "live-image",
+            Course::Accepted => "accepted",
+            Course::BadSector => "bad-sector",
+        }
+    }
+
+    /// The course with this name.
+    pub fn parse(name: &str) -> Option<Course> {
+        let mut all = COURSES
+            .into_iter()
+            .chain([Course::Accepted, Course::BadSector]);
+        all.find(|course| course.name() == name)
+    }
+
+    /// Runs it.
+    pub(crate) fn run(self, seed: u64, canary: Option<Canary>, tracing: bool) -> Outcome {
+        let mut rng = Prng::new(seed ^ 1, Purpose::Course);
+        let mut array = self.draft(&mut rng).seed(seed).made(canary);
+        array.world.tracing = tracing;
+        strake_engine::canary::plant(canary.and_then(Canary::inside));
+        let ended = catching(|| self.go(&mut array, &mut rng));
+        strake_engine::canary::plant(None);
+        let mut world = array.world;
+        world.stats.virtual_ms = world.clock.now().0 / 1_000_000;
+        let failure = ended.err().map(|panic| {
+            let text = panic.split(": the story:").next().unwrap_or_default();
+            let text = text.to_owned();
+            let story = std::mem::take(&mut world.story);
+            Failure { text, story }
+        });
+        Outcome {
+            seed,
+            world: format!("course {self:?}"),
+            stats: Stats {
+                courses: 1,
+                ..world.stats
+            },
+            hash: world.hash.value(),
+            failure,
+        }
+    }
+
+    fn draft(self, rng: &mut Prng) -> Draft {
+        let any = |rng: &mut Prng, of: &[(&'static str, u8)]| {
+            let (level, members) = rng.pick(of);
+            Scenario::new(level, members)
+        };
+        match self {
+            Course::FailedFlush => any(rng, &[("1", 2), ("1", 3), ("10", 4)]),
+            Course::Listed => {
+                let policy = rng.pick(&[WriteHole::Closed, WriteHole::Resync]);
+                any(rng, &[("5", 4), ("5", 3)]).policy(policy)
+            }
+            Course::FullList => any(rng, &[("5", 4), ("5", 5)]).small_blocks(),
+            Course::LongAway => Scenario::new("1", 3),
+            // With memory for no more than one copy the members get it one after the other.
+            Course::CutWindow | Course::WindowAgain => any(rng, &[("5", 4), ("5", 3), ("6", 5)])
+                .roomy_log()
+                .window_bytes(rng.pick(&[1, 1, 1, 32768])),
+            Course::BaseUnderWay => any(rng, &[("5", 4), ("5", 3), ("6", 5)])
+                .shards(2)
+                .slow_shard(rng.below(2) as u16)
+                .message_ns(rng.pick(&[5_000, 100_000])),
+            Course::LostBeforePlace => any(rng, &[("5", 4), ("6", 5), ("6", 6), ("7.3", 6)]),
+            Course::JoinsUnderWrites => any(rng, &[("5", 4), ("5", 3), ("6", 5)]),
+            Course::FullRing => any(rng, &[("5", 3), ("5", 4), ("6", 4)]).small_log(),
+            Course::LostWhileAway => any(rng, &[("6", 5), ("6", 6), ("7.3", 7)]),
+            Course::LostAsOneJoins => any(rng, &[("1", 3), ("6", 5), ("6", 6), ("7.3", 6)]),
+            // Writes of one strip read the other, and the parity is only written.
+            Course::PublishedByOne => {
+                let draft = Scenario::new("5", 3).small_log().small_blocks();
+                draft.clean_after_ms(LONG_MS)
+            }
+            Course::GivenUpBeside => any(rng, &[("5", 4), ("5", 5), ("50", 8)])
+                .clean_after_ms(LONG_MS)
+                .shards(1),
+            // So wide that a write of one block reads parities, and not what it leaves alone.
+            Course::MendedInQuiet | Course::RotsBeside => Scenario::new("6", 7),
+            Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
+            Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
+            Course::BadSector => {
+                any(rng, &[("5", 4), ("6", 5), ("50", 6), ("60", 8)]).small_blocks()
+            }
+        }
+        .init(Init::Lazy)
+        .forgiving()
+    }
+
+    fn go(self, array: &mut Scenario, rng: &mut Prng) {
+        array.begin_life();
+        match self {
+            Course::FailedFlush => failed_flush(array, rng),
+            Course::Listed => listed(array, rng),
+            Course::FullList => full_list(array, rng),
+            Course::LongAway => long_away(array, rng),
+            Course::CutWindow => cut_window(array, rng),
+            Course::WindowAgain => window_again(array, rng),
+            Course::BaseUnderWay => base_under_way(array, rng),
+            Course::LostBeforePlace => lost_before_place(array, rng),
+            Course::JoinsUnderWrites => joins_under_writes(array, rng),
+            Course::FullRing => full_ring(array, rng),
+            Course::LostWhileAway => lost_while_away(array, rng),
+            Course::LostAsOneJoins => lost_as_one_joins(array, rng),
+            Course::PublishedByOne => records::published_by_one(array, rng),
+            Course::GivenUpBeside => records::given_up_beside(array, rng),
+            Course::MendedInQuiet => records::mended_in_quiet(array, rng),
+            Course::RotsBeside => records::rots_beside(array, rng),
+            Course::LiveImage => live_image(array, rng),
+            Course::Accepted => accepted(array, rng),
+            Course::BadSector => sectors::rots_beside_a_bad_one(array, rng),
+        }
+    }
+}
+
+/// Any slot.
+pub(crate) fn slot(array: &Scenario, rng: &mut Prng) -> u8 {
+    rng.below(array.world.geometry.slots() as u64) as u8
+}
+
+/// Any block.
+fn block(array: &Scenario, rng: &mut Prng) -> u64 {
+    rng.below(array.world.oracle.blocks())
+}
+
+fn failed_flush(array: &mut Scenario, rng: &mut Prng) {
+    array.fill();
+    for _ in 0..rng.range(4, 12) {
+        let at = block(array, rng);
+        array.write_at(at, 1);
+    }
+    let drive = array.drive(slot(array, rng));
+    array.world.drives[drive].ssd.faults.flush_errors = 1;
+    array.ask(AskKind::Flush, 0, 0);
+    array.power_cut().start().rest().verify();
+}
+
+/// A member is lost and another cannot read some sectors: what a rebuild finds there is given up.
+fn listed(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let slots = array.world.geometry.slots() as u8;
+    let lost = slot(array, rng);
+    let bad = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
+    array.lose(lost).steps(3000);
+    for row in 0..rng.range(1, 6) {
+        array.spoil_block(bad, row, 0);
+    }
+    array.add();
+    if rng.percent(50) {
+        array.wait("something is given up", |world| {
+            !world.machines().array.status().unreadable.is_empty() || world.at_rest()
+        });
+        array.steps(rng.below(400));
+        if array.world.plan.write_hole == WriteHole::Resync {
+            // Degraded, and with parity that nothing tells of, it would not start.
+            array.rest();
+        }
+        array.power_cut().start().rest().verify();
+        return;
+    }
+    array.rest();
+    for block in array.unreadable() {
+        if rng.percent(50) {
+            array.ask(AskKind::Write, block, 1);
+        }
+    }
+    array.power_cut().start().rest().verify();
+}
+
+fn full_list(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let slots = array.world.geometry.slots() as u8;
+    let lost = slot(array, rng);
+    array.lose(lost).steps(3000);
+    let rows = rng.range(20, 30).min(array.world.geometry.rows);
+    for (row, block) in (0..rows).flat_map(|row| [0, 2, 4, 6].map(|block| (row, block))) {
+        for slot in (0..slots).filter(|slot| *slot != lost) {
+            array.spoil_block(slot, row, block);
+        }
+    }
+    array.add();
+    let over = |world: &mut crate::world::World| {
+        let status = world.machines().array.status();
+        status.jobs.iter().all(|job| job.paused)
+    };
+    array.wait("the rebuild ends, or gives up", over);
+    array.verify();
+    for block in array.unreadable() {
+        if rng.percent(20) {
+            array.ask(AskKind::Write, block, 1);
+        }
+    }
+    array.power_cut().start();
+    array.wait("the rebuild ends, or gives up", over);
+    array.verify();
+}
+
+/// One slot's member goes on alone, in a table that is nobody's else, and writes there.
+fn long_away(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let away = array.drive(2);
+    let uuid = array.world.array;
+    let own = array.world.drives[away].superblock(uuid);
+    let mut own = own.expect("it is a member").as_ref().clone();
+    let out = |array: &mut Scenario, slot: u8| {
+        array.lose(slot).write_at(0, 1);
+        array.wait("it is out", move |world| {
+            world.looks()[usize::from(slot)].in_sync.is_none() && world.asks.is_empty()
+        });
+        array.steps(3000);
+    };
+    // Two epochs, of which it saw neither; then the others do without those that knew it.
+    out(array, 1);
+    out(array, 2);
+    for other in [0, 1] {
+        own.slots[other].state = SlotState::Missing;
+        own.slots[other].since = own.epoch.next();
+    }
+    own.advance();
+    own.generation = own.generation.next();
+    let ssd = &mut array.world.drives[away].ssd;
+    for offset in Layout::superblock_offsets(ssd.len()) {
+        ssd.poke(offset, &own.encode(offset)[..]);
+    }
+    let mut alone = vec![0; own.layout.data_bytes as usize];
+    crate::prng::fill(rng.bits(), &mut alone);
+    ssd.poke(own.layout.data_offset, &alone);
+    array.add().rest();
+    array.replace(0).rest();
+    let epoch = |array: &mut Scenario| array.world.machines().array.status().superblock.epoch.0;
+    while epoch(array) <= own.epoch.0 + own.editions.len() as u64 {
+        let flaps = array.drive(1);
+        out(array, 1);
+        array.offer(flaps).expect("it is kept");
+        array.rest();
+    }
+    let taken = array.offer(away);
+    assert!(taken.is_err(), "a member that went on alone is taken back");
+    array.rest().verify();
+}
+
+fn cut_window(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    begin_to_copy(array, rng);
+    if rng.percent(30) {
+        // Every member has the copy, or one.
+        until_in_place(array, rng);
+        array.power_cut();
+        let holders = copy_holders(array);
+        hide(array, rng, &holders);
+        array.start().rest().verify();
+        return;
+    }
+    array.power_cut();
+    let holders = copy_holders(array);
+    array.begin_to_start();
+    if !array.world.machines().array.resumes() {
+        array.rest().verify();
+        return;
+    }
+    until_in_place(array, rng);
+    array.power_cut();
+    hide(array, rng, &holders);
+    array.start().rest().verify();
+}
+
+/// Data moves, and a window is being copied.
+fn begin_to_copy(array: &mut Scenario, rng: &mut Prng) {
+    array.begin_to_restripe(1);
+    array.wait("a copy", |world| world.machines().array.moves_by_copy());
+    if array.world.plan.window_bytes == 1 && rng.percent(60) {
+        // Less of the next one lies where it lay.
+        array.wait("the next window", |world| {
+            !world.machines().array.moves_by_copy()
+        });
+        array.wait("a copy", |world| world.machines().array.moves_by_copy());
+    }
+    if rng.percent(20) {
+        array.steps(rng.below(24));
+        return;
+    }
+    // Until the first member has it.
+    for _ in 0..40 {
+        if !copy_holders(array).is_empty() {
+            break;
+        }
+        array.steps(1);
+    }
+}
+
+/// These are not found at the next start, if the level survives that; otherwise any member that counts.
+fn hide(array: &mut Scenario, rng: &mut Prng, holders: &[usize]) {
+    let drives = array.world.condition_on_media().0;
+    let few = (1..=array.world.geometry.m).contains(&holders.len());
+    let count = holders.iter().all(|drive| drives.contains(&Some(*drive)));
+    let any = drives[rng.index(drives.len())];
+    let hidden = if few && count {
+        holders
+    } else {
+        any.as_slice()
+    };
+    for &drive in hidden {
+        array.world.drives[drive].hidden = true;
+    }
+}
+
+/// Goes on until something is on its way in place, and a little further.
+fn until_in_place(array: &mut Scenario, rng: &mut Prng) {
+    for _ in 0..1000 {
+        if array.world.writes_in_place() {
+            break;
+        }
+        array.steps(1);
+    }
+    array.steps(rng.below(12));
+}
+
+/// Drives whose log has the most of a copy.
+fn copy_holders(array: &Scenario) -> Vec<usize> {
+    let uuid = array.world.array;
+    let count = |drive: &crate::world::Drive| {
+        let Some(own) = drive.superblock(uuid) else {
+            return 0;
+        };
+        let layout = &own.layout;
+        let area = drive.ssd.peek(layout.log_offset, layout.log_bytes as usize);
+        let batches = scan(area.unwrap_or(&[]), layout.log_offset);
+        let copies = batches.into_iter().flatten().filter(|batch| {
+            batch.member == own.member && batch.records.iter().any(|record| record.settled)
+        });
+        copies.map(|batch| batch.records.len()).sum()
+    };
+    let counts: Vec<usize> = array.world.drives.iter().map(count).collect();
+    let most = counts.iter().copied().max().filter(|most| *most > 0);
+    let holds = |index: &usize| Some(counts[*index]) == most;
+    (0..counts.len()).filter(holds).collect()
+}
+
+fn window_again(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    begin_to_copy(array, rng);
+    let strikes = slot(array, rng);
+    let drive = array.world.looks()[usize::from(strikes)].in_sync;
+    match (rng.below(3), drive) {
+        (0, Some(drive)) if rng.one_in(2) => {
+            array.steps(rng.below(40));
+            array.lose(strikes).steps(rng.below(600));
+            let rows = rng.range(1, 6);
+            for _ in 0..rows {
+                let at = block(array, rng) / rng.pick(&[1, 8]);
+                array.begin_to_write_at(at);
+            }
+            array.steps(rng.below(2000));
+            if array.world.is_away(drive) {
+                array.world.offer(drive);
+            }
+        }
+        (1, _) => {
+            array.steps(rng.below(40));
+            array.world.command(Command::StopRestripe);
+            for _ in 0..rng.range(1, 6) {
+                let at = block(array, rng) / rng.pick(&[1, 8]);
+                array.begin_to_write_at(at);
+            }
+            array.steps(rng.below(600));
+            array.world.command(Command::ContinueRestripe);
+        }
+        _ => {
+            array.power_cut();
+            let holders = copy_holders(array);
+            let tolerated = array.world.geometry.m;
+            for &drive in holders.iter().filter(|_| holders.len() <= tolerated) {
+                array.world.drives[drive].hidden = true;
+            }
+            array.start();
+            // What was to be moved has other content then.
+            for at in 0..rng.range(8, 24) {
+                array.write_at(at, 1);
+            }
+            array.ask(AskKind::Flush, 0, 0);
+            for &drive in &holders {
+                if array.world.is_away(drive) {
+                    array.offer(drive).expect("it is kept");
+                }
+            }
+            if rng.percent(70) {
+                // The window has not begun again, and an old copy of it is there.
+                array.wait("it is in sync", |world| {
+                    world.looks().iter().all(|look| look.in_sync.is_some())
+                });
+                array.steps(rng.below(30)).power_cut();
+                array.start().rest().verify();
+                return;
+            }
+            array.wait("a copy, or the end", |world| {
+                world.machines().array.moves_by_copy() || world.at_rest()
+            });
+        }
+    }
+    let most = rng.pick(&[20, 20, 60, 1200]);
+    array.steps(rng.below(most)).power_cut();
+    array.start().rest().verify();
+}
+
+/// The last records of a session count until the next base, wherever that was when it stopped.
+fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
+    // Records of the first session are of a base that was reached.
+    array.fill().rest().stop().start();
+    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
+    let strip = array.world.geometry.strip / array.world.geometry.block;
+    let region = array.world.geometry.region_rows * stripe;
+    let all = array.world.oracle.blocks();
+    let target = rng.below(all / stripe) * stripe;
+    // Of another region, if there is one.
+    let given_back = (target / region + 1) * region % all / region * region;
+    for _ in 0..rng.below(4) {
+        let at = block(array, rng);
+        array.begin_to_write_at(at);
+    }
+    if rng.percent(50) {
+        array.begin(AskKind::Discard, given_back, region.min(all - given_back));
+    }
+    array.steps(rng.below(300));
+    let columns = stripe / strip;
+    let each = rng.percent(60);
+    for _ in 0..rng.range(1, 12) {
+        let column = rng.below(columns);
+        array.begin_to_write_at(target + column * strip);
+        if each {
+            array.wait("it is written", |world| world.asks.is_empty());
+        }
+    }
+    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.stop().start();
+    for _ in 0..rng.range(1, 3) {
+        let column = rng.below(columns);
+        array.begin_to_write_at(target + column * strip);
+    }
+    let mut lost = slot(array, rng);
+    if rng.percent(50) {
+        let column = rng.below(columns);
+        array.write_at(target + column * strip, 1);
+        array.ask(AskKind::Flush, 0, 0);
+        let written = array
+            .world
+            .geometry
+            .locate((target + column * strip) * array.world.geometry.block);
+        lost = array.world.geometry.slot(written.stripe, written.column).0;
+    } else {
+        until_in_place(array, rng);
+    }
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    if let Some(drive) = drives[usize::from(lost)] {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    if array.world.geometry.m == 1 || rng.percent(50) {
+        return lost_while_logged(array, rng);
+    }
+    array.begin_to_write(rng.range(4, 20), rng.range(5, 80));
+    let first = slot(array, rng);
+    array.lose(first).steps(rng.below(60));
+    until_in_place(array, rng);
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    let second = slot(array, rng);
+    if let Some(drive) = drives[usize::from(second)] {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+/// What is written lies on a member that leaves while another is slow to take the records; then some of it
+/// is in place, and the power goes. Of what had a member no more nothing may be lost.
+fn lost_while_logged(array: &mut Scenario, rng: &mut Prng) {
+    let geometry = std::sync::Arc::clone(&array.world.geometry);
+    let (k, m) = (geometry.k, geometry.m);
+    let stripes = array.world.oracle.blocks() * geometry.block / geometry.stripe_bytes();
+    let stripe = StripeNo(rng.below(stripes));
+    let slot_of = |column: usize| geometry.slot(stripe, column).0;
+    // Of all columns: nothing is read. Members of parities, and of the first column, have records.
+    let lost = slot_of(rng.range(1, k as u64 - 1) as usize);
+    let strip = geometry.strip / geometry.block;
+    let at = stripe.0 * k as u64 * strip;
+    array.write_at(at, 1);
+    array.pause(slot_of(k + rng.index(m)), 1);
+    array.begin_to_write_blocks(at, k as u64 * strip);
+    for _ in 0..300 {
+        if array.world.writes_to_logs() || array.world.asks.is_empty() {
+            break;
+        }
+        array.steps(1);
+    }
+    if array.world.writes_in_place() {
+        return;
+    }
+    array.lose(lost);
+    array.world.command(Command::Fail(Slot(lost)));
+    array.wait("it is out, or in place", |world| {
+        let out = world.looks()[usize::from(lost)].in_sync.is_none();
+        out && world.leaving.is_empty() || world.writes_in_place()
+    });
+    let early = array.world.writes_in_place();
+    until_in_place(array, rng);
+    array.power_cut().start();
+    let lost = array.unreadable();
+    let fair = early || lost.is_empty();
+    assert!(
+        fair,
+        "blocks {lost:?} had no member before anything of them was in place"
+    );
+    array.rest().verify();
+}
+
+fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let lost = slot(array, rng);
+    array.lose(lost).steps(3000);
+    array.add();
+    let geometry = std::sync::Arc::clone(&array.world.geometry);
+    let strip = geometry.strip / geometry.block;
+    let (k, m) = (geometry.k, geometry.m);
+    let stripes = array.world.oracle.blocks() / (k as u64 * strip);
+    // Most often those whose parity it gets, but for the column whose member has records for its sake.
+    let first_of = |stripe: u64| geometry.slot(StripeNo(stripe), k).0 == lost;
+    let aimed = rng.percent(70);
+    let targets: Vec<u64> = (0..stripes).filter(|&s| !aimed || first_of(s)).collect();
+    let slow = if aimed { lost } else { slot(array, rng) };
+    let joined =
+        |world: &mut crate::world::World| world.looks()[usize::from(lost)].in_sync.is_some();
+    // Until it is in sync there are always writes under way, some of which take long.
+    for _ in 0..20_000 {
+        if joined(&mut array.world) {
+            break;
+        }
+        if array.world.asks.len() < 6 && !targets.is_empty() {
+            let column = rng.range(u64::from(aimed), k as u64 - 1);
+            array.begin_to_write_at((rng.pick(&targets) * k as u64 + column) * strip);
+        }
+        let rebuilt = built(array, lost);
+        let often = if aimed && rebuilt { 3 } else { 20 };
+        let there = aimed || array.world.looks()[usize::from(slow)].in_sync.is_some();
+        if rng.one_in(often) && there {
+            array.pause(slow, 1);
+        }
+        array.steps(1);
+    }
+    let mut hidden = vec![slot(array, rng)];
+    if let Some(&target) = targets.first().filter(|_| aimed) {
+        let others = std::iter::once(0).chain(k + 1..k + m);
+        hidden = others
+            .map(|c| geometry.slot(StripeNo(target), c).0)
+            .collect();
+        let drives: Vec<usize> = hidden.iter().map(|&slot| array.drive(slot)).collect();
+        // Until somebody who is left knows that it is in sync.
+        for _ in 0..100 {
+            let known = (0..array.world.drives.len()).filter(|drive| !drives.contains(drive));
+            if known
+                .into_iter()
+                .any(|drive| calls_in_sync(array, drive, lost))
+            {
+                break;
+            }
+            array.steps(1);
+        }
+    }
+    array.steps(rng.pick(&[0, 0, 4, 30])).power_cut();
+    let drives = array.world.condition_on_media().0;
+    let out = drives.iter().filter(|drive| drive.is_none()).count();
+    let left = (0..array.world.drives.len()).filter(|&drive| calls_in_sync(array, drive, lost));
+    let left: Vec<usize> = left.collect();
+    for slot in hidden {
+        if let Some(drive) = drives[usize::from(slot)]
+            && (out < m || (aimed && left.iter().any(|other| *other != drive)))
+        {
+            array.world.drives[drive].hidden = true;
+        }
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+/// All of what is to take the slot was built.
+fn built(array: &mut Scenario, slot: u8) -> bool {
+    let status = array.world.machines().array.status();
+    let mut jobs = status.jobs.iter();
+    jobs.any(|job| job.slot == Some(Slot(slot)) && job.done_bytes >= job.total_bytes)
+}
+
+/// What lies on a drive says that the slot has a member in sync.
+fn calls_in_sync(array: &Scenario, drive: usize, slot: u8) -> bool {
+    let table = array.world.drives[drive].superblock(array.world.array);
+    let row = table.and_then(|table| table.slot(Slot(slot)).copied());
+    row.is_some_and(|row| row.state == SlotState::InSync)
+}
+
+fn full_ring(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
+    let target = rng.below(array.world.oracle.blocks() / stripe / 2) * stripe;
+    let slow = slot(array, rng);
+    array.slow(slow);
+    let stripes = rng.range(1, 3);
+    let depth = rng.pick(&[2, 4, 8]);
+    for _ in 0..rng.range(10, 80) {
+        while array.world.asks.len() >= depth {
+            array.steps(1);
+        }
+        let count = rng.range(1, 2);
+        let at = target + rng.below(stripes * stripe - count);
+        array.begin_to_write_blocks(at, count);
+        array.steps(rng.below(12));
+    }
+    until_in_place(array, rng);
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    let mut order: Vec<usize> = drives.iter().flatten().copied().collect();
+    rng.shuffle(&mut order);
+    for &drive in order.iter().take(array.world.geometry.m) {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+/// What it lacks may lie in regions that are rebuilt: then it is taken back. What is read says whether that was right.
+fn live_image(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    if rng.percent(40) {
+        array.sleep();
+    }
+    let slot = rng.below(array.world.geometry.slots() as u64) as u8;
+    let drive = array.drive(slot);
+    let under_way = rng.below(10);
+    array.begin_to_write(under_way, 200);
+    array.world.take_image(drive);
+    array.rest().write(rng.range(5, 40)).rest();
+    if rng.percent(80) {
+        array.sleep();
+    }
+    array.lose(slot);
+    let first = rng.below(array.world.geometry.size() / array.world.geometry.block);
+    array.write_at(first, 1).rest();
+    let again = rng.percent(40);
+    if !again && !array.world.is_away(drive) {
+        // It was not asked for anything yet.
+        array.write_all().rest();
+    }
+    if again {
+        match rng.percent(60) || !array.world.is_away(drive) {
+            true => array.stop(),
+            false => array.power_cut(),
+        };
+    }
+    array.world.put_image_back(drive);
+    array.world.pasts_are_right(drive);
+    if again {
+        array.bring_back(drive).start();
+    } else if let Err(refused) = array.offer(drive) {
+        assert_eq!(refused, CommandError::NotKept);
+    }
+    array.rest().verify();
+}
+
+fn lost_while_away(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    array.sleep();
+    let slots = array.world.geometry.slots() as u8;
+    let away = slots - 1;
+    let drive = array.drive(away);
+    array.lose(away).steps(3000);
+    let tolerated = array.world.geometry.m as u8;
+    for slot in 0..tolerated - 1 {
+        array.lose(slot).steps(3000);
+    }
+    array.sleep();
+    let bad = rng.range(u64::from(tolerated), u64::from(slots) - 2) as u8;
+    for _ in 0..rng.range(1, 4) {
+        let row = rng.below(array.world.geometry.rows);
+        array.spoil_block(bad, row, 0);
+    }
+    array.add().rest();
+    if rng.percent(30) {
+        array.power_cut().start().rest();
+    }
+    if array.world.looks()[usize::from(away)].in_sync.is_some() {
+        return;
+    }
+    // It is offered as a member that was away; a start has found it already.
+    if array.world.is_away(drive) {
+        array.offer(drive).expect("it is kept");
+    }
+    array.rest();
+    array.begin_to_scrub().rest().verify();
+    for slot in [Slot(1), Slot(2)]
+        .into_iter()
+        .take(usize::from(tolerated) - 1)
+    {
+        if array.world.looks()[slot.index()].in_sync.is_some() {
+            array.lose(slot.0).steps(3000);
+        }
+    }
+    array.verify();
+}
+
+/// A member of the first wave is slow to take the table that calls a device a member, and leaves before it has it.
+fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let lost = slot(array, rng);
+    array.lose(lost);
+    array.world.command(Command::Fail(Slot(lost)));
+    array.steps(3000);
+    let slots = array.world.geometry.slots() as u8;
+    let leaves = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
+    let drive = array.drive(leaves);
+    array.pause(leaves, 1);
+    let new = array.world.fresh().expect("there are devices left");
+    let joins = array.world.devices[new.device.0 as usize];
+    array.world.command(Command::Add(new));
+    // Until nobody else is waited for.
+    for _ in 0..200 {
+        let mut drives = (0..).zip(&array.world.drives);
+        if array.world.drives[drive].ssd.waiting()
+            && drives.all(|(other, now)| other == drive || !now.ssd.waiting())
+        {
+            break;
+        }
+        array.steps(1);
+    }
+    array.lose(leaves);
+    for _ in 0..100 {
+        let table = array.world.drives[joins].superblock(array.world.array);
+        if table.is_some_and(|table| table.slot_of(table.member).is_some()) {
+            break;
+        }
+        array.steps(1);
+    }
+    array.steps(rng.below(4)).power_cut();
+    array.bring_back(drive);
+    let heard = array.world.newcomers_heard_last(&[joins], &[]);
+    assert!(
+        heard.is_ok(),
+        "drive {joins} joins, and has a table that drive {drive} lacks"
+    );
+    array.start().rest().verify();
+}
+
+/// A parity is built from strips of which one rots; then data is taken for right as it is, and the power goes. The
+/// region is undecided as before, or its strips agree; what users read stays.
+fn accepted(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = array.world.geometry.clone();
+    let (k, m) = (geometry.k, geometry.m);
+    let stripe = rng.below(geometry.stripes());
+    let rots = rng.index(k);
+    array.rot(stripe, rots);
+    let lost = geometry.slot(StripeNo(stripe), k + rng.index(m)).0;
+    array.lose(lost).add().made_whole();
+    let undecided = |array: &mut Scenario| array.world.machines().array.status().undecided.len();
+    assert!(undecided(array) > 0, "what was built has a wrong source");
+    let drive = array.drive(geometry.slot(StripeNo(stripe), rots).0);
+    let at = array.world.superblock.layout.data_offset
+        + geometry.row_offset(geometry.row(StripeNo(stripe)).1);
+    let strip = geometry.strip as usize;
+    let held =
+        |array: &Scenario| array.world.drives[drive].ssd.bytes()[at as usize..][..strip].to_vec();
+    let before = held(array);
+    array.world.command(Command::AcceptData);
+    if rng.percent(50) {
+        array.wait("it is decided, or not", |world| {
+            world.machines().array.status().undecided.is_empty() || world.at_rest()
+        });
+        array.steps(rng.below(20));
+    } else {
+        array.steps(rng.below(200));
+    }
+    array.power_cut().start();
+    array.rest();
+    assert!(before == held(array), "what users read was changed");
+    if undecided(array) == 0 {
+        array
+            .command(Command::StartScrub(ScrubMode::Check))
+            .expect("it scrubs");
+        array.rest();
+        let last = array.world.machines().array.status().superblock.last_scrub;
+        let found = last.expect("it has ended").found.inconsistent;
+        assert!(
+            found == 0,
+            "a region is called decided, and {found} of its stripes do not agree"
+        );
+    }
+}

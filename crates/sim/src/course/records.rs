@@ -1,0 +1,258 @@
+//! Courses about records of the stripe log: which of them count, and what a replay makes of them.
+//!
+//! Invariants: as of all courses (`course`).
+//!
+//! Deliberately absent: what any record holds (`strake_engine::recover` has a table of all cases).
+
+use std::sync::Arc;
+
+use strake_engine::event::{Command, IoKind, ScrubMode};
+use strake_engine::logs::divide;
+use strake_engine::units::StripeNo;
+use strake_format::log::scan;
+
+use crate::course::slot;
+use crate::plan::workload::AskKind;
+use crate::prng::Prng;
+use crate::scenario::Scenario;
+use crate::world::Drive;
+
+/// What batches are padded to.
+const BLOCK: u64 = 4096;
+
+/// A batch in the ring of a lane: where it begins and ends, and its newest operation.
+#[derive(Clone, Copy, Debug)]
+struct InRing {
+    start: u64,
+    end: u64,
+    newest: u64,
+}
+
+/// The ring of the only lane of a drive: where it begins and ends, and the batches that lie there.
+fn ring(array: &Scenario, drive: usize) -> (u64, u64, Vec<InRing>) {
+    let layout = array.world.superblock.layout;
+    let plan = divide(&array.world.geometry, layout.log_bytes, 1);
+    let plan = plan.expect("the log has room for one shard");
+    let (first, end) = (2 * BLOCK, plan.lane_bytes);
+    let area = array.world.drives[drive]
+        .ssd
+        .peek(layout.log_offset, end as usize);
+    let area = area.expect("the log can be read");
+    let from = |at: u64| scan(&area[at as usize..], layout.log_offset + at);
+    let mut batches = Vec::new();
+    for start in (first..end).step_by(BLOCK as usize) {
+        let here = from(start);
+        if let Some(Ok(batch)) = here.first()
+            && here.len() > from(start + BLOCK).len()
+            && let Some(newest) = batch.records.iter().map(|record| record.operation).max()
+        {
+            let end = start + batch.encoded_bytes(BLOCK as u32) as u64;
+            batches.push(InRing { start, end, newest });
+        }
+    }
+    (first, end, batches)
+}
+
+/// Goes on until this is so, a while at most.
+fn step_until(array: &mut Scenario, until: impl Fn(&mut Scenario) -> bool) {
+    for _ in 0..2000 {
+        if until(array) {
+            break;
+        }
+        array.steps(1);
+    }
+}
+
+/// Goes on until no more requests than so many are under way, and not a step further: regions stay open.
+fn until_asks(array: &mut Scenario, asks: usize) {
+    while array.world.asks.len() > asks {
+        array.steps(1);
+    }
+}
+
+/// Goes on until so many writes of the log are in flight on a drive, a little while at most.
+fn until_logging(array: &mut Scenario, drive: usize, writes: usize) {
+    let layout = array.world.superblock.layout;
+    let log = layout.log_offset..layout.log_offset + layout.log_bytes;
+    for _ in 0..60 {
+        let ssd = &array.world.drives[drive].ssd;
+        let logging =
+            |kind: &&IoKind| matches!(kind, IoKind::Write { offset, .. } if log.contains(offset));
+        if ssd.kinds().filter(logging).count() == writes {
+            break;
+        }
+        array.steps(1);
+    }
+}
+
+/// Writes a block beside so many other requests that are under way.
+fn write_beside(array: &mut Scenario, block: u64, asks: usize) {
+    array.begin_to_write_at(block);
+    until_asks(array, asks);
+}
+
+/// Two writes of a row are over, and no batch says so, for an older one takes long. The ring of the member of
+/// the parity fills up with what comes after them. Then all of it is over, and one member alone has published
+/// that when both records are being written over; and the power goes, and that member.
+pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(&array.world.geometry);
+    let strip = geometry.strip / geometry.block;
+    let parity = slot(array, rng);
+    // Of these stripes the same two members have the records: those of the parity and of the first column.
+    let stripes = (0..geometry.stripes()).map(StripeNo);
+    let (alike, others): (Vec<StripeNo>, Vec<StripeNo>) =
+        stripes.partition(|&stripe| geometry.slot(stripe, 2).0 == parity);
+    let block = |stripe: StripeNo, column: u64| (stripe.0 * 2 + column) * strip;
+    let target = alike[0];
+    let (lost, aside) = (geometry.slot(target, 0).0, geometry.slot(target, 1).0);
+    let beside = others.into_iter();
+    let mut beside = beside.filter(|&stripe| geometry.slot(stripe, 2).0 == lost);
+    let beside = beside.next().expect("every member has parities");
+    for &stripe in alike.iter().chain([&beside]) {
+        write_beside(array, block(stripe, 0), 0);
+    }
+    // It is in place but for one member, with records on two others than most.
+    let (drive, holder, slow) = (array.drive(parity), array.drive(lost), array.drive(aside));
+    array.begin_to_write_at(block(beside, 0));
+    until_logging(array, slow, 1);
+    array.pause(aside, 1);
+    for column in [1, 0] {
+        write_beside(array, block(target, column), 1);
+    }
+    array.begin(AskKind::Flush, 0, 0);
+    until_asks(array, 1);
+    // Until the next one would go over the first of these.
+    let newest = |batches: &[InRing]| batches.iter().copied().max_by_key(|batch| batch.newest);
+    let (first, end, batches) = ring(array, drive);
+    let last = newest(&batches).expect("they have records");
+    let before = batches.iter().filter(|batch| batch.newest < last.newest);
+    let kept = before
+        .copied()
+        .max_by_key(|batch| batch.newest)
+        .expect("there are two");
+    for filled in 0..64 {
+        let last = newest(&ring(array, drive).2).expect("it has records");
+        let bytes = last.end - last.start;
+        let next = if last.end + bytes <= end {
+            last.end
+        } else {
+            first
+        };
+        if next < kept.end && kept.start < next + bytes {
+            break;
+        }
+        write_beside(array, block(alike[1 + filled % (alike.len() - 1)], 1), 1);
+    }
+    if array.world.asks.is_empty() {
+        return;
+    }
+    until_asks(array, 0);
+    // The records of this one are on the member that will be lost, and on their way to another.
+    array.pause(aside, 1);
+    array.begin_to_write_at(block(beside, 0));
+    until_logging(array, holder, 1);
+    until_logging(array, holder, 0);
+    array.pause(parity, 2);
+    for stripe in [alike[1], alike[2]] {
+        array.begin_to_write_at(block(stripe, 1));
+    }
+    until_logging(array, drive, 2);
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    if let Some(drive) = drives[usize::from(lost)] {
+        array.world.drives[drive].hidden = true;
+    }
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+/// A write is over. Another of the same strip finds that too few columns can be read, and gives a block of the
+/// row up: other content lies there than the first one's record says. All but one of the members are slow to
+/// hear that the record is retired; the power goes, and that one.
+pub(crate) fn given_up_beside(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(&array.world.geometry);
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    let stripe = StripeNo(rng.below(geometry.stripes()));
+    let slot_of = |column: u64| geometry.slot(stripe, column as usize).0;
+    let written = rng.below(k);
+    let (bad, lost) = ((written + 1) % k, (written + 2) % k);
+    write_beside(array, (stripe.0 * k + written) * strip, 0);
+    array.begin(AskKind::Flush, 0, 0);
+    until_asks(array, 0);
+    let row = geometry.row(stripe).1.0;
+    for column in std::iter::once(bad).chain(k..geometry.width as u64) {
+        array.spoil_block(slot_of(column), row, 0);
+    }
+    array.begin_to_write_at((stripe.0 * k + written) * strip);
+    // The list is durable: what comes next is that the record is retired.
+    let listed = |array: &mut Scenario| {
+        let idle = |drive: &Drive| drive.ssd.kinds().next().is_none();
+        !array.unreadable().is_empty() && array.world.drives.iter().all(idle)
+    };
+    step_until(array, listed);
+    for column in (0..geometry.width as u64).filter(|&column| column != lost) {
+        array.pause(slot_of(column), 1);
+    }
+    step_until(array, |array| array.world.writes_in_place());
+    let drive = array.drive(slot_of(lost));
+    array.steps(rng.below(6)).power_cut();
+    array.world.drives[drive].hidden = true;
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+/// The first block of a strip lies, or lies no more.
+fn lie(array: &mut Scenario, slot: u8, stripe: StripeNo) {
+    let (geometry, layout) = (&array.world.geometry, array.world.superblock.layout);
+    let at = layout.data_offset + geometry.row_offset(geometry.row(stripe).1);
+    let block = geometry.block as usize;
+    let drive = array.drive(slot);
+    let ssd = &mut array.world.drives[drive].ssd;
+    let mut held = ssd.bytes()[at as usize..at as usize + block].to_vec();
+    held.iter_mut().for_each(|byte| *byte ^= 0x40);
+    ssd.rot(at, &held);
+}
+
+/// A parity lied when a write read it, and so does the record of the write, which is long over: its region is
+/// Clean. Then the parity is mended, by a program from before records were retired for that. The power goes, and
+/// a member that the write left alone.
+pub(crate) fn mended_in_quiet(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(&array.world.geometry);
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    let stripe = StripeNo(rng.below(geometry.stripes()));
+    let written = rng.below(k);
+    let lost = (written + rng.range(1, k - 1)) % k;
+    let slot_of = |column: u64| geometry.slot(stripe, column as usize).0;
+    // One that is read before it is written.
+    let parity = slot_of(k + rng.below(geometry.m as u64));
+    lie(array, parity, stripe);
+    array.write_at((stripe.0 * k + written) * strip, 1);
+    array.ask(AskKind::Flush, 0, 0).rest().sleep();
+    lie(array, parity, stripe);
+    let drive = array.drive(slot_of(lost));
+    array.power_cut();
+    array.world.drives[drive].hidden = true;
+    array.start().rest().verify();
+}
+
+/// What a write leaves alone has rotted. The power goes while it goes in place: what the replay makes of the
+/// parities tells of that still, and a scrub mends it.
+pub(crate) fn rots_beside(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(&array.world.geometry);
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    let stripe = StripeNo(rng.below(geometry.stripes()));
+    let written = rng.below(k);
+    let rots = (written + rng.range(1, k - 1)) % k;
+    lie(array, geometry.slot(stripe, rots as usize).0, stripe);
+    array.begin_to_write_at((stripe.0 * k + written) * strip);
+    step_until(array, |array| array.world.writes_in_place());
+    array.steps(rng.below(4)).power_cut().start().rest();
+    array
+        .command(Command::StartScrub(ScrubMode::Repair))
+        .expect("nothing else is being done");
+    array.rest().verify();
+}

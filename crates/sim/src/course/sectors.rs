@@ -1,0 +1,79 @@
+//! A course about single sectors: what cannot be read, and what rots beside it.
+//!
+//! Invariants: as of all courses (`course`).
+//!
+//! Deliberately absent: sectors of which too many cannot be read at once (the scenarios `salvage`).
+
+use std::sync::Arc;
+
+use strake_engine::event::{Command, ScrubMode};
+use strake_engine::units::StripeNo;
+
+use crate::plan::workload::AskKind;
+use crate::prng::Prng;
+use crate::scenario::Scenario;
+
+/// A sector of a strip cannot be read, and another block of another strip rots. No redundancy is left that
+/// could name what rots; so the rest of the first strip has to stay as it is, whatever reads it.
+pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(&array.world.geometry);
+    let (k, m) = (geometry.k, geometry.m);
+    let stripe = StripeNo(rng.below(geometry.stripes()));
+    let slot = |column: usize| geometry.slot(stripe, column).0;
+    for column in k + 1..k + m {
+        array.lose(slot(column)).rest();
+    }
+    let mut columns: Vec<usize> = (0..=k).collect();
+    rng.shuffle(&mut columns);
+    let (kept, rots) = (columns[0], columns[1]);
+    let block = geometry.block as usize;
+    let blocks = geometry.strip / geometry.block;
+    let bad = rng.below(blocks);
+    let rotten = (bad + rng.range(1, blocks - 1)) % blocks;
+    let drive = array.drive(slot(kept));
+    let row = geometry.row(stripe).1;
+    let from = array.world.superblock.layout.data_offset + geometry.row_offset(row);
+    let held = |array: &Scenario, at: u64| {
+        let from = from as usize + at as usize * block;
+        array.world.drives[drive].ssd.bytes()[from..from + block].to_vec()
+    };
+    let right: Vec<Vec<u8>> = (0..blocks).map(|at| held(array, at)).collect();
+    array
+        .world
+        .rot_at(stripe, rots, rotten * geometry.block, block);
+    array.spoil_block(slot(kept), row.0, bad);
+    let first = stripe.0 * k as u64 * blocks;
+    match rng.below(4) {
+        0 if m > 1 => {
+            array.add().rest();
+        }
+        1 => {
+            let repair = Command::StartScrub(ScrubMode::Repair);
+            array.command(repair).expect("it is begun");
+            array.rest();
+        }
+        // All but the column that it is about, so that this one is read; or nothing, so that parity is.
+        _ => {
+            let column = columns[2..].iter().find(|column| **column < k);
+            let reads = kept < k && (rng.percent(60) || column.is_none());
+            match (reads, column) {
+                (false, Some(&column)) => {
+                    array.ask(AskKind::Write, first + column as u64 * blocks, blocks - 1)
+                }
+                _ => array.ask(
+                    AskKind::Read,
+                    first + kept.min(k - 1) as u64 * blocks,
+                    blocks,
+                ),
+            };
+        }
+    }
+    // Parity changes with what is written.
+    let changed = |at: u64| kept >= k || held(array, at) == right[at as usize];
+    let wrong: Vec<u64> = (0..blocks).filter(|&at| !changed(at)).collect();
+    assert!(
+        wrong.is_empty(),
+        "blocks {wrong:?} of a strip took what rots in another, for a sector of it that cannot be read"
+    );
+}

@@ -1,0 +1,212 @@
+//! Runs worlds: one, or many on several threads.
+//!
+//! Invariants: what comes of a seed does not depend on threads or on other seeds; a panic in the
+//! engine is that seed's failure and nobody else's.
+//!
+//! Deliberately absent: output (`main`).
+
+pub mod shrink;
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::canary::Canary;
+use crate::course::Course;
+use crate::plan::{Plan, Variation};
+use crate::report::{Failure, Outcome, Stats};
+use crate::world::World;
+use crate::world::launch;
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The seed.
+    pub seed: u64,
+    /// Index of [`crate::plan::LEVELS`], or whatever the seed says.
+    pub level: Option<usize>,
+    /// What to leave out.
+    pub variation: Variation,
+    /// Only seeds that are this course.
+    pub course: Option<Course>,
+    /// A planted bug.
+    pub canary: Option<Canary>,
+    /// Print every event.
+    pub tracing: bool,
+}
+
+thread_local! {
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps the words of a panic for the seed's report instead of printing them.
+fn listen_for_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if WATCHED.with(|watched| *watched.borrow()) {
+                PANIC.with(|panic| *panic.borrow_mut() = info.to_string());
+            } else {
+                usual(info);
+            }
+        }));
+    });
+}
+
+thread_local! {
+    static WATCHED: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Runs `what`; the words of its panic if it panicked.
+pub fn catching<T>(what: impl FnOnce() -> T) -> Result<T, String> {
+    listen_for_panics();
+    WATCHED.with(|watched| *watched.borrow_mut() = true);
+    let result = catch_unwind(AssertUnwindSafe(what));
+    WATCHED.with(|watched| *watched.borrow_mut() = false);
+    result.map_err(|_| PANIC.with(|panic| panic.borrow().replace('\n', ": ")))
+}
+
+/// Runs one world.
+pub fn run(run: &Run) -> Outcome {
+    if let Some(course) = Course::of(run.seed).filter(|_| run.level.is_none()) {
+        return course.run(run.seed, run.canary, run.tracing);
+    }
+    let mut plan = Plan::draw(run.seed, run.level);
+    plan.vary(&run.variation);
+    let words = world_text(&plan);
+    let made = match catching(|| launch::make(&plan)) {
+        Ok(made) => made,
+        Err(panic) => {
+            let failure = Failure {
+                text: format!("panic: {panic}"),
+                story: Vec::new(),
+            };
+            return Outcome {
+                seed: run.seed,
+                world: words,
+                stats: Stats::default(),
+                hash: 0,
+                failure: Some(failure),
+            };
+        }
+    };
+    let mut world = World::new(plan, made, run.canary);
+    world.tracing = run.tracing;
+    strake_engine::canary::plant(run.canary.and_then(Canary::inside));
+    let ended = catching(|| world.run(run.variation.without));
+    strake_engine::canary::plant(None);
+    let failure = match ended {
+        Ok(Ok(())) => None,
+        Ok(Err(failure)) => Some(*failure),
+        Err(panic) => {
+            let text = format!("panic: {panic}");
+            Some(Failure {
+                text,
+                story: world.story.clone(),
+            })
+        }
+    };
+    let padded = world.drives.iter().map(|drive| drive.ssd.padded);
+    world.stats.padded_batches = padded.sum();
+    world.stats.tall = u64::from(world.plan.strip > 8192);
+    world.stats.virtual_ms = world.clock.now().0 / 1_000_000;
+    Outcome {
+        seed: run.seed,
+        world: words,
+        stats: world.stats,
+        hash: world.hash.value(),
+        failure,
+    }
+}
+
+fn world_text(plan: &Plan) -> String {
+    let group = plan
+        .shape
+        .group
+        .map(|g| format!(" in groups of {g}"))
+        .unwrap_or_default();
+    let caches = plan.devices.iter().filter(|d| d.volatile_cache).count();
+    format!(
+        "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, write hole {:?}, {} shards{}, {} queues, \
+         {} of {} devices with a volatile cache",
+        plan.shape.level,
+        plan.shape.members,
+        plan.spares,
+        plan.strip,
+        plan.block,
+        plan.init,
+        plan.write_hole,
+        plan.shards,
+        if plan.reshard { " at first" } else { "" },
+        plan.queues,
+        caches,
+        plan.devices.len()
+    )
+}
+
+/// What came of many seeds.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Counts of all.
+    pub stats: Stats,
+    /// Hash of all, in whatever order they ran.
+    pub hash: u64,
+    /// The failing ones, by seed.
+    pub failures: Vec<Outcome>,
+}
+
+/// Runs seeds `first..first + count` on `threads` threads; stops early after `stop_after` failures.
+pub fn run_many(like: &Run, first: u64, count: u64, threads: usize, stop_after: usize) -> Summary {
+    let next = AtomicU64::new(first);
+    let enough = AtomicBool::new(false);
+    let work = || {
+        let mut summary = Summary::default();
+        while !enough.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                break;
+            }
+            summary.seeds += 1;
+            if like.course.is_some() && Course::of(seed) != like.course {
+                continue;
+            }
+            let met = |canary: Canary| canary.may_be_met(&Plan::draw(seed, like.level));
+            if like.canary.is_some_and(|canary| !met(canary)) {
+                continue;
+            }
+            let outcome = run(&Run {
+                seed,
+                ..like.clone()
+            });
+            summary.stats.add(&outcome.stats);
+            summary.hash ^= crate::prng::mix(outcome.hash ^ seed);
+            if outcome.failure.is_some() {
+                summary.failures.push(outcome);
+                if summary.failures.len() >= stop_after {
+                    enough.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        summary
+    };
+    let parts: Vec<Summary> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("panics are caught within"))
+            .collect()
+    });
+    let mut all = Summary::default();
+    for part in parts {
+        all.seeds += part.seeds;
+        all.stats.add(&part.stats);
+        all.hash ^= part.hash;
+        all.failures.extend(part.failures);
+    }
+    all.failures.sort_by_key(|outcome| outcome.seed);
+    all
+}

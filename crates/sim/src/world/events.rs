@@ -1,0 +1,124 @@
+//! What the array tells by events: counted, held against what the world knows, and acted upon where a user would.
+//!
+//! Deliberately absent: what becomes of scrubs' findings (`fault::silent`) and of losses (`lost_blocks`).
+
+use strake_engine::Decision;
+use strake_engine::event::*;
+
+use crate::world::{Going, World};
+
+impl World {
+    pub(crate) fn hear(&mut self, event: Event) -> Going {
+        self.hear_scrub(&event.kind);
+        match event.kind {
+            EventKind::JobFinished {
+                kind: JobKind::Rebuild,
+                ..
+            } => self.stats.rebuilds += 1,
+            EventKind::JobFinished {
+                kind: JobKind::Resync,
+                ..
+            } => self.stats.resyncs += 1,
+            EventKind::JobFinished {
+                kind: JobKind::Init,
+                ..
+            } => self.stats.inits += 1,
+            EventKind::LogReplayed {
+                records, stripes, ..
+            } => {
+                self.stats.log_replays += u64::from(records > 0);
+                self.stats.records_replayed += records;
+                self.stats.stripes_replayed += stripes;
+            }
+            EventKind::JobFinished {
+                kind: JobKind::Scrub,
+                inconsistent,
+                ..
+            } => {
+                self.stats.scrubs += 1;
+                if inconsistent > 0 && self.scrub_must_agree {
+                    self.note(format!("{:?}", event.kind));
+                    return self
+                        .failure(format!("a scrub found {inconsistent} stripes inconsistent"));
+                }
+            }
+            EventKind::JobStarted {
+                kind: JobKind::Accept,
+                from_bytes,
+            } => self.may_be_accepted(from_bytes == 0),
+            EventKind::JobStopped {
+                kind: JobKind::Accept,
+                ..
+            } => self.may_be_accepted(false),
+            EventKind::Returned { .. } => self.stats.returns += 1,
+            EventKind::Rebuilt { partial, .. } => {
+                self.stats.partial_rebuilds += u64::from(partial);
+                self.accept_some(60)?;
+                if self.plan.lowers {
+                    self.command(Command::DropParity(Fewer::of(1)));
+                }
+            }
+            EventKind::MemberFailing { slot, .. } if self.plan.elsewhere => {
+                self.answer_failing(slot);
+            }
+            EventKind::MemberOut { device, cause, .. } => {
+                self.judge_loss(device, cause)?;
+                self.judge_verdict(device, cause)?;
+                self.leaving.extend(device);
+                if let Some(device) = device {
+                    self.pasts.member_left(self.devices[device.0 as usize]);
+                }
+                self.stats.losses += 1;
+                self.last_loss = self.oracle.moment();
+                self.doubt_torn_blocks();
+                self.note_lost_blocks();
+            }
+            EventKind::Unreadable { offset, len } => self.given_up(offset, len)?,
+            EventKind::Rewritten { offset, len } => {
+                let size = self.geometry.block;
+                self.stats.rewritten_blocks += len / size;
+                (offset / size..(offset + len) / size)
+                    .for_each(|block| self.oracle.rewritten(block));
+            }
+            // Only by force, and only what was never acknowledged.
+            EventKind::GivenUp { offset, len } => {
+                let size = self.geometry.block;
+                for block in offset / size..(offset + len) / size {
+                    if !self.torn_blocks.contains(&block) {
+                        return self.failure(format!("block {block} was given up"));
+                    }
+                    self.oracle.undefine(block, 1);
+                }
+            }
+            EventKind::Repaired { .. } => self.stats.repairs += 1,
+            EventKind::Decided {
+                offset,
+                len,
+                cause: Decision::Accepted,
+            } => self.is_accepted(offset, len),
+            EventKind::LevelLowered { .. } => {
+                self.stats.lowered += 1;
+                self.reshaped_at = Some(self.stats.events);
+            }
+            EventKind::Grown { .. } | EventKind::LevelRaised { .. } => {
+                self.reshaped_at = Some(self.stats.events);
+            }
+            EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
+            EventKind::JobStopped {
+                kind: JobKind::Restripe,
+                cause: StopCause::Inconsistent,
+            } if self.silent.lies.is_empty() => {
+                return self.failure("rows that nobody lied about stopped a move");
+            }
+            EventKind::Started { unclean: true } if self.clean => {
+                return self.failure("the array was stopped cleanly and does not know it");
+            }
+            _ => {}
+        }
+        self.note(format!("event {:?}", event.kind));
+        match event.kind {
+            EventKind::JobFinished { .. } => self.audit_decay(),
+            _ => Ok(()),
+        }
+    }
+}

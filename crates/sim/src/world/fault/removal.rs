@@ -1,0 +1,97 @@
+//! Devices that are about to vanish: for a moment all that is asked of them fails, and nobody says why. That is
+//! what a kernel may answer before it takes a drive away.
+//!
+//! Who carries out I/Os looks once more before it believes such an error (the engine's
+//! [`Patience::doubt`](strake_engine::Patience::doubt)), as the runtime does. So a member that goes this way is
+//! gone, and has not failed: it keeps what it holds, and comes back. The world has failed where it is out for
+//! an error.
+//!
+//! Invariant: the moment is shorter than the look.
+
+use strake_engine::Doubt;
+use strake_engine::event::OutCause;
+use strake_engine::units::*;
+
+use crate::canary::Canary;
+use crate::drive::OpNo;
+use crate::world::{Going, Happening, World};
+
+/// The longest moment, in parts of the deadline.
+const MOMENT_PARTS: u64 = 70;
+
+impl World {
+    /// A member vanishes: at once, or so that everything it is asked for fails a moment before.
+    pub(crate) fn vanish_somehow(&mut self, index: usize) -> Going {
+        let device = self.drives[index].device;
+        match device.filter(|_| self.chance.ebb.percent(40)) {
+            Some(device) => {
+                self.ebb(index, device);
+                Ok(())
+            }
+            None => self.vanish(index),
+        }
+    }
+
+    /// All that the drive is asked for fails, and a moment later it is gone.
+    pub fn ebb(&mut self, index: usize, device: DeviceId) {
+        let longest = self.plan.latencies.deadline_ns / MOMENT_PARTS;
+        let ns = self.chance.ebb.range(1, longest.max(2));
+        self.note(format!("drive {index} will vanish in {} us", ns / 1000));
+        self.drives[index].doomed = true;
+        self.drives[index].ssd.faults.ebbs = true;
+        self.clock.after(ns, Happening::Vanishes(index, device));
+    }
+
+    /// The moment is over.
+    pub(crate) fn ebbed(&mut self, index: usize, device: DeviceId) -> Going {
+        let drive = &self.drives[index];
+        if !drive.ssd.faults.ebbs || drive.device.is_some_and(|now| now != device) {
+            return Ok(());
+        }
+        let faults = &mut self.drives[index].ssd.faults;
+        (faults.ebbs, faults.medium_failed) = (false, false);
+        self.stats.ebbs += 1;
+        self.vanish(index)
+    }
+
+    /// An I/O ends: true if its error says nothing of why, and is not believed yet.
+    pub(crate) fn doubted(&mut self, index: usize, op: OpNo) -> bool {
+        let (now, patience) = (self.clock.now(), self.patience());
+        let drive = &mut self.drives[index];
+        let Some(device) = drive
+            .device
+            .filter(|_| drive.device == drive.ssd.device_of(op))
+        else {
+            return false;
+        };
+        let Some((error, repeats)) = drive.ssd.failing(op) else {
+            return false;
+        };
+        let before = drive.doubt.filter(|&(of, _)| of == device);
+        let mut doubt = before.map_or(Doubt::default(), |(_, doubt)| doubt);
+        let until = patience.doubt(&mut doubt, error, repeats, now);
+        drive.doubt = Some((device, doubt));
+        let until = until.filter(|_| !self.has(Canary::VerdictAtOnce));
+        if let Some(at) = until {
+            self.clock.at(at, Happening::Io(index, op));
+        }
+        until.is_some()
+    }
+
+    /// A member went out: not for an error of a device that was about to vanish, unless its medium has
+    /// failed as well.
+    pub(crate) fn judge_verdict(&mut self, device: Option<DeviceId>, cause: OutCause) -> Going {
+        let failed = matches!(cause, OutCause::WriteError | OutCause::ReadErrors);
+        let Some(device) = device.filter(|_| failed) else {
+            return Ok(());
+        };
+        let index = self.devices[device.0 as usize];
+        let faults = &self.drives[index].ssd.faults;
+        match faults.ebbs && !faults.medium_failed {
+            false => Ok(()),
+            true => self.failure(format!(
+                "{device:?} has failed, and was only about to vanish"
+            )),
+        }
+    }
+}

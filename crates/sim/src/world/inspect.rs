@@ -1,0 +1,419 @@
+//! Looking at a world: what serves each slot, what faults are fair, how things stand.
+//!
+//! Invariant: looking changes nothing that the engine or the oracle could notice.
+//!
+//! Deliberately absent: judging what is seen.
+
+use std::sync::Arc;
+
+use strake_engine::Shard;
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::{Level, MemberUuid, RegionState, SlotState, Superblock};
+
+use crate::canary::Canary;
+use crate::world::clock::Lanes;
+use crate::world::fault::tolerance::{Atlas, Condition, Rules, Situation};
+use crate::world::{Going, World};
+
+/// What serves a slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    /// Drive of the member in sync.
+    pub in_sync: Option<usize>,
+    /// Drive of the member being rebuilt.
+    pub incoming: Option<usize>,
+    /// A member is named there that is not in service.
+    pub remains: bool,
+}
+
+/// Is the member in sync or being rebuilt, by this table?
+pub(crate) fn calls_live(table: &Superblock, member: MemberUuid) -> bool {
+    let row = table.slot_of(member).and_then(|slot| table.slot(slot));
+    row.is_some_and(|row| row.state.is_live())
+}
+
+impl World {
+    /// What serves each slot, as the array says.
+    pub fn looks(&mut self) -> Vec<Look> {
+        let mut looks = vec![Look::default(); self.geometry.slots()];
+        let status = self.machines().array.status();
+        for member in &status.members {
+            let Some(slot) = member.slot else { continue };
+            // Of another shape nobody was told yet.
+            let Some(look) = looks.get_mut(slot.index()) else {
+                continue;
+            };
+            let drive = member.device.map(|device| self.devices[device.0 as usize]);
+            match member.state {
+                MemberState::InSync => look.in_sync = drive,
+                MemberState::Rebuilding => look.incoming = drive,
+                MemberState::Failed | MemberState::Missing | MemberState::Stale => {
+                    look.remains = !member.member.is_nil();
+                }
+                MemberState::Spare => {}
+            }
+        }
+        looks
+    }
+
+    /// The slots that the array shows in sync, with their drives.
+    pub(crate) fn shown_in_sync(&mut self) -> Vec<(usize, usize)> {
+        let looks = self.looks().into_iter().enumerate();
+        let found = looks.filter_map(|(slot, look)| Some((slot, look.in_sync?)));
+        found.collect()
+    }
+
+    /// Whoever was told that a slot is in sync may have pulled another member since: every member
+    /// that was shown in sync says it of all that were, also after a crash.
+    pub(crate) fn shown_is_on_media(&mut self, shown: &[(usize, usize)]) -> Going<()> {
+        if !self.silent.lies.is_empty() {
+            return Ok(());
+        }
+        for &(_, holder) in shown {
+            let Some(table) = self.drives[holder].superblock(self.array) else {
+                continue;
+            };
+            // Of a superblock that went astray the others tell.
+            if self.is_damaged(holder) {
+                continue;
+            }
+            let forgotten = |slot: usize| {
+                let row = table.slots.get(slot);
+                row.is_none_or(|row| row.state != SlotState::InSync)
+            };
+            if let Some((slot, _)) = shown.iter().find(|(slot, _)| forgotten(*slot)) {
+                return self.failure(format!(
+                    "slot {slot} was shown in sync, and drive {holder} says otherwise"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drives with a place that is not surely theirs yet.
+    pub(crate) fn newcomers(&mut self) -> Vec<usize> {
+        let status = self.machines().array.status();
+        let joins = |member: &&MemberStatus| member.state == MemberState::Rebuilding;
+        let devices = status.members.iter().filter(joins);
+        let devices = devices.filter_map(|member| member.device);
+        devices
+            .map(|device| self.devices[device.0 as usize])
+            .collect()
+    }
+
+    /// They have no table that a member lacks which was shown in sync, or which that table calls in sync, and
+    /// which knows nothing of them: it would overrule an array that goes on without having heard of it.
+    pub(crate) fn newcomers_heard_last(
+        &mut self,
+        newcomers: &[usize],
+        shown: &[(usize, usize)],
+    ) -> Going<()> {
+        if !self.silent.lies.is_empty() {
+            return Ok(());
+        }
+        let table = |drive: usize| {
+            let table = self.drives[drive].superblock(self.array);
+            table.filter(|_| !self.is_damaged(drive))
+        };
+        for &newcomer in newcomers {
+            let Some(own) = table(newcomer).filter(|own| calls_live(own, own.member)) else {
+                continue;
+            };
+            // Who starts without a device that it knows of says so in a new epoch.
+            let lacks = |known: Arc<Superblock>| {
+                let knows = calls_live(&known, own.member) || known.spares.contains(&own.member);
+                own.epoch > known.epoch && !knows
+            };
+            // One that only the new table calls in sync is a newcomer, too: by its own table it serves nobody.
+            let called = |&drive: &usize| {
+                let in_sync = |by: &Superblock, member| {
+                    let mut rows = by.slots.iter();
+                    rows.any(|row| row.state == SlotState::InSync && row.member == member)
+                };
+                table(drive).is_some_and(|known| {
+                    in_sync(&own, known.member) && in_sync(&known, known.member)
+                })
+            };
+            let ours = |drive: &usize| !self.pasts.is_strange(*drive);
+            let called = (0..self.drives.len()).filter(ours).filter(called);
+            let holders = shown.iter().map(|&(_, holder)| holder).chain(called);
+            let mut behind = holders.filter(|&holder| table(holder).is_some_and(&lacks));
+            if let Some(holder) = behind.next() {
+                return self.failure(format!(
+                    "drive {newcomer} joins, and has a table that drive {holder} lacks"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The array as far as faults go.
+    pub fn situation(&mut self) -> Situation {
+        self.refresh_resyncing();
+        let looks = self.looks();
+        // What is shown in sync is, whatever comes.
+        let whole = |look: &Look| match look.in_sync {
+            Some(_) => self.condition(look),
+            None => Condition::default(),
+        };
+        let slots = looks.iter().map(whole).collect();
+        let regions = self.geometry.regions();
+        let array = &self.machines().array;
+        let dirty = (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::Dirty);
+        let array_ios = self.machines().array_ios;
+        let writing = dirty || array_ios > 0 || !self.asks.is_empty();
+        Situation {
+            slots,
+            resyncing: self.resyncing,
+            writing,
+        }
+    }
+
+    /// Leftovers that nobody can tell from members that went on alone: out of the array, with a
+    /// table of their own that never took effect, and none is there that this table calls in sync
+    /// and that never saw it. The array is right to refuse to start beside one; a person takes it
+    /// away.
+    pub(crate) fn unwitnessed(&self) -> Vec<usize> {
+        let present = self.present();
+        let newest = present.iter().map(|(_, sb)| sb);
+        let Some(newest) = newest.max_by_key(|sb| (sb.epoch, sb.generation)) else {
+            return Vec::new();
+        };
+        let contradicts = |own: &Superblock| {
+            let mut rows = own.slots.iter().zip(&newest.slots);
+            let edition = newest.edition_of(own.epoch);
+            edition.is_some_and(|edition| edition != own.editions[0])
+                || rows.any(|(own_row, row)| row.since <= own.epoch && own_row != row)
+        };
+        let witnessed = |own: &Superblock| {
+            let others = present.iter().filter(|(_, sb)| sb.member != own.member);
+            let mut current = others.filter(|(_, sb)| calls_live(newest, sb.member));
+            current.any(|(_, sb)| {
+                let row = own.slot_of(sb.member).and_then(|slot| own.slot(slot));
+                row.is_some_and(|row| row.state == SlotState::InSync)
+            })
+        };
+        let leftover = |own: &Superblock| !calls_live(newest, own.member);
+        let alone = |own: &Superblock| leftover(own) && contradicts(own) && !witnessed(own);
+        let alone = present.iter().filter(|(_, own)| alone(own));
+        alone.map(|&(index, _)| index).collect()
+    }
+
+    /// The condition of a slot that this serves.
+    pub fn condition(&self, look: &Look) -> Condition {
+        let Some(drive) = look.in_sync.map(|index| &self.drives[index]) else {
+            return Condition::default();
+        };
+        let faults = &drive.ssd.faults;
+        let errors = faults.write_errors + faults.flush_errors;
+        let fine = !faults.gone && !faults.ebbs && errors == 0 && faults.stalls == 0;
+        let layout = &self.superblock.layout;
+        let row = |block: &u64| {
+            let data = (block * drive.ssd.block).checked_sub(layout.data_offset);
+            let data = data.filter(|offset| *offset < layout.data_bytes);
+            data.map(|offset| offset / self.geometry.strip)
+        };
+        let mut spoiled_rows: Vec<u64> = faults.latent.iter().filter_map(row).collect();
+        spoiled_rows.sort_unstable();
+        spoiled_rows.dedup();
+        Condition {
+            intact: fine && !drive.doomed,
+            spoiled_rows,
+            damaged: look.in_sync.is_some_and(|index| self.is_damaged(index)),
+        }
+    }
+
+    /// Finds out whether redundancy is still untrue after an unclean stop.
+    pub fn refresh_resyncing(&mut self) {
+        if !self.resyncing {
+            return;
+        }
+        let regions = self.geometry.regions();
+        let started = self.machines().started;
+        let array = &self.machines().array;
+        let unsynced =
+            (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::NeedSync);
+        let job = array
+            .status()
+            .jobs
+            .iter()
+            .any(|job| job.kind == JobKind::Resync);
+        if started && !unsynced && !job && !self.untrusted_on_media() {
+            self.resyncing = false;
+        }
+    }
+
+    /// Every member that is there says that the log tells of all that is under way, and goes on to say so.
+    pub(crate) fn covered_on_media(&self) -> bool {
+        // Of superblocks that are being written some may be durable after a power cut.
+        let new_policy = self.new_policy.as_ref();
+        let changes = new_policy.is_some_and(|id| self.commands.contains_key(id));
+        !changes && self.present().iter().all(|(_, sb)| sb.covered)
+    }
+
+    /// The region map of some member in sync says that parity is not to be trusted somewhere.
+    pub(crate) fn untrusted_on_media(&self) -> bool {
+        let members = self.condition_on_media().0.into_iter().flatten();
+        // What is damaged may be an older version that is whole.
+        let sound = members.filter(|&index| !self.is_damaged(index));
+        sound.into_iter().any(|index| {
+            let ssd = &self.drives[index].ssd;
+            let Some(sb) = self.drives[index].superblock(self.array) else {
+                return false;
+            };
+            let pages = crate::world::launch::map(ssd, &sb, crate::world::launch::Reading::Right);
+            let states = pages.iter().flatten().flat_map(|page| &page.states);
+            states.into_iter().any(|s| *s == RegionState::NeedSync)
+        })
+    }
+
+    /// Some superblock says that the mirror is an array with parity already: the command that makes it one is
+    /// not answered yet.
+    fn becomes_parity(&self) -> bool {
+        let present = self.present();
+        let mut tables = present.iter().map(|(_, sb)| sb);
+        tables.any(|sb| !matches!(sb.level, Level::Raid1 | Level::Raid10))
+    }
+
+    /// The atlas of this world.
+    pub fn atlas(&self) -> Atlas {
+        let geometry = &self.geometry;
+        Atlas {
+            groups: geometry.neighbours().chain(self.wary.clone()).collect(),
+            tolerated: geometry.m,
+            mirrored: geometry.mirrored() && !self.becomes_parity(),
+            rules: Rules {
+                write_hole_closed: self.covered_on_media(),
+                lose_in_resync: self.plan.lose_in_resync,
+                lose_blocks: self.plan.lose_blocks,
+                errors_fail_members: !self.errors_forgiven,
+            },
+        }
+    }
+
+    /// A number for a device that is opened.
+    pub fn open(&mut self, drive: usize) -> DeviceId {
+        let device = DeviceId(self.devices.len() as u32);
+        self.devices.push(drive);
+        self.drives[drive].device = Some(device);
+        device
+    }
+
+    /// What the engine must know of a drive.
+    pub fn info(&self, drive: usize) -> DeviceInfo {
+        let ssd = &self.drives[drive].ssd;
+        let hides = self
+            .planted
+            .as_ref()
+            .is_some_and(|p| p.canary == Canary::CacheHidden);
+        DeviceInfo {
+            bytes: ssd.len(),
+            block_bytes: ssd.block as u32,
+            granularity_bytes: ssd.granularity,
+            volatile_cache: ssd.volatile_cache() && !hides,
+            dma: true,
+        }
+    }
+
+    /// A fresh identity.
+    pub fn identity(&mut self) -> MemberUuid {
+        MemberUuid(self.chance.identity.bytes16())
+    }
+
+    /// The process is gone: forgets machines, messages and requests.
+    pub fn forget_process(&mut self) {
+        self.silent.emptied.clear();
+        self.silent.ended.clear();
+        self.decay.forget_ended();
+        self.count_hedges();
+        self.clock.clear();
+        self.volumes.iter_mut().for_each(|volumes| volumes.forget());
+        self.leaving.clear();
+        self.lanes = Lanes::default();
+        self.machines = None;
+        self.reading = 0;
+        self.held = None;
+        self.next_ask_at = Time(0);
+        self.asks.clear();
+        self.commands.clear();
+        self.offered.clear();
+        self.done.clear();
+        self.refusals.clear();
+        self.asks_left = 0;
+        self.scrub_must_agree = false;
+        self.excused.clear();
+        for drive in &mut self.drives {
+            let lost = drive.ssd.faults.reset.take().is_some_and(|r| r.cache_lost);
+            if lost && drive.device.is_some() {
+                // Nobody knows yet what it has lost.
+                (drive.ssd.faults.gone, drive.pulled) = (true, true);
+            }
+            drive.device = None;
+            drive.stands = None;
+            (drive.doomed, drive.stalls) = (false, false);
+            drive.ssd.faults.ebbs = false;
+            drive.ssd.faults.write_errors = 0;
+            drive.ssd.faults.flush_errors = 0;
+            drive.ssd.faults.read_errors = 0;
+            drive.ssd.faults.stalls = 0;
+            drive.ssd.faults.slowness = 0;
+            drive.ssd.faults.hiccup_one_in = 0;
+            drive.ssd.faults.pauses = 0;
+        }
+    }
+
+    /// Goes on until `until` says so.
+    pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> Going {
+        let limit = Time(self.clock.now().0 + 30_000_000_000);
+        let mut round = 0u32;
+        loop {
+            round += 1;
+            if round % 8 == 1 && until(self) {
+                return Ok(());
+            }
+            let more = self.step()?;
+            if !more && !until(self) {
+                let state = self.state_text();
+                return self.failure(format!("nothing more happens, waiting for {what}; {state}"));
+            }
+            if !more {
+                return Ok(());
+            }
+            let late = self.clock.now() > limit || round > 3_000_000;
+            // The event looked for may be followed by one that is far away.
+            if late && !until(self) {
+                let state = self.state_text();
+                return self.failure(format!("does not come to rest: {what}; {state}"));
+            }
+        }
+    }
+
+    /// The state of things, in words.
+    pub fn state_text(&mut self) -> String {
+        let asks: Vec<String> = self
+            .asks
+            .iter()
+            .take(4)
+            .map(|(id, a)| format!("{} {:?}", id.0, a.ask))
+            .collect();
+        let commands: Vec<&String> = self.commands.values().collect();
+        let queues: Vec<usize> = self.drives.iter().map(|d| d.ssd.in_flight()).collect();
+        let mut text = format!(
+            "requests {} {asks:?}, commands {commands:?}, I/Os in flight {queues:?}",
+            self.asks.len()
+        );
+        if let Some(machines) = &self.machines {
+            let status = machines.array.status();
+            let members: Vec<_> = status
+                .members
+                .iter()
+                .map(|m| (m.slot.map(|s| s.0), m.device, m.state))
+                .collect();
+            text += &format!(", {:?}, {members:?}, jobs {:?}", status.state, status.jobs);
+            let free: Vec<usize> = machines.shards.iter().map(Shard::free_buffers).collect();
+            text += &format!(", {:?}, buffers free {free:?}", machines.shards);
+        }
+        text
+    }
+}

@@ -1,0 +1,187 @@
+//! The end of a world: a last life without misfortunes, and everything looked at.
+//!
+//! Invariants: every block is read, redundancy is checked on the media, and the content is read
+//! once more with members missing. Deliberately absent: what a block may be (`oracle`).
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::RegionState;
+
+use crate::drive::overlay::FaultSet;
+use crate::plan::workload::{Ask, AskKind};
+use crate::world::life::Parting;
+use crate::world::life::beyond_tolerance::quiet_life;
+use crate::world::redundancy;
+use crate::world::{Going, World};
+
+impl World {
+    /// Nothing is under way, and no job is at work.
+    pub fn at_rest(&mut self) -> bool {
+        if !self.machines().started || !self.asks.is_empty() || !self.commands.is_empty() {
+            return false;
+        }
+        self.refresh_resyncing();
+        let status = self.machines().array.status();
+        !self.resyncing && status.jobs.iter().all(|job| job.paused)
+    }
+
+    pub(crate) fn finale(&mut self, parting: Parting, without: FaultSet) -> Going {
+        self.begin(&quiet_life(), parting, without)?;
+        self.wait("the array starts", |world| world.machines().started)?;
+        self.settle()?;
+        if self.plan.made_whole {
+            self.make_whole()?;
+        }
+        self.cure_decay(true)?;
+        if self.volumes.is_some() {
+            self.verify_volumes()?;
+        }
+        self.read_everything()?;
+        if self.chance.faults.percent(30) {
+            self.scrub();
+            self.wait("the scrub ends", World::at_rest)?;
+        }
+        self.fall_asleep()?;
+        let states = self.region_states();
+        let looks = self.looks();
+        self.stop()?;
+        if let Err(text) = redundancy::redundancy(self, &states, &looks) {
+            return self.failure(text);
+        }
+        self.read_degraded()
+    }
+
+    /// Rebuilds go on and come to an end.
+    pub(crate) fn settle(&mut self) -> Going {
+        for index in 0..self.drives.len() {
+            if let (true, Some(device)) = (
+                self.drives[index].ssd.faults.gone,
+                self.drives[index].device,
+            ) {
+                self.clock
+                    .after(1000, crate::world::Happening::Gone(device));
+            }
+        }
+        self.command(Command::StartRebuild);
+        self.wait("jobs come to an end", World::at_rest)
+    }
+
+    /// With nothing to do, the array asks for no more ticks.
+    fn fall_asleep(&mut self) -> Going {
+        // A member that fails at the last reads brings a rebuild, and data moves on behind that.
+        for _ in 0..2 {
+            for _ in 0..3000 {
+                if !self.step()? {
+                    return Ok(());
+                }
+            }
+            self.wait("jobs come to an end", World::at_rest)?;
+        }
+        let state = self.state_text();
+        self.failure(format!("an idle array does not fall asleep; {state}"))
+    }
+
+    /// Every slot gets a member in sync.
+    fn make_whole(&mut self) -> Going {
+        for _ in 0..24 {
+            let looks = self.looks();
+            let Some(slot) = looks.iter().position(|look| look.in_sync.is_none()) else {
+                return self.check_optimal();
+            };
+            if looks[slot].remains && self.chance.faults.percent(70) {
+                self.command(Command::Remove(MemberRef::Slot(Slot(slot as u8))));
+                self.wait("the member is removed", |world| world.commands.is_empty())?;
+            }
+            let Some(new) = self.fresh() else {
+                return Ok(());
+            };
+            let add = self.command(Command::Add(new));
+            self.command(Command::StartRebuild);
+            self.wait("the rebuild ends", World::at_rest)?;
+            if let Some(Err(error)) = self.done.get(&add) {
+                let text = format!("a fresh device was refused: {error}");
+                return self.failure(text);
+            }
+        }
+        let state = self.state_text();
+        self.failure(format!("the array is not made whole; {state}"))
+    }
+
+    fn check_optimal(&mut self) -> Going {
+        let state = self.machines().array.status().state;
+        if state == ArrayState::Optimal {
+            return Ok(());
+        }
+        let text = self.state_text();
+        self.failure(format!(
+            "every member is in sync and the array is {state:?}; {text}"
+        ))
+    }
+
+    pub(crate) fn region_states(&mut self) -> Vec<RegionState> {
+        let regions = self.geometry.regions();
+        let array = &self.machines().array;
+        (0..regions)
+            .map(|region| array.region(RegionNo(region)))
+            .collect()
+    }
+
+    /// Reads every block.
+    pub fn read_everything(&mut self) -> Going {
+        let total = self.oracle.blocks();
+        let stripe = self.geometry.stripe_bytes() / self.geometry.block;
+        let piece = (stripe * 3).min(self.longest_read());
+        self.refused_reads.clear();
+        self.refused_blocks.clear();
+        let mut first = 0;
+        while first < total {
+            let count = piece.min(total - first);
+            self.read_piece(first, count)?;
+            first += count;
+        }
+        self.wait("everything is read", |world| world.asks.is_empty())?;
+        // An error is that of some blocks: each of the others must answer for itself.
+        for ask in std::mem::take(&mut self.refused_reads) {
+            for block in ask.first..ask.first + ask.count {
+                self.read_piece(block, 1)?;
+            }
+        }
+        self.wait("every block is read", |world| world.asks.is_empty())
+    }
+
+    pub(crate) fn read_piece(&mut self, first: u64, count: u64) -> Going {
+        let ask = Ask {
+            kind: AskKind::Read,
+            first,
+            count,
+            fua: false,
+        };
+        while !self.may_ask(&ask) {
+            if !self.step()? {
+                self.check_alive()?;
+            }
+        }
+        self.submit(ask)
+    }
+
+    /// Reads everything once more, with as many members missing as is fair.
+    fn read_degraded(&mut self) -> Going {
+        let (drives, mut situation) = self.condition_on_media();
+        let atlas = self.atlas();
+        let mut order: Vec<usize> = (0..drives.len()).collect();
+        self.chance.faults.shuffle(&mut order);
+        for slot in order {
+            if let Some(index) = drives[slot].filter(|_| atlas.may_lose(&situation, slot)) {
+                situation.slots[slot].intact = false;
+                self.drives[index].hidden = true;
+                self.note(format!("drive {index} (slot {slot}) is taken away"));
+            }
+        }
+        self.take_leftovers_away();
+        self.launch()?;
+        self.wait("the degraded array starts", |world| {
+            world.machines().started
+        })?;
+        self.read_everything()
+    }
+}

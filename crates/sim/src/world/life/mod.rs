@@ -1,0 +1,992 @@
+//! The course of a world: lives of the process between starts and ends, and the end of all.
+//!
+//! Invariants: a fault happens only where the atlas permits it at that moment; at the end every
+//! block is read, redundancy is checked on the media, and the content is read once more with
+//! members missing.
+//!
+//! Deliberately absent: what a fault does to a device (`drive`) or to the array (the engine).
+
+pub mod beyond_tolerance;
+pub mod comeback;
+pub mod final_check;
+mod restore;
+mod spoilt;
+mod targeted;
+mod trim;
+
+use std::collections::BTreeSet;
+
+use strake_engine::Geometry;
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_format::{RegionState, SlotState, WriteHole};
+
+use crate::drive::overlay::{FaultKind, FaultSet, Overlay};
+use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
+use crate::prng::Prng;
+use crate::world::fault::silent::Misfortune;
+use crate::world::fault::tolerance::{Condition, Situation};
+use crate::world::inspect::{Look, calls_live};
+use crate::world::{Going, World};
+
+/// How the last life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parting {
+    /// Nothing was being written and redundancy was true.
+    pub calm: bool,
+}
+
+impl World {
+    /// Everything that the plan says, and the verification at the end.
+    pub fn run(&mut self, without: FaultSet) -> Going {
+        let lives = self.plan.lives.clone();
+        let mut parting = Parting {
+            calm: self.oracle_is_defined(),
+        };
+        for life in &lives {
+            if life.enlarge_bytes > 0 && !without.has(FaultKind::Command) {
+                self.enlarge(life.enlarge_bytes);
+            }
+            self.begin(life, parting, without)?;
+            parting = self.live(life, without)?;
+        }
+        if let Some(disaster) = self.plan.beyond.filter(|_| !without.has(FaultKind::Beyond)) {
+            self.volumes = None;
+            parting = self.go_beyond(disaster, parting, without)?;
+        }
+        self.finale(parting, without)
+    }
+
+    fn oracle_is_defined(&self) -> bool {
+        self.plan.init != strake_engine::create::Init::Sync
+    }
+
+    // ---- beginning ----------------------------------------------------------------------------
+
+    pub(crate) fn begin(&mut self, life: &Life, parting: Parting, without: FaultSet) -> Going {
+        if !without.has(FaultKind::StaleReturn) {
+            self.bring_back(life.return_percent);
+        }
+        let spared = !self.atlas().may_start_without(parting.calm);
+        let missing = !without.has(FaultKind::MissingAtStart)
+            && !spared
+            && self.chance.faults.percent(life.missing_percent);
+        if self.decay.is_empty() {
+            self.change_pasts(spared, without);
+        }
+        if missing {
+            self.hide_some();
+        }
+        if self.chance.faults.percent(15) {
+            self.tempt()?;
+        }
+        self.take_leftovers_away();
+        // A crash may have torn the other copy, so that this one is all that the member has.
+        if !without.has(FaultKind::Latent) && !spared && self.chance.faults.percent(20) {
+            self.spoil_metadata();
+        }
+        self.arm_start(without);
+        self.launch()
+    }
+
+    /// Somebody tries to start the array by force from a part of its members, fair or not. It is
+    /// refused by name, or there is enough of it: never a crash, never too little.
+    fn tempt(&mut self) -> Going {
+        let before: Vec<bool> = self.drives.iter().map(|drive| drive.hidden).collect();
+        for index in 0..self.drives.len() {
+            self.drives[index].hidden |= self.chance.faults.percent(40);
+        }
+        let tried = self.assemble(true);
+        for (drive, hidden) in self.drives.iter_mut().zip(before) {
+            (drive.hidden, drive.device) = (hidden, None);
+        }
+        let array = match tried {
+            Ok(array) => array,
+            Err(error) => {
+                self.stats.refused_starts += 1;
+                self.note(format!("by force, it is refused: {error}"));
+                return Ok(());
+            }
+        };
+        let status = array.status();
+        let slots = status.members.iter().filter(|m| m.slot.is_some());
+        // It is shown in sync only when all know of it.
+        let serves = |m: &&MemberStatus| {
+            let row = m.slot.and_then(|slot| status.superblock.slot(slot));
+            m.device.is_some() && row.is_some_and(|row| row.state == SlotState::InSync)
+        };
+        let in_sync = slots.filter(serves).count();
+        // Older images alone are an array of the shape that it had then.
+        let geometry = Geometry::of(&status.superblock);
+        let groups = geometry.slots() / geometry.width;
+        let enough = groups * (geometry.width - geometry.m);
+        if in_sync < enough {
+            return self.failure("by force, it starts with too few members");
+        }
+        Ok(())
+    }
+
+    /// Lost and hidden devices are there again, some of them.
+    fn bring_back(&mut self, percent: u64) {
+        for index in 0..self.drives.len() {
+            let returns = self.chance.faults.percent(percent);
+            let drive = &mut self.drives[index];
+            if drive.hidden {
+                drive.hidden = !returns;
+            }
+            if !drive.ssd.faults.gone || !returns || !drive.used {
+                continue;
+            }
+            if drive.pulled && !self.known_to_be_out(index) {
+                continue;
+            }
+            let drive = &mut self.drives[index];
+            (drive.ssd.faults.gone, drive.pulled) = (false, false);
+            self.stats.stale_returns += 1;
+            self.note(format!("drive {index} is there again"));
+        }
+    }
+
+    /// A device that lost what its cache had answered must be known to be out when it returns: by
+    /// everyone, since the one who knows could be missing at the start.
+    fn known_to_be_out(&mut self, index: usize) -> bool {
+        self.drives[index].ssd.faults.gone = false;
+        let own = self.drives[index].superblock(self.array);
+        self.drives[index].ssd.faults.gone = true;
+        let Some(own) = own else { return true };
+        let present = self.present();
+        let newest = present.iter().map(|(_, sb)| sb);
+        let Some(newest) = newest.max_by_key(|sb| (sb.epoch, sb.generation)) else {
+            return false;
+        };
+        let mut current = present
+            .iter()
+            .filter(|(_, sb)| sb.epoch == newest.epoch || calls_live(newest, sb.member));
+        current.all(|(_, sb)| !calls_live(sb, own.member))
+    }
+
+    /// The condition of the slots as the superblocks tell it: in sync only if all say so.
+    pub fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
+        // What lies on a drive of another past says nothing of the members now.
+        let mut present = self.present();
+        present.retain(|(index, _)| !self.pasts.is_strange(*index));
+        let newest = present
+            .iter()
+            .map(|(_, sb)| sb)
+            .max_by_key(|sb| (sb.epoch, sb.generation));
+        let mut slots = vec![None; self.geometry.slots()];
+        let mut situation = Situation::default();
+        for (slot, serving) in slots.iter_mut().enumerate() {
+            let member = newest
+                .and_then(|sb| sb.slots.get(slot))
+                .map(|record| record.member);
+            let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
+            // What a spare knows counts, too: a member that it knows to be out does not start
+            // alone.
+            let current = present.iter().filter(|(_, sb)| {
+                newest.is_some_and(|n| sb.epoch == n.epoch || calls_live(n, sb.member))
+            });
+            let agreed = current.clone().all(|(_, sb)| {
+                // A table from before the shape changed has fewer.
+                let record = sb.slots.get(slot);
+                record.is_some_and(|record| {
+                    Some(record.member) == member && record.state == SlotState::InSync
+                })
+            });
+            let mut condition = Condition::default();
+            if let Some(&(index, _)) = holder.filter(|_| agreed) {
+                *serving = Some(index);
+                let look = Look {
+                    in_sync: Some(index),
+                    ..Look::default()
+                };
+                condition = self.condition(&look);
+            }
+            situation.slots.push(condition);
+        }
+        (slots, situation)
+    }
+
+    /// Leaves out members at the next start, as many as are fair.
+    fn hide_some(&mut self) {
+        let (drives, mut situation) = self.condition_on_media();
+        let atlas = self.atlas();
+        let order = self.victims();
+        let most = self.chance.faults.range(1, 3) as usize;
+        let mut hidden = 0;
+        for slot in order {
+            let Some(index) = drives[slot].filter(|_| hidden < most) else {
+                continue;
+            };
+            if atlas.may_lose(&situation, slot) {
+                situation.slots[slot].intact = false;
+                self.drives[index].hidden = true;
+                hidden += 1;
+                self.stats.missing_at_start += 1;
+                self.note(format!(
+                    "drive {index} (slot {slot}) is missing at the start"
+                ));
+            }
+        }
+        self.hide_others();
+    }
+
+    /// What the array could not tell from a member that went on alone is not there.
+    pub(crate) fn take_leftovers_away(&mut self) {
+        for index in self.unwitnessed() {
+            self.drives[index].hidden = true;
+            self.note(format!("drive {index} is a leftover: it is taken away"));
+        }
+    }
+
+    // ---- living -------------------------------------------------------------------------------
+
+    fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
+        let (mut threshold, mut audited) = (None, false);
+        self.slow_some();
+        self.begin_to_dawdle(without);
+        let total = life.asks;
+        let mut held = if self.reads_first() { total } else { 0 };
+        self.asks_left = total - held;
+        let born = self.stats.events;
+        let mut counted = 0;
+        let (mut open_then, mut progress) = (0, born);
+        let mut asks_then = u64::MAX;
+        let mut actions = life.actions.iter().peekable();
+        let crash = crash_of(life.end).filter(|&kind| !without.has(kind));
+        let mut events_since = born;
+        self.reshaped_at = None;
+        let (lost_before, mut lost_at) = (self.stats.losses, None);
+        let (mut copied_at, mut left_at) = (None, None);
+        loop {
+            if self.stats.losses > lost_before {
+                lost_at.get_or_insert(self.stats.events);
+            }
+            if threshold.is_none() && self.machines().started {
+                threshold = self.settle_threshold();
+            }
+            if self.machines().started {
+                self.look_at_torn(without)?;
+                if !audited {
+                    audited = true;
+                    self.audit_decay()?;
+                }
+            }
+            if held > 0 && self.machines().started {
+                self.look_first(std::mem::take(&mut held))?;
+            }
+            let asked = total - held - self.asks_left;
+            if asked != asks_then {
+                (asks_then, events_since) = (asked, self.stats.events);
+                self.dawdle(without);
+                self.reset_some(without)?;
+                self.stand_still_some(without);
+            }
+            self.bring_back_stalled();
+            let here = Moment {
+                asks: asked,
+                events: self.stats.events - events_since,
+            };
+            let passed = |at: Moment| asked > at.asks || here >= at;
+            while actions.peek().is_some_and(|(at, _)| passed(*at)) {
+                let (_, action) = actions.next().expect("peeked");
+                self.act(*action, without)?;
+            }
+            let after_loss = lost_at.zip(life.end_after_loss);
+            let fallen = after_loss.is_some_and(|(at, after)| self.stats.events >= at + after);
+            if self.resyncing && !without.has(FaultKind::Latent) {
+                self.fail_reads_in_resync(life.read_errors_in_resync);
+            }
+            let told = self.reshaped_at.zip(life.end_after_reshape);
+            let reshaped = told.is_some_and(|(at, after)| self.stats.events >= at + after);
+            if copied_at.is_none() && self.machines().array.moves_by_copy() {
+                copied_at = Some(self.stats.events);
+            }
+            let copied = copied_at.zip(life.end_after_copy);
+            let copied = copied.is_some_and(|(at, after)| self.stats.events >= at + after);
+            if left_at.is_none() && !self.geometry.gone().is_empty() {
+                left_at = Some(self.stats.events);
+            }
+            let left = left_at.zip(life.end_after_left);
+            let copied = copied || left.is_some_and(|(at, after)| self.stats.events >= at + after);
+            let true_now = self.silent.lies.is_empty();
+            let found = self.decay_strikes() || self.volumes_strike();
+            let due = true_now && (found || fallen || reshaped || copied || passed(life.end_at));
+            if let Some(kind) = crash.filter(|_| self.strikes(due)) {
+                let situation = self.situation();
+                if self.atlas().may_crash(&situation) {
+                    return self.crash(kind == FaultKind::PowerCut);
+                }
+            }
+            if let Some(power) = self.cuts_replay_off(without) {
+                return self.crash(power);
+            }
+            self.note_threshold(threshold);
+            let over =
+                self.asks_left + held == 0 && self.asks.is_empty() && actions.peek().is_none();
+            counted += u64::from(over);
+            // Jobs get some time of their own, up to the moment that was drawn for the end.
+            if over && (here.events >= life.end_at.events || counted > 3000) {
+                break;
+            }
+            if !self.step()? {
+                // What is left of the actions would wait for events that do not come.
+                if self.asks_left == 0 && self.asks.is_empty() {
+                    break;
+                }
+                let state = self.state_text();
+                return self.failure(format!("nothing more happens; {state}"));
+            }
+            self.check_alive()?;
+            // A drive may take most of a second for each I/O, and the map's clock goes on meanwhile.
+            let open = self.asks_left + held + self.asks.len() as u64;
+            // While a thread stands still, others may ask in vain, and send back what they are sent.
+            if open != open_then || self.machines().standing.is_some() {
+                (open_then, progress) = (open, self.stats.events);
+            }
+            if self.stats.events - progress > 300_000 {
+                let state = self.state_text();
+                return self.failure(format!("requests do not come to an end; {state}"));
+            }
+        }
+        self.end_in_peace(crash, threshold)
+    }
+
+    /// Everything is read before the user makes these requests.
+    fn look_first(&mut self, asks: u64) -> Going {
+        self.read_everything()?;
+        self.asks_left = asks;
+        self.pump()
+    }
+
+    /// The process ends in the middle of a replay: with the power, or only the process.
+    fn cuts_replay_off(&mut self, without: FaultSet) -> Option<bool> {
+        if without.has(FaultKind::PowerCut) || !self.cuts_replay() {
+            return None;
+        }
+        let situation = self.situation();
+        self.atlas().may_crash(&situation).then(|| {
+            self.note("in the middle of the replay:".to_owned());
+            self.stats.crashes_replaying += 1;
+            self.chance.faults.percent(70)
+        })
+    }
+
+    fn note_threshold(&mut self, threshold: Option<CommandId>) {
+        if let Some(id) = threshold
+            && matches!(self.done.get(&id), Some(Ok(_)))
+            && self.plan.read_error_threshold == Some(1000)
+        {
+            self.errors_forgiven = true;
+        }
+    }
+
+    pub(crate) fn check_alive(&mut self) -> Going {
+        if self.clock.is_empty() && !(self.asks.is_empty() && self.commands.is_empty()) {
+            let state = self.state_text();
+            return self.failure(format!("nothing more happens; {state}"));
+        }
+        Ok(())
+    }
+
+    /// The end of a life that had to wait until it was fair, or was to be clean.
+    fn end_in_peace(&mut self, crash: Option<FaultKind>, set: Option<CommandId>) -> Going<Parting> {
+        self.wait("requests and commands are answered", |world| {
+            world.machines().started && world.asks.is_empty() && world.commands.is_empty()
+        })?;
+        self.note_threshold(set);
+        self.cure()?;
+        self.cure_decay(false)?;
+        let Some(kind) = crash else {
+            return self.stop();
+        };
+        for _ in 0..400 {
+            let situation = self.situation();
+            if self.atlas().may_crash(&situation) {
+                return self.crash(kind == FaultKind::PowerCut);
+            }
+            for _ in 0..20 {
+                if !self.step()? {
+                    break;
+                }
+            }
+        }
+        self.stop()
+    }
+
+    /// A clean stop.
+    pub fn stop(&mut self) -> Going<Parting> {
+        self.audit_decay()?;
+        self.situation();
+        let calm = !self.resyncing;
+        self.stats.stops += 1;
+        let id = self.command(Command::Stop);
+        self.wait("the array stops", |world| world.machines().stopped)?;
+        if self.done.get(&id).is_some_and(Result::is_err) {
+            return self.failure("the array refused to stop");
+        }
+        if self.drives.iter().any(|drive| drive.ssd.waiting()) {
+            return self.failure("the array has stopped, but I/Os are in flight");
+        }
+        self.oracle.all_durable();
+        self.volumes.iter_mut().for_each(|v| v.all_durable());
+        let off = self.chance.fate.percent(50);
+        for drive in &mut self.drives {
+            drive.ssd.kill(&mut self.chance.fate);
+            if off {
+                drive.ssd.power_cut(&mut self.chance.fate);
+            }
+        }
+        self.forget_process();
+        self.clean = calm;
+        self.clock.pass(1_000_000);
+        Ok(Parting { calm })
+    }
+
+    /// A power cut, or a SIGKILL.
+    pub fn crash(&mut self, power: bool) -> Going<Parting> {
+        self.audit_decay()?;
+        let situation = self.situation();
+        let (shown, newcomers) = (self.shown_in_sync(), self.newcomers());
+        self.count_crash(power);
+        let name = if power { "POWER CUT" } else { "SIGKILL" };
+        self.note(format!(
+            "{name} with {} requests under way",
+            self.asks.len()
+        ));
+        // A write during which a member was lost, and then the power: some of it may be in place.
+        let now = self.oracle.moment();
+        let since = match self.leaving.is_empty() {
+            true => self.last_loss,
+            false => now,
+        };
+        let halved: Vec<u64> = self.oracle.in_flight(since).collect();
+        halved
+            .into_iter()
+            .for_each(|block| self.oracle.doubt(block));
+        self.torn_blocks.extend(self.oracle.in_flight(now));
+        let blocks = self.geometry.stripe_bytes() / self.geometry.block;
+        let torn = self.oracle.in_flight(now).map(|block| block / blocks);
+        self.torn_stripes = torn.collect();
+        self.oracle.crash(power);
+        self.volumes.iter_mut().for_each(|v| v.crash(power));
+        let mut torn_inside = Vec::new();
+        for drive in &mut self.drives {
+            let report = if power {
+                drive.ssd.power_cut(&mut self.chance.fate)
+            } else {
+                drive.ssd.kill(&mut self.chance.fate)
+            };
+            self.stats.torn_writes += report.torn;
+            self.stats.lost_writes += report.lost;
+            torn_inside.push(report.torn_inside);
+        }
+        self.count_torn(&torn_inside);
+        self.shown_is_on_media(&shown)?;
+        self.newcomers_heard_last(&newcomers, &shown)?;
+        let covered = self.covered_on_media() && !self.geometry.mirrored();
+        if !covered {
+            self.blind_decay();
+        }
+        let calm = !situation.resyncing && (covered || !situation.writing);
+        self.forget_process();
+        self.clean = false;
+        self.resyncing |= !calm && self.geometry.m > 0;
+        self.clock.pass(1_000_000);
+        Ok(Parting { calm })
+    }
+
+    /// A member is lost (or cannot be read everywhere) before the log was replayed: what was being
+    /// written may be lost with it.
+    pub fn doubt_torn_blocks(&mut self) {
+        for &block in &self.torn_blocks {
+            self.oracle.doubt(block);
+        }
+    }
+
+    fn count_crash(&mut self, power: bool) {
+        let looks = self.looks();
+        let started = self.machines().started;
+        let stats = &mut self.stats;
+        stats.power_cuts += u64::from(power);
+        stats.kills += u64::from(!power);
+        stats.crashes_starting += u64::from(!started);
+        stats.crashes_resyncing += u64::from(self.resyncing);
+        stats.crashes_rebuilding += u64::from(looks.iter().any(|look| look.incoming.is_some()));
+        stats.crashes_degraded += u64::from(looks.iter().any(|look| look.in_sync.is_none()));
+    }
+
+    /// Beyond the tolerance: reads of a member fail where parity is still untrue. Nothing may be
+    /// computed from it, so requests there may be refused; they may not be answered wrongly.
+    fn fail_reads_in_resync(&mut self, count: u32) {
+        let parity = self.geometry.m > 0 && !self.geometry.mirrored();
+        if count == 0 || !parity || !self.excused.is_empty() || !self.machines().started {
+            return;
+        }
+        let situation = self.situation();
+        if !situation.resyncing || situation.slots.iter().any(|slot| !slot.intact) {
+            return;
+        }
+        let states = self.region_states();
+        let untrue = (0..)
+            .zip(states)
+            .filter(|(_, s)| *s == RegionState::NeedSync);
+        self.excused = untrue.map(|(region, _)| RegionNo(region)).collect();
+        let slot = self.chance.faults.below(self.geometry.slots() as u64) as usize;
+        let Some(index) = self.looks()[slot]
+            .in_sync
+            .filter(|_| !self.excused.is_empty())
+        else {
+            return;
+        };
+        self.note(format!(
+            "{count} reads of drive {index} (slot {slot}) will fail"
+        ));
+        self.drives[index].ssd.faults.read_errors = count;
+        self.drives[index].doomed |= !self.errors_forgiven;
+    }
+
+    // ---- misfortunes --------------------------------------------------------------------------
+
+    fn act(&mut self, action: Action, without: FaultSet) -> Going {
+        let kind = kind_of(action);
+        if without.has(kind) || !self.machines().started {
+            return Ok(());
+        }
+        let harmless = matches!(
+            action,
+            Action::Slow
+                | Action::Scrub
+                | Action::Repair
+                | Action::PauseScrub
+                | Action::StopScrub
+                | Action::Set
+                | Action::Rot
+        );
+        if !harmless && !self.silent.lies.is_empty() {
+            return Ok(());
+        }
+        self.take_live_image();
+        match action {
+            Action::Lose | Action::WriteError | Action::Stall | Action::Latent | Action::Fail => {
+                self.strike(action)
+            }
+            Action::LoseTarget => self.lose_target(),
+            Action::Rot if self.plan.decays => self.decay(),
+            Action::Rot => self.rot(),
+            // Which of them a change of volumes writes over again is not known.
+            Action::LoseWrite | Action::MisdirectWrite if self.volumes.is_some() => Ok(()),
+            Action::LoseWrite => {
+                self.arm(Misfortune::Lost);
+                Ok(())
+            }
+            Action::MisdirectWrite => {
+                self.arm(Misfortune::Misdirected);
+                Ok(())
+            }
+            Action::LoseMetadata => {
+                self.arm_metadata(Misfortune::Lost, true);
+                Ok(())
+            }
+            Action::MisdirectMetadata => {
+                self.arm_metadata(Misfortune::Misdirected, true);
+                Ok(())
+            }
+            Action::Slow => {
+                self.slow_down(&[1, 5, 30]);
+                Ok(())
+            }
+            Action::Trim => self.trim(),
+            Action::Accept => self.accept_some(100),
+            Action::SpoilRecent => self.spoil_recent(),
+            Action::Return => {
+                self.take_back(without);
+                Ok(())
+            }
+            _ => self.administer(action),
+        }
+    }
+
+    pub(crate) fn choose(&mut self, items: &[usize]) -> Option<usize> {
+        if items.is_empty() {
+            None
+        } else {
+            Some(self.chance.faults.pick(items))
+        }
+    }
+
+    pub(crate) fn slow_down(&mut self, by: &[u32]) {
+        let open = self.open_drives();
+        if let Some(index) = self.choose(&open) {
+            self.drives[index].ssd.faults.slowness = self.chance.faults.pick(by);
+        }
+    }
+
+    fn open_drives(&self) -> Vec<usize> {
+        (0..self.drives.len())
+            .filter(|&index| self.drives[index].device.is_some())
+            .collect()
+    }
+
+    /// Hits a member that may be hit.
+    fn strike(&mut self, action: Action) -> Going {
+        let situation = self.situation();
+        let atlas = self.atlas();
+        let fair: Vec<usize> = match action {
+            Action::Latent => (0..situation.slots.len())
+                .filter(|&s| situation.slots[s].intact)
+                .collect(),
+            _ => (0..situation.slots.len())
+                .filter(|&s| atlas.may_lose(&situation, s))
+                .collect(),
+        };
+        let Some(slot) = self.choose(&fair) else {
+            return if action == Action::Fail {
+                self.ask_too_much()
+            } else {
+                Ok(())
+            };
+        };
+        let Some(index) = self.looks()[slot].in_sync else {
+            return Ok(());
+        };
+        // A slow survivor hears late of what happened.
+        if action != Action::Latent && self.chance.faults.one_in(3) {
+            self.slow_down(&[5, 30]);
+        }
+        match action {
+            Action::Lose => self.vanish_somehow(index),
+            Action::WriteError => {
+                self.note(format!(
+                    "the next write of drive {index} (slot {slot}) will fail"
+                ));
+                let error = draw_write_error(&mut self.chance.ebb);
+                let of_flush = self.chance.ebb.one_in(4);
+                let drive = &mut self.drives[index];
+                let of_flush = of_flush && drive.ssd.volatile_cache();
+                match of_flush {
+                    true => drive.ssd.faults.flush_errors = 1,
+                    false => drive.ssd.faults.write_errors = 1,
+                }
+                drive.ssd.faults.write_error = Some(error);
+                // What could not be sent may be tried again later, with what the member holds.
+                drive.stalls |= !of_flush && matches!(error, IoError::Unsent(_));
+                drive.doomed = true;
+                Ok(())
+            }
+            Action::Stall => {
+                let count = self.chance.faults.range(1, 4) as u32;
+                self.note(format!(
+                    "{count} I/Os of drive {index} (slot {slot}) will time out"
+                ));
+                self.drives[index].ssd.faults.stalls = count;
+                self.drives[index].doomed = true;
+                self.drives[index].stalls = true;
+                Ok(())
+            }
+            Action::Latent => self.spoil(&situation, slot, index),
+            _ => {
+                self.drives[index].doomed = true;
+                self.command(Command::Fail(Slot(slot as u8)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing is left to lose somewhere: there the array must refuse to fail a member.
+    pub fn ask_too_much(&mut self) -> Going {
+        // A spare that waits, or a command that brings one, could be whole in its slot before the
+        // command arrives.
+        let members = self.machines().array.status().members;
+        let spare = members.iter().any(|m| m.state == MemberState::Spare);
+        if spare || !self.commands.is_empty() {
+            return Ok(());
+        }
+        let looks = self.looks();
+        let m = self.geometry.m;
+        let exhausted: Vec<usize> = (0..looks.len())
+            .filter(|&slot| looks[slot].in_sync.is_some())
+            .filter(|slot| {
+                let groups = self.geometry.neighbours();
+                let mut groups = groups.filter(|group| group.contains(slot));
+                groups.any(|group| {
+                    let group = &looks[group];
+                    // A rebuild could end while the command is on its way.
+                    let rebuilding = group.iter().any(|look| look.incoming.is_some());
+                    let lost = group.iter().filter(|look| look.in_sync.is_none());
+                    !rebuilding && lost.count() == m
+                })
+            })
+            .collect();
+        if let Some(slot) = self.choose(&exhausted) {
+            let id = self.command(Command::Fail(Slot(slot as u8)));
+            self.refusals.push(id);
+        }
+        Ok(())
+    }
+
+    /// A drive vanishes, perhaps noticed by the runtime.
+    pub fn vanish(&mut self, index: usize) -> Going {
+        let pulled = self.chance.faults.percent(self.plan.pulled_percent);
+        let noticed = self.chance.faults.percent(50);
+        self.note(format!(
+            "drive {index} ({:?}) vanishes{}{}",
+            self.drives[index].device,
+            if pulled { " with its power" } else { "" },
+            if noticed { "" } else { ", unnoticed" }
+        ));
+        let drive = &mut self.drives[index];
+        drive.pulled = pulled;
+        drive.ssd.vanish(pulled, &mut self.chance.fate);
+        if let Some(device) = drive.device.filter(|_| noticed) {
+            let ns = self.chance.faults.below(2_000_000);
+            self.clock.after(ns, crate::world::Happening::Gone(device));
+        }
+        Ok(())
+    }
+
+    fn lose_target(&mut self) -> Going {
+        let targets: Vec<usize> = self
+            .looks()
+            .iter()
+            .filter_map(|look| look.incoming)
+            .collect();
+        match self.choose(&targets) {
+            Some(index) if !self.drives[index].ssd.faults.gone => self.vanish(index),
+            _ => Ok(()),
+        }
+    }
+
+    fn spoil(&mut self, situation: &Situation, slot: usize, index: usize) -> Going {
+        let layout = self.superblock.layout;
+        let size = self.geometry.block;
+        let first = layout.data_offset / size;
+        let count = self.chance.faults.range(1, 3);
+        let mut at = first + self.chance.faults.below(layout.data_bytes / size - count);
+        if self.plan.lose_blocks && self.chance.faults.percent(60) {
+            at = self.beside_another(slot).unwrap_or(at);
+        }
+        let row = |block: u64| (block * size - layout.data_offset) / self.geometry.strip;
+        let rows: BTreeSet<u64> = (at..at + count).map(row).collect();
+        let rows: Vec<u64> = rows.into_iter().collect();
+        if self.atlas().may_spoil(situation, slot, &rows) {
+            self.note(format!(
+                "drive {index} (slot {slot}): rows {rows:?} become unreadable"
+            ));
+            self.drives[index].ssd.faults.latent.extend(at..at + count);
+            self.stats.latent_errors += count;
+            self.note_lost_blocks();
+        }
+        Ok(())
+    }
+
+    /// A sector that another member of the group cannot read either.
+    fn beside_another(&mut self, slot: usize) -> Option<u64> {
+        let data_offset = self.superblock.layout.data_offset / self.geometry.block;
+        let looks = self.looks();
+        let mut groups = self.geometry.neighbours();
+        let group = groups.find(|group| group.contains(&slot));
+        let others = group.unwrap_or_default().filter(|&other| other != slot);
+        let latent = |index: usize| self.drives[index].ssd.faults.latent.iter().copied();
+        let sectors: Vec<u64> = others
+            .filter_map(|other| looks[other].in_sync)
+            .flat_map(latent)
+            .filter(|&sector| sector >= data_offset)
+            .collect();
+        let limit = data_offset + self.superblock.layout.data_bytes / self.geometry.block - 3;
+        (!sectors.is_empty()).then(|| self.chance.faults.pick(&sectors).min(limit))
+    }
+
+    fn administer(&mut self, action: Action) -> Going {
+        let looks = self.looks();
+        let slots = |fits: &dyn Fn(&Look) -> bool| -> Vec<usize> {
+            (0..looks.len())
+                .filter(|&slot| fits(&looks[slot]))
+                .collect()
+        };
+        match action {
+            Action::Remove => {
+                let idle = slots(&|look| look.in_sync.is_none() && look.incoming.is_none());
+                if let Some(slot) = self.choose(&idle) {
+                    self.command(Command::Remove(MemberRef::Slot(Slot(slot as u8))));
+                }
+            }
+            Action::Add => {
+                if let Some(new) = self.fresh() {
+                    self.command(Command::Add(new));
+                }
+            }
+            Action::Replace => {
+                let whole = slots(&|look| look.in_sync.is_some() && look.incoming.is_none());
+                let Some(slot) = self.choose(&whole) else {
+                    return Ok(());
+                };
+                let members = self.machines().array.status().members;
+                let spare = members.iter().find(|m| m.state == MemberState::Spare);
+                match spare.and_then(|spare| spare.device) {
+                    Some(spare) if slot % 2 == 0 => {
+                        self.command(Command::ReplaceBySpare(Slot(slot as u8), spare));
+                    }
+                    _ => {
+                        if let Some(new) = self.fresh() {
+                            self.command(Command::Replace(Slot(slot as u8), new));
+                        }
+                    }
+                }
+            }
+            Action::StopRebuild => drop(self.command(Command::StopRebuild)),
+            Action::StartRebuild => drop(self.command(Command::StartRebuild)),
+            Action::StartInit => drop(self.command(Command::StartInit)),
+            Action::StopInit => drop(self.command(Command::StopInit)),
+            Action::Grow => drop(self.command(Command::Grow(Vec::new()))),
+            Action::AddParity => {
+                if let Some(new) = self.fresh() {
+                    let device = new.device;
+                    let id = self.command(Command::AddParity(vec![new]));
+                    self.offered.insert(id, vec![device]);
+                }
+            }
+            Action::DropParity => drop(self.command(Command::DropParity(Fewer::of(1)))),
+            Action::Restripe => drop(self.restripe(1 + looks.len() % 2, DataShape::default())),
+            Action::Regroup => self.regroup(),
+            Action::Lower => self.lower_some(),
+            Action::Strip => self.restrip(),
+            Action::StopRestripe => drop(self.command(Command::StopRestripe)),
+            Action::ContinueRestripe => drop(self.command(Command::ContinueRestripe)),
+            Action::Scrub => self.scrub(),
+            Action::Repair => drop(self.command(Command::StartScrub(ScrubMode::Repair))),
+            Action::PauseScrub => drop(self.command(Command::PauseScrub)),
+            Action::StopScrub => drop(self.command(Command::StopScrub)),
+            Action::Set => {
+                let priority = self.chance.faults.range(1, 100) as u8;
+                let target_us = draw_target_us(&mut self.chance.faults);
+                let delay_ms = draw_spare_delay_ms(&mut self.chance.faults);
+                if self.plan.resets_policy && self.chance.faults.percent(70) {
+                    let policies = [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync];
+                    let policy = Setting::WriteHole(self.chance.faults.pick(&policies));
+                    let hedged = Setting::HedgedReads(self.chance.faults.percent(50));
+                    let setting = self.chance.faults.pick(&[policy, policy, hedged]);
+                    self.command(Command::Set(setting));
+                    return Ok(());
+                }
+                let setting = self.chance.faults.pick(&[
+                    Setting::RebuildPriority(priority),
+                    Setting::ResyncPriority(priority),
+                    Setting::ScrubPriority(priority),
+                    Setting::LatencyTargetUs(target_us),
+                    Setting::SpareDelayMs(delay_ms),
+                ]);
+                self.command(match setting {
+                    Setting::ScrubPriority(n) if n % 3 == 0 => Command::ResetCounters(None),
+                    Setting::ResyncPriority(n) if n % 3 == 0 => {
+                        let name = format!("name-{n}").parse();
+                        Command::Rename(name.expect("a name"))
+                    }
+                    setting => Command::Set(setting),
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn scrub(&mut self) {
+        self.refresh_resyncing();
+        let lies = !self.silent.lies.is_empty() || !self.decay.is_empty();
+        self.scrub_must_agree = !self.resyncing && !lies;
+        let mode = match self.chance.faults.percent(50) {
+            true => ScrubMode::Repair,
+            false => ScrubMode::Check,
+        };
+        self.command(Command::StartScrub(mode));
+    }
+
+    /// A device that is not in use, with a new identity; an old one is as good as new.
+    pub fn fresh(&mut self) -> Option<NewDevice> {
+        let free: Vec<usize> = (0..self.drives.len())
+            .filter(|&index| {
+                let drive = &self.drives[index];
+                let idle = drive.device.is_none() && drive.ssd.in_flight() == 0;
+                // An array that grew may have outgrown what was its member once.
+                let layout = &self.superblock.layout;
+                let fits = layout.for_device(drive.ssd.len(), self.superblock.strip_bytes);
+                idle && fits.is_ok() && !drive.hidden && !self.named(index)
+            })
+            .collect();
+        let index = self.choose(&free)?;
+        self.metadata.forget(index);
+        self.pasts.forget(index);
+        self.drives[index].ssd.faults = Overlay::default();
+        self.drives[index].doomed = false;
+        self.drives[index].stalls = false;
+        self.drives[index].pulled = false;
+        self.drives[index].used = true;
+        let device = self.open(index);
+        let member = self.identity();
+        self.note(format!("drive {index} becomes {device:?}"));
+        Some(NewDevice {
+            device,
+            info: self.info(index),
+            member,
+        })
+    }
+
+    /// A member has too many read errors, and the array may have no spare of its own: there is one
+    /// elsewhere, or none.
+    pub(crate) fn answer_failing(&mut self, slot: Slot) {
+        let members = self.machines().array.status().members;
+        let wants = members
+            .iter()
+            .any(|m| m.slot == Some(slot) && m.wants_spare);
+        let has = wants && !self.chance.faults.one_in(4);
+        match has.then(|| self.fresh()).flatten() {
+            Some(new) => {
+                let device = new.device;
+                let id = self.command(Command::Replace(slot, new));
+                self.offered.insert(id, vec![device]);
+            }
+            None if wants => drop(self.command(Command::SparesElsewhere(false))),
+            None => {}
+        }
+    }
+}
+
+/// How a write fails.
+fn draw_write_error(rng: &mut Prng) -> IoError {
+    const EIO: i32 = 5;
+    const ENOMEM: i32 = 12;
+    rng.pick(&[
+        IoError::Unclear,
+        IoError::Unclear,
+        IoError::Media,
+        IoError::NoSpace,
+        IoError::Other(EIO),
+        IoError::Unsent(ENOMEM),
+    ])
+}
+
+fn crash_of(end: End) -> Option<FaultKind> {
+    match end {
+        End::Stop => None,
+        End::PowerCut => Some(FaultKind::PowerCut),
+        End::Kill => Some(FaultKind::Kill),
+    }
+}
+
+fn kind_of(action: Action) -> FaultKind {
+    match action {
+        Action::Lose | Action::LoseTarget => FaultKind::Gone,
+        Action::WriteError => FaultKind::WriteError,
+        Action::Stall => FaultKind::Stall,
+        Action::Latent | Action::SpoilRecent => FaultKind::Latent,
+        Action::Slow => FaultKind::Slow,
+        Action::Return => FaultKind::StaleReturn,
+        Action::Rot => FaultKind::Rot,
+        Action::LoseWrite | Action::LoseMetadata => FaultKind::LostWrite,
+        Action::MisdirectWrite | Action::MisdirectMetadata => FaultKind::Misdirected,
+        _ => FaultKind::Command,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,961 @@
+//! One simulated machine: devices, the engine's state machines, messages between them, and a user.
+//!
+//! Invariants: everything that happens comes off the clock's queue, one at a time; after every input
+//! the machine that got it is polled dry; the oracle hears of a request before the engine does, and of
+//! an answer before the user asks anything more.
+//!
+//! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
+
+pub mod clock;
+pub mod events;
+pub mod fault;
+pub mod inspect;
+pub mod launch;
+pub mod life;
+pub mod lost_blocks;
+pub mod redundancy;
+pub mod reshape;
+mod standstill;
+pub mod user;
+pub(crate) mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use strake_engine::event::*;
+use strake_engine::units::*;
+use strake_engine::{Array, Doubt, Geometry, Pulse, Retried, Router, Shard, Trouble, Verdict};
+use strake_format::{ArrayUuid, Superblock};
+
+use crate::canary::{Canary, Planted};
+use crate::drive::{self, OpNo, Owner, Ssd, Timing};
+use crate::oracle::Oracle;
+use crate::plan::Plan;
+use crate::plan::workload::{self, Ask, Swarm};
+use crate::prng::{Prng, Purpose, TraceHash};
+use crate::report::words::{command_text, io_text, micros, op_text};
+use crate::report::{Failure, Stats};
+use crate::world::clock::{Clock, Lanes, Place};
+use crate::world::fault::silent::Silent;
+use crate::world::user::Asked;
+
+/// The longest way of what the array tells a shard that hears late, nanoseconds.
+const SLOW_MAIL_NS: u64 = 2_000_000;
+
+/// Result of going on: a failure ends the world.
+pub type Going<T = ()> = Result<T, Box<Failure>>;
+
+/// What travels on the clock's queue.
+pub enum Happening {
+    /// An I/O of a drive ends.
+    Io(usize, OpNo),
+    /// One that failed on its way is tried again.
+    Retry(usize, OpNo),
+    /// The deadline of an I/O passes.
+    Due(usize, OpNo),
+    /// The array hears that I/Os of a device are overdue.
+    Overdue(DeviceId, u32),
+    /// A thread hears what the array has decided about that.
+    Judged(Owner, DeviceId, Verdict),
+    /// A thread that stood still goes on.
+    GoesOn(Owner),
+    /// A message reaches a shard.
+    ToShard(u16, ToShard),
+    /// A request reaches a shard.
+    AskShard(u16, Request),
+    /// A read of a stripe of the first shard reaches the second, whose queue it came to.
+    Visit(ShardNo, u16, Request),
+    /// A read that another shard began reaches its owner, with the member that is late.
+    Passed(u16, Request, Option<DeviceId>),
+    /// The turn of a rebuild reaches a shard.
+    Turn(u16, Turn),
+    /// A message reaches the array.
+    FromShard(u16, FromShard),
+    /// A request reaches the array.
+    AskArray(Request),
+    /// A command reaches the array.
+    Command(CommandId, Command),
+    /// A drive that was opened as this device vanishes.
+    Vanishes(usize, DeviceId),
+    /// The array hears that a device vanished.
+    Gone(DeviceId),
+    /// A piece reaches the export queue that made it, to be split anew.
+    Again(u16, Request),
+    /// An answer reaches an export queue.
+    Answer(u16, Reply),
+    /// The array's deadline.
+    Tick,
+    /// A shard's deadline.
+    ShardTick(u16),
+    /// The user may go on.
+    Wake,
+    /// The user lets go of what it read, which may have held so many buffers.
+    Drop(Slices, u64),
+}
+
+/// A drive and what the simulator knows of it.
+pub struct Drive {
+    /// The drive.
+    pub ssd: Ssd,
+    pub(crate) memo: crate::world::launch::Memo,
+    /// The engine's number for it, while it is open.
+    pub device: Option<DeviceId>,
+    /// A fault that will surely fail it is under way.
+    pub doomed: bool,
+    /// Left out at the next start.
+    pub hidden: bool,
+    /// It lost its power when it vanished.
+    pub pulled: bool,
+    /// It belongs, or belonged, to the array.
+    pub used: bool,
+    /// It does not answer in time, or did not, and is to be there again by itself.
+    pub stalls: bool,
+    /// Its errors that say nothing of why, since it was opened as this device.
+    pub(crate) doubt: Option<(DeviceId, Doubt)>,
+    /// It stands still beside others until then.
+    pub(crate) stands: Option<Time>,
+}
+
+/// The engine's machines of one life.
+pub struct Machines {
+    /// Control.
+    pub array: Array,
+    /// Data.
+    pub shards: Vec<Shard>,
+    /// Export queues.
+    pub routers: Vec<Router>,
+    /// The arithmetic.
+    pub geometry: Arc<Geometry>,
+    /// It serves.
+    pub started: bool,
+    /// It has stopped.
+    pub stopped: bool,
+    /// When the next tick is on the queue.
+    pub tick_at: Option<Time>,
+    /// The same of each shard.
+    pub shard_ticks: Vec<Option<Time>>,
+    /// How long the array's thread, and then each shard's, has run.
+    pub pulses: Vec<Pulse>,
+    /// A thread that stands still, since when, and what waits for it.
+    pub standing: Option<(Owner, Time, Vec<Happening>)>,
+    /// I/Os of the array in flight.
+    pub array_ios: usize,
+    /// Reads in place in flight, by shard and number: whose place, and which bytes of it.
+    pub in_place: BTreeMap<(u16, u64), (RequestId, Range<usize>)>,
+}
+
+/// The streams of chance.
+pub struct Chances {
+    /// Requests.
+    pub workload: Prng,
+    /// Latencies.
+    pub latency: Prng,
+    /// Faults.
+    pub faults: Prng,
+    /// What survives.
+    pub fate: Prng,
+    /// Identities.
+    pub identity: Prng,
+    /// Devices that dawdle.
+    pub dawdle: Prng,
+    /// Devices that are reset.
+    pub reset: Prng,
+    /// Devices that are about to vanish.
+    pub ebb: Prng,
+    /// What stands still.
+    pub standstill: Prng,
+}
+
+/// See the module.
+pub struct World {
+    /// What the seed stands for.
+    pub plan: Plan,
+    /// A planted bug.
+    pub planted: Option<Planted>,
+    /// Chance.
+    pub chance: Chances,
+    /// Time.
+    pub clock: Clock<Happening>,
+    pub(crate) lanes: Lanes,
+    /// Drives: members, spares, and those that may be added.
+    pub drives: Vec<Drive>,
+    /// Drive of each device number given so far.
+    pub devices: Vec<usize>,
+    /// The engine, while the process lives.
+    pub machines: Option<Machines>,
+    /// Starts so far.
+    pub starts: u64,
+    /// Shards of the present start, or of the last.
+    pub shards: u16,
+    /// The oracle.
+    pub oracle: Oracle,
+    /// A superblock of the array, for places and geometry.
+    pub superblock: Superblock,
+    /// The array.
+    pub array: ArrayUuid,
+    /// The arithmetic.
+    pub geometry: Arc<Geometry>,
+    pub(crate) shape: workload::Shape,
+    pub(crate) swarm: Swarm,
+    pub(crate) cursor: u64,
+    /// Requests under way.
+    pub asks: BTreeMap<RequestId, Asked>,
+    pub(crate) next_request: u64,
+    /// Commands under way, in words.
+    pub commands: BTreeMap<CommandId, String>,
+    /// Members offered to the array again, by command.
+    pub offered: BTreeMap<CommandId, Vec<DeviceId>>,
+    /// Commands that were answered.
+    pub done: BTreeMap<CommandId, Result<Changed, CommandError>>,
+    pub(crate) next_command: u64,
+    /// Requests that the user still wants to make in this life.
+    pub asks_left: u64,
+    pub(crate) next_ask_at: Time,
+    /// Buffers of a shard that the user's reads may hold at the same time.
+    pub reading_most: u64,
+    /// The most buffers of one size that a shard has.
+    pub strips_most: usize,
+    /// Buffers that they may hold now.
+    pub reading: u64,
+    /// A request that waits until the user reads less.
+    pub(crate) held: Option<Ask>,
+    /// Redundancy may be untrue since an unclean stop.
+    pub resyncing: bool,
+    /// The array was told to forgive any number of read errors.
+    pub errors_forgiven: bool,
+    /// The array was stopped cleanly, and everything is in order.
+    pub clean: bool,
+    /// Commands that must be refused, because data would be lost.
+    pub refusals: Vec<CommandId>,
+    /// What lies on the devices, and nobody was told.
+    pub silent: Silent,
+    pub(crate) decay: crate::world::fault::decay::Decay,
+    /// What drives were before.
+    pub pasts: crate::world::fault::past::Pasts,
+    /// What of the metadata is damaged, or is to be.
+    pub metadata: crate::world::fault::metadata::Metadata,
+    /// Regions in which requests may be refused, because reads failed while parity was untrue.
+    pub excused: Vec<RegionNo>,
+    /// Reads of several blocks that were answered an error because of some of them.
+    pub refused_reads: Vec<Ask>,
+    /// Blocks that were being written when the process died: if a member is lost before the log is
+    /// replayed, they may answer an error.
+    pub torn_blocks: BTreeSet<u64>,
+    /// The stripes of those of the last crash, until the array serves again and they were looked at.
+    pub torn_stripes: BTreeSet<u64>,
+    /// Members that were lost and that some shard may still write to.
+    pub leaving: BTreeSet<DeviceId>,
+    /// When a member was lost last, and no shard wrote to it any more.
+    pub last_loss: crate::oracle::Moment,
+    /// Single blocks that were, since everything was read last.
+    pub refused_blocks: Vec<u64>,
+    /// What answers are fair: more may be lost than the level survives.
+    pub demand: crate::world::life::beyond_tolerance::Demand,
+    /// The last scrub's findings are to be none.
+    pub scrub_must_agree: bool,
+    /// What happened, counted.
+    pub stats: Stats,
+    /// Everything that happened, as a number.
+    pub hash: TraceHash,
+    /// What happened, in words.
+    pub story: Vec<String>,
+    /// A change of shape was asked for in this life.
+    pub reshaping: bool,
+    /// The last command that changed the policy of the write hole.
+    pub new_policy: Option<CommandId>,
+    /// Groups of a shape that was asked for, until the next start serves.
+    pub(crate) wary: Vec<std::ops::Range<usize>>,
+    /// When the array told of another shape in this life, in events.
+    pub reshaped_at: Option<u64>,
+    /// Print every event.
+    pub tracing: bool,
+    pub(crate) scratch: Vec<u8>,
+    /// The volumes of an array that is carved.
+    pub(crate) volumes: Option<Box<crate::world::volumes::Volumes>>,
+}
+
+impl World {
+    /// A world before anything happened, with drives full of garbage.
+    pub fn new(plan: Plan, made: crate::world::launch::Made, canary: Option<Canary>) -> World {
+        let seed = plan.seed;
+        let geometry = Arc::new(Geometry::of(&made.superblock));
+        let block = geometry.block;
+        let shape = crate::world::reshape::shape_of(&geometry);
+        let chance = Chances {
+            workload: Prng::new(seed, Purpose::Workload),
+            latency: Prng::new(seed, Purpose::Latency),
+            faults: Prng::new(seed, Purpose::Faults),
+            fate: Prng::new(seed, Purpose::Fate),
+            identity: made.identity,
+            dawdle: Prng::new(seed ^ 1, Purpose::Dawdle),
+            reset: Prng::new(seed, Purpose::Reset),
+            ebb: Prng::new(seed, Purpose::Ebb),
+            standstill: Prng::new(seed, Purpose::Standstill),
+        };
+        let mut workload = chance.workload;
+        let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
+        let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
+        let oracle = Oracle::new(shape.total, block as usize, made.content, no_caches);
+        let volumes = crate::world::volumes::Volumes::draw(&plan, made.superblock.array);
+        World {
+            decay: crate::world::fault::decay::Decay::new(seed),
+            pasts: crate::world::fault::past::Pasts::new(seed, made.drives.len()),
+            planted: canary.map(|canary| Planted::new(canary, seed)),
+            chance: Chances { workload, ..chance },
+            clock: Clock::default(),
+            lanes: Lanes::default(),
+            drives: made.drives,
+            devices: Vec::new(),
+            machines: None,
+            starts: 0,
+            shards: plan.shards,
+            oracle,
+            array: made.superblock.array,
+            superblock: made.superblock,
+            geometry,
+            shape,
+            swarm,
+            cursor: 0,
+            asks: BTreeMap::new(),
+            next_request: 0,
+            commands: BTreeMap::new(),
+            offered: BTreeMap::new(),
+            done: BTreeMap::new(),
+            next_command: 0,
+            asks_left: 0,
+            next_ask_at: Time(0),
+            reading_most: 0,
+            strips_most: 0,
+            reading: 0,
+            held: None,
+            resyncing: false,
+            errors_forgiven: false,
+            clean: true,
+            refusals: Vec::new(),
+            silent: Silent::default(),
+            metadata: crate::world::fault::metadata::Metadata::default(),
+            excused: Vec::new(),
+            refused_reads: Vec::new(),
+            torn_blocks: BTreeSet::new(),
+            torn_stripes: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            last_loss: 0,
+            refused_blocks: Vec::new(),
+            demand: crate::world::life::beyond_tolerance::Demand::All,
+            scrub_must_agree: false,
+            reshaping: false,
+            new_policy: None,
+            wary: Vec::new(),
+            reshaped_at: None,
+            stats: Stats::default(),
+            hash: TraceHash::default(),
+            story: Vec::new(),
+            tracing: false,
+            scratch: Vec::new(),
+            volumes,
+            plan,
+        }
+    }
+
+    // ---- telling ------------------------------------------------------------------------------
+
+    /// Writes a line of the story.
+    pub fn note(&mut self, text: String) {
+        let line = format!("{:>12} {text}", micros(self.clock.now()));
+        if self.tracing {
+            eprintln!("{line}");
+        }
+        self.story.push(line);
+    }
+    /// The world has failed.
+    pub fn failure<T>(&mut self, text: impl Into<String>) -> Going<T> {
+        let text = text.into();
+        self.note(format!("FAILURE: {text}"));
+        Err(Box::new(Failure {
+            text,
+            story: self.story.clone(),
+        }))
+    }
+    pub(crate) fn trace(&mut self, words: [u64; 4], text: impl FnOnce() -> String) {
+        for word in words {
+            self.hash.add(word);
+        }
+        self.hash.add(self.clock.now().0);
+        if self.tracing {
+            eprintln!("{:>12}   {}", micros(self.clock.now()), text());
+        }
+    }
+
+    /// The machines of this life.
+    pub fn machines(&mut self) -> &mut Machines {
+        self.machines.as_mut().expect("the process lives")
+    }
+
+    // ---- sending ------------------------------------------------------------------------------
+
+    pub(crate) fn send(&mut self, from: Place, to: Place, what: Happening) {
+        let mut ns = self.chance.latency.below(self.plan.message_ns) + 1;
+        let slow = self.plan.slow_shard.map(Place::Shard);
+        if from == Place::Array && Some(to) == slow {
+            ns += self.chance.latency.below(SLOW_MAIL_NS);
+        }
+        let at = self.lanes.arrival(from, to, self.clock.now(), ns);
+        self.clock.at(at, what);
+    }
+
+    /// Sends a command to the array.
+    pub fn command(&mut self, command: Command) -> CommandId {
+        let id = CommandId(self.next_command);
+        self.next_command += 1;
+        let text = command_text(&command);
+        self.reshaping |= matches!(
+            command,
+            Command::Grow(_)
+                | Command::AddParity(_)
+                | Command::DropParity(_)
+                | Command::Mirror
+                | Command::Restripe(_)
+        );
+        if matches!(command, Command::Set(Setting::WriteHole(_))) {
+            self.new_policy = Some(id);
+        }
+        self.note(format!("command {}: {text}", id.0));
+        self.commands.insert(id, text);
+        self.send(
+            Place::Queue(7),
+            Place::Array,
+            Happening::Command(id, command),
+        );
+        id
+    }
+
+    // ---- what happens -------------------------------------------------------------------------
+
+    /// One event. False if nothing more will happen by itself.
+    pub fn step(&mut self) -> Going<bool> {
+        let Some(happening) = self.clock.advance() else {
+            return Ok(false);
+        };
+        self.stats.events += 1;
+        if let Some(happening) = self.hold_back(happening) {
+            self.happen(happening)?;
+        }
+        self.watch_decay();
+        self.volumes_step()?;
+        self.pump()?;
+        Ok(true)
+    }
+
+    pub(crate) fn happen(&mut self, happening: Happening) -> Going {
+        let now = self.clock.now();
+        match happening {
+            Happening::Io(drive, op) => self.io_done(drive, op)?,
+            Happening::Retry(drive, op) => self.retry(drive, op)?,
+            Happening::Due(drive, op) => self.due(drive, op)?,
+            Happening::Overdue(device, rounds) => self.overdue(device, rounds)?,
+            Happening::Judged(owner, device, verdict) => self.judged(owner, device, verdict)?,
+            Happening::GoesOn(owner) => self.goes_on(owner)?,
+            Happening::ToShard(shard, message) => {
+                self.tell_routers(shard, &message);
+                self.trace([2, u64::from(shard), 0, 0], || {
+                    format!("shard {shard}: {message:?}")
+                });
+                let ran = self.ran(Owner::Shard(shard));
+                self.machines().shards[usize::from(shard)].message(ran, message);
+                self.poll_shard(shard)?;
+            }
+            Happening::AskShard(shard, _)
+            | Happening::Visit(_, shard, _)
+            | Happening::Passed(shard, ..) => {
+                self.ask_shard(happening, 0);
+                self.join_batch(shard);
+                self.poll_shard(shard)?;
+            }
+            Happening::Turn(shard, turn) => {
+                self.trace([15, u64::from(shard), 0, 0], || {
+                    format!("shard {shard}: {turn:?}")
+                });
+                let ran = self.ran(Owner::Shard(shard));
+                self.machines().shards[usize::from(shard)].turn(ran, turn);
+                self.poll_shard(shard)?;
+            }
+            Happening::FromShard(shard, message) => {
+                self.trace([4, u64::from(shard), 0, 0], || {
+                    format!("array: from shard {shard}: {message:?}")
+                });
+                self.machines().array.message(now, ShardNo(shard), message);
+                self.poll_array()?;
+            }
+            Happening::AskArray(request) => {
+                self.trace([5, request.id.0, 0, 0], || {
+                    format!("array: {}", op_text(&request))
+                });
+                self.machines().array.submit(now, request);
+                self.poll_array()?;
+            }
+            Happening::Command(id, command) => {
+                self.trace([6, id.0, 0, 0], || format!("array: command {}", id.0));
+                self.machines().array.command(now, id, command);
+                self.poll_array()?;
+            }
+            Happening::Vanishes(drive, device) => self.ebbed(drive, device)?,
+            Happening::Gone(device) => {
+                self.trace([7, u64::from(device.0), 0, 0], || {
+                    format!("array: gone {device:?}")
+                });
+                self.machines().array.device_gone(now, device);
+                self.poll_array()?;
+            }
+            Happening::Answer(queue, reply) => self.answer(queue, reply)?,
+            Happening::Again(queue, piece) => self.split_anew(queue, piece)?,
+            Happening::Tick => {
+                self.hash.add(8);
+                let machines = self.machines();
+                machines.tick_at = None;
+                if machines.array.deadline().is_some_and(|at| at <= now) {
+                    machines.array.tick(now);
+                }
+                self.poll_array()?;
+            }
+            Happening::ShardTick(shard) => self.shard_tick(shard)?,
+            Happening::Wake => {}
+            Happening::Drop(slices, held) => {
+                drop(slices);
+                self.reading -= held;
+                self.poll_shards()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> Going {
+        if self.is_put_off(drive, op) {
+            return Ok(());
+        }
+        let again = self.doubted(drive, op) || self.interrupted(drive, op);
+        let trouble = self.drives[drive].ssd.trouble_of(op).filter(|_| !again);
+        let finished = if again {
+            self.untrue(drive, op)
+        } else {
+            self.ended(drive, op)
+        };
+        let Some(finished) = finished else {
+            // A late I/O landed and let go of its buffer.
+            return self.poll_shards();
+        };
+        self.deliver(drive, finished, trouble)
+    }
+
+    /// An I/O is answered.
+    pub(crate) fn deliver(
+        &mut self,
+        drive: usize,
+        (owner, device, completion): (Owner, DeviceId, Completion),
+        trouble: Option<Trouble>,
+    ) -> Going {
+        self.trace(
+            [
+                9,
+                drive as u64,
+                completion.io.0,
+                completion.result.is_ok().into(),
+            ],
+            || {
+                format!(
+                    "{owner:?}: {:?} of {device:?} {:?}",
+                    completion.io, completion.result
+                )
+            },
+        );
+        let now = self.clock.now();
+        if let Err(error) = completion.result
+            && !matches!(error, IoError::Gone | IoError::Transport(_))
+        {
+            self.stats.io_errors += 1;
+            // Perhaps the error that was one too many.
+            self.drives[drive].doomed |= self.atlas().rules.errors_fail_members;
+        }
+        if let Some(trouble) = trouble {
+            let got_through = completion.result.is_ok();
+            let told = Retried {
+                device,
+                trouble,
+                got_through,
+                ended: now,
+            };
+            self.stats.retried_through += u64::from(got_through);
+            self.machines().array.retried(told);
+        }
+        match owner {
+            Owner::Array => {
+                let machines = self.machines();
+                machines.array_ios -= 1;
+                machines.array.complete(now, completion);
+                self.poll_array()
+            }
+            Owner::Shard(shard) => {
+                let completion = self.filled(shard, completion)?;
+                let ran = self.ran(owner);
+                self.machines().shards[usize::from(shard)].complete(ran, completion);
+                self.poll_shard(shard)
+            }
+        }
+    }
+
+    /// A request reaches a shard, one way or another.
+    fn ask_shard(&mut self, happening: Happening, same_batch: u64) {
+        let among = ["", ", same batch"][same_batch as usize];
+        match happening {
+            Happening::AskShard(shard, request) => {
+                self.trace([3, u64::from(shard), request.id.0, same_batch], || {
+                    format!("shard {shard}{among}: {}", op_text(&request))
+                });
+                let now = self.ran(Owner::Shard(shard));
+                self.machines().shards[usize::from(shard)].submit(now, request);
+            }
+            Happening::Visit(owner, shard, request) => {
+                self.trace([13, u64::from(shard), request.id.0, same_batch], || {
+                    format!("shard {shard}{among}, on a visit: {}", op_text(&request))
+                });
+                let now = self.ran(Owner::Shard(shard));
+                let machine = &mut self.machines().shards[usize::from(shard)];
+                let before = machine.visits();
+                machine.visit(now, owner, request);
+                let begun = machine.visits() - before;
+                self.stats.visits += begun;
+            }
+            Happening::Passed(shard, request, late) => {
+                self.trace([14, u64::from(shard), request.id.0, same_batch], || {
+                    let what = op_text(&request);
+                    format!("shard {shard}{among}, passed on: {what}, {late:?} is late")
+                });
+                let now = self.ran(Owner::Shard(shard));
+                self.machines().shards[usize::from(shard)].passed(now, request, late);
+            }
+            _ => unreachable!("only requests are asked for"),
+        }
+    }
+
+    /// Requests that reach the shard next are in the same batch, where the plan has such: nothing
+    /// that depends on an answer is among them.
+    fn join_batch(&mut self, shard: u16) {
+        let within = self.plan.batch_ns;
+        let same = |next: &Happening| match next {
+            Happening::AskShard(of, _) | Happening::Visit(_, of, _) | Happening::Passed(of, ..) => {
+                *of == shard
+            }
+            _ => false,
+        };
+        while within > 0
+            && let Some(next) = self.clock.next_if(within, same)
+        {
+            self.ask_shard(next, 1);
+        }
+    }
+
+    /// Notes whose place a read fills.
+    fn lend(&mut self, shard: u16, io: &MemberIo, piece: RequestId) -> Going {
+        let IoKind::ReadInPlace { at, len, .. } = io.kind else {
+            unreachable!("only a read in place fills one")
+        };
+        let queue = usize::from(Router::queue_of(piece));
+        let machines = self.machines();
+        let Some(request) = machines.routers[queue].request_of(piece) else {
+            return self.failure("a read in place of a request that was answered");
+        };
+        let place = (request, at as usize..at as usize + len);
+        machines.in_place.insert((shard, io.io.0), place);
+        Ok(())
+    }
+
+    /// Puts what a read in place has brought into the place of its request, if it was one. A request
+    /// whose place a device still fills is not answered.
+    fn filled(&mut self, shard: u16, mut completion: Completion) -> Going<Completion> {
+        let key = (shard, completion.io.0);
+        let Some((request, bytes)) = self.machines().in_place.remove(&key) else {
+            return Ok(completion);
+        };
+        let Some(asked) = self.asks.get_mut(&request) else {
+            let id = request.0;
+            return self.failure(format!(
+                "request {id} was answered while it was read in place"
+            ));
+        };
+        if let Some(buf) = completion.buf.take() {
+            let len = bytes.len();
+            asked.place[bytes].copy_from_slice(&buf.bytes()[..len]);
+        }
+        Ok(completion)
+    }
+
+    /// Polls every shard: buffers were dropped.
+    pub fn poll_shards(&mut self) -> Going {
+        for shard in 0..self.shards {
+            let now = self.ran(Owner::Shard(shard));
+            self.machines().shards[usize::from(shard)].tick(now);
+            self.poll_shard(shard)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn poll_shard(&mut self, shard: u16) -> Going {
+        for _ in 0..100_000 {
+            let Some(output) = self.machines().shards[usize::from(shard)].poll() else {
+                self.arm_shard_tick(shard);
+                return Ok(());
+            };
+            match output {
+                ShardOutput::Io(io) => self.submit_io(Owner::Shard(shard), io)?,
+                ShardOutput::Reply(reply) => {
+                    let queue = Router::queue_of(reply.id);
+                    self.send(
+                        Place::Shard(shard),
+                        Place::Queue(queue),
+                        Happening::Answer(queue, reply),
+                    );
+                }
+                ShardOutput::Again(piece) => {
+                    let queue = Router::queue_of(piece.id);
+                    let to = Place::Queue(queue);
+                    self.send(Place::Shard(shard), to, Happening::Again(queue, piece));
+                }
+                ShardOutput::Pass(owner, piece, late) => {
+                    self.stats.visits_passed += 1;
+                    let what = Happening::Passed(owner.0, piece, late);
+                    self.send(Place::Shard(shard), Place::Shard(owner.0), what);
+                }
+                ShardOutput::Turn(to, turn) => {
+                    let what = Happening::Turn(to.0, turn);
+                    self.send(Place::Shard(shard), Place::Shard(to.0), what);
+                }
+                ShardOutput::Message(message) => self.tell_array(shard, message),
+            }
+        }
+        self.failure(format!(
+            "shard {shard} does not come to an end of its outputs"
+        ))
+    }
+
+    /// Polls the array dry.
+    pub fn poll_array(&mut self) -> Going {
+        for _ in 0..100_000 {
+            let Some(output) = self.machines().array.poll() else {
+                return self.arm_tick();
+            };
+            self.array_output(output)?;
+        }
+        self.failure("the array does not come to an end of its outputs")
+    }
+
+    pub(crate) fn arm_tick(&mut self) -> Going {
+        let now = self.clock.now();
+        let machines = self.machines.as_mut().expect("the process lives");
+        if let Some(deadline) = machines.array.deadline()
+            && machines.tick_at.is_none_or(|at| deadline < at)
+        {
+            // Never at once again: a deadline that lies in the past must not stop time.
+            let at = deadline.max(Time(now.0 + 1));
+            machines.tick_at = Some(at);
+            self.clock.at(at, Happening::Tick);
+        }
+        Ok(())
+    }
+
+    fn array_output(&mut self, output: ArrayOutput) -> Going {
+        match output {
+            ArrayOutput::Io(io) => {
+                self.machines().array_ios += 1;
+                self.submit_io(Owner::Array, io)?;
+            }
+            ArrayOutput::Reply(reply) => {
+                let queue = Router::queue_of(reply.id);
+                self.send(
+                    Place::Array,
+                    Place::Queue(queue),
+                    Happening::Answer(queue, reply),
+                );
+            }
+            ArrayOutput::Again(piece) => {
+                let queue = Router::queue_of(piece.id);
+                let to = Place::Queue(queue);
+                self.send(Place::Array, to, Happening::Again(queue, piece));
+            }
+            ArrayOutput::Message(ShardNo(shard), message) => {
+                let to = Place::Shard(shard);
+                self.send(Place::Array, to, Happening::ToShard(shard, message));
+            }
+            ArrayOutput::Overdue(device, verdict) => self.tell_verdict(device, verdict),
+            ArrayOutput::Done { id, result } => self.command_done(id, result)?,
+            ArrayOutput::Event(event) => self.hear(event)?,
+            ArrayOutput::Release(device) => {
+                self.leaving.remove(&device);
+                self.last_loss = self.oracle.moment();
+                self.note(format!("{device:?} is released"));
+                self.close(device);
+            }
+            ArrayOutput::Started => {
+                self.note("the array serves".to_owned());
+                self.machines().started = true;
+                // Until then a start that is cut off leaves the next one to find either shape.
+                let moving = self.machines().array.status().superblock.moving;
+                self.reshaping = moving.is_some();
+                self.wary.clear();
+                if self.plan.elsewhere {
+                    self.command(Command::SparesElsewhere(true));
+                }
+                self.torn_blocks.clear();
+                self.strangers_are_out()?;
+                self.members_are_sealed();
+                self.metadata_is_mended()?;
+            }
+            ArrayOutput::Reshaped(geometry) => {
+                self.note(format!("another shape: {geometry:?}"));
+                match geometry.elder.is_some() {
+                    true => self.stats.windows += 1,
+                    false => self.stats.reshapes += 1,
+                }
+                if geometry.elder.is_some_and(|elder| elder.moved == 0) {
+                    self.reshaped_at = Some(self.stats.events);
+                }
+                if let Err(why) = self.parities_went(&geometry) {
+                    return self.failure(why);
+                }
+                let ended = self.geometry.elder.is_some() && geometry.elder.is_none();
+                self.stats.moves += u64::from(ended);
+                self.stats.regrouped += u64::from(ended && self.geometry.regroups());
+                self.stats.regroup_windows += u64::from(geometry.regroups());
+                let superblock = self.machines().array.status().superblock;
+                self.take_shape(geometry, superblock);
+            }
+            ArrayOutput::Stopped => {
+                self.note("the array has stopped".to_owned());
+                self.members_are_sealed();
+                self.machines().stopped = true;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self, device: DeviceId) {
+        let drive = self.devices[device.0 as usize];
+        if self.drives[drive].device == Some(device) {
+            self.drives[drive].device = None;
+        }
+    }
+
+    fn command_done(&mut self, id: CommandId, result: Result<Changed, CommandError>) -> Going {
+        self.hash.add(id.0 << 8 | u64::from(result.is_ok()));
+        let Some(text) = self.commands.remove(&id) else {
+            return self.failure(format!("command {} was answered twice", id.0));
+        };
+        self.note(format!("command {} ({text}): {result:?}", id.0));
+        for device in self.offered.remove(&id).unwrap_or_default() {
+            self.judge_return(device, &result)?;
+            if result.is_err() {
+                self.close(device);
+            }
+        }
+        self.done.insert(id, result);
+        if self.refusals.contains(&id) && result != Err(CommandError::WouldFail) {
+            return self.failure(format!("command {} had to be refused: it loses data", id.0));
+        }
+        Ok(())
+    }
+
+    // ---- member I/O ---------------------------------------------------------------------------
+
+    fn submit_io(&mut self, owner: Owner, mut io: MemberIo) -> Going {
+        let Some(&index) = self.devices.get(io.device.0 as usize) else {
+            return self.failure(format!("I/O to {:?}, which does not exist", io.device));
+        };
+        if let Err(text) = check_io(&self.drives[index].ssd, &io) {
+            return self.failure(format!("{owner:?} to {:?}: {text}", io.device));
+        }
+        if self.drives[index].device != Some(io.device) {
+            return self.failure(format!(
+                "{owner:?}: I/O to {:?}, which is closed",
+                io.device
+            ));
+        }
+        if let (IoKind::ReadInPlace { request, .. }, Owner::Shard(shard)) = (&io.kind, owner) {
+            self.lend(shard, &io, *request)?;
+        }
+        self.trace([12, index as u64, io.io.0, 0], || {
+            format!(
+                "{owner:?}: {:?} {:?} {}",
+                io.io,
+                io.device,
+                io_text(&io.kind)
+            )
+        });
+        if owner != Owner::Array {
+            self.mislead(index, &mut io);
+        }
+        self.mislead_metadata(index, &mut io);
+        let mut target = index;
+        if let Some(mut planted) = self.planted.take() {
+            target = planted.strike(self, index, &mut io);
+            self.planted = Some(planted);
+        }
+        if let Some(strip) = self.overlap(index, &io) {
+            return self.failure(format!(
+                "{owner:?}: two writes of {:?} in flight overlap at {strip}",
+                io.device
+            ));
+        }
+        let latencies = self.plan.latencies;
+        let drive = &mut self.drives[target];
+        let timing = drive
+            .ssd
+            .submit(owner, io, &latencies, &mut self.chance.latency);
+        self.expect(target, timing);
+        Ok(())
+    }
+
+    /// Puts the end of an I/O on the queue.
+    pub(crate) fn expect(&mut self, drive: usize, timing: Timing) {
+        let Some(late_ns) = timing.late_ns else {
+            return self
+                .clock
+                .after(timing.done_ns, Happening::Io(drive, timing.op));
+        };
+        self.clock.after(late_ns, Happening::Io(drive, timing.op));
+        self.watch(drive, timing.op, self.clock.now());
+    }
+
+    fn overlap(&self, drive: usize, io: &MemberIo) -> Option<u64> {
+        let overlaps = self.drives[drive].ssd.overlapping_write(&io.kind);
+        overlaps.then(|| drive::written(&io.kind).map_or(0, |(offset, _)| offset))
+    }
+}
+
+fn check_io(ssd: &Ssd, io: &MemberIo) -> Result<(), String> {
+    let (offset, len) = match &io.kind {
+        IoKind::Read {
+            offset,
+            buf,
+            start,
+            len,
+        } => {
+            if start + len > buf.len() {
+                return Err(format!(
+                    "a read of {len} at {start} of a buffer of {}",
+                    buf.len()
+                ));
+            }
+            (*offset, *len as u64)
+        }
+        IoKind::ReadInPlace { offset, len, .. } => (*offset, *len as u64),
+        IoKind::Flush => return Ok(()),
+        kind => drive::written(kind).expect("a write"),
+    };
+    let aligned = offset.is_multiple_of(ssd.block) && len.is_multiple_of(ssd.block);
+    if !aligned || len == 0 || offset + len > ssd.len() {
+        return Err(format!(
+            "{offset}+{len} does not fit the device: {}",
+            io_text(&io.kind)
+        ));
+    }
+    Ok(())
+}

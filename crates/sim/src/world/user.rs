@@ -1,0 +1,444 @@
+//! The block device's user: asks, remembers, and compares what is answered with the oracle.
+//!
+//! Invariant: the oracle hears of a request before the engine does, and of an answer before the
+//! user asks anything more.
+//!
+//! Deliberately absent: what is asked (`plan::workload`) and what may be answered (`oracle`).
+
+use strake_engine::event::{Op, Reply, Request, RequestError, Slices};
+use strake_engine::units::{RequestId, ShardNo, Time};
+use strake_engine::{Buf, Slice, Target, limits};
+
+use crate::canary::Canary;
+use crate::oracle::{self, Ticket};
+use crate::plan::workload::{Ask, AskKind};
+use crate::world::clock::Place;
+use crate::world::life::beyond_tolerance::Demand;
+use crate::world::{Going, Happening, World};
+
+/// A request under way.
+pub struct Asked {
+    pub(crate) ask: Ask,
+    /// Where else it lies: a volume's request in several extents.
+    pub(crate) more: Vec<Ask>,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) moment: oracle::Moment,
+    /// Buffers that it may hold, by the strip of its time.
+    pub(crate) buffers: u64,
+    /// Where members put what a read in place asks for.
+    pub(crate) place: Vec<u8>,
+}
+
+impl Asked {
+    /// All of where it lies.
+    pub(crate) fn asks(&self) -> impl Iterator<Item = &Ask> {
+        std::iter::once(&self.ask).chain(&self.more)
+    }
+
+    /// What was read.
+    pub(crate) fn bytes(&self, slices: &Slices) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.read_into(slices, &mut bytes);
+        bytes
+    }
+
+    fn read_into(&self, slices: &Slices, bytes: &mut Vec<u8>) {
+        for slice in slices {
+            let at = bytes.len();
+            match slice.in_place() {
+                true => bytes.extend_from_slice(&self.place[at..at + slice.len]),
+                false => bytes.extend_from_slice(slice.bytes()),
+            }
+        }
+    }
+}
+
+impl World {
+    /// Buffers of one shard that a request may hold until the user lets go of the answer. Memory is
+    /// bounded, so a user that reads more at once than a shard has buffers waits for ever.
+    pub(crate) fn buffers_of(&self, ask: &Ask) -> u64 {
+        match ask.kind {
+            AskKind::Read => ask.count * self.geometry.block / self.geometry.strip + 2,
+            _ => 0,
+        }
+    }
+    /// May the user make this request now?
+    pub fn may_ask(&self, ask: &Ask) -> bool {
+        self.reading == 0 || self.reading + self.buffers_of(ask) <= self.reading_most
+    }
+    /// Blocks that a read may have.
+    pub fn longest_read(&self) -> u64 {
+        // It may begin and end within a strip, and all of its strips may be one shard's.
+        let pieces = self
+            .strips_most
+            .saturating_sub(limits::widest(&self.geometry));
+        let strips = (self.reading_most - 2).min(pieces.max(2) as u64 - 1);
+        strips * self.geometry.strip / self.geometry.block
+    }
+
+    /// Submits one more request of the user, unless it would read too much at once.
+    fn ask(&mut self) -> Going<bool> {
+        if self.volumes.is_some() {
+            return self.ask_volume();
+        }
+        let held = self.held.take();
+        let ask = held.unwrap_or_else(|| {
+            self.swarm
+                .ask(&mut self.chance.workload, &self.shape, &mut self.cursor)
+        });
+        let mut ask = ask;
+        let changes = ask.kind.changes();
+        let busy = !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
+        if changes && (busy || self.touches_lies(&ask)) {
+            ask = Ask {
+                kind: AskKind::Read,
+                fua: false,
+                ..ask
+            };
+        }
+        if ask.kind == AskKind::Read {
+            ask.count = ask.count.min(self.longest_read());
+        }
+        if !self.may_ask(&ask) {
+            self.held = Some(ask);
+            return Ok(false);
+        }
+        self.asks_left -= 1;
+        self.submit(ask)?;
+        Ok(true)
+    }
+
+    /// Submits this request of the user.
+    pub fn submit(&mut self, ask: Ask) -> Going {
+        self.stats.asks += 1;
+        self.touch_decay(&ask);
+        if self.asks.is_empty() {
+            self.silent.ended.clear();
+            self.decay.forget_ended();
+        }
+        let buffers = self.buffers_of(&ask);
+        self.reading += buffers;
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        let (mut op, ticket, moment) = self.announce(&ask);
+        let mut place = Vec::new();
+        // The place is filled with what nobody wrote.
+        let one_in = self.plan.in_place_one_in;
+        if let Op::Read { offset, len } = &op
+            && one_in > 0
+            && id.0.is_multiple_of(one_in)
+        {
+            place = vec![0xdb; *len as usize];
+            let (offset, len, at) = (*offset, *len, 0);
+            op = Op::ReadInPlace { offset, len, at };
+        }
+        self.trace([1, id.0, ask.first, ask.count], || {
+            format!("request {} {ask:?}", id.0)
+        });
+        let queue = (id.0 % u64::from(self.plan.queues)) as u16;
+        self.asks.insert(
+            id,
+            Asked {
+                buffers,
+                ask,
+                more: Vec::new(),
+                ticket,
+                moment,
+                place,
+            },
+        );
+        if self
+            .planted
+            .as_ref()
+            .is_some_and(|p| p.answers_early(ask.kind))
+        {
+            let asked = self.asks.get_mut(&id).expect("inserted above");
+            if let Some(ticket) = asked.ticket.take() {
+                self.oracle.answered(&ticket, ask.fua);
+            }
+        }
+        let mut pieces = Vec::new();
+        let router = &mut self.machines().routers[usize::from(queue)];
+        if let Some(reply) = router.route(Request { id, op }, &mut pieces) {
+            return self.answered(reply);
+        }
+        self.send_pieces(queue, pieces);
+        Ok(())
+    }
+
+    /// Sends pieces of requests where they belong.
+    pub(crate) fn send_pieces(&mut self, queue: u16, pieces: Vec<(Target, Request)>) {
+        for (target, piece) in pieces {
+            match target {
+                Target::Shard(owner) if self.visits(queue, owner, &piece) => {
+                    let near = queue % self.shards;
+                    let what = Happening::Visit(owner, near, piece);
+                    self.send(Place::Queue(queue), Place::Shard(near), what);
+                }
+                Target::Shard(shard) => self.send(
+                    Place::Queue(queue),
+                    Place::Shard(shard.0),
+                    Happening::AskShard(shard.0, piece),
+                ),
+                Target::Array => {
+                    self.send(
+                        Place::Queue(queue),
+                        Place::Array,
+                        Happening::AskArray(piece),
+                    );
+                }
+            }
+        }
+    }
+
+    /// The read of another shard's stripe is first asked of the shard that the queue is nearest to.
+    fn visits(&self, queue: u16, owner: ShardNo, piece: &Request) -> bool {
+        let read = matches!(piece.op, Op::Read { .. } | Op::ReadInPlace { .. });
+        read && queue % self.shards != owner.0
+    }
+
+    /// Tells the oracle of a request before the engine hears of it.
+    fn announce(&mut self, ask: &Ask) -> (Op, Option<Ticket>, oracle::Moment) {
+        let block = self.geometry.block;
+        let (offset, len) = (ask.first * block, ask.count * block);
+        let (mut ticket, mut moment) = (None, 0);
+        let op = match ask.kind {
+            AskKind::Read => {
+                moment = self.oracle.read();
+                Op::Read { offset, len }
+            }
+            AskKind::Flush => {
+                moment = self.oracle.flush();
+                Op::Flush
+            }
+            AskKind::Write => {
+                let (announced, version) = self.oracle.write(ask.first, ask.count);
+                ticket = Some(announced);
+                let mut buf = Buf::zeroed(len as usize);
+                let bytes = &mut buf.bytes_mut()[..len as usize];
+                for (at, bytes) in (ask.first..).zip(bytes.chunks_mut(block as usize)) {
+                    oracle::content(version, at, bytes);
+                }
+                Op::Write {
+                    offset,
+                    data: Slice::new(buf, 0, len as usize),
+                    fua: ask.fua,
+                }
+            }
+            AskKind::Discard => {
+                ticket = Some(self.oracle.discard(ask.first, ask.count));
+                Op::Discard { offset, len }
+            }
+            AskKind::WriteZeroes => {
+                ticket = Some(self.oracle.zero(ask.first, ask.count));
+                Op::WriteZeroes {
+                    offset,
+                    len,
+                    fua: ask.fua,
+                }
+            }
+        };
+        (op, ticket, moment)
+    }
+
+    /// Submits requests as long as the user wants to.
+    pub fn pump(&mut self) -> Going {
+        let ready = self
+            .machines
+            .as_ref()
+            .is_some_and(|m| m.started && !m.stopped);
+        while ready && self.asks_left > 0 && self.asks.len() < self.swarm.depth {
+            if self.next_ask_at > self.clock.now() {
+                return Ok(());
+            }
+            if !self.ask()? {
+                return Ok(());
+            }
+            let rng = &mut self.chance.workload;
+            let mut pause = rng.below(self.swarm.pause_ns + 1);
+            if rng.one_in(40) {
+                pause += rng.below(4 * self.plan.clean_after_ms * 1_000_000);
+            }
+            if pause > 0 {
+                self.next_ask_at = Time(self.clock.now().0 + pause);
+                self.clock.at(self.next_ask_at, Happening::Wake);
+            }
+        }
+        Ok(())
+    }
+
+    // ---- answers ------------------------------------------------------------------------------
+
+    pub(crate) fn answer(&mut self, queue: u16, reply: Reply) -> Going {
+        self.trace([10, reply.id.0, reply.result.is_ok().into(), 0], || {
+            let result = reply.result.as_ref().map(|slices| slices.len());
+            format!("queue {queue}: answer {:#x} {result:?}", reply.id.0)
+        });
+        match self.machines().routers[usize::from(queue)].join(reply) {
+            Some(reply) => self.answered(reply),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn answered(&mut self, reply: Reply) -> Going {
+        let (id, well) = (reply.id, reply.result.is_ok());
+        self.hear_answer(reply)?;
+        self.volumes_hear(id, well)
+    }
+
+    fn hear_answer(&mut self, reply: Reply) -> Going {
+        let Some(asked) = self.asks.remove(&reply.id) else {
+            return self.failure(format!("request {} was answered twice", reply.id.0));
+        };
+        self.trace([11, reply.id.0, 0, 0], || {
+            format!("request {} is answered", reply.id.0)
+        });
+        let Some((asked, reply)) = self.volume_answered(asked, reply)? else {
+            return Ok(());
+        };
+        let slices = match reply.result {
+            Ok(_) if self.demand == Demand::Nothing => {
+                return self.failure(format!("a failed array answered {:?}", asked.ask));
+            }
+            Ok(slices) => slices,
+            Err(error) if self.excused_beyond(&asked, error) => {
+                self.reading -= asked.buffers;
+                return self.poll_shards();
+            }
+            Err(RequestError::Unreadable) if self.is_excused(&asked.ask) => {
+                return self.refused(&asked);
+            }
+            Err(error) => return self.unreadable(&asked, error),
+        };
+        if asked.ask.kind != AskKind::Read && !slices.is_empty() {
+            return self.failure(format!("{:?} was answered with data", asked.ask));
+        }
+        match (asked.ask.kind, &asked.ticket) {
+            (AskKind::Read, _) => self.read_answered(&asked, slices)?,
+            (AskKind::Flush, _) => self.oracle.flushed(asked.moment),
+            (_, Some(ticket)) => {
+                self.oracle.answered(ticket, asked.ask.fua);
+                self.read_back(asked.ask);
+            }
+            // A planted bug answered it before.
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    /// While some shard may not know yet that a member is lost, what was written is asked for next.
+    fn read_back(&mut self, ask: Ask) {
+        if self.plan.slow_shard.is_some() && !self.leaving.is_empty() {
+            let (kind, fua) = (AskKind::Read, false);
+            let count = ask.count.min(self.longest_read()).max(1);
+            self.held.get_or_insert(Ask {
+                kind,
+                fua,
+                count,
+                ..ask
+            });
+        }
+    }
+
+    /// Does the request lie where a clean error is as good as an answer?
+    pub(crate) fn is_excused(&self, ask: &Ask) -> bool {
+        let geometry = &self.geometry;
+        let mut blocks = ask.first..ask.first + ask.count.max(1);
+        blocks.any(|block| {
+            let (_, row) = geometry.row(geometry.locate(block * geometry.block).stripe);
+            self.excused.contains(&geometry.region(row))
+        })
+    }
+
+    /// A clean error: the blocks are old or new.
+    fn refused(&mut self, asked: &Asked) -> Going {
+        self.stats.refused += 1;
+        match &asked.ticket {
+            Some(ticket) => self.oracle.unanswered(ticket),
+            None => self.oracle.unread(asked.moment),
+        }
+        self.reading -= asked.buffers;
+        self.poll_shards()
+    }
+
+    /// An error is right only for a read of a block that could not be computed.
+    fn unreadable(&mut self, asked: &Asked, error: RequestError) -> Going {
+        self.note_lost_blocks();
+        let ask = asked.ask;
+        let mut blocks = ask.first..ask.first + ask.count;
+        let fair = ask.kind == AskKind::Read && error == RequestError::Unreadable;
+        if !fair || !blocks.any(|block| self.oracle.may_fail(asked.moment, block)) {
+            return self.failure(format!("{ask:?} was answered {error:?}"));
+        }
+        self.stats.unreadable_answers += 1;
+        self.oracle.unread(asked.moment);
+        self.reading -= asked.buffers;
+        match ask.count {
+            1 => self.refused_blocks.push(ask.first),
+            _ => self.refused_reads.push(ask),
+        }
+        Ok(())
+    }
+
+    fn read_answered(&mut self, asked: &Asked, slices: Slices) -> Going {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        asked.read_into(&slices, &mut bytes);
+        let expected = asked.ask.count * self.geometry.block;
+        if bytes.len() as u64 != expected {
+            let text = format!("{:?} was answered with {} bytes", asked.ask, bytes.len());
+            return self.failure(text);
+        }
+        if self
+            .planted
+            .as_ref()
+            .is_some_and(|p| p.canary == Canary::ReconstructZeros)
+        {
+            self.zero_missing(asked.ask.first, &mut bytes);
+        }
+        self.excuse_lies(asked, &mut bytes);
+        let first = asked.ask.first;
+        let rotten = (first..first + asked.ask.count)
+            .filter(|&block| self.may_be_rotten(asked.moment, block));
+        let rotten: Vec<u64> = rotten.collect();
+        let seen = self.oracle.seen_but(asked.moment, first, &bytes, &rotten);
+        self.scratch = bytes;
+        if let Err(mismatch) = seen {
+            let place = self.place(mismatch.block);
+            return self.failure(format!("{} ({place})", mismatch.text));
+        }
+        let held = asked.buffers;
+        if self.chance.workload.one_in(4) {
+            let ns = self.chance.latency.below(200_000);
+            self.clock.after(ns, Happening::Drop(slices, held));
+            return Ok(());
+        }
+        drop(slices);
+        self.reading -= held;
+        self.poll_shards()
+    }
+
+    /// Where a block lies, in words.
+    pub fn place(&self, block: u64) -> String {
+        let place = self.geometry.locate(block * self.geometry.block);
+        let (_, row) = self.geometry.row(place.stripe);
+        let slot = self.geometry.slot(place.stripe, place.column);
+        let region = self.geometry.region(row);
+        format!(
+            "{}, row {}, column {}, slot {slot}, region {}",
+            place.stripe, row.0, place.column, region.0
+        )
+    }
+
+    pub(crate) fn zero_missing(&mut self, first: u64, bytes: &mut [u8]) {
+        let looks = self.looks();
+        let size = self.geometry.block;
+        for (block, bytes) in (first..).zip(bytes.chunks_mut(size as usize)) {
+            let place = self.geometry.locate(block * size);
+            let slot = self.geometry.slot(place.stripe, place.column);
+            if looks[slot.index()].in_sync.is_none() {
+                bytes.fill(0);
+            }
+        }
+    }
+}
