@@ -148,22 +148,19 @@ fn without_generics(text: &str) -> &str {
     text
 }
 
-/// The lines of the fields of a struct that others see.
-pub(super) fn open_fields(source: &Source, name: &str) -> Vec<usize> {
+/// The lines of the fields of a struct that others see; `None` where the struct is not declared.
+pub(super) fn open_fields(source: &Source, name: &str) -> Option<Vec<usize>> {
     let text = source.code.join("\n");
     let starts = text
         .match_indices("struct ")
         .map(|(at, word)| at + word.len());
-    let of = starts.into_iter().find(|at| {
+    let at = starts.into_iter().find(|at| {
         let behind = text[*at..].strip_prefix(name);
         behind.is_some_and(|behind| !behind.bytes().next().is_some_and(is_word))
-    });
-    let Some(at) = of else {
-        return Vec::new();
-    };
+    })?;
     let (first, last) = (line_of(&text, at), line_of(&text, item_end(&text, at)));
     let is_open = |line: &usize| source.code[*line].trim_start().starts_with("pub");
-    (first + 1..last).filter(is_open).collect()
+    Some((first + 1..last).filter(is_open).collect())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: the atlas. The author of a course knows what is fair.
 
+mod canaries;
 mod records;
 mod sectors;
 
@@ -21,8 +22,8 @@ use strake_format::{Layout, SlotState, WriteHole};
 use crate::canary::Canary;
 use crate::plan::workload::AskKind;
 use crate::prng::{Prng, Purpose};
+use crate::report::panics::catching;
 use crate::report::{Failure, Outcome, Stats};
-use crate::runner::catching;
 use crate::scenario::{Draft, Scenario};
 
 /// One seed in so many is a course.

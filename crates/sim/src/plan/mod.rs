@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: whether a fault is fair at the moment at which it comes (`world::fault::tolerance`).
 
+pub mod disaster;
 mod grain;
 mod shapes;
 pub mod workload;
@@ -17,8 +18,8 @@ use strake_format::{Level, Settings, WriteHole};
 
 use crate::drive::Latencies;
 use crate::drive::overlay::FaultSet;
+use crate::plan::disaster::Disaster;
 use crate::prng::{self, Prng, Purpose};
-use crate::world::life::beyond_tolerance::Disaster;
 
 pub(crate) use grain::{Purport, grain_at, growth};
 
@@ -542,7 +543,7 @@ impl Plan {
             slow_shard: Prng::new(seed ^ 14, Purpose::Shards).pick(&[None, None, Some(0), Some(1)]),
             clean_after_ms: rng.pick(&[1, 5, 50]),
             window_bytes: Prng::new(seed ^ 7, Purpose::Focus).pick(&[1, 65536, 65536, 1 << 20]),
-            hedging: crate::world::fault::latency::draw_rules(seed),
+            hedging: grain::draw_rules(seed),
             in_place_one_in: 3,
             batch_ns: if seed % 4 == 3 { 1_000_000 } else { 0 },
             budget_bytes: rng.pick(&[1 << 17, 1 << 18, 1 << 19]),

@@ -4,6 +4,7 @@
 //!
 //! Deliberately absent: printing (`main`).
 
+pub mod panics;
 pub mod tally;
 pub(crate) mod words;
 

@@ -7,14 +7,12 @@
 
 pub mod shrink;
 
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::canary::Canary;
 use crate::course::Course;
 use crate::plan::{Plan, Variation};
+use crate::report::panics::catching;
 use crate::report::{Failure, Outcome, Stats};
 use crate::world::World;
 use crate::world::launch;
@@ -34,38 +32,6 @@ pub struct Run {
     pub canary: Option<Canary>,
     /// Print every event.
     pub tracing: bool,
-}
-
-thread_local! {
-    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Keeps the words of a panic for the seed's report instead of printing them.
-fn listen_for_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if WATCHED.with(|watched| *watched.borrow()) {
-                PANIC.with(|panic| *panic.borrow_mut() = info.to_string());
-            } else {
-                usual(info);
-            }
-        }));
-    });
-}
-
-thread_local! {
-    static WATCHED: RefCell<bool> = const { RefCell::new(false) };
-}
-
-/// Runs `what`; the words of its panic if it panicked.
-pub fn catching<T>(what: impl FnOnce() -> T) -> Result<T, String> {
-    listen_for_panics();
-    WATCHED.with(|watched| *watched.borrow_mut() = true);
-    let result = catch_unwind(AssertUnwindSafe(what));
-    WATCHED.with(|watched| *watched.borrow_mut() = false);
-    result.map_err(|_| PANIC.with(|panic| panic.borrow().replace('\n', ": ")))
 }
 
 /// Runs one world.

@@ -28,7 +28,7 @@ use strake_engine::units::*;
 use strake_engine::{Array, Doubt, Geometry, Pulse, Retried, Router, Shard, Trouble, Verdict};
 use strake_format::{ArrayUuid, Superblock};
 
-use crate::canary::{Canary, Planted};
+use crate::canary::Canary;
 use crate::drive::{self, OpNo, Owner, Ssd, Timing};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
@@ -37,6 +37,7 @@ use crate::prng::{Prng, Purpose, TraceHash};
 use crate::report::words::{command_text, io_text, micros, op_text};
 use crate::report::{Failure, Stats};
 use crate::world::clock::{Clock, Lanes, Place};
+use crate::world::fault::planted::Planted;
 use crate::world::fault::silent::Silent;
 use crate::world::user::Asked;
 
@@ -172,12 +173,12 @@ pub struct World {
     /// What the seed stands for.
     pub plan: Plan,
     /// A planted bug.
-    pub planted: Option<Planted>,
+    planted: Option<Planted>,
     /// Chance.
     pub chance: Chances,
     /// Time.
     pub clock: Clock<Happening>,
-    pub(crate) lanes: Lanes,
+    lanes: Lanes,
     /// Drives: members, spares, and those that may be added.
     pub drives: Vec<Drive>,
     /// Drive of each device number given so far.
@@ -185,9 +186,9 @@ pub struct World {
     /// The engine, while the process lives.
     pub machines: Option<Machines>,
     /// Starts so far.
-    pub starts: u64,
+    starts: u64,
     /// Shards of the present start, or of the last.
-    pub shards: u16,
+    shards: u16,
     /// The oracle.
     pub oracle: Oracle,
     /// A superblock of the array, for places and geometry.
@@ -196,58 +197,58 @@ pub struct World {
     pub array: ArrayUuid,
     /// The arithmetic.
     pub geometry: Arc<Geometry>,
-    pub(crate) shape: workload::Shape,
-    pub(crate) swarm: Swarm,
-    pub(crate) cursor: u64,
+    shape: workload::Shape,
+    swarm: Swarm,
+    cursor: u64,
     /// Requests under way.
     pub asks: BTreeMap<RequestId, Asked>,
-    pub(crate) next_request: u64,
+    next_request: u64,
     /// Commands under way, in words.
-    pub commands: BTreeMap<CommandId, String>,
+    commands: BTreeMap<CommandId, String>,
     /// Members offered to the array again, by command.
-    pub offered: BTreeMap<CommandId, Vec<DeviceId>>,
+    offered: BTreeMap<CommandId, Vec<DeviceId>>,
     /// Commands that were answered.
     pub done: BTreeMap<CommandId, Result<Changed, CommandError>>,
-    pub(crate) next_command: u64,
+    next_command: u64,
     /// Requests that the user still wants to make in this life.
     pub asks_left: u64,
-    pub(crate) next_ask_at: Time,
+    next_ask_at: Time,
     /// Buffers of a shard that the user's reads may hold at the same time.
-    pub reading_most: u64,
+    reading_most: u64,
     /// The most buffers of one size that a shard has.
-    pub strips_most: usize,
+    strips_most: usize,
     /// Buffers that they may hold now.
-    pub reading: u64,
+    reading: u64,
     /// A request that waits until the user reads less.
-    pub(crate) held: Option<Ask>,
+    held: Option<Ask>,
     /// Redundancy may be untrue since an unclean stop.
     pub resyncing: bool,
     /// The array was told to forgive any number of read errors.
-    pub errors_forgiven: bool,
+    errors_forgiven: bool,
     /// The array was stopped cleanly, and everything is in order.
-    pub clean: bool,
+    clean: bool,
     /// Commands that must be refused, because data would be lost.
-    pub refusals: Vec<CommandId>,
+    refusals: Vec<CommandId>,
     /// What lies on the devices, and nobody was told.
     pub silent: Silent,
-    pub(crate) decay: crate::world::fault::decay::Decay,
+    decay: crate::world::fault::decay::Decay,
     /// What drives were before.
-    pub pasts: crate::world::fault::past::Pasts,
+    pasts: crate::world::fault::past::Pasts,
     /// What of the metadata is damaged, or is to be.
     pub metadata: crate::world::fault::metadata::Metadata,
     /// Regions in which requests may be refused, because reads failed while parity was untrue.
     pub excused: Vec<RegionNo>,
     /// Reads of several blocks that were answered an error because of some of them.
-    pub refused_reads: Vec<Ask>,
+    refused_reads: Vec<Ask>,
     /// Blocks that were being written when the process died: if a member is lost before the log is
     /// replayed, they may answer an error.
-    pub torn_blocks: BTreeSet<u64>,
+    torn_blocks: BTreeSet<u64>,
     /// The stripes of those of the last crash, until the array serves again and they were looked at.
-    pub torn_stripes: BTreeSet<u64>,
+    torn_stripes: BTreeSet<u64>,
     /// Members that were lost and that some shard may still write to.
     pub leaving: BTreeSet<DeviceId>,
     /// When a member was lost last, and no shard wrote to it any more.
-    pub last_loss: crate::oracle::Moment,
+    last_loss: crate::oracle::Moment,
     /// Single blocks that were, since everything was read last.
     pub refused_blocks: Vec<u64>,
     /// What answers are fair: more may be lost than the level survives.
@@ -261,18 +262,18 @@ pub struct World {
     /// What happened, in words.
     pub story: Vec<String>,
     /// A change of shape was asked for in this life.
-    pub reshaping: bool,
+    reshaping: bool,
     /// The last command that changed the policy of the write hole.
-    pub new_policy: Option<CommandId>,
+    new_policy: Option<CommandId>,
     /// Groups of a shape that was asked for, until the next start serves.
-    pub(crate) wary: Vec<std::ops::Range<usize>>,
+    wary: Vec<std::ops::Range<usize>>,
     /// When the array told of another shape in this life, in events.
-    pub reshaped_at: Option<u64>,
+    reshaped_at: Option<u64>,
     /// Print every event.
     pub tracing: bool,
-    pub(crate) scratch: Vec<u8>,
+    scratch: Vec<u8>,
     /// The volumes of an array that is carved.
-    pub(crate) volumes: Option<Box<crate::world::volumes::Volumes>>,
+    volumes: Option<Box<crate::world::volumes::Volumes>>,
 }
 
 impl World {

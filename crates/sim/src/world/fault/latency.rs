@@ -11,33 +11,16 @@
 //! Deliberately absent: devices that are slow for long (`Action::Slow`), or that never answer
 //! (`Action::Stall`).
 
-use strake_engine::HedgeRules;
 use strake_engine::units::Time;
 
 use strake_format::RegionState;
 
 use crate::drive::overlay::{FaultKind, FaultSet};
-use crate::prng::{Prng, Purpose};
+
 use crate::world::{Going, Happening, World};
 
 /// So many of the stripes that were being written at a crash are looked at.
 const TORN_MOST: usize = 8;
-
-/// Rules under which a handful of reads suffices, and a budget that is often used up.
-pub(crate) fn draw_rules(seed: u64) -> HedgeRules {
-    let mut rng = Prng::new(seed, Purpose::Dawdle);
-    HedgeRules {
-        samples_min: rng.pick(&[1, 2, 8]),
-        floor_ns: rng.pick(&[1_000, 20_000, 200_000]),
-        ceiling_ns: rng.pick(&[200_000, 1_000_000, 20_000_000]),
-        look_every_ns: rng.pick(&[1_000, 100_000]),
-        one_in: rng.pick(&[1, 1, 4, 20]),
-        burst: rng.pick(&[1, 8, 64]),
-        slow_after_ns: rng.pick(&[1_000_000, 20_000_000]),
-        report_ns: rng.pick(&[500_000, 10_000_000]),
-        in_place_pause_ns: rng.pick(&[0, 50_000, 5_000_000]),
-    }
-}
 
 impl World {
     /// At the beginning of a life: some device has hiccups from now on.

@@ -7,6 +7,7 @@ pub mod latency;
 pub mod metadata;
 pub mod misdirected;
 pub mod past;
+pub mod planted;
 pub(crate) mod removal;
 pub mod reset;
 pub mod silent;

@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Lost and hidden devices are there again, some of them.
-    fn bring_back(&mut self, percent: u64) {
+    pub(crate) fn bring_back(&mut self, percent: u64) {
         for index in 0..self.drives.len() {
             let returns = self.chance.faults.percent(percent);
             let drive = &mut self.drives[index];
@@ -987,6 +987,3 @@ fn kind_of(action: Action) -> FaultKind {
         _ => FaultKind::Command,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -825,3 +825,6 @@ impl Draft {
         scenario
     }
 }
+
+#[cfg(test)]
+mod tests;

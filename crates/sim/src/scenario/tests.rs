@@ -3,7 +3,6 @@
 //! Invariant: each of these once failed a seed in which the array was right.
 
 use super::*;
-use crate::scenario::Scenario;
 use strake_format::Epoch;
 
 /// A member is being put out, and the power fails: checks each world in which a spare alone knows of
