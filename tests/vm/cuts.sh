@@ -8,8 +8,8 @@
 #
 #   KIND    healthy | degraded | hole: the kind of the cut to come
 #   WAS     the same of the last one; empty in the first boot
-#   CACHE   kept | lost: what becomes of writes that no flush followed (the drives of the latter are emulated with a
-#           volatile cache that a cut empties, of the former with none)
+#   CACHE   kept | lost: what becomes of writes that no flush followed (the drives of the latter have a
+#           volatile cache that a cut empties, those of the former none)
 #   ROUND   cuts so far
 #   ABSENT  drives that are not there at this boot: lost in the same outage
 
@@ -26,7 +26,7 @@ declare -A OF=([five]="0 1 2 3" [six]="4 5 6 7 8")
 # The drive of each that is failed in the degraded rounds.
 declare -A FAILED=([five]=2 [six]=5)
 
-# Drives without a volatile cache say so; the emulated ones cannot.
+# Drives without a volatile cache say so; these here cannot.
 caches() {
     local n
     [ "$CACHE" = kept ] || return 0

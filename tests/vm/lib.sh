@@ -20,6 +20,18 @@ mkdir -p "$RUN" "$MNT" "$STRAKE_DIR"
 cd "$RUN"
 touch "$SHARE/up" # for the host: from here on, what happens is ours
 
+# Empties drive N.
+wipe() {
+    local dev
+    dev=$(drive "$1")
+    blkdiscard -f "$dev" 2>/dev/null || blkdiscard "$dev"
+}
+
+# What kind of machine this is; the host writes it.
+. "$SHARE/machine.env"
+[ ! -e "$SHARE/boot.env" ] || . "$SHARE/boot.env"
+[ "$MACHINE" = emulated ] || . "$SHARE/usermode.sh"
+
 say() { echo "# $*"; }
 fail() {
     echo "$*" >"$RUN/why"
@@ -31,6 +43,11 @@ fail() {
 # host unplug N | plug N | renew N (an empty drive in its place) | warn N (its SMART log does, from now on) | powercut
 host() {
     local n answer
+    if [ "$MACHINE" = user-mode ] && [ "$1" != powercut ]; then
+        host_drives "$@" || fail "$*: it cannot be done"
+        note_plugged "$@"
+        return 0
+    fi
     n=$(($(cat "$RUN/asked" 2>/dev/null || echo 0) + 1))
     echo "$n" >"$RUN/asked"
     echo "$*" >"$SHARE/ask.half"
@@ -39,15 +56,19 @@ host() {
         if [ -e "$SHARE/answer.$n" ]; then
             answer=$(cat "$SHARE/answer.$n")
             [ "$answer" = ok ] || fail "host $*: $answer"
-            case $1 in
-            unplug) touch "$RUN/unplugged.$2" ;;
-            plug | renew) rm -f "$RUN/unplugged.$2" ;;
-            esac
+            note_plugged "$@"
             return 0
         fi
         sleep 0.1
     done
     fail "the host does not answer $*"
+}
+
+note_plugged() {
+    case $1 in
+    unplug) touch "$RUN/unplugged.$2" ;;
+    plug | renew) rm -f "$RUN/unplugged.$2" ;;
+    esac
 }
 
 # ---- drives -------------------------------------------------------------------------------------------
@@ -56,12 +77,6 @@ host() {
 drive() {
     local c name serial
     for _ in $(seq 100); do
-        # A SCSI disk, as in the lane of power cuts that empty caches.
-        name=$(readlink -f /dev/disk/by-id/scsi-*_SN"$1")
-        if [ -b "$name" ]; then
-            echo "$name"
-            return 0
-        fi
         for c in /sys/class/nvme/nvme*; do
             # Without a process of its own: each costs tens of milliseconds here.
             read -r serial 2>/dev/null <"$c/serial" || continue
@@ -85,11 +100,7 @@ drives() {
     for n in "$@"; do drive "$n"; done
 }
 
-# NVMe controllers, or SCSI disks by their serial numbers.
-count_drives() {
-    find /sys/class/nvme /dev/disk/by-id -mindepth 1 2>/dev/null | grep -oE '/nvme[0-9]+$|/scsi-.*_SN[0-9]+$' |
-        sed 's/.*_//' | sort -u | wc -l
-}
+count_drives() { find /sys/class/nvme -mindepth 1 2>/dev/null | wc -l; }
 
 # ---- strake -------------------------------------------------------------------------------------------
 
@@ -309,7 +320,7 @@ degraded_or_said() { state_is data degraded || strake events | grep -qi degraded
 
 # Ends whatever a scenario left running; wipes the drives unless told to keep them.
 lay_anew() {
-    local pid n dev
+    local pid n
     touch "$RUN/load.stop"
     for pid in load user; do
         [ -e "$RUN/$pid.pid" ] || continue
@@ -339,9 +350,8 @@ lay_anew() {
     done
     if ! keeps_drives "$1"; then
         for n in $(seq 0 $((DRIVES - 1))); do
-            dev=$(drive "$n")
-            wipefs -qaf "$dev"
-            blkdiscard -f "$dev" 2>/dev/null || blkdiscard "$dev"
+            wipefs -qaf "$(drive "$n")"
+            wipe "$n"
         done
     fi
     user_start
@@ -383,6 +393,7 @@ run_all() {
     for name in nvme ublk_drv xfs ext4 raid456 dm_mod loop; do
         modprobe $name || say "no module $name"
     done
+    [ "$MACHINE" = emulated ] || drives_begin
     DRIVES=$(count_drives)
     install -m 755 "$SHARE/strake" "$RUN/strake"
     ip link set lo up 2>/dev/null

@@ -37,8 +37,8 @@ const FOR_TESTS: &[Need] = &[
     need("sfdisk", "fdisk"),
 ];
 
-/// For the virtual machine: the emulator, and the programs that run inside the guest, which sees
-/// the host's own file tree.
+/// For the virtual machine: the emulator, the programs that run inside the guest, which sees the
+/// host's own file tree, and what builds a kernel.
 pub(crate) const FOR_VM: &[Need] = &[
     need("qemu-system-x86_64", "qemu-system-x86"),
     need("qemu-img", "qemu-utils"),
@@ -57,6 +57,14 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("unshare", "util-linux"),
     need("nsenter", "util-linux"),
     need("ip", "iproute2"),
+    need("curl", "curl"),
+    // To build the user-mode kernel.
+    need("make", "make"),
+    need("flex", "flex"),
+    need("bison", "bison"),
+    need("bc", "bc"),
+    need("cc", "gcc"),
+    need("/usr/include/stdio.h", "libc6-dev"),
 ];
 
 /// Whether the thing is there.

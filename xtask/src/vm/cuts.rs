@@ -1,9 +1,9 @@
-//! Power cuts in series: the emulator is killed under load, again and again, and each boot checks
-//! what the cut before it left.
+//! Power cuts in series: a user-mode kernel is killed under load, again and again, and each boot
+//! checks what the cut before it left.
 //!
-//! Two lanes run side by side, for most of a boot is the work of one processor: in one the drives
-//! lose what no flush followed, in the other they have no volatile cache at all. Each lane has a
-//! RAID 5 and a RAID 6, so every cut hits both.
+//! Of two lanes one has drives that lose what no flush followed, the other drives without a volatile
+//! cache, and one moves data through ublk in the stable series' way, the other in the newest. Each
+//! has a RAID 5 and a RAID 6, so every cut hits both.
 //!
 //! Invariant: a cut counts as passed only when the boot after it has said so; a lane ends with its
 //! first failure, and the cuts that it did not come to count as failed. Deliberately absent:
@@ -12,7 +12,8 @@
 use super::budget::Budget;
 use super::drives::Drives;
 use super::guest::{self, End, Spec};
-use super::prepare::{self, Rig};
+use super::prepare::{self, Machine, Rig, Rigs};
+use super::scenarios;
 use crate::outcome::Outcome;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -46,6 +47,8 @@ pub(crate) struct Lane {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     loses_cache: bool,
+    /// The way to move data through ublk, where it is not to be the kernel's newest.
+    ublk_mode: Option<&'static str>,
 }
 
 pub(crate) const LANES: [Lane; 2] = [
@@ -53,19 +56,24 @@ pub(crate) const LANES: [Lane; 2] = [
         name: "cuts-cached",
         about: "RAID 5 with xfs, RAID 6 with ext4: power cuts under fio, caches lost",
         loses_cache: true,
+        ublk_mode: Some("user-copy"),
     },
     Lane {
         name: "cuts-through",
         about: "the same with drives without a volatile cache",
         loses_cache: false,
+        ublk_mode: None,
     },
 ];
 
 /// The cuts of a lane, in order.
 const KINDS: [(Kind, usize); 3] = [(Kind::Healthy, 6), (Kind::Degraded, 4), (Kind::Hole, 5)];
 
-/// What a round of both lanes takes on a machine that is not slow.
-const ROUND_S: u64 = 70;
+/// What is cut off the power.
+pub(crate) const MACHINE: Machine = Machine::UserMode;
+
+/// What a round takes on a machine that is not slow.
+const ROUND_S: u64 = 25;
 
 /// One for each cut.
 fn kinds() -> Vec<Kind> {
@@ -89,26 +97,16 @@ fn lost(kind: Kind, round: usize) -> Vec<usize> {
     }
 }
 
-/// Runs lanes side by side.
-pub(crate) fn run(rig: &Rig, lanes: &[&Lane], binary: &Path, budget: &Budget) -> Result<Outcome> {
-    let mut total = Outcome::default();
-    let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
-        let run = |lane: &Lane| run_lane(rig, lane, binary, budget);
-        let threads: Vec<_> = lanes
-            .iter()
-            .map(|lane| scope.spawn(move || run(lane)))
-            .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .map(|outcome| outcome.expect("a lane's trouble is an error, not a panic"))
-            .collect()
-    });
-    for outcome in outcomes {
-        let outcome = outcome?;
-        total.counts += outcome.counts;
-        total.notes.extend(outcome.notes);
+/// Runs a lane, if there is a machine for it.
+pub(crate) fn run(rigs: &Rigs, lane: &Lane, binary: &Path, budget: &Budget) -> Result<Outcome> {
+    match rigs.of(MACHINE) {
+        Ok(rig) => run_lane(rig, lane, binary, budget),
+        Err(why) => {
+            let mut total = Outcome::default();
+            prepare::lacks(&mut total, MACHINE, count(1), lane.name, why);
+            Ok(total)
+        }
     }
-    Ok(total)
 }
 
 /// A lane, once more from its beginning if the guest's kernel ended by itself: that says nothing of
@@ -146,16 +144,15 @@ fn series(rig: &Rig, lane: &Lane, binary: &Path, budget: &Budget) -> Result<(Out
         let was = round.checked_sub(1).map(|last| kinds[last]);
         let next = kinds.get(round).copied();
         let absent = was.map_or_else(Vec::new, |kind| lost(kind, round));
-        drives.before_boot(&absent)?;
         let share = guest::fill_share(lane.name, binary)?;
         fs::write(
             share.join("round.env"),
             env(lane, round, was, next, &absent),
         )?;
-        let heard = boot(rig, lane, round, was.is_some(), next.is_some(), &drives)?;
-        if lane.name == LANES[0].name {
-            budget.spent(ROUND_S);
+        if let Some(mode) = lane.ublk_mode {
+            scenarios::use_mode(&share, mode)?;
         }
+        let heard = boot(rig, lane, round, was.is_some(), next.is_some(), &drives)?;
         outcome.counts.passed += u64::from(heard.checked);
         died = heard.died;
         if let Some(why) = heard.wrong {

@@ -9,6 +9,19 @@ use crate::{host, need};
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Package lists and downloads are the business of one thread at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// What there is of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Built, for an emulated PC.
+    Image,
+    /// Its source.
+    Source,
+}
 
 /// Suites that carry what the machine's own release does not, most settled first.
 const NEWER: [&str; 2] = ["testing", "sid"];
@@ -19,17 +32,34 @@ const PARTS: [&str; 4] = ["image", "binary", "modules", "base"];
 /// Downloads and unpacks the newest kernel of a series (a version's first numbers) into the folder
 /// `to`, which it empties, and returns its version.
 pub(crate) fn kernel(series: &str, own: bool, work: &Path, to: &Path) -> Result<String> {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let downloads = work.join("deb");
     let version = if own {
         let apt = Apt::default();
         // Old package lists name files that are gone from the archive.
-        apt.download(series, &downloads).or_else(|_| {
+        apt.download(Kind::Image, series, &downloads).or_else(|_| {
             need::update().map_err(|why| anyhow!("{why}"))?;
-            apt.download(series, &downloads)
+            apt.download(Kind::Image, series, &downloads)
         })?
     } else {
-        from_newer_suite(series, work, &downloads)?
+        from_newer_suite(Kind::Image, series, work, &downloads)?
     };
+    unpack(&version, &downloads, to)?;
+    Ok(version)
+}
+
+/// Downloads and unpacks the source package of the newest kernel of a series, from a newer suite, into
+/// the folder `to`, which it empties, and returns its version: its first two numbers.
+pub(crate) fn source(series: &str, work: &Path, to: &Path) -> Result<String> {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let downloads = work.join("deb-source");
+    let version = from_newer_suite(Kind::Source, series, work, &downloads)?;
+    unpack(&version, &downloads, to)?;
+    Ok(version)
+}
+
+/// Unpacks the downloaded packages into the folder `to`, which it empties, and removes them.
+fn unpack(version: &str, downloads: &Path, to: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(to);
     let (from, to) = (downloads.display(), to.display());
     let unpack = format!(
@@ -39,14 +69,14 @@ pub(crate) fn kernel(series: &str, own: bool, work: &Path, to: &Path) -> Result<
     if !unpacked.ok {
         bail!("unpacking Linux {version} failed:\n{}", unpacked.tail(10));
     }
-    Ok(version)
+    Ok(())
 }
 
-fn from_newer_suite(series: &str, work: &Path, downloads: &Path) -> Result<String> {
+fn from_newer_suite(kind: Kind, series: &str, work: &Path, downloads: &Path) -> Result<String> {
     let mut why = anyhow!("no newer suite is known");
     for suite in NEWER {
         let found = Apt::of_suite(suite, &work.join("apt").join(suite))
-            .and_then(|apt| apt.download(series, downloads));
+            .and_then(|apt| apt.download(kind, series, downloads));
         match found {
             Ok(version) => return Ok(version),
             Err(error) => why = error.context(format!("Linux {series} of the suite {suite}")),
@@ -107,20 +137,26 @@ impl Apt {
     }
 
     /// Downloads the newest kernel of a series into an emptied folder and returns its version.
-    fn download(&self, series: &str, to: &Path) -> Result<String> {
-        let pattern = format!(
-            "^linux-image-{}\\.[0-9].*-amd64$",
-            series.replace('.', "\\.")
-        );
+    fn download(&self, kind: Kind, series: &str, to: &Path) -> Result<String> {
+        let number = series.replace('.', "\\.");
+        let (pattern, start) = match kind {
+            Kind::Image => (
+                format!("^linux-image-{number}\\.[0-9].*-amd64$"),
+                "linux-image-",
+            ),
+            Kind::Source => (format!("^linux-source-{number}\\.[0-9]+$"), "linux-source-"),
+        };
         let names = self.names(&pattern)?;
         let newest = newest(names.iter().map(String::as_str)).with_context(|| {
-            format!(
-                "no linux-image-{series}*-amd64 in the package sources; add a suite that has it"
-            )
+            format!("no {start}{series}* in the package sources; add a suite that has it")
         })?;
-        let version = newest.trim_start_matches("linux-image-").to_owned();
-        let quoted = version.replace('.', "\\.").replace('+', "\\+");
-        let parts = self.names(&format!("^linux-({})-{quoted}$", PARTS.join("|")))?;
+        let version = newest.trim_start_matches(start).to_owned();
+        let parts = if kind == Kind::Source {
+            vec![newest.to_owned()]
+        } else {
+            let quoted = version.replace('.', "\\.").replace('+', "\\+");
+            self.names(&format!("^linux-({})-{quoted}$", PARTS.join("|")))?
+        };
         println!("downloading Linux {version}");
         let _ = fs::remove_dir_all(to);
         fs::create_dir_all(to)?;

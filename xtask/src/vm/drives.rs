@@ -1,12 +1,9 @@
-//! The drives of a guest: sparse files, each behind an emulated NVMe controller on a root port of
-//! its own, so that each can be pulled and plugged while the guest runs.
+//! The drives of a guest: sparse files. In an emulated machine each is behind an NVMe controller on a
+//! root port of its own, so that each can be pulled and plugged while the guest runs; what a
+//! user-mode guest makes of them is in `tests/vm/usermode.sh`.
 //!
-//! A killed emulator loses nothing that it gave to the host's page cache. A drive that *loses its
-//! cache* lies under a copy-on-write overlay made anew for each boot: where a block of an overlay
-//! lies is kept in the emulator's memory until the guest flushes, so a kill undoes every block
-//! written for the first time since the boot and not flushed. Such drives are SCSI disks, because
-//! the emulator's NVMe controller says that it knows FUA and does not heed it: a power cut takes
-//! what was written with it. Its SCSI disks heed it (`dpofua`).
+//! A machine that is killed loses nothing that it gave to the host's page cache. A drive that *loses
+//! its cache* keeps in the guest's memory what no flush followed; only user-mode guests have such.
 //!
 //! Invariant: drive `i` is node `d{i}`, device `nv{i}` and serial number `SN{i}` for as long as the
 //! guest lives, whatever name the guest's kernel gives it.
@@ -14,7 +11,7 @@
 use super::prepare;
 use super::qmp::Qmp;
 use crate::host;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,8 +24,6 @@ pub(crate) struct Drives {
     block_bytes: u64,
     /// A cut of the power empties the drives' caches.
     loses_cache: bool,
-    /// Drives that are not plugged at the next boot.
-    absent: Vec<usize>,
 }
 
 /// Where the files go: in memory where there is room, else under `target/vm`.
@@ -76,7 +71,6 @@ impl Drives {
             size_mib,
             block_bytes,
             loses_cache: false,
-            absent: Vec::new(),
         };
         for index in 0..count {
             drives.empty(index)?;
@@ -84,32 +78,28 @@ impl Drives {
         Ok(drives)
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    pub(crate) fn loses_caches(&self) -> bool {
+        self.loses_cache
+    }
+
+    /// The files as arguments of a user-mode kernel. What follows the number says that none of them is a
+    /// layer over another, whatever its first bytes look like.
+    pub(crate) fn ubd(&self) -> Vec<String> {
+        let argument = |i: usize| format!("ubd{i}d={}", self.file(i).display());
+        (0..self.count).map(argument).collect()
+    }
+
     /// From the next boot on a cut of the power empties the drives' caches.
     pub(crate) fn lose_caches(&mut self) {
         self.loses_cache = true;
-    }
-
-    /// Readies the drives for another boot, at which some of them are not there.
-    pub(crate) fn before_boot(&mut self, absent: &[usize]) -> Result<()> {
-        self.absent = absent.to_vec();
-        if !self.loses_cache {
-            return Ok(());
-        }
-        for index in 0..self.count {
-            let (base, overlay) = (self.file(index), self.overlay(index));
-            let (base, over) = (base.display().to_string(), overlay.display().to_string());
-            if overlay.exists() {
-                host::output(&["qemu-img", "commit", "-q", &over])?;
-            }
-            let argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b"];
-            let finest = ["-o", "cluster_size=4096", &over];
-            host::output(&[&argv[..], &[&base], &finest].concat())?;
-        }
-        Ok(())
-    }
-
-    fn overlay(&self, index: usize) -> PathBuf {
-        self.folder.join(format!("d{index}.overlay"))
     }
 
     fn file(&self, index: usize) -> PathBuf {
@@ -127,45 +117,29 @@ impl Drives {
     /// The emulator's options for all drives.
     pub(crate) fn options(&self) -> Vec<String> {
         let mut options = Vec::new();
-        if self.loses_cache {
-            options.push("-device virtio-scsi-pci,id=scsi".to_owned());
-        }
         for i in 0..self.count {
-            let (driver, file) = if self.loses_cache {
-                ("qcow2", self.overlay(i))
-            } else {
-                options.push(format!(
-                    "-device pcie-root-port,id=rp{i},chassis={i},slot={i}"
-                ));
-                ("raw", self.file(i))
-            };
+            let file = self.file(i);
             let file = file.display();
             options.push(format!(
-                "-blockdev driver={driver},node-name=d{i},discard=unmap,\
+                "-device pcie-root-port,id=rp{i},chassis={i},slot={i}"
+            ));
+            options.push(format!(
+                "-blockdev driver=raw,node-name=d{i},discard=unmap,\
                  file.driver=file,file.filename={file},file.aio=threads"
             ));
-            if !self.absent.contains(&i) {
-                // As JSON it would have to survive a shell's quoting.
-                options.push(format!("-device {}", words(&self.device(i))));
-            }
+            // As JSON it would have to survive a shell's quoting.
+            options.push(format!("-device {}", words(&self.device(i))));
         }
         options
     }
 
     /// A drive as a device of the emulator.
     fn device(&self, index: usize) -> Value {
-        let mut device = json!({
+        json!({
             "driver": "nvme", "bus": format!("rp{index}"), "id": format!("nv{index}"),
             "drive": format!("d{index}"), "serial": format!("SN{index}"),
             "logical_block_size": self.block_bytes, "physical_block_size": self.block_bytes,
-        });
-        if self.loses_cache {
-            device["driver"] = json!("scsi-hd");
-            device["bus"] = json!("scsi.0");
-            device["scsi-id"] = json!(index);
-            device["dpofua"] = json!(true);
-        }
-        device
+        })
     }
 
     /// Pulls a drive; returns when the guest has let go of it.
@@ -182,9 +156,6 @@ impl Drives {
 
     /// Puts an empty drive in place of one that was pulled, and plugs it.
     pub(crate) fn renew(&self, qmp: &mut Qmp, index: usize) -> Result<()> {
-        if self.loses_cache {
-            bail!("a drive under an overlay cannot be emptied while the guest runs");
-        }
         self.empty(index)?;
         self.plug(qmp, index)
     }

@@ -1,6 +1,7 @@
-//! One boot: the emulator as a child, its output line by line, and the hands of the host.
+//! One boot: the machine as a child, its output line by line, and the hands of the host.
 //!
-//! The guest asks for what only the host can do (pull a drive, cut the power) by a file in the
+//! A machine is an emulated PC (`emulator`) or a kernel that is a program (`usermode`). The guest
+//! asks for what only the host can do (pull a drive, cut the power) by a file in the
 //! shared folder, and waits for the answer there: `ask.N` with the words of the request, `answer.N`
 //! with `ok` or what went wrong. N counts from 1, one request at a time, so neither side needs a
 //! lock.
@@ -8,12 +9,14 @@
 use super::drives::Drives;
 use super::prepare::{Rig, folder};
 use super::qmp::Qmp;
+use super::{emulator, usermode};
 use crate::host;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -51,95 +54,26 @@ struct Guest<'a> {
     child: Child,
     lines: Receiver<String>,
     share: PathBuf,
+    rig: &'a Rig,
     drives: &'a Drives,
     qmp: Option<Qmp>,
     asked: u64,
     cut: bool,
+    /// Its time was over.
+    late: bool,
     /// The script runs.
     up: bool,
     up_deadline: Instant,
     deadline: Instant,
 }
 
-/// What makes an emulated machine quicker. The emulator translates code once for each address that it
-/// runs at, so programs stay at theirs; what a real processor needs against its own faults, an
-/// emulated one only pays for; and nobody here uses a watchdog, a mouse or a CD.
-const QUICK: [&str; 5] = [
-    "norandmaps",
-    "mitigations=off",
-    "init_on_alloc=0",
-    "rcupdate.rcu_expedited=1",
-    "modprobe.blacklist=ahci,sr_mod,sg,i6300esb,iTCO_wdt,lpc_ich,i2c_i801,psmouse,pcspkr,kvm_amd,\
-     aesni_intel,ghash_clmulni_intel,sha512_ssse3,sha256_ssse3,sha1_ssse3,powernow_k8,acpi_cpufreq,\
-     button,evdev",
-];
-
-/// The same of the processor: it does not offer what checksums are quick with on a real one, and which
-/// the emulator works out bit by bit. Kernel and programs then use their tables, which is quicker here.
-const PROCESSOR: &str = "-cpu max,pclmulqdq=off,sse4.2=off";
-
 /// The folder that host and guest share.
 pub(crate) fn share(name: &str) -> PathBuf {
     folder().join("share").join(name)
 }
 
-/// The call of virtme-ng that boots the rig's kernel over the host's file tree.
-/// Without a script it is a shell for the person at this terminal.
-pub(crate) fn command(
-    rig: &Rig,
-    spec: &Spec<'_>,
-    drives: &Drives,
-    script: Option<&str>,
-) -> Command {
-    let share = share(spec.name);
-    let mut options = drives.options();
-    options.push(PROCESSOR.to_owned());
-    options.push(format!(
-        "-qmp unix:{},server=on,wait=off",
-        socket(&share).display()
-    ));
-    options.push(format!("-pidfile {}", share.join("pid").display()));
-    if script.is_some() {
-        // A kernel has one console of a kind, and virtme-ng's is the serial one.
-        let console = console(spec.name);
-        options.push(format!(
-            "-chardev file,id=kernel,path={} -device virtio-serial-pci \
-             -device virtconsole,chardev=kernel",
-            console.display()
-        ));
-    }
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = host::mortal();
-    if script.is_none() {
-        command.arg("--foreground"); // a shell must be able to read the terminal
-    }
-    command.args(["--kill-after=10", &spec.limit_s.to_string()]);
-    command.arg(rig.bin.join("vng")).arg("--disable-kvm");
-    command.arg("--run").arg(&rig.vmlinuz);
-    command.args([
-        "--cpus",
-        &spec.cpus.to_string(),
-        "--memory",
-        &format!("{}M", spec.memory_mib),
-        "--user",
-        "root",
-    ]);
-    command
-        .arg("--rwdir")
-        .arg(share.parent().expect("a share lies in a folder"))
-        .arg(format!("--qemu-opts={}", options.join(" ")));
-    command
-        .env("PATH", format!("{}:{path}", rig.bin.display()))
-        .current_dir(&share);
-    command.args(["--append", &QUICK.join(" ")]);
-    if let Some(script) = script {
-        command.args(["--append", "console=hvc0 loglevel=5", "--", script]);
-    }
-    command
-}
-
 /// Where the kernel of a guest that runs a script leaves its warnings and its last words.
-fn console(name: &str) -> PathBuf {
+pub(crate) fn console(name: &str) -> PathBuf {
     share(name).join("console")
 }
 
@@ -154,20 +88,10 @@ pub(crate) fn last_words(name: &str, log: &Path) -> String {
     )
 }
 
-/// A Unix socket's path may have 107 bytes; a deep checkout has more, so it goes to /tmp.
-fn socket(share: &Path) -> PathBuf {
-    let name = share
-        .file_name()
-        .expect("a share has a name")
-        .to_string_lossy()
-        .into_owned();
-    std::env::temp_dir().join(format!("strake-qmp-{}-{name}", std::process::id()))
-}
-
 /// Boots a guest that runs `script` as root, follows it to its end and hands each line of its output
 /// to `line`.
 ///
-/// An emulated kernel now and then ends by itself before anything of ours has run. Such a boot says
+/// A kernel now and then ends by itself before anything of ours has run. Such a boot says
 /// nothing of the arrays and has touched no drive, so the guest is booted again.
 pub(crate) fn run(
     rig: &Rig,
@@ -195,28 +119,42 @@ pub(crate) fn run(
 }
 
 impl<'a> Guest<'a> {
-    fn boot(rig: &Rig, spec: &Spec<'_>, drives: &'a Drives, script: &str) -> Result<Self> {
+    fn boot(rig: &'a Rig, spec: &Spec<'_>, drives: &'a Drives, script: &str) -> Result<Self> {
         let share = share(spec.name);
-        let _ = fs::remove_file(socket(&share));
-        let mut child = command(rig, spec, drives, Some(script))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("start virtme-ng")?;
+        let (mut command, errors) = match rig {
+            Rig::Emulated(emulator) => {
+                let _ = fs::remove_file(emulator::socket(&share));
+                fs::write(share.join("machine.env"), "MACHINE=emulated\n")?;
+                let command = emulator::command(emulator, spec, drives, Some(script));
+                (command, Stdio::piped())
+            }
+            Rig::UserMode(kernel) => {
+                fs::write(share.join("machine.env"), usermode::env(drives))?;
+                fs::write(share.join("script"), script)?;
+                let console = fs::File::create(console(spec.name))?;
+                let command = usermode::command(kernel, spec, drives, &share);
+                (command, console.into())
+            }
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.stderr(errors).spawn().context("start a machine")?;
         let (sender, lines) = mpsc::channel();
         let (out, err) = (child.stdout.take(), child.stderr.take());
         pump(out.expect("standard output is piped"), sender.clone());
-        pump(err.expect("standard error is piped"), sender);
+        if let Some(err) = err {
+            pump(err, sender);
+        }
         let deadline = Instant::now() + Duration::from_secs(spec.limit_s + 30);
         Ok(Self {
             child,
             lines,
             share,
+            rig,
             drives,
             qmp: None,
             asked: 0,
             cut: false,
+            late: false,
             up: false,
             up_deadline: Instant::now() + UP,
             deadline,
@@ -234,27 +172,39 @@ impl<'a> Guest<'a> {
             }
             self.serve()?;
             self.up = self.up || self.share.join("up").exists();
-            let late = !self.up && Instant::now() > self.up_deadline;
-            if late || Instant::now() > self.deadline {
-                let _ = self.end_emulator(); // it may never have come so far
+            let down = !self.up && Instant::now() > self.up_deadline;
+            if down || Instant::now() > self.deadline {
+                let _ = self.end_machine(); // it may never have come so far
                 self.child.kill()?;
+                self.late = true;
                 break;
             }
         }
         self.up = self.up || self.share.join("up").exists();
         let status = self.child.wait()?;
-        let _ = fs::remove_file(socket(&self.share));
-        let end = match status.code() {
+        let timed_out = match self.rig {
+            Rig::Emulated(_) => {
+                let _ = fs::remove_file(emulator::socket(&self.share));
+                matches!(status.code(), Some(124 | 137) | None)
+            }
+            // A kernel that ends by a signal which was not ours has crashed.
+            Rig::UserMode(_) => false,
+        };
+        let end = match status {
             _ if self.cut => End::Cut,
-            Some(124 | 137) | None => End::TimedOut,
+            _ if self.late || timed_out => End::TimedOut,
             _ if self.share.join("done").exists() => End::Off,
             _ => End::Died,
         };
         Ok((end, self.up))
     }
 
-    /// What was started as a child is what starts the emulator, which would outlive it.
-    fn end_emulator(&self) -> Result<()> {
+    /// Ends the machine as a cut of the power does. Of an emulated one the child is what starts the
+    /// emulator, which would outlive it; a kernel that is a program is the child.
+    fn end_machine(&mut self) -> Result<()> {
+        if let Rig::UserMode(_) = self.rig {
+            return Ok(self.child.kill()?);
+        }
         let pid = fs::read_to_string(self.share.join("pid")).context("the emulator's id")?;
         host::output(&["kill", "-KILL", pid.trim()])?;
         Ok(())
@@ -281,12 +231,15 @@ impl<'a> Guest<'a> {
     fn carry_out(&mut self, request: &str) -> Result<()> {
         if request == "powercut" {
             self.cut = true;
-            return self.end_emulator();
+            return self.end_machine();
+        }
+        if let Rig::UserMode(_) = self.rig {
+            bail!("drives of a user-mode kernel are in its own hands, not the host's: {request}");
         }
         let (verb, index) = request.split_once(' ').context("a verb and a drive")?;
         let index: usize = index.parse().context("the number of a drive")?;
         if self.qmp.is_none() {
-            self.qmp = Some(Qmp::connect(&socket(&self.share))?);
+            self.qmp = Some(Qmp::connect(&emulator::socket(&self.share))?);
         }
         let qmp = self.qmp.as_mut().expect("connected just above");
         match verb {
@@ -325,6 +278,8 @@ pub(crate) fn fill_share(name: &str, binary: &Path) -> Result<PathBuf> {
     for (file, text) in super::scenarios::SCRIPTS {
         let mut script = fs::File::create(share.join(file))?;
         script.write_all(text.as_bytes())?;
+        // One of them is a guest's first process.
+        script.set_permissions(fs::Permissions::from_mode(0o755))?;
     }
     if binary.exists() {
         // Without what only a debugger reads: each boot would copy that into the guest's memory.

@@ -1,18 +1,22 @@
-//! `cargo xtask vm`: a real kernel with emulated NVMe drives, for what the build machine's own
-//! kernel may lack: ublk, NVMe, hot unplug, power cuts, md.
+//! `cargo xtask vm`: a real kernel, for what the build machine's own kernel may lack: ublk, NVMe,
+//! hot unplug, power cuts, md.
 //!
-//! The guest runs over the host's own file tree, so what was built here runs there. It is emulated
-//! in software: its speed means nothing, its behaviour everything.
+//! A guest runs over the host's own file tree, so what was built here runs there. There are two
+//! kinds (`vm list` shows which boot has which): a PC with NVMe drives on PCIe, emulated in
+//! software, which is slow; and a kernel that is a program of the host, for all that needs neither
+//! emulated hardware nor a second CPU.
 
 pub(crate) mod bench;
 mod budget;
 mod cuts;
 mod debian;
 mod drives;
+mod emulator;
 mod guest;
 mod prepare;
 mod qmp;
 mod scenarios;
+mod usermode;
 
 use crate::host;
 use crate::outcome::{Counts, Outcome};
@@ -21,9 +25,11 @@ use budget::Budget;
 use clap::{Args, Subcommand};
 use drives::Drives;
 use guest::Spec;
-use prepare::{Rig, Series};
+use prepare::{Rigs, Series};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -85,16 +91,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Some(Command::Run(options)) => boot(options),
         Some(Command::Prepare) => {
             for series in [Series::Stable, Series::New] {
-                println!("ready: Linux {}", prepare::prepare(series)?.version);
+                println!("ready: Linux {}", prepare::emulator(series)?.version);
             }
+            println!("ready: Linux {}, user-mode", usermode::prepare()?.version);
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::List) => {
-            for scenario in scenarios::BOOTS.iter().flat_map(|boot| boot.scenarios) {
-                println!("{:<18} {}", scenario.name, scenario.about);
+            let machine = |boot: &scenarios::Boot| boot.machine.word();
+            for (machine, scenario) in scenarios::BOOTS
+                .iter()
+                .flat_map(|boot| boot.scenarios.iter().map(move |one| (machine(boot), one)))
+            {
+                println!("{:<18} {machine:<15} {}", scenario.name, scenario.about);
             }
             for lane in &cuts::LANES {
-                println!("{:<18} {}", lane.name, lane.about);
+                let machine = cuts::MACHINE.word();
+                println!("{:<18} {machine:<15} {}", lane.name, lane.about);
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -110,12 +122,10 @@ fn test(names: &[String], binary: Option<PathBuf>) -> Result<ExitCode> {
     if !binary.is_file() {
         bail!("{} does not exist; build it", binary.display());
     }
-    let outcome = everything(
-        &prepare::prepare(Series::Stable)?,
-        names,
-        &binary,
-        &Budget::unlimited(),
-    )?;
+    if let Some(why) = prepare::refuses() {
+        bail!("{why}");
+    }
+    let outcome = everything(names, &binary, &Budget::unlimited())?;
     for line in outcome.notes.iter().flat_map(|note| note.lines()) {
         println!("  {line}");
     }
@@ -132,29 +142,62 @@ fn test(names: &[String], binary: Option<PathBuf>) -> Result<ExitCode> {
     })
 }
 
-/// Scenarios and series of cuts: those named, all where none is.
-fn everything(rig: &Rig, names: &[String], binary: &Path, budget: &Budget) -> Result<Outcome> {
+/// How many user-mode guests run side by side, beside an emulated one.
+const WORKERS: usize = 2;
+
+/// A part of the run that needs no other.
+enum Part {
+    Set(scenarios::Set),
+    Lane(&'static cuts::Lane),
+}
+
+/// Scenarios and series of cuts: those named, all where none is. Emulated machines one after the
+/// other, user-mode guests beside them.
+fn everything(names: &[String], binary: &Path, budget: &Budget) -> Result<Outcome> {
     let is_lane = |name: &String| cuts::LANES.iter().any(|lane| lane.name == name);
     let (lanes, others): (Vec<String>, Vec<String>) = names.iter().cloned().partition(is_lane);
-    let mut total = Outcome::default();
-    let scenarios = |late, total: &mut Outcome| -> Result<()> {
-        if names.is_empty() || !others.is_empty() {
-            let some = scenarios::run(rig, &others, late, binary, budget)?;
-            total.counts += some.counts;
-            total.notes.extend(some.notes);
+    let sets = if names.is_empty() || !others.is_empty() {
+        scenarios::sets(&others)?
+    } else {
+        Vec::new()
+    };
+    let (emulated, user_mode): (Vec<_>, Vec<_>) =
+        sets.into_iter().partition(scenarios::Set::is_emulated);
+    let wanted = cuts::LANES
+        .iter()
+        .filter(|lane| names.is_empty() || lanes.iter().any(|name| name == lane.name));
+    // The longest first, so that no worker has much to do when the others have ended.
+    let user_mode = wanted
+        .map(Part::Lane)
+        .chain(user_mode.into_iter().map(Part::Set));
+    let emulated = Mutex::new(emulated.into_iter().map(Part::Set).collect());
+    let user_mode = Mutex::new(user_mode.collect());
+    let rigs = Rigs::default();
+    let total = Mutex::new(Outcome::default());
+    let work = |parts: &Mutex<VecDeque<Part>>| -> Result<()> {
+        while let Some(part) = take(parts) {
+            let one = match part {
+                Part::Set(set) => scenarios::run(&rigs, &set, binary, budget)?,
+                Part::Lane(lane) => cuts::run(&rigs, lane, binary, budget)?,
+            };
+            let mut total = total.lock().expect("it only adds up");
+            total.counts += one.counts;
+            total.notes.extend(one.notes);
         }
         Ok(())
     };
-    scenarios(false, &mut total)?;
-    let wanted: Vec<&cuts::Lane> = cuts::LANES
-        .iter()
-        .filter(|lane| names.is_empty() || lanes.iter().any(|name| name == lane.name))
-        .collect();
-    let cuts = cuts::run(rig, &wanted, binary, budget)?;
-    total.counts += cuts.counts;
-    total.notes.extend(cuts.notes);
-    scenarios(true, &mut total)?;
-    Ok(total)
+    std::thread::scope(|scope| {
+        let mut threads = vec![scope.spawn(|| work(&emulated))];
+        threads.extend((0..WORKERS).map(|_| scope.spawn(|| work(&user_mode))));
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("trouble is an error, not a panic"))
+    })?;
+    Ok(total.into_inner().expect("it only adds up"))
+}
+
+fn take(parts: &Mutex<VecDeque<Part>>) -> Option<Part> {
+    parts.lock().expect("it only takes").pop_front()
 }
 
 /// The release build of now, not one of yesterday.
@@ -165,8 +208,8 @@ fn build() -> Result<PathBuf> {
     Ok(host::strake_binary())
 }
 
-/// What the boots may take in the whole run: a little more than they usually do.
-const TIME: Duration = Duration::from_secs(48 * 60);
+/// What the boots may take in the whole run: three times what they usually do, for slow machines.
+const TIME: Duration = Duration::from_secs(45 * 60);
 
 /// All scenarios, as a step of the whole run. What the rig lacks skips them, each counted.
 pub(crate) fn step() -> Result<Outcome> {
@@ -186,15 +229,15 @@ pub(crate) fn step() -> Result<Outcome> {
     if !binary.is_file() {
         return Ok(skip("no release build of strake".to_owned()));
     }
-    match prepare::prepare(Series::Stable) {
-        Ok(rig) => everything(&rig, &[], &binary, &Budget::of(TIME)),
-        Err(error) => Ok(skip(format!("{error:#}"))),
+    match prepare::refuses() {
+        None => everything(&[], &binary, &Budget::of(TIME)),
+        Some(why) => Ok(skip(why)),
     }
 }
 
 /// A guest for a person: its terminal is ours.
 fn boot(options: &RunOptions) -> Result<ExitCode> {
-    let rig = prepare::prepare(options.kernel)?;
+    let rig = prepare::emulator(options.kernel)?;
     let drives = Drives::make("run", options.drives, options.size_mib, options.block_bytes)?;
     let share = guest::fill_share("run", &host::strake_binary())?;
     let spec = Spec {
@@ -205,7 +248,7 @@ fn boot(options: &RunOptions) -> Result<ExitCode> {
     };
     println!("shared folder: {}", share.display());
     let script = (!options.argv.is_empty()).then(|| options.argv.join(" "));
-    let mut command = guest::command(&rig, &spec, &drives, script.as_deref());
+    let mut command = emulator::command(&rig, &spec, &drives, script.as_deref());
     Ok(if command.status()?.success() {
         ExitCode::SUCCESS
     } else {

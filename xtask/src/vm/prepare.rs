@@ -1,4 +1,5 @@
-//! What a boot needs, brought under `target/vm` once: a kernel with its modules, and virtme-ng.
+//! What a boot needs, brought under `target/vm` once: a kernel with its modules and virtme-ng, or a
+//! kernel as a program.
 //!
 //! A kernel is the newest of its series on offer (`debian`), or the one that an earlier run left
 //! here. Everything is found again by looking at the folder, so a run that was interrupted half way
@@ -7,12 +8,14 @@
 //! The one thing outside the folder is a link `/lib/modules/VERSION`: the guest and depmod look
 //! there.
 
-use super::debian;
+use super::{debian, usermode};
+use crate::outcome::Outcome;
 use crate::{host, need};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A series of kernels that scenarios are written for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -35,8 +38,79 @@ impl Series {
     }
 }
 
+/// What a guest is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Machine {
+    /// A PC with two CPUs and NVMe drives on PCIe, emulated, with Debian's kernel.
+    Emulated(Series),
+    /// A kernel that is a program of the host.
+    UserMode,
+}
+
+impl Machine {
+    /// As `vm list` shows it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Machine::Emulated(Series::Stable) => "emulated, 6.12",
+            Machine::Emulated(Series::New) => "emulated, 7",
+            Machine::UserMode => "user-mode, 7",
+        }
+    }
+}
+
 /// A kernel and a way to boot it.
-pub(crate) struct Rig {
+pub(crate) enum Rig {
+    Emulated(Emulator),
+    UserMode(usermode::Kernel),
+}
+
+impl Rig {
+    /// As `uname -r` says in the guest.
+    pub(crate) fn version(&self) -> &str {
+        match self {
+            Rig::Emulated(emulator) => &emulator.version,
+            Rig::UserMode(kernel) => &kernel.version,
+        }
+    }
+}
+
+/// The rigs of a run, each prepared once, when the first boot needs it.
+#[derive(Default)]
+pub(crate) struct Rigs {
+    stable: OnceLock<Result<Rig, String>>,
+    new: OnceLock<Result<Rig, String>>,
+    user_mode: OnceLock<Result<Rig, String>>,
+}
+
+impl Rigs {
+    /// The rig of a machine, or why there is none.
+    pub(crate) fn of(&self, machine: Machine) -> Result<&Rig, &str> {
+        let place = match machine {
+            Machine::Emulated(Series::Stable) => &self.stable,
+            Machine::Emulated(Series::New) => &self.new,
+            Machine::UserMode => &self.user_mode,
+        };
+        let made = place.get_or_init(|| prepare(machine).map_err(|why| format!("{why:#}")));
+        made.as_ref().map_err(String::as_str)
+    }
+}
+
+/// Counts checks that have no machine. An emulator and Debian's kernels are had or not; a user-mode
+/// kernel is ours to build, so without it they have failed.
+pub(crate) fn lacks(total: &mut Outcome, machine: Machine, count: u64, what: &str, why: &str) {
+    let word = if machine == Machine::UserMode {
+        total.counts.failed += count;
+        "FAILED"
+    } else {
+        total.counts.skipped += count;
+        "SKIPPED"
+    };
+    println!("  {word}: {what}: {why}");
+    total.notes.push(format!("{word}: {what}: {why}"));
+}
+
+/// Debian's kernel and the emulator that boots it.
+pub(crate) struct Emulator {
     pub(crate) vmlinuz: PathBuf,
     /// As `uname -r` says in the guest.
     pub(crate) version: String,
@@ -49,15 +123,38 @@ pub(crate) fn folder() -> PathBuf {
     host::target().join("vm")
 }
 
-/// Makes sure that everything is there. Says on standard output what takes long.
-pub(crate) fn prepare(series: Series) -> Result<Rig> {
+/// Why nothing can be booted here at all, if that is so.
+pub(crate) fn refuses() -> Option<String> {
     if !need::is_root() {
-        bail!("the virtual machine needs root: it links a folder into /lib/modules");
+        return Some(
+            "the virtual machine needs root: it links a folder into /lib/modules".to_owned(),
+        );
     }
-    if need::missing_for_vm().is_some() {
-        need::install(true).map_err(|why| anyhow!("{why}"))?;
+    need::missing_for_vm()?;
+    need::install(true).err()
+}
+
+/// Makes sure that everything is there. Says on standard output what takes long.
+fn prepare(machine: Machine) -> Result<Rig> {
+    Ok(match machine {
+        Machine::Emulated(series) => Rig::Emulated(emulator(series)?),
+        Machine::UserMode => {
+            needs()?;
+            Rig::UserMode(usermode::prepare()?)
+        }
+    })
+}
+
+fn needs() -> Result<()> {
+    if let Some(why) = refuses() {
+        bail!("{why}");
     }
-    fs::create_dir_all(folder())?;
+    Ok(fs::create_dir_all(folder())?)
+}
+
+/// An emulated machine with a kernel of this series.
+pub(crate) fn emulator(series: Series) -> Result<Emulator> {
+    needs()?;
     let kernel = kernel(series)?;
     let version = module_version(&kernel)?;
     link_modules(&kernel, &version)?;
@@ -73,7 +170,7 @@ pub(crate) fn prepare(series: Series) -> Result<Rig> {
         let kernel = kernel.display();
         format!("{kernel} holds no kernel image; remove it and try again")
     })?;
-    Ok(Rig {
+    Ok(Emulator {
         vmlinuz,
         version,
         bin: virtme()?,

@@ -3,21 +3,24 @@
 //! A boot under emulation costs about 20 s, so scenarios share boots. Each makes its own array on
 //! wiped drives and can run alone; only those that span two boots need an earlier one, and say so
 //! here.
+//!
+//! Emulated machines have two CPUs and run one after the other. User-mode ones have one, and run
+//! beside them, as many as there are workers.
 
 use super::budget::Budget;
 use super::drives::Drives;
 use super::guest::{self, End, Spec};
-use super::prepare::{self, Rig, Series};
+use super::prepare::{self, Machine, Rig, Rigs, Series};
 use crate::outcome::Outcome;
 use anyhow::{Context, Result, bail};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source.
-pub(crate) const SCRIPTS: [(&str, &str); 9] = [
+pub(crate) const SCRIPTS: [(&str, &str); 11] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("care.sh", include_str!("../../../tests/vm/care.sh")),
@@ -27,6 +30,11 @@ pub(crate) const SCRIPTS: [(&str, &str); 9] = [
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
     ("moving.sh", include_str!("../../../tests/vm/moving.sh")),
     ("volumes.sh", include_str!("../../../tests/vm/volumes.sh")),
+    ("usermode.sh", include_str!("../../../tests/vm/usermode.sh")),
+    (
+        "usermode-init.sh",
+        include_str!("../../../tests/vm/usermode-init.sh"),
+    ),
 ];
 
 /// One thing to prove.
@@ -42,7 +50,7 @@ pub(crate) struct Scenario {
 pub(crate) struct Boot {
     name: &'static str,
     script: &'static str,
-    kernel: Series,
+    pub(crate) machine: Machine,
     /// Boots of one set see the same drives, one after the other.
     set: &'static str,
     drives: usize,
@@ -52,8 +60,8 @@ pub(crate) struct Boot {
     usual_s: u64,
     /// A guest that lives longer hangs, also on a slow machine.
     limit_s: u64,
-    /// Comes after the series of power cuts: the first to be left out on a slow machine.
-    late: bool,
+    /// The way to move data through ublk, where it is not to be the kernel's newest.
+    ublk_mode: Option<&'static str>,
     pub(crate) scenarios: &'static [Scenario],
 }
 
@@ -65,18 +73,21 @@ const fn scenario(name: &'static str, about: &'static str) -> Scenario {
     }
 }
 
+/// What ublk offers since 6.10, and the newest way of the stable series.
+const USER_COPY: &str = "user-copy";
+
 pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "life",
         script: "life.sh",
-        kernel: Series::Stable,
+        machine: Machine::Emulated(Series::Stable),
         set: "life",
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
         usual_s: 260,
         limit_s: 1800,
-        late: false,
+        ublk_mode: None,
         scenarios: &[
             scenario(
                 "filesystems",
@@ -100,14 +111,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "again",
         script: "life.sh",
-        kernel: Series::Stable,
+        machine: Machine::Emulated(Series::Stable),
         set: "life",
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
         usual_s: 60,
         limit_s: 900,
-        late: false,
+        ublk_mode: None,
         scenarios: &[
             Scenario {
                 name: "fresh-boot",
@@ -120,14 +131,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "after-cut",
         script: "life.sh",
-        kernel: Series::Stable,
+        machine: Machine::Emulated(Series::Stable),
         set: "life",
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
         usual_s: 40,
         limit_s: 900,
-        late: false,
+        ublk_mode: None,
         scenarios: &[Scenario {
             name: "after-cut",
             about: "what was synced before the cut is there, with a drive pulled too",
@@ -137,14 +148,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "newer",
         script: "life.sh",
-        kernel: Series::New,
+        machine: Machine::Emulated(Series::New),
         set: "newer",
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
         usual_s: 190,
         limit_s: 1800,
-        late: false,
+        ublk_mode: None,
         scenarios: &[
             scenario(
                 "reads-in-place",
@@ -163,14 +174,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "volumes",
         script: "volumes.sh",
-        kernel: Series::New,
+        machine: Machine::UserMode,
         set: "volumes",
         drives: 5,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 130,
+        usual_s: 40,
         limit_s: 1800,
-        late: false,
+        ublk_mode: None,
         scenarios: &[scenario(
             "volumes",
             "xfs on one volume, fio on the other: SIGKILL, growth while mounted, a drive is pulled",
@@ -179,14 +190,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "care",
         script: "care.sh",
-        kernel: Series::Stable,
+        machine: Machine::UserMode,
         set: "care",
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 280,
+        usual_s: 130,
         limit_s: 1800,
-        late: true,
+        ublk_mode: Some(USER_COPY),
         scenarios: &[
             scenario(
                 "pool",
@@ -221,14 +232,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "drives",
         script: "drives.sh",
-        kernel: Series::Stable,
+        machine: Machine::Emulated(Series::Stable),
         set: "drives",
         drives: 5,
         size_mib: 192,
         block_bytes: 512,
         usual_s: 140,
         limit_s: 1800,
-        late: true,
+        ublk_mode: None,
         scenarios: &[
             scenario(
                 "reset",
@@ -255,14 +266,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "moving",
         script: "moving.sh",
-        kernel: Series::New,
+        machine: Machine::UserMode,
         set: "moving",
         drives: 8,
         size_mib: 256,
         block_bytes: 512,
-        usual_s: 300,
+        usual_s: 110,
         limit_s: 1800,
-        late: false,
+        ublk_mode: None,
         scenarios: &[
             scenario(
                 "move",
@@ -282,14 +293,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "after-move",
         script: "moving.sh",
-        kernel: Series::New,
+        machine: Machine::UserMode,
         set: "moving",
         drives: 8,
         size_mib: 256,
         block_bytes: 512,
-        usual_s: 60,
+        usual_s: 20,
         limit_s: 900,
-        late: false,
+        ublk_mode: None,
         scenarios: &[Scenario {
             name: "after-move",
             about: "all is there after the cut, and the rest of the data moves",
@@ -299,14 +310,14 @@ pub(crate) const BOOTS: [Boot; 10] = [
     Boot {
         name: "losses",
         script: "losses.sh",
-        kernel: Series::Stable,
+        machine: Machine::UserMode,
         set: "losses",
         drives: 10,
         size_mib: 128,
         block_bytes: 4096,
-        usual_s: 205,
+        usual_s: 60,
         limit_s: 1800,
-        late: false,
+        ublk_mode: Some(USER_COPY),
         scenarios: &[
             scenario(
                 "raid6-two",
@@ -353,54 +364,71 @@ fn wanted(asked: &[String]) -> Result<BTreeSet<&'static str>> {
     Ok(wanted)
 }
 
-/// Runs scenarios, each boot once, and prints each result as it comes. `rig` is that of the stable
-/// kernel; where another cannot be had, its scenarios are skipped, each counted. Those that come
-/// `late`, or the others.
-pub(crate) fn run(
-    rig: &Rig,
-    asked: &[String],
-    late: bool,
-    binary: &std::path::Path,
-    budget: &Budget,
-) -> Result<Outcome> {
+/// The names of a boot's scenarios that are wanted.
+fn chosen(boot: &Boot, wanted: &BTreeSet<&'static str>) -> Vec<&'static str> {
+    let names = boot.scenarios.iter().map(|scenario| scenario.name);
+    names.filter(|name| wanted.contains(name)).collect()
+}
+
+/// The boots of one set of drives that have something to do, in order.
+pub(crate) struct Set {
+    boots: Vec<(&'static Boot, Vec<&'static str>)>,
+}
+
+impl Set {
+    pub(crate) fn is_emulated(&self) -> bool {
+        let mut boots = self.boots.iter();
+        boots.any(|(boot, _)| matches!(boot.machine, Machine::Emulated(_)))
+    }
+}
+
+/// The sets of boots that the scenarios need that were asked for.
+pub(crate) fn sets(asked: &[String]) -> Result<Vec<Set>> {
     let wanted = wanted(asked)?;
-    let mut total = Outcome::default();
-    let mut sets: BTreeMap<&str, Drives> = BTreeMap::new();
-    for boot in BOOTS.iter().filter(|boot| boot.late == late) {
-        let names: Vec<&str> = boot
-            .scenarios
-            .iter()
-            .map(|s| s.name)
-            .filter(|name| wanted.contains(name))
-            .collect();
+    let mut sets: Vec<Set> = Vec::new();
+    for boot in &BOOTS {
+        let names = chosen(boot, &wanted);
         if names.is_empty() {
             continue;
         }
+        match sets.iter_mut().find(|set| set.boots[0].0.set == boot.set) {
+            Some(set) => set.boots.push((boot, names)),
+            None => sets.push(Set {
+                boots: vec![(boot, names)],
+            }),
+        }
+    }
+    Ok(sets)
+}
+
+/// Runs the boots of a set, one after the other, and prints each result as it comes. Where the rig
+/// of an emulated machine cannot be had, its scenarios are skipped, each counted; a user-mode
+/// kernel is built here, so where there is none they have failed.
+pub(crate) fn run(rigs: &Rigs, set: &Set, binary: &Path, budget: &Budget) -> Result<Outcome> {
+    let mut total = Outcome::default();
+    let mut drives: Option<Drives> = None;
+    for (boot, names) in &set.boots {
+        let count = names.len() as u64;
         if let Some(why) = budget.refuses(boot.usual_s) {
-            Budget::leave_out(&mut total, names.len() as u64, &names.join(", "), &why);
+            Budget::leave_out(&mut total, count, &names.join(", "), &why);
             continue;
         }
-        let other = match boot.kernel {
-            Series::Stable => None,
-            series => match prepare::prepare(series) {
-                Ok(rig) => Some(rig),
-                Err(why) => {
-                    total.counts.skipped += names.len() as u64;
-                    let names = names.join(", ");
-                    total.notes.push(format!("SKIPPED: {names}: {why:#}"));
-                    continue;
-                }
-            },
+        let rig = match rigs.of(boot.machine) {
+            Ok(rig) => rig,
+            Err(why) => {
+                prepare::lacks(&mut total, boot.machine, count, &names.join(", "), why);
+                continue;
+            }
         };
-        let rig = other.as_ref().unwrap_or(rig);
-        if !sets.contains_key(boot.set) {
-            // The drives of the set before are done with: give their memory back first.
-            sets.clear();
-            let drives = Drives::make(boot.set, boot.drives, boot.size_mib, boot.block_bytes)?;
-            sets.insert(boot.set, drives);
+        if drives.is_none() {
+            let made = Drives::make(boot.set, boot.drives, boot.size_mib, boot.block_bytes)?;
+            drives = Some(made);
         }
-        let one = run_boot(rig, boot, &names, &sets[boot.set], binary)?;
-        budget.spent(boot.usual_s);
+        let drives = drives.as_ref().expect("made just above");
+        let one = run_boot(rig, boot, names, drives, binary)?;
+        if set.is_emulated() {
+            budget.spent(boot.usual_s);
+        }
         total.counts += one.counts;
         total.notes.extend(one.notes);
     }
@@ -409,6 +437,7 @@ pub(crate) fn run(
 
 /// What a boot has said so far of its scenarios.
 struct Heard {
+    boot: &'static str,
     outcome: Outcome,
     open: BTreeSet<&'static str>,
     log: File,
@@ -422,7 +451,7 @@ fn run_boot(
     boot: &'static Boot,
     names: &[&'static str],
     drives: &Drives,
-    binary: &std::path::Path,
+    binary: &Path,
 ) -> Result<Outcome> {
     let (outcome, died) = run_once(rig, boot, names, drives, binary)?;
     if !died || boot.scenarios.iter().any(|one| one.after.is_some()) {
@@ -441,7 +470,7 @@ fn run_once(
     boot: &'static Boot,
     names: &[&'static str],
     drives: &Drives,
-    binary: &std::path::Path,
+    binary: &Path,
 ) -> Result<(Outcome, bool)> {
     let share = guest::fill_share(boot.name, binary)?;
     let log_path = log_path(boot.name)?;
@@ -452,6 +481,9 @@ fn run_once(
         share.display(),
         names.join(" ")
     );
+    if let Some(mode) = boot.ublk_mode {
+        use_mode(&share, mode)?;
+    }
     let spec = Spec {
         name: boot.name,
         cpus: 2,
@@ -459,8 +491,15 @@ fn run_once(
         limit_s: boot.limit_s,
     };
     let start = Instant::now();
-    println!("boot {} ({}): {}", boot.name, rig.version, names.join(" "));
+    println!(
+        "boot {} ({}, Linux {}): {}",
+        boot.name,
+        boot.machine.word(),
+        rig.version(),
+        names.join(" ")
+    );
     let mut heard = Heard {
+        boot: boot.name,
         outcome: Outcome::default(),
         open: names.iter().copied().collect(),
         log: File::create(&log_path).with_context(|| log_path.display().to_string())?,
@@ -477,9 +516,15 @@ fn run_once(
     Ok((heard.outcome, died))
 }
 
+/// Has the guest's daemon move data through ublk in this way.
+pub(crate) fn use_mode(share: &Path, mode: &str) -> Result<()> {
+    let line = format!("export STRAKE_UBLK_MODE={mode}\n");
+    Ok(fs::write(share.join("boot.env"), line)?)
+}
+
 fn log_path(boot: &str) -> Result<PathBuf> {
     let folder = prepare::folder().join("logs");
-    std::fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&folder)?;
     Ok(folder.join(format!("{boot}.log")))
 }
 
@@ -492,28 +537,28 @@ impl Heard {
         if let Some(name) = line.strip_prefix("ok ") {
             if self.open.remove(name) {
                 self.outcome.counts.passed += 1;
-                println!("  {at:6.1} s  ok {name}");
+                println!("  {at:6.1} s  {}: ok {name}", self.boot);
             }
         } else if let Some(rest) = line.strip_prefix("not ok ") {
             let name = rest.split(':').next().unwrap_or(rest);
             if self.open.remove(name) {
                 self.outcome.counts.failed += 1;
                 self.outcome.notes.push(format!("not ok {rest}"));
-                println!("  {at:6.1} s  not ok {rest}");
+                println!("  {at:6.1} s  {}: not ok {rest}", self.boot);
             }
         } else if line.starts_with("| ") || line.starts_with("# ") {
-            println!("           {line}");
+            println!("            {}: {line}", self.boot);
         }
     }
 
     /// Settles what was never spoken of. A cut of the power is the last word of the scenario that
     /// asks for it, and its success.
-    fn close(&mut self, end: End, name: &str, log: &std::path::Path) {
+    fn close(&mut self, end: End, name: &str, log: &Path) {
         let cut = CUT.iter().find(|name| self.open.contains(*name));
         if let Some(name) = cut.filter(|_| end == End::Cut) {
             self.open.remove(name);
             self.outcome.counts.passed += 1;
-            println!("           ok {name}");
+            println!("            {}: ok {name}", self.boot);
         }
         let silent = !self.open.is_empty();
         for name in std::mem::take(&mut self.open) {

@@ -181,10 +181,10 @@ pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
     if !binary.is_file() {
         bail!("{} does not exist; build it", binary.display());
     }
-    let rig = prepare::prepare(options.kernel)?;
+    let rig = Rig::Emulated(prepare::emulator(options.kernel)?);
     let results = measure(&rig, &options, &binary)?;
     let about = table::About {
-        kernel: &rig.version,
+        kernel: rig.version(),
         cpus: CPUS,
         member_mib: options.member_mib(),
         drive_iops: options.drive_iops,
@@ -204,8 +204,8 @@ pub(crate) fn smoke() -> Result<Outcome> {
     if !binary.is_file() {
         return Ok(Outcome::skipped("no release build of strake"));
     }
-    let rig = match prepare::prepare(Series::Stable) {
-        Ok(rig) => rig,
+    let rig = match prepare::emulator(Series::Stable) {
+        Ok(emulator) => Rig::Emulated(emulator),
         Err(error) => return Ok(Outcome::skipped(format!("{error:#}"))),
     };
     let options = Options::try_parse_from(["smoke", "--smoke"])?;
@@ -242,7 +242,7 @@ fn measure(rig: &Rig, options: &Options, binary: &Path) -> Result<Results> {
     fs::create_dir_all(&logs)?;
     let log_path = logs.join("bench.log");
     let mut log = File::create(&log_path).with_context(|| log_path.display().to_string())?;
-    println!("boot bench (Linux {}): {}", rig.version, names.join(" "));
+    println!("boot bench (Linux {}): {}", rig.version(), names.join(" "));
     let (start, mut wrong, mut well) = (Instant::now(), None, 0);
     let end = guest::run(rig, &spec, &drives, &script, |line| {
         let at = start.elapsed().as_secs_f64();
