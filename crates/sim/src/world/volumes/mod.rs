@@ -565,12 +565,13 @@ impl World {
             vols.possible = vec![after.clone()];
         }
         let shrunk = withdrawn.and_then(|uuid| {
+            let model = vols.models.get(&uuid)?;
             // Of a shrink before it a crash can have kept the tail: what it held goes with this one.
-            let known = vols.models.get(&uuid)?.oracle.blocks();
+            let (old, known) = (model.blocks, model.oracle.blocks());
             let volume = after.volumes.iter().find(|v| v.uuid == uuid)?;
             let kept = volume.units() * after.unit_bytes / block;
             let (from, to) = (volume.size_bytes / block, known.min(kept));
-            (from < to).then_some((uuid, from, to))
+            (from < old && from < to).then_some((uuid, from, to))
         });
         vols.adopt(&after, block);
         if let Some((uuid, from, to)) = shrunk {
