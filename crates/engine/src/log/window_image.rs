@@ -1,26 +1,15 @@
-//! The copy of a window of data that moves, in the log areas of the members; and what a start makes
-//! of one that it finds.
+//! The copy of a window of data that moves, in the log areas of the members.
 //!
 //! A copy is batches of a lane of its own, from the beginning of the log area on: each begins with a
 //! record that says which rows, and has a record with the content for strips of these. All name the
 //! log base of their window as their operation and the frontier from which it moves, so that no copy
 //! is taken for that of another window.
 //!
-//! Order at a start that finds a whole copy:
-//! 1. it is durable who is missing;
-//! 2. every live member that lacks a part of the copy gets all of it, and all are flushed: the next
-//!    crash may come with the loss of who had it;
-//! 3. the window is *written* in the new shape, whatever lies there, and *flushed*;
-//! 4. the frontier goes on with the first superblocks of the start.
+//! Invariant: a copy is believed only if all of it is there, for the frontier and the log base of the
+//! superblock that is believed.
 //!
-//! Invariants:
-//! * A copy is believed only if all of it is there, for the frontier and the log base of the
-//!   superblock that is believed.
-//! * Nothing is written over before a whole copy is durable on every live member.
-//! * Until the superblocks tell of the new frontier, they do not tell of another log base either: a
-//!   crash in between finds the copy again.
-//!
-//! Deliberately absent: when a copy is needed (`array::reshape::migrate`).
+//! Deliberately absent: when a copy is needed (`array::reshape::migrate`), and what a start makes of one
+//! (`array::start::resume`).
 
 use std::collections::BTreeMap;
 

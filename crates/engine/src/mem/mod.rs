@@ -1,5 +1,7 @@
-//! Memory of the data path: buffers from pools that are allocated at the start, and lists that take the
-//! memory of lists that have ended.
+//! Memory of the data path: buffers of pools, and lists.
+//!
+//! Invariant: memory is allocated when a pool is made. A request takes a buffer from its pool, and a list
+//! takes the memory of one that has ended.
 
 pub mod buffer;
 pub mod list;

@@ -1,5 +1,9 @@
-//! What the machines say to each other and to who drives them, as data: requests and replies, member
-//! I/Os, views, messages, commands, events and statuses.
+//! What goes into the engine and comes out of it, as data: requests and replies, member I/Os, views,
+//! messages between the array and its shards, commands, events, statuses.
+//!
+//! Invariant: the array and its shards know each other by these types alone.
+//!
+//! Deliberately absent: how any of this is carried out.
 
 mod aside;
 mod command;

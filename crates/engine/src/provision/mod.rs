@@ -1,5 +1,6 @@
-//! What an array is made of before it serves: superblocks of new and restored arrays, tables of
-//! volumes, buffers, and what may become of its shape.
+//! New and restored arrays, the buffers that an array needs, which shapes it may get, and its volumes.
+//!
+//! Invariant: everything here is a plan; the caller carries it out.
 
 pub mod create;
 pub mod limits;

@@ -1,4 +1,6 @@
-//! What is measured: histograms of latencies, and those of each device.
+//! Latencies: histograms, and what a shard measures of each device.
+//!
+//! Invariant: measuring changes no data and allocates nothing.
 
 pub mod device_latency;
 pub mod histogram;

@@ -1,4 +1,6 @@
-//! What is computed for one stripe, whichever shard owns it: plans of writes, decoders, records.
+//! Pure parts of a stripe operation: plans of writes, codes and decoders, parts of records.
+//!
+//! Invariant: what comes out depends on the arguments alone, and on no shard.
 
 pub(crate) mod codes;
 pub(crate) mod decoder_cache;

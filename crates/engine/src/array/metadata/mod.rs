@@ -1,4 +1,7 @@
-//! What members hold beside data and log, and when it is durable.
+//! What members hold beside data and log: superblocks, lists of unreadable blocks, and which writes the log
+//! covers.
+//!
+//! Invariant: what follows from a version begins when the version is durable on every live member.
 
 pub(crate) mod bad_blocks;
 pub(crate) mod log_coverage;

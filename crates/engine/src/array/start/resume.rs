@@ -1,4 +1,16 @@
-//! What a start makes of a whole copy of a window of data that moved (`log::window_image`).
+//! A start that finds a whole copy of a window of data that moved (`log::window_image`) ends the window.
+//!
+//! Order at a start that finds a whole copy:
+//! 1. it is durable who is missing;
+//! 2. every live member that lacks a part of the copy gets all of it, and all are flushed: the next
+//!    crash may come with the loss of who had it;
+//! 3. the window is *written* in the new shape, whatever lies there, and *flushed*;
+//! 4. the frontier goes on with the first superblocks of the start.
+//!
+//! Invariants:
+//! * Nothing is written over before a whole copy is durable on every live member.
+//! * Until the superblocks tell of the new frontier, they do not tell of another log base either: a
+//!   crash in between finds the copy again.
 
 use crate::array::reshape::migrate::{MoveIo, in_new_shape};
 use crate::array::{Array, Purpose, Stage};
