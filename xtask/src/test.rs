@@ -198,8 +198,8 @@ pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
     let (seeds, first) = (seeds.to_string(), first.to_string());
     let run = simulator(
         "sim-seeds",
-        1200,
-        &[],
+        2400,
+        &LAST,
         &["--seeds", &seeds, "--seed", &first],
     )?;
     Ok(match run {
@@ -212,12 +212,14 @@ pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
     })
 }
 
-/// The planted bugs: each must be found. It takes what others leave of the CPUs: emulated machines,
-/// whose scenarios have clocks.
+/// Before a command that takes what others leave of the CPUs: virtual machines, whose scenarios have
+/// clocks.
+const LAST: [&str; 3] = ["nice", "-n", "19"];
+
+/// The planted bugs: each must be found.
 pub(crate) fn sim_canaries() -> Result<Outcome> {
-    let last = ["nice", "-n", "19"];
     Ok(
-        match simulator("sim-canaries", 3600, &last, &["canaries"])? {
+        match simulator("sim-canaries", 3600, &LAST, &["canaries"])? {
             None => Outcome::skipped("strake-sim has no program yet"),
             Some(run) => Outcome::of(&run, 60),
         },
@@ -270,8 +272,8 @@ fn check_demo(line: &str) -> Result<String> {
     ))
 }
 
-/// Seconds for each fuzz target: the committed corpus, and a little more.
-const FUZZ_S: u64 = 12;
+/// Seconds for each fuzz target: the committed corpus, and a little more, beside virtual machines.
+const FUZZ_S: u64 = 20;
 
 /// A short run of each fuzz target, where the tools of fuzzing are installed.
 pub(crate) fn fuzz_smoke() -> Result<Outcome> {

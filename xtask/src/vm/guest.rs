@@ -18,6 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How the guest is made.
@@ -93,6 +94,7 @@ pub(crate) fn last_words(name: &str, log: &Path) -> String {
 ///
 /// A kernel now and then ends by itself before anything of ours has run. Such a boot says
 /// nothing of the arrays and has touched no drive, so the guest is booted again.
+/// Of emulated machines one runs at a time: each has two CPUs.
 pub(crate) fn run(
     rig: &Rig,
     spec: &Spec<'_>,
@@ -100,6 +102,9 @@ pub(crate) fn run(
     script: &str,
     mut line: impl FnMut(&str),
 ) -> Result<End> {
+    static ONE_EMULATED: Mutex<()> = Mutex::new(());
+    let _turn = matches!(rig, Rig::Emulated(_))
+        .then(|| ONE_EMULATED.lock().unwrap_or_else(PoisonError::into_inner));
     for boot in 1.. {
         let guest = Guest::boot(rig, spec, drives, script)?;
         let (end, up) = guest.follow(&mut line)?;

@@ -20,7 +20,7 @@ mod usermode;
 
 use crate::host;
 use crate::outcome::{Counts, Outcome};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use budget::Budget;
 use clap::{Args, Subcommand};
 use drives::Drives;
@@ -90,10 +90,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }),
         Some(Command::Run(options)) => boot(options),
         Some(Command::Prepare) => {
-            for series in [Series::Stable, Series::New] {
-                println!("ready: Linux {}", prepare::emulator(series)?.version);
+            let rigs = Rigs::default();
+            for machine in prepare::MACHINES {
+                let rig = rigs.of(machine).map_err(|why| anyhow!("{why}"))?;
+                println!("ready: {}: Linux {}", machine.word(), rig.version());
             }
-            println!("ready: Linux {}, user-mode", usermode::prepare()?.version);
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::List) => {
@@ -210,6 +211,23 @@ fn build() -> Result<PathBuf> {
 
 /// What the boots may take in the whole run: three times what they usually do, for slow machines.
 const TIME: Duration = Duration::from_secs(45 * 60);
+
+/// Brings and builds all kernels ahead of the steps that boot them, which count what is missing.
+pub(crate) fn kernels() -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    if let Some(why) = prepare::refuses() {
+        return Ok(outcome.note(why));
+    }
+    let rigs = Rigs::default();
+    for machine in prepare::MACHINES {
+        let note = match rigs.of(machine) {
+            Ok(rig) => format!("{}: Linux {}", machine.word(), rig.version()),
+            Err(why) => format!("{}: {why}", machine.word()),
+        };
+        outcome = outcome.note(note);
+    }
+    Ok(outcome)
+}
 
 /// All scenarios, as a step of the whole run. What the rig lacks skips them, each counted.
 pub(crate) fn step() -> Result<Outcome> {

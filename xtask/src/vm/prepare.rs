@@ -15,7 +15,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// One thread at a time brings what is needed, and those that wait find it.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A series of kernels that scenarios are written for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -46,6 +49,13 @@ pub(crate) enum Machine {
     /// A kernel that is a program of the host.
     UserMode,
 }
+
+/// All of them, in the order in which they are quick to get.
+pub(crate) const MACHINES: [Machine; 3] = [
+    Machine::Emulated(Series::Stable),
+    Machine::Emulated(Series::New),
+    Machine::UserMode,
+];
 
 impl Machine {
     /// As `vm list` shows it.
@@ -136,6 +146,14 @@ pub(crate) fn refuses() -> Option<String> {
 
 /// Makes sure that everything is there. Says on standard output what takes long.
 fn prepare(machine: Machine) -> Result<Rig> {
+    // A rig of emulated machines is not kept waiting by the build of a user-mode kernel.
+    static BUILD: Mutex<()> = Mutex::new(());
+    let turn = if machine == Machine::UserMode {
+        &BUILD
+    } else {
+        &ONE_AT_A_TIME
+    };
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(match machine {
         Machine::Emulated(series) => Rig::Emulated(emulator(series)?),
         Machine::UserMode => {
