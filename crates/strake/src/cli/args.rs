@@ -38,7 +38,7 @@ pub(crate) enum Command {
         #[arg(long, requires = "name")]
         wear: bool,
         /// With --wear: over the time since then, for example 24h or 7d (all that is known)
-        #[arg(long, value_name = "TIME", requires = "wear", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", requires = "wear", value_parser = super::size::duration)]
         since: Option<std::time::Duration>,
     },
     /// Assemble an array and serve it

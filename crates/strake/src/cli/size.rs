@@ -6,9 +6,12 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 use strake_format::Settings;
 
 use crate::errors::{Code, Failure};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Parses a size in bytes.
 pub(crate) fn parse(text: &str) -> Result<u64, Failure> {
@@ -94,13 +97,19 @@ pub(crate) fn latency_target(us: u64) -> String {
     }
 }
 
+/// Parses a time span: 45s, 3m, 1h 30m, 7d. A day has 24 hours.
+pub(crate) fn duration(text: &str) -> Result<Duration, jiff::Error> {
+    let span: Span = text.parse()?;
+    let exact = span.to_duration(SpanRelativeTo::days_are_24_hours())?;
+    Duration::try_from(exact)
+}
+
 /// Parses a delay: `off`, or as 45s, 3m, 1h 30m, 7d; to a week.
 pub(crate) fn delay_ms(text: &str) -> Option<u32> {
     if matches!(text, "off" | "0") {
         return Some(0);
     }
-    let delay = humantime::parse_duration(text).ok()?;
-    let ms = u32::try_from(delay.as_millis()).ok()?;
+    let ms = u32::try_from(duration(text).ok()?.as_millis()).ok()?;
     (ms <= Settings::SPARE_DELAY_MS_MAX).then_some(ms)
 }
 
@@ -108,7 +117,15 @@ pub(crate) fn delay_ms(text: &str) -> Option<u32> {
 pub(crate) fn delay(ms: u64) -> String {
     match ms {
         0 => "off".to_owned(),
-        ms => humantime::format_duration(Duration::from_millis(ms)).to_string(),
+        ms => {
+            let (days, rest) = (ms / DAY_MS, ms % DAY_MS);
+            let rest = SignedDuration::from_millis(rest as i64);
+            match (days, rest.is_zero()) {
+                (0, _) => format!("{rest:#}"),
+                (days, true) => format!("{days}d"),
+                (days, false) => format!("{days}d {rest:#}"),
+            }
+        }
     }
 }
 
@@ -161,6 +178,27 @@ mod tests {
             ("3GB", 3_000_000_000),
         ] {
             assert_eq!(parse(text), Ok(n), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_delay_is_printed_as_it_is_taken() {
+        for (text, ms, printed) in [
+            ("off", 0, "off"),
+            ("45s", 45_000, "45s"),
+            ("3min", 180_000, "3m"),
+            ("90m", 5_400_000, "1h 30m"),
+            ("1h 30m", 5_400_000, "1h 30m"),
+            ("500ms", 500, "500ms"),
+            ("1day", 86_400_000, "1d"),
+            ("25h", 90_000_000, "1d 1h"),
+            ("1week", 604_800_000, "7d"),
+        ] {
+            assert_eq!(delay_ms(text), Some(ms), "{text}");
+            assert_eq!(delay(u64::from(ms)), printed, "{text}");
+        }
+        for text in ["", "5", "-3s", "8d", "3 monkeys", "1.5.5h"] {
+            assert_eq!(delay_ms(text), None, "{text}");
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use jiff::Timestamp;
 use strake_engine::Decision;
 use strake_engine::event::{ErrorCounts, EventKind, FailCause, Instead, OutCause, StopCause};
 use strake_format::{ArrayName, Level, Slot};
@@ -702,7 +703,8 @@ fn found_words(kind: &EventKind) -> Words {
 /// RFC 3339 in UTC with milliseconds.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     // A clock that was never set is no reason to panic.
-    humantime::format_rfc3339_millis(time.max(SystemTime::UNIX_EPOCH)).to_string()
+    let time = Timestamp::try_from(time.max(SystemTime::UNIX_EPOCH)).unwrap_or(Timestamp::MAX);
+    format!("{time:.3}")
 }
 
 #[cfg(test)]

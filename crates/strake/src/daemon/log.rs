@@ -19,7 +19,7 @@ use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use tracing_subscriber::EnvFilter;
@@ -113,8 +113,10 @@ impl Log {
 }
 
 fn dropped_line(count: u64) -> String {
-    let time = humantime::format_rfc3339_micros(SystemTime::now());
-    format!("{time}  WARN strake: {count} lines of the log were dropped: it could not be written\n")
+    let time = jiff::Timestamp::now();
+    format!(
+        "{time:.6}  WARN strake: {count} lines of the log were dropped: it could not be written\n"
+    )
 }
 
 static LOG: OnceLock<Log> = OnceLock::new();

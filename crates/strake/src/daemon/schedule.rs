@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use jiff::civil::Weekday;
-use jiff::{ToSpan, Zoned};
+use jiff::{ToSpan, ZonedDateTime};
 use strake_engine::event::Setting;
 use strake_format::{ScrubMode, ScrubPeriod, Superblock};
 
@@ -94,7 +94,7 @@ pub(crate) fn settings(wanted: &SettingsJson) -> Result<Vec<Setting>, Failure> {
 }
 
 /// Is a scrub to begin now?
-pub(crate) fn due(sb: &Superblock, now: &Zoned) -> bool {
+pub(crate) fn due(sb: &Superblock, now: &ZonedDateTime) -> bool {
     let (period, minute) = (sb.settings.scrub_period, sb.settings.scrub_minute);
     sb.scrub.is_none()
         && is_due(
@@ -108,7 +108,13 @@ pub(crate) fn due(sb: &Superblock, now: &Zoned) -> bool {
 
 /// The same where none is under way: the newest began, and the array was made, at these seconds
 /// since 1970.
-fn is_due(period: ScrubPeriod, minute: u16, begun_s: u64, created_s: u64, now: &Zoned) -> bool {
+fn is_due(
+    period: ScrubPeriod,
+    minute: u16,
+    begun_s: u64,
+    created_s: u64,
+    now: &ZonedDateTime,
+) -> bool {
     let now_s = u64::try_from(now.timestamp().as_second()).unwrap_or(0);
     // What lies far ahead was noted by a clock that has been set back since: it says nothing of when.
     let believed = |at_s: u64| {
@@ -127,7 +133,7 @@ fn is_due(period: ScrubPeriod, minute: u16, begun_s: u64, created_s: u64, now: &
 }
 
 /// The last moment of the schedule that is not after `now`, seconds since 1970.
-fn moment(period: ScrubPeriod, minute: u16, now: &Zoned) -> Option<u64> {
+fn moment(period: ScrubPeriod, minute: u16, now: &ZonedDateTime) -> Option<u64> {
     let (hour, minute) = ((minute / 60) as i8, (minute % 60) as i8);
     let today = now.date();
     let (day, before) = match period {
@@ -143,7 +149,9 @@ fn moment(period: ScrubPeriod, minute: u16, now: &Zoned) -> Option<u64> {
         ScrubPeriod::Monthly => (today.first_of_month(), 1.month()),
     };
     let at = |day: jiff::civil::Date| {
-        let at = day.at(hour, minute, 0, 0).to_zoned(now.time_zone().clone());
+        let at = day
+            .at(hour, minute, 0, 0)
+            .to_zoned_datetime(now.time_zone().clone());
         at.ok().map(|at| at.timestamp())
     };
     let latest = match at(day)? {
@@ -160,10 +168,10 @@ mod tests {
     use super::*;
 
     /// 2026-11-22 is a Sunday. The rules of Berlin, without its entry in a database.
-    fn at(text: &str) -> Zoned {
+    fn at(text: &str) -> ZonedDateTime {
         let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("rules");
         let time: jiff::civil::DateTime = text.parse().expect("a time");
-        time.to_zoned(berlin).expect("in range")
+        time.to_zoned_datetime(berlin).expect("in range")
     }
 
     fn unix_s(text: &str) -> u64 {

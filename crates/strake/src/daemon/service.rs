@@ -714,7 +714,7 @@ impl Service {
             let begun = running.status().and_then(|status| {
                 let sb = status.superblock;
                 self.keep_scrub(&running, &sb);
-                if !schedule::due(&sb, &jiff::Zoned::now()) {
+                if !schedule::due(&sb, &jiff::ZonedDateTime::now()) {
                     return Ok(());
                 }
                 tracing::info!(array = %sb.name, "a scrub is due");

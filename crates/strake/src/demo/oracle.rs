@@ -8,6 +8,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use strake_format::checksum;
+
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"STRKDEMO");
@@ -138,7 +140,7 @@ fn fill(block: &mut [u8], run: u64, number: u64, version: u32) {
     block[16..24].copy_from_slice(&number.to_le_bytes());
     block[24..28].copy_from_slice(&version.to_le_bytes());
     block[28..32].fill(0);
-    let sum = crc32c::crc32c(block);
+    let sum = checksum::crc32c(block);
     block[28..32].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -151,8 +153,7 @@ fn version_of(block: &[u8], run: u64, number: u64) -> Option<u32> {
         return None;
     }
     let tail = word(block, 24);
-    let sum = crc32c::crc32c_append(crc32c::crc32c(&block[..28]), &[0; 4]);
-    let sum = crc32c::crc32c_append(sum, &block[32..]);
+    let sum = checksum::sealed(block, 28);
     (u64::from(sum) == tail >> 32).then_some(tail as u32)
 }
 

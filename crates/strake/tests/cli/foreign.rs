@@ -102,7 +102,7 @@ fn btrfs(path: &str) -> bool {
     for at in [144, 148, 152] {
         sb[at..at + 4].copy_from_slice(&4096u32.to_le_bytes());
     }
-    let crc = crc32c::crc32c(&sb[32..]);
+    let crc = strake_format::checksum::crc32c(&sb[32..]);
     sb[0..4].copy_from_slice(&crc.to_le_bytes());
     put(path, 64 << 10, &sb)
 }
