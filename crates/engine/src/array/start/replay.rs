@@ -405,6 +405,9 @@ impl Array {
             let code = Code::new(k, self.geometry.m).expect("the array's code");
             job.outcomes = decide(&code, job, block);
         }
+        for job in &jobs {
+            self.distrust_seconds(job);
+        }
         let replay = self.replaying();
         for outcome in jobs.iter_mut().flat_map(|job| &mut job.outcomes) {
             outcome.piece.operation = replay.next_operation;
@@ -412,6 +415,26 @@ impl Array {
         }
         replay.jobs = jobs;
         self.replay_list();
+    }
+
+    /// Of a part that is left as it is, the two members of a column may hold different things: a write that
+    /// was under way may have reached one of them. The one that is being built is built anew from there.
+    fn distrust_seconds(&mut self, job: &Job) {
+        let piece = &job.piece;
+        let parts = job.outcomes.iter().map(|o| o.piece.hi - o.piece.lo);
+        let left = parts.sum::<u64>() < piece.hi - piece.lo;
+        if !left || job.twice.is_empty() {
+            return;
+        }
+        let region = self.geometry.region(self.geometry.row(piece.stripe).1);
+        let first = Row(self.geometry.region_rows(region).start);
+        for column in job.twice.each() {
+            let slot = self.geometry.slot(piece.stripe, column);
+            let slot = &mut self.slots[slot.index()];
+            slot.rebuilt = slot.rebuilt.min(first);
+            slot.flushed = slot.flushed.min(first);
+        }
+        self.persist.view_due = true;
     }
 
     /// What is lost is listed: the outcomes go to every log.
