@@ -86,7 +86,7 @@ const LEFT_OUT: &str = "virtual machines, fuzzing, benchmarks, planted bugs, the
                         levels, most seeds and most of the torture";
 
 fn steps(quick: bool) -> Vec<Step> {
-    let mut steps = vec![
+    let build = [
         step("format", test::format),
         step("tidy", tidy::step),
         step("clippy", test::clippy),
@@ -94,27 +94,30 @@ fn steps(quick: bool) -> Vec<Step> {
         step("cargo test", test::cargo_test),
     ];
     let seconds = if quick { TORTURE_S_QUICK } else { TORTURE_S };
-    steps.push(step(format!("torture {seconds} s"), move || {
+    let torture = step(format!("torture {seconds} s"), move || {
         test::torture(seconds)
-    }));
-    if !quick {
-        steps.insert(0, step("kernels", vm::kernels).beside());
-        steps.push(step("virtual machine", vm::step).beside());
-        steps.push(step("vm bench smoke", vm::bench::smoke).beside());
-        for bench in BENCHES {
-            let name = format!("{} bench smoke", bench.name);
-            steps.push(step(name, move || test::bench_smoke(bench)));
-        }
-    }
+    });
     let seeds = if quick { SEEDS_QUICK } else { SEEDS };
-    steps.push(step(format!("sim {seeds} seeds"), move || {
-        test::sim_seeds(seeds)
-    }));
+    let sim = step(format!("sim {seeds} seeds"), move || test::sim_seeds(seeds));
+    let mut steps = Vec::new();
     if quick {
+        steps.extend(build);
+        steps.push(torture);
+        steps.push(sim);
         steps.push(step("demo level 5", || test::demo("5")));
         return steps;
     }
-    steps.push(step("sim canaries", test::sim_canaries));
+    steps.push(step("kernels", vm::kernels).beside());
+    steps.extend(build);
+    steps.push(torture);
+    steps.push(step("virtual machine", vm::step).beside());
+    steps.push(step("vm bench smoke", vm::bench::smoke).beside());
+    steps.push(sim.beside());
+    steps.push(step("sim canaries", test::sim_canaries).beside());
+    for bench in BENCHES {
+        let name = format!("{} bench smoke", bench.name);
+        steps.push(step(name, move || test::bench_smoke(bench)));
+    }
     for level in LEVELS {
         steps.push(step(format!("demo level {level}"), move || {
             test::demo(level)

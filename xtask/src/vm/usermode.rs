@@ -96,7 +96,7 @@ fn build() -> Result<PathBuf> {
          $make olddefconfig; $make -j{jobs} linux; strip ../out/linux",
         work.display()
     );
-    let made = host::logged("vm-user-mode", 2400, &["sh", "-c", &script])?;
+    let made = host::logged("vm-user-mode", 2400, &["nice", "sh", "-c", &script])?;
     if !made.ok {
         bail!(
             "building a user-mode kernel of Linux {package} failed:\n{}",
