@@ -27,6 +27,8 @@ const FOR_TESTS: &[Need] = &[
     need("/usr/lib/python3/dist-packages/nbd.py", "python3-libnbd"),
     need("qemu-img", "qemu-utils"),
     need("qemu-io", "qemu-utils"),
+    need("curl", "curl"),
+    need("jq", "jq"),
     need("fio", "fio"),
     need("promtool", "prometheus"),
     need("mkfs.xfs", "xfsprogs"),

@@ -16,6 +16,7 @@ mod edges;
 mod events;
 mod foreign;
 mod groups;
+mod guides;
 mod hung;
 mod init;
 mod latency;
