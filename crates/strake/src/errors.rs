@@ -45,10 +45,10 @@ pub(crate) enum Exit {
 }
 
 macro_rules! catalogue {
-    ($($(#[$doc:meta])* $variant:ident, $name:literal, $exit:ident, $cure:literal;)*) => {
+    ($(#[doc = $doc:literal] $variant:ident, $name:literal, $exit:ident, $cure:literal;)*) => {
         /// Stable codes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(crate) enum Code { $($(#[$doc])* $variant,)* }
+        pub(crate) enum Code { $(#[doc = $doc] $variant,)* }
 
         impl Code {
             /// Every code.
@@ -60,6 +60,11 @@ macro_rules! catalogue {
             /// The exit status that goes with it.
             pub(crate) fn exit(self) -> Exit {
                 match self { $(Code::$variant => Exit::$exit,)* }
+            }
+            /// What it is about, for the reference.
+            #[cfg(test)]
+            pub(crate) fn about(self) -> &'static str {
+                match self { $(Code::$variant => $doc,)* }
             }
             /// What to do about it, unless the place where it was found knows better.
             pub(crate) fn cure(self) -> &'static str {

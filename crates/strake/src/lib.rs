@@ -23,6 +23,8 @@ mod daemon;
 mod demo;
 mod drives;
 mod errors;
+#[cfg(test)]
+mod reference;
 
 pub use api::routes::without_changes as api_without_changes;
 

@@ -102,6 +102,14 @@ const FAMILIES: [(&str, &str, Part); 2] = [
     ),
 ];
 
+/// Name, kind and help of each, for the reference.
+#[cfg(test)]
+pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    FAMILIES
+        .iter()
+        .map(|(name, help, _)| (*name, "histogram", *help))
+}
+
 /// All arrays' histograms in Prometheus' text format, of members that are there. The lines of a
 /// family stand together, as the format wants it.
 pub(super) fn metrics(text: &mut String, arrays: &[LatenciesJson]) {

@@ -119,6 +119,23 @@ const FAMILIES: &[(&str, &str)] = &[
     ("strake_job_paused", "1 where the job is paused."),
 ];
 
+/// What Prometheus calls it.
+fn kind(name: &str) -> &'static str {
+    match name {
+        RECENT_READS | RECENT_WRITES => "summary",
+        name if name.ends_with("_total") => "counter",
+        _ => "gauge",
+    }
+}
+
+/// Name, kind and help of each, for the reference.
+#[cfg(test)]
+pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    FAMILIES
+        .iter()
+        .map(|(name, help)| (*name, kind(name), *help))
+}
+
 const RECENT_READS: &str = "strake_member_recent_read_latency_seconds";
 const RECENT_WRITES: &str = "strake_member_recent_write_latency_seconds";
 
@@ -146,11 +163,7 @@ impl Families {
     fn text(&self) -> String {
         let mut text = String::new();
         for ((name, help), lines) in FAMILIES.iter().zip(&self.0) {
-            let kind = match *name {
-                RECENT_READS | RECENT_WRITES => "summary",
-                name if name.ends_with("_total") => "counter",
-                _ => "gauge",
-            };
+            let kind = kind(name);
             if !lines.is_empty() {
                 let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
             }

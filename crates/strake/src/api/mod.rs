@@ -6,7 +6,7 @@
 pub(crate) mod config;
 pub(crate) mod latency;
 pub(crate) mod listen;
-mod metrics;
+pub(crate) mod metrics;
 pub(crate) mod openapi;
 mod pools;
 pub(crate) mod routes;

@@ -10,7 +10,7 @@ use crate::api::routes::ROUTES;
 
 /// Shapes: name, then fields as `name:type`, where `?` marks what may be null or absent (objects and lists
 /// as well) and `[]` lists.
-const SHAPES: &[(&str, &str)] = &[
+pub(crate) const SHAPES: &[(&str, &str)] = &[
     ("Version", "version:string pid:integer dir:string"),
     (
         "Array",

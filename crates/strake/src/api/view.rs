@@ -586,7 +586,7 @@ pub(crate) fn explain(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use strake_engine::create::{self, CreateSpec, Init};
 
     use super::*;
@@ -645,7 +645,7 @@ mod tests {
 
     /// RAID 5 of three whose data moves to a fourth: two rows lie in the new shape, and the third
     /// row of the elder shape is the first that counts. Both are in the first region.
-    fn half_way() -> Superblock {
+    pub(crate) fn half_way() -> Superblock {
         let info = DeviceInfo {
             bytes: 64 << 20,
             block_bytes: 4096,

@@ -11,7 +11,7 @@ pub(crate) mod offline;
 pub(crate) mod output;
 pub(crate) mod pool;
 mod reshape;
-mod settings;
+pub(crate) mod settings;
 pub(crate) mod size;
 pub(crate) mod upkeep;
 pub(crate) mod volume;

@@ -184,7 +184,7 @@ pub(super) fn get(context: &Context, name: &str, key: Option<&str>) -> Ended {
 }
 
 /// A setting as `set` takes it.
-fn setting(key: &str, value: &serde_json::Value) -> String {
+pub(crate) fn setting(key: &str, value: &serde_json::Value) -> String {
     match (key, value.as_u64()) {
         (LATENCY_TARGET_US, Some(us)) => format!("{LATENCY_TARGET}={}\n", size::latency_target(us)),
         (SPARE_DELAY_MS, Some(ms)) => format!("{SPARE_DELAY}={}\n", size::delay(ms)),

@@ -102,7 +102,7 @@ const LATENCY_TARGET_US_MIN: u32 = 50;
 const WEAR_MAX: u8 = 100;
 
 /// Every setting, and what it takes, as an error says it.
-const TAKES: &[(&str, &str)] = &[
+pub(crate) const TAKES: &[(&str, &str)] = &[
     ("rebuild_priority", "1 to 100"),
     ("resync_priority", "1 to 100"),
     ("scrub_priority", "1 to 100"),

@@ -1,0 +1,669 @@
+//! The pages of `docs/reference`, made from the code that they describe.
+//!
+//! Invariant: a page is what [`PAGES`] makes, byte for byte. With `STRAKE_REFERENCE=write` the test
+//! writes the pages instead of comparing them. Deliberately absent: an interface; only the test uses
+//! this file.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Command, CommandFactory};
+
+use crate::api::openapi::SHAPES;
+use crate::api::routes::ROUTES;
+use crate::api::{latency, metrics, view};
+use crate::cli::args::Cli;
+use crate::cli::settings;
+use crate::daemon::placement::PlacementRecord;
+use crate::daemon::settings as ranges;
+use crate::errors::{Code, Exit};
+
+const COLUMNS: usize = 99;
+const MADE: &str =
+    "<!-- Made from the code by: STRAKE_REFERENCE=write cargo test -p strake --lib reference -->";
+
+/// File name and maker.
+const PAGES: &[(&str, fn() -> String)] = &[
+    ("commands.md", commands),
+    ("settings.md", all_settings),
+    ("events.md", events),
+    ("errors.md", errors),
+    ("metrics.md", all_metrics),
+    ("json.md", json),
+];
+
+/// What each setting is for. Its range is [`ranges::TAKES`], its default that of a new array.
+const SETTINGS: &[(&str, &str)] = &[
+    (
+        "rebuild_priority",
+        "Share of the time that a rebuild works beside requests, in hundredths. 100 never pauses.",
+    ),
+    ("resync_priority", "The same for a resync."),
+    ("scrub_priority", "The same for a scrub."),
+    (
+        "restripe_priority",
+        "The same for data that moves to another shape.",
+    ),
+    ("init_priority", "The same for zeroing in the background."),
+    (
+        "latency_target",
+        "Background work does less where more than one request in a hundred takes longer.",
+    ),
+    (
+        "spare_delay",
+        "How long a spare waits for a member that vanished. It replaces one that failed at once.",
+    ),
+    (
+        "scrub_schedule",
+        "When a scrub starts by itself. Weekly is Sunday, monthly the first.",
+    ),
+    (
+        "scrub_at",
+        "The time of day at which it starts, in the time zone of the machine.",
+    ),
+    (
+        "scrub_policy",
+        "What a scheduled scrub does at a stripe that is inconsistent.",
+    ),
+    (
+        "read_error_threshold",
+        "At so many read errors a member is failed, if that costs no data.",
+    ),
+    (
+        "write_hole",
+        "Which writes the stripe log covers: all, those of a degraded array, none.",
+    ),
+    (
+        "hedged_reads",
+        "Whether a read that a member does not answer in time is asked of the others too.",
+    ),
+    (
+        "cpus",
+        "CPUs that the threads of the array may use. From the next start on.",
+    ),
+    ("shards", "Threads of the array. From the next start on."),
+    (
+        "memory_limit",
+        "Buffers of all threads of the array. From the next start on.",
+    ),
+    (
+        "requests",
+        "How many requests may be under way. From the next start on.",
+    ),
+    (
+        "replace_at_wear",
+        "A spare takes the place of a drive that has used so much of its endurance, in per cent.",
+    ),
+    (
+        "pool",
+        "The pool that gives a spare where the array has none.",
+    ),
+    (
+        "degraded",
+        "Whether the daemon starts the array without missing members, and how long it waits for them.",
+    ),
+];
+
+/// What each event says.
+const EVENTS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "Arrays",
+        &[
+            ("created", "An array was made."),
+            (
+                "started",
+                "It serves. The cause tells an unclean stop before.",
+            ),
+            (
+                "stopped",
+                "It was stopped. The effect says whether cleanly.",
+            ),
+            (
+                "state",
+                "Its state changed; the cause has the state before, the effect the new one.",
+            ),
+            (
+                "failed",
+                "More members are out than the level survives. Requests get errors, nothing is written.",
+            ),
+            (
+                "forced",
+                "A start with --force accepted that so many bytes may be wrong.",
+            ),
+            (
+                "start_refused",
+                "The daemon did not start it by itself; the cause has the error.",
+            ),
+            (
+                "log_replayed",
+                "The stripe log was replayed after an unclean stop.",
+            ),
+            (
+                "settings_changed",
+                "Settings were changed; the effect has old and new values.",
+            ),
+            ("renamed", "It has another name."),
+            ("imported", "It was adopted from another host."),
+            ("destroyed", "Its superblocks were wiped."),
+            ("grown", "It has more room."),
+            (
+                "level_raised",
+                "It has a level with more redundancy, or gets it.",
+            ),
+            ("level_lowered", "It has a level with less redundancy."),
+            (
+                "size_not_told",
+                "The block device has grown, and its users do not see that yet.",
+            ),
+            (
+                "restoring",
+                "A backup is being restored; the cause has devices and slots.",
+            ),
+            ("restored", "A backup was restored."),
+        ],
+    ),
+    (
+        "Members",
+        &[
+            (
+                "member_out",
+                "A member left service; the cause says why, the effect what answers instead.",
+            ),
+            ("member_in_sync", "A member is whole and serves."),
+            (
+                "member_kept",
+                "A member came back; only what it missed is rebuilt.",
+            ),
+            (
+                "member_returned",
+                "A device of the array is seen again and is not used; the effect says why.",
+            ),
+            (
+                "member_set_aside",
+                "A device was found that cannot be used as it is.",
+            ),
+            (
+                "member_believed",
+                "A start with --force used a member that lost a superblock.",
+            ),
+            (
+                "member_emptied",
+                "A member file holds no superblock any more.",
+            ),
+            (
+                "member_failing",
+                "A member has too many read errors and serves until a spare replaces it.",
+            ),
+            ("member_slow", "A member takes much longer than the others."),
+            ("member_no_longer_slow", "It does not any more."),
+            (
+                "worn_member_relieved",
+                "A spare takes the place of a worn member.",
+            ),
+            ("spare_added", "A spare was added."),
+            ("spare_used", "A spare takes a slot."),
+            ("removed", "A member or spare was forgotten."),
+            (
+                "counters_reset",
+                "Error counters begin at zero again; the cause has what they were.",
+            ),
+            ("located", "The light of a drive was switched."),
+            ("cleaned", "What Strake left on a device was wiped."),
+        ],
+    ),
+    (
+        "Drives",
+        &[
+            ("drive_warning", "A drive reports a critical warning."),
+            ("drive_warning_over", "It does not any more."),
+            ("drive_worn", "A drive has used 90 % of its endurance."),
+            (
+                "drive_media_errors",
+                "A drive has more media errors than before.",
+            ),
+        ],
+    ),
+    (
+        "Blocks",
+        &[
+            (
+                "read_error",
+                "A member could not read; the effect says what answered.",
+            ),
+            (
+                "repaired",
+                "What could not be read was rewritten from the others.",
+            ),
+            (
+                "unreadable",
+                "Blocks cannot be computed and answer an error until they are written.",
+            ),
+            ("rewritten", "They can be read again."),
+            (
+                "given_up",
+                "A start with --force gave blocks up that found no room in the list.",
+            ),
+            (
+                "mismatch",
+                "A scrub found a strip that contradicts the others.",
+            ),
+            (
+                "inconsistent",
+                "A scrub found a stripe whose strips do not agree, and not which is wrong.",
+            ),
+            (
+                "undecided",
+                "A region was rebuilt from strips that do not agree.",
+            ),
+            (
+                "decided",
+                "An undecided region is decided; the cause says how.",
+            ),
+        ],
+    ),
+    (
+        "Jobs",
+        &[
+            (
+                "job_started",
+                "A rebuild, resync, scrub, restripe or zeroing began or went on.",
+            ),
+            ("job_stopped", "It was paused; the effect says why."),
+            ("job_finished", "It is done, with what it found."),
+        ],
+    ),
+    (
+        "Pools and volumes",
+        &[
+            ("pool_changed", "A pool was made, changed or deleted."),
+            ("pool_spare_taken", "An array took a spare from its pool."),
+            (
+                "pool_has_no_spare",
+                "An array needs a spare, and its pool has none that fits.",
+            ),
+            ("volume_created", "A volume was made."),
+            ("volume_resized", "A volume has another size."),
+            ("volume_renamed", "A volume has another name."),
+            ("volume_deleted", "A volume was deleted."),
+            (
+                "volume_change_in_doubt",
+                "A change of volumes failed and may be found done at the next start.",
+            ),
+            (
+                "volume_table_damaged",
+                "Neither copy of the table of volumes can be believed.",
+            ),
+        ],
+    ),
+];
+
+/// Breaks a text into lines; the first begins with `first`, the others with blanks below it.
+fn wrap(first: &str, text: &str) -> String {
+    let indent: String = first.chars().map(|_| ' ').collect();
+    let mut out = first.to_owned();
+    let mut at = first.chars().count();
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if at > indent.len() && at + 1 + len > COLUMNS {
+            let _ = write!(out, "\n{indent}{word}");
+            at = indent.len() + len;
+        } else {
+            let gap = if at > indent.len() { " " } else { "" };
+            let _ = write!(out, "{gap}{word}");
+            at += gap.len() + len;
+        }
+    }
+    out.push('\n');
+    out
+}
+
+/// Text of the code as Markdown shows it.
+fn plain(text: &str) -> String {
+    text.replace('<', "\\<").replace('*', "\\*")
+}
+
+fn page(title: &str, about: &str) -> String {
+    format!("{MADE}\n\n# {title}\n\n{}", wrap("", about))
+}
+
+fn commands() -> String {
+    let mut root = Cli::command();
+    root.build();
+    let mut text = page(
+        "Commands",
+        "Every command takes `--json`; whatever changes something takes `--dry-run`. MEMBER is a slot \
+         number or a device. What exit statuses mean stands under [errors](errors.md).",
+    );
+    for command in root.get_subcommands() {
+        one_command(&mut text, "strake", command);
+    }
+    text
+}
+
+fn one_command(text: &mut String, parent: &str, command: &Command) {
+    if command.get_name() == "help" || command.is_hide_set() {
+        return;
+    }
+    let path = format!("{parent} {}", command.get_name());
+    let inner: Vec<&Command> = command.get_subcommands().collect();
+    if !inner.is_empty() {
+        for command in inner {
+            one_command(text, &path, command);
+        }
+        return;
+    }
+    let _ = write!(text, "\n## {path}\n\n");
+    let about = command.get_long_about().or(command.get_about());
+    for paragraph in about
+        .map(ToString::to_string)
+        .iter()
+        .flat_map(|t| t.split("\n\n"))
+    {
+        let _ = writeln!(text, "{}", wrap("", &plain(paragraph)));
+    }
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.replace("Usage: ", "");
+    text.push_str("```text\n");
+    for line in usage.lines() {
+        text.push_str(&wrap("", line));
+    }
+    text.push_str("```\n");
+    let mut options = command
+        .get_arguments()
+        .filter(|arg| is_told(arg))
+        .peekable();
+    if options.peek().is_some() {
+        text.push('\n');
+    }
+    for arg in options {
+        text.push_str(&wrap("* ", &option(arg)));
+    }
+}
+
+fn is_told(arg: &Arg) -> bool {
+    !arg.is_hide_set() && !["help", "json", "version"].contains(&arg.get_id().as_str())
+}
+
+/// An argument: how it is written, what it is for, what it takes.
+fn option(arg: &Arg) -> String {
+    let short = arg.get_short().map(|c| format!("-{c}, "));
+    let mut text = format!("`{}{arg}`", short.unwrap_or_default());
+    if let Some(help) = arg.get_long_help().or(arg.get_help()) {
+        let _ = write!(text, ": {}", plain(&help.to_string()));
+    }
+    let values: Vec<String> = arg
+        .get_possible_values()
+        .iter()
+        .filter(|_| arg.get_action().takes_values())
+        .map(|value| value.get_name().to_owned())
+        .collect();
+    if !values.is_empty() {
+        let _ = write!(text, " ({})", values.join(", "));
+    }
+    let default: Vec<_> = arg
+        .get_default_values()
+        .iter()
+        .map(|v| v.to_string_lossy())
+        .collect();
+    if !default.is_empty() && arg.get_action().takes_values() {
+        let _ = write!(text, " [default: {}]", default.join(" "));
+    }
+    text
+}
+
+fn all_settings() -> String {
+    let mut text = page(
+        "Settings",
+        "`strake set NAME KEY=VALUE…` changes settings, `strake get NAME` shows them. The first \
+         twelve and `hedged_reads` lie on the members; the others are kept on the machine. In JSON, \
+         times and sizes are numbers with the unit in the name (`latency_target_us`, \
+         `spare_delay_ms`, `memory_limit_bytes`).",
+    );
+    let fresh = view::settings(&view::tests::half_way(), &PlacementRecord::default());
+    let fresh = serde_json::to_value(&fresh).expect("settings are JSON");
+    let fresh = fresh.as_object().expect("an object");
+    let fresh: Vec<String> = fresh
+        .iter()
+        .map(|(key, v)| settings::setting(key, v))
+        .collect();
+    for (key, meaning) in SETTINGS {
+        let takes = ranges::takes(key).expect("it is a setting");
+        let line = fresh
+            .iter()
+            .find_map(|line| line.strip_prefix(&format!("{key}=")));
+        let default = line.expect("each has a default").trim();
+        let _ = write!(text, "\n## {key}\n\n{}\n", wrap("", meaning));
+        let _ = write!(text, "* Takes: {takes}\n* Default: `{default}`\n");
+    }
+    text
+}
+
+fn events() -> String {
+    let mut text = page(
+        "Events",
+        "`strake events` prints time, event, array, slot and device, then `because:` the cause and \
+         `so:` the effect. With `--json` each is an object with these fields \
+         ([Event](json.md#event)). Names are stable.",
+    );
+    for (group, events) in EVENTS {
+        let _ = write!(text, "\n## {group}\n\n");
+        for (name, meaning) in *events {
+            text.push_str(&wrap("* ", &format!("`{name}`: {meaning}")));
+        }
+    }
+    text
+}
+
+/// What an exit status says.
+fn meaning(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Failed => "it was tried and failed",
+        Exit::Usage => "the command line or request makes no sense",
+        Exit::NotFound => "no such array, member or device",
+        Exit::Refused => "refused: in use, or not safe",
+        Exit::Degraded => "done, but the array is degraded",
+        Exit::ArrayFailed => "the array has failed",
+        Exit::Stopped => "the array is stopped and can be started",
+        Exit::TooFew => "the array is stopped, and too few members were found",
+        Exit::Unknown => "no daemon answers, and another process holds members",
+        Exit::Found => "`--wait`: a scrub found what it did not mend",
+        Exit::Unfinished => "`--wait`: the job did not come to its end",
+    }
+}
+
+fn errors() -> String {
+    let mut text = page(
+        "Errors and exit statuses",
+        "An error is one line on standard error, `error[code]: what was found; what to do`; with \
+         `--json` an object with `code`, `found` and `cure`. Codes are stable. The cure below is \
+         what is said where the place that found it knows nothing better.",
+    );
+    text.push_str("\n## Exit statuses\n\n* 0: done\n");
+    let all = [
+        Exit::Failed,
+        Exit::Usage,
+        Exit::NotFound,
+        Exit::Refused,
+        Exit::Degraded,
+        Exit::ArrayFailed,
+        Exit::Stopped,
+        Exit::TooFew,
+        Exit::Unknown,
+        Exit::Found,
+        Exit::Unfinished,
+    ];
+    for exit in all {
+        let _ = writeln!(text, "* {}: {}", exit as u8, meaning(exit));
+    }
+    for exit in all {
+        let codes: Vec<&Code> = Code::ALL
+            .iter()
+            .filter(|code| code.exit() == exit)
+            .collect();
+        if codes.is_empty() {
+            continue;
+        }
+        let _ = write!(
+            text,
+            "\n## Errors with status {}: {}\n\n",
+            exit as u8,
+            meaning(exit)
+        );
+        for code in codes {
+            let about = code.about().trim();
+            text.push_str(&wrap(
+                "* ",
+                &format!("`{}`: {about} To do: {}.", code.name(), plain(code.cure())),
+            ));
+        }
+    }
+    text
+}
+
+fn all_metrics() -> String {
+    let mut text = page(
+        "Metrics",
+        "`GET /metrics` on the daemon's socket, in Prometheus' text format. Metrics of an array have \
+         the label `array`, those of a member `slot` too, those of a job `kind` and `slot`; a summary \
+         has `quantile`. What is not known has no line.",
+    );
+    text.push('\n');
+    for (name, kind, help) in metrics::families().chain(latency::families()) {
+        text.push_str(&wrap("* ", &format!("`{name}` ({kind}): {}", plain(help))));
+    }
+    text
+}
+
+fn json() -> String {
+    let mut text = page(
+        "HTTP and JSON",
+        "The daemon speaks HTTP on `$STRAKE_DIR/api.sock`. What commands print with `--json` are the \
+         same shapes. `GET /openapi.json` is the document for programs. A type with `?` may be null \
+         or absent, `[]` is a list; further fields may be added.",
+    );
+    text.push_str("\n## Routes\n\n");
+    for (method, path, about, body, answer) in ROUTES {
+        let body = body
+            .map(|body| format!(" takes {body};"))
+            .unwrap_or_default();
+        let method = method.to_uppercase();
+        text.push_str(&wrap(
+            "* ",
+            &format!("`{method} {path}`: {about};{body} answers {answer}"),
+        ));
+    }
+    text.push_str("\n## Shapes\n");
+    for (name, fields) in SHAPES {
+        let _ = write!(text, "\n### {name}\n\n");
+        let fields: Vec<String> = fields
+            .split_whitespace()
+            .map(|field| field.replacen(':', ": ", 1))
+            .map(|field| format!("`{field}`"))
+            .collect();
+        text.push_str(&wrap("", &fields.join(", ")));
+    }
+    text
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference")
+}
+
+#[test]
+fn the_reference_is_what_the_code_makes() {
+    for (name, make) in PAGES {
+        let path = folder().join(name);
+        let made = make();
+        if std::env::var_os("STRAKE_REFERENCE").is_some_and(|how| how == "write") {
+            fs::write(&path, &made).expect("written");
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        let other = made.lines().zip(there.lines()).find(|(a, b)| a != b);
+        assert!(
+            made == there,
+            "docs/reference/{name} is not what the code makes: {other:?}; \
+             STRAKE_REFERENCE=write cargo test -p strake --lib reference writes it"
+        );
+        let wide = made.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(wide, None, "docs/reference/{name}");
+    }
+}
+
+#[test]
+fn every_setting_has_a_meaning() {
+    let all = ranges::TAKES.iter().map(|(key, _)| *key);
+    let in_json = ["_us", "_ms", "_bytes"];
+    let all: BTreeSet<&str> = all
+        .filter(|key| !in_json.iter().any(|unit| key.ends_with(unit)))
+        .collect();
+    let told: BTreeSet<&str> = SETTINGS.iter().map(|(key, _)| *key).collect();
+    assert_eq!(all, told);
+}
+
+/// The names of events in a source: `event: "…"`, and the first words of what `events.rs` says.
+fn event_names(path: &Path, into: &mut BTreeSet<String>) {
+    let text = fs::read_to_string(path).expect("it is there");
+    let code = text
+        .split("#[cfg(test)]\nmod tests")
+        .next()
+        .unwrap_or_default();
+    let dense: String = code.split_whitespace().collect();
+    let mut parts = vec![("event:\"", "")];
+    if path.ends_with("daemon/events.rs") {
+        parts.extend([
+            ("(\"", "\",None,"),
+            ("(\"", "\",Some("),
+            ("(\"", "\",slot,"),
+        ]);
+    }
+    for (before, after) in parts {
+        for rest in dense.split(before).skip(1) {
+            let Some((name, _)) = rest.split_once('"') else {
+                continue;
+            };
+            let word = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            if word && !name.is_empty() && rest[name.len()..].starts_with(after) {
+                into.insert(name.to_owned());
+            }
+        }
+    }
+}
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => sources(&path, into),
+            false => into.push(path),
+        }
+    }
+}
+
+#[test]
+fn every_event_has_a_meaning() {
+    let mut all = BTreeSet::new();
+    let mut files = Vec::new();
+    sources(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut files,
+    );
+    for file in files.iter().filter(|file| !file.ends_with("reference.rs")) {
+        event_names(file, &mut all);
+    }
+    let told = EVENTS.iter().flat_map(|(_, events)| *events);
+    let told: BTreeSet<String> = told.map(|(name, _)| (*name).to_owned()).collect();
+    let missing: Vec<_> = all.difference(&told).collect();
+    assert_eq!(missing, Vec::<&String>::new(), "events without a meaning");
+    let text: String = files
+        .iter()
+        .filter(|file| !file.ends_with("reference.rs"))
+        .map(|file| fs::read_to_string(file).expect("it is there"))
+        .collect();
+    let gone: Vec<_> = told
+        .iter()
+        .filter(|name| !text.contains(&format!("\"{name}\"")))
+        .collect();
+    assert_eq!(gone, Vec::<&String>::new(), "no source has these events");
+}
