@@ -213,6 +213,7 @@ pub(super) fn check(files: &[String], read: impl Fn(&str) -> Option<String>) -> 
         }
         findings.extend(shown(of, &read(PAGE).unwrap_or_default()));
     }
+    findings.extend(drawn(&ENGINE, &read(PAGE).unwrap_or_default()));
     findings
 }
 
@@ -363,6 +364,30 @@ fn shown(of: &Crate, page: &str) -> Vec<Finding> {
         .collect()
 }
 
+/// The picture of the page has every room, and no arrow that the table lacks. It leaves out arrows
+/// that follow from others.
+fn drawn(of: &Crate, page: &str) -> Vec<Finding> {
+    let picture = page.split("flowchart TD").nth(1).unwrap_or_default();
+    let picture = picture.split("```").next().unwrap_or_default();
+    let arrows: Vec<(&str, &str)> = picture
+        .lines()
+        .filter_map(|line| line.trim().split_once(" --> "))
+        .collect();
+    let has = |room: &str| arrows.iter().any(|(from, to)| *from == room || *to == room);
+    let lacking = of.rooms.iter().filter(|room| !has(room.name));
+    let lacking = lacking.map(|room| format!("lacks {} in the picture of the rooms", room.name));
+    let may = |from: &str, to: &str| {
+        let mut rooms = of.rooms.iter().filter(|room| room.name == from);
+        rooms.any(|room| room.uses.contains(&to))
+    };
+    let wrong = arrows.iter().filter(|(from, to)| !may(from, to));
+    let wrong = wrong.map(|(from, to)| format!("draws {from} --> {to}, which the table lacks"));
+    lacking
+        .chain(wrong)
+        .map(|what| error(PAGE, 0, what))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -457,5 +482,19 @@ mod tests {
             shown(ENGINE, &page.replace("`mem`, `stats`, `geometry` |", "")).len(),
             1
         );
+    }
+
+    #[test]
+    fn the_picture_has_every_room_and_no_other_arrow() {
+        let rooms = ENGINE.rooms.iter();
+        let arrows: String = rooms
+            .flat_map(|room| room.uses.iter().map(move |used| (room.name, used)))
+            .map(|(from, to)| format!("    {from} --> {to}\n"))
+            .collect();
+        let page = |arrows: &str| format!("```mermaid\nflowchart TD\n{arrows}```\n");
+        assert_eq!(drawn(ENGINE, &page(&arrows)).len(), 0);
+        let wrong = format!("{arrows}    shard --> array\n");
+        assert_eq!(drawn(ENGINE, &page(&wrong)).len(), 1);
+        assert_eq!(drawn(ENGINE, &page("")).len(), ENGINE.rooms.len());
     }
 }
