@@ -2,11 +2,12 @@
 //! tracks.
 //!
 //! A finding is an error or a warning; each says where, what and what to do. The soft limits (lines
-//! of a function, columns) warn; everything else fails. New, not yet added files are looked at too,
+//! of a function, columns, prose) warn; everything else fails. New, not yet added files are looked at too,
 //! so that a finding comes before the commit and not after it.
 
 mod arrows;
 mod paths;
+mod prose;
 mod rooms;
 mod rules;
 mod source;
@@ -72,11 +73,13 @@ fn findings() -> Result<Vec<Finding>> {
     findings.extend(rules::whole_tree(&paths));
     let read = |path: &str| std::fs::read_to_string(host::root().join(path)).ok();
     findings.extend(rooms::check(&paths, read));
+    findings.extend(prose::functions(&paths, read));
     for path in &paths {
         let Ok(text) = std::fs::read_to_string(host::root().join(path)) else {
             continue; // not text: a golden image
         };
         findings.extend(rules::any_text(path, &text));
+        findings.extend(prose::check(path, &text));
         if path.ends_with(".rs") {
             findings.extend(rules::rust(path, &text));
         }
