@@ -18,41 +18,30 @@
 #[cfg(test)]
 extern crate self as strake_runtime;
 
-mod budget;
-mod buffers;
 mod clock;
-mod control;
 pub mod device;
-mod devices;
 mod error;
 pub mod export;
-mod local;
 mod mail;
 mod member_io;
 mod memory;
-mod placement;
-mod raw;
 mod ring;
 mod serve;
-mod shape;
-mod shard;
-mod threads;
-mod trace;
-mod turns;
-mod volumes;
-mod watch;
+mod thread;
 
-pub use budget::{check_descriptors_left, raise_descriptor_limit};
-pub use control::EventRecord;
 pub use device::{Device, DeviceError, MemberImage, OpenMode};
 pub use error::ServeError;
 pub use export::{Export, ExportKind, UblkExport};
-pub use local::LocalClient;
 pub use mail::Answer;
+pub use mail::local::LocalClient;
+pub use member_io::raw::RawMembers;
+pub use memory::budget::{check_descriptors_left, raise_descriptor_limit};
 pub use memory::may_have;
-pub use placement::{Placed, Placement, cpus_text, least_memory_bytes, parse_cpus, usable_cpus};
-pub use raw::RawMembers;
 pub use ring::check_io_uring;
+pub use serve::placement::{
+    Placed, Placement, cpus_text, least_memory_bytes, parse_cpus, usable_cpus,
+};
+pub use serve::volumes::VolumeExport;
 pub use serve::{NotTold, ServeConfig, Serving, Stopped, found, may_serve, serve};
-pub use trace::Counters;
-pub use volumes::VolumeExport;
+pub use thread::control::EventRecord;
+pub use thread::counters::Counters;

@@ -42,7 +42,7 @@ struct Crate {
     owners: &'static [Owner],
 }
 
-const CRATES: [Crate; 2] = [ENGINE, SIM];
+const CRATES: [Crate; 3] = [ENGINE, RUNTIME, SIM];
 
 const ENGINE: Crate = Crate {
     src: "crates/engine/src/",
@@ -132,6 +132,71 @@ const ENGINE: Crate = Crate {
             open: 0,
         },
     ],
+};
+
+const RUNTIME: Crate = Crate {
+    src: "crates/runtime/src/",
+    rooms: &[
+        Room {
+            name: "clock",
+            uses: &[],
+        },
+        Room {
+            name: "device",
+            uses: &[],
+        },
+        Room {
+            name: "mail",
+            uses: &[],
+        },
+        Room {
+            name: "error",
+            uses: &["device"],
+        },
+        Room {
+            name: "memory",
+            uses: &["error"],
+        },
+        Room {
+            name: "ring",
+            uses: &["error"],
+        },
+        Room {
+            name: "member_io",
+            uses: &["clock", "device", "memory", "ring"],
+        },
+        Room {
+            name: "export",
+            uses: &["mail", "error", "memory", "ring"],
+        },
+        Room {
+            name: "thread",
+            uses: &[
+                "clock",
+                "device",
+                "mail",
+                "memory",
+                "ring",
+                "member_io",
+                "export",
+            ],
+        },
+        Room {
+            name: "serve",
+            uses: &[
+                "clock",
+                "device",
+                "mail",
+                "error",
+                "memory",
+                "ring",
+                "member_io",
+                "export",
+                "thread",
+            ],
+        },
+    ],
+    owners: &[],
 };
 
 const SIM: Crate = Crate {

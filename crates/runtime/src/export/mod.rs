@@ -8,12 +8,11 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use arc_swap::ArcSwap;
 use strake_engine::{Geometry, VolumeMap};
 
-use crate::ServeError;
-use crate::mail::Peers;
-use crate::shape::Shape;
+use crate::error::ServeError;
+use crate::mail::shape::Shape;
+use crate::mail::{Peers, VolumeView};
 
 pub mod nbd;
 pub mod ublk;
@@ -77,27 +76,6 @@ impl Export {
             Export::Ublk(ublk) => Some(ublk.id),
             Export::Nbd { .. } | Export::None => None,
         }
-    }
-}
-
-/// A volume as its exports see it: they go on while it grows. Who looks waits for nobody.
-#[derive(Debug)]
-pub(crate) struct VolumeView(ArcSwap<VolumeMap>);
-
-impl VolumeView {
-    /// A volume that lies there.
-    pub(crate) fn new(map: VolumeMap) -> Arc<VolumeView> {
-        Arc::new(VolumeView(ArcSwap::from_pointee(map)))
-    }
-
-    /// Where its bytes lie now.
-    pub(crate) fn map(&self) -> Arc<VolumeMap> {
-        self.0.load_full()
-    }
-
-    /// It has grown: no byte that it had lies elsewhere.
-    pub(crate) fn grow(&self, map: VolumeMap) {
-        self.0.store(Arc::new(map));
     }
 }
 

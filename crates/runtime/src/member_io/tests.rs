@@ -47,11 +47,11 @@ pub(super) fn or_fault(path: &Path, result: i32) -> i32 {
 #[test]
 fn what_shards_tried_again_is_counted_for_its_member_in_the_array() {
     let mut spec = common::Spec::new(strake_format::Level::Raid5, 3);
-    (spec.shards, spec.export) = (2, crate::ExportKind::None);
+    (spec.shards, spec.export) = (2, strake_runtime::ExportKind::None);
     let rig = common::Rig::create(spec);
     let mut config = rig.config();
     config.client_stock = vec![(65536, 4)];
-    let (serving, _events) = crate::serve(config).expect("serves");
+    let (serving, _events) = strake_runtime::serve(config).expect("serves");
     *FAULTY.lock().expect("no test panics with it") = Some(Faulty {
         member: rig.paths[1].clone(),
         given: HashMap::new(),
@@ -536,7 +536,7 @@ fn calls_that_block_take_turns_and_wait_no_longer_than_those_before_them() {
         offset: at * 4096,
         len: 4096,
     };
-    for io in 0..2 * turns::AT_ONCE as u64 {
+    for io in 0..2 * limiter::AT_ONCE as u64 {
         let kind = if io % 2 == 0 {
             IoKind::Flush
         } else {
@@ -557,19 +557,23 @@ fn calls_that_block_take_turns_and_wait_no_longer_than_those_before_them() {
         }
     }
     over.sort_unstable();
-    assert_eq!(over, (0..2 * turns::AT_ONCE as u64).collect::<Vec<u64>>());
+    assert_eq!(over, (0..2 * limiter::AT_ONCE as u64).collect::<Vec<u64>>());
     drop(bench);
 
     let mut bench = Bench::new(file.path(), Duration::ZERO);
-    for io in 0..=turns::AT_ONCE as u64 {
+    for io in 0..=limiter::AT_ONCE as u64 {
         assert!(bench.start(io, IoKind::Flush).is_none());
     }
     let mut expired = Vec::new();
     bench
         .ios
         .expire(&mut bench.ring, bench.clock.now(), &mut expired);
-    assert_eq!(expired.len(), turns::AT_ONCE + 1, "who waits, too");
-    assert_eq!(bench.ios.in_flight(), turns::AT_ONCE, "it was never begun");
+    assert_eq!(expired.len(), limiter::AT_ONCE + 1, "who waits, too");
+    assert_eq!(
+        bench.ios.in_flight(),
+        limiter::AT_ONCE,
+        "it was never begun"
+    );
 }
 
 #[test]

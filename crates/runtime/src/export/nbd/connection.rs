@@ -35,9 +35,9 @@ use strake_format::RegionState;
 
 use super::negotiate::{Agreed, broken, negotiate, skip};
 use super::wire::{self, Chunk, CommandKind, ErrorCode, Request};
-use crate::buffers::Share;
 use crate::export::{InFlight, Place, Target};
 use crate::mail::{Answer, Mail, Peers};
+use crate::memory::buffers::Share;
 
 /// Largest engine request.
 const PART: u32 = 1 << 20;

@@ -37,10 +37,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use strake_engine::units::ShardNo;
 
 use super::{Target, UblkExport};
-use crate::ServeError;
-use crate::mail::Mail;
-use queue::Data;
-pub(crate) use queue::{Event, Mode, Queue, QueueStart, Stock};
+use crate::error::ServeError;
+use crate::mail::{Data, Mail, Mode, QueueStart};
+pub(crate) use queue::{Event, Queue, Stock};
 pub(crate) use waiting::QueueMemory;
 
 use abi::{Command, ControlCommand, DeviceInfo, Params, SECTOR};
@@ -657,7 +656,7 @@ mod tests {
         Target {
             name: "t".into(),
             tag: 7,
-            shape: crate::shape::Shape::new(Arc::new(geometry.clone())),
+            shape: crate::mail::shape::Shape::new(Arc::new(geometry.clone())),
             geometry: Arc::new(geometry),
             volume: None,
             granularity: 512,

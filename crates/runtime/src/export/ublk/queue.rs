@@ -36,70 +36,11 @@ use strake_engine::event::{Op, RequestError, Slices};
 use super::abi::{self, Descriptor, DeviceInfo, SECTOR};
 use super::batch::{Batch, Step};
 use super::waiting::QueueMemory;
-use crate::export::VolumeView;
+use crate::mail::{Data, Mode, QueueStart, VolumeView};
 use crate::ring::{Reaped, Ring, Token};
 
 /// Sizes and counts of a queue's buffers.
 pub(crate) type Stock = Vec<(usize, usize)>;
-
-/// How data travels between driver and server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Data {
-    /// The server reads and writes /dev/ublkcN.
-    UserCopy,
-    /// The driver copies to and from the server's buffers.
-    Copy,
-    /// As user copy; besides, the pages of a request are registered with the queue's ring, so that
-    /// members can fill them by themselves.
-    AutoBuffer,
-}
-
-/// How driver and server talk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mode {
-    pub(crate) data: Data,
-    /// Many requests and answers in one command.
-    pub(crate) batch: bool,
-}
-
-impl Mode {
-    /// Every mode, the best first. What copies for each request gains nothing from batches.
-    pub(crate) const ALL: [Mode; 5] = [
-        Mode::new(Data::AutoBuffer, true),
-        Mode::new(Data::UserCopy, true),
-        Mode::new(Data::AutoBuffer, false),
-        Mode::new(Data::UserCopy, false),
-        Mode::new(Data::Copy, false),
-    ];
-
-    pub(crate) const fn new(data: Data, batch: bool) -> Mode {
-        Mode { data, batch }
-    }
-
-    /// As `STRAKE_UBLK_MODE` and `strake show` call it.
-    pub(crate) fn word(self) -> &'static str {
-        match (self.data, self.batch) {
-            (Data::UserCopy, false) => "user-copy",
-            (Data::UserCopy, true) => "batch-user-copy",
-            (Data::AutoBuffer, false) => "auto-buffer",
-            (Data::AutoBuffer, true) => "batch-auto-buffer",
-            (Data::Copy, _) => "copy",
-        }
-    }
-}
-
-/// What a shard needs to serve a queue.
-pub(crate) struct QueueStart {
-    device: Arc<File>,
-    queue: u16,
-    depth: u16,
-    max_io_bytes: u32,
-    mode: Mode,
-    volume: Option<Arc<VolumeView>>,
-    started: Sender<io::Result<()>>,
-    /// Dropped at the end.
-    ended: Sender<()>,
-}
 
 impl QueueStart {
     /// `started` hears when all tags are fetched; `ended` is dropped when the queue has closed the

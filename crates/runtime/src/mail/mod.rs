@@ -9,6 +9,10 @@
 //! Deliberately absent: bounds. What is in the channels is bounded by requests and I/O in flight,
 //! which are.
 
+pub(crate) mod local;
+mod queue;
+pub(crate) mod shape;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +24,7 @@ use strake_engine::units::*;
 use strake_engine::{Retried, Verdict, VolumeMap};
 use strake_format::RegionState;
 
-use crate::export::ublk::QueueStart;
+pub(crate) use queue::{Data, Mode, QueueStart, VolumeView};
 
 /// How a request is answered: called once, on the shard's thread, and must not block.
 pub type Answer = Box<dyn FnOnce(Result<Slices, RequestError>) + Send>;

@@ -12,6 +12,9 @@
 //! and a ublk device stays for the next daemon. Deliberately absent: choosing members (the caller
 //! scans) and time limits of commands.
 
+pub(crate) mod placement;
+pub(crate) mod volumes;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
@@ -33,28 +36,28 @@ use strake_engine::{
 };
 use strake_format::{ArrayName, RegionState, Superblock, VolumeUuid};
 
-use crate::budget;
-use crate::buffers::Registered;
 use crate::clock::Clock;
-use crate::control::{Control, EventRecord, Turn};
+use crate::device::set::Devices;
+use crate::device::watch::Watch;
 use crate::device::{Device, MemberImage};
-use crate::devices::Devices;
 use crate::error::ServeError;
 use crate::export::{self, Export, ExportKind, InFlight, Plan, Running, ublk};
-use crate::local::LocalClient;
+use crate::mail::local::LocalClient;
+use crate::mail::shape::Shape;
 use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
+use crate::memory::budget;
+use crate::memory::buffers::Registered;
 use crate::memory::{self, Reserved};
-use crate::placement::{
+use crate::ring::{Ring, check_io_uring, no_io_uring};
+use crate::serve::placement::{
     Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
-use crate::ring::{Ring, check_io_uring, no_io_uring};
-use crate::shape::Shape;
-use crate::shard::Worker;
-use crate::threads::{Threads, thread_name};
-use crate::trace::{Counters, Tally, declare_io_flusher, lock_memory};
-use crate::volumes::Served;
-use crate::watch::Watch;
+use crate::serve::volumes::Served;
+use crate::thread::control::{Control, EventRecord, Turn};
+use crate::thread::counters::{Counters, Tally, declare_io_flusher, lock_memory};
+use crate::thread::worker::Worker;
+use crate::thread::{Threads, thread_name};
 
 /// A region without writes for this long is made clean.
 const CLEAN_AFTER_MS: u64 = 2000;
@@ -876,7 +879,7 @@ impl ThreadStart {
         Ok(Worker {
             index,
             clock: self.clock,
-            pulse: Pulse::new(crate::shard::SLACK_NS, self.clock.now()),
+            pulse: Pulse::new(crate::thread::worker::SLACK_NS, self.clock.now()),
             ring,
             ios: MemberIos::new(listed, self.io_timeout)
                 .merging()

@@ -15,8 +15,8 @@ use strake_engine::event::{Op, RequestError, Slices};
 use strake_engine::units::ShardNo;
 use strake_engine::{Geometry, SharedPool};
 
+use crate::mail::shape::Shape;
 use crate::mail::{Answer, Mail, Peers};
-use crate::shape::Shape;
 
 /// See the module. Clones are the same user.
 #[derive(Clone, Debug)]

@@ -13,6 +13,8 @@
 mod metadata;
 pub mod nvme;
 mod probe;
+pub(crate) mod set;
+pub(crate) mod watch;
 
 use std::fs::File;
 use std::io;

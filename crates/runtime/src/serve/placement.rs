@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::thread::CpuSet;
 use strake_engine::{Geometry, limits};
 
-use crate::ServeError;
-use crate::devices::Devices;
+use crate::device::set::Devices;
+use crate::error::ServeError;
 use crate::export::{ExportKind, Plan};
 
 /// What was asked for; the default leaves everything to the runtime.

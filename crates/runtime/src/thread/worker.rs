@@ -33,16 +33,16 @@ use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Pulse, Router, Shard, SharedPool, Target, Verdict, VolumeMap};
 
-use crate::buffers::Slab;
 use crate::clock::{Clock, unix_s};
-use crate::control::Control;
-use crate::devices::Devices;
+use crate::device::set::Devices;
 use crate::export::ublk;
-use crate::mail::{Answer, Mail, Peers};
+use crate::mail::{Answer, Mail, Peers, QueueStart};
 use crate::member_io::{Finished, Lent, MemberIos, Owner};
+use crate::memory::buffers::Slab;
 use crate::ring::{Reaped, Ring, Token};
-use crate::threads::GRACE;
-use crate::trace::{Counted, Tally};
+use crate::thread::GRACE;
+use crate::thread::control::Control;
+use crate::thread::counters::{Counted, Tally};
 
 /// How soon a ublk queue that found no buffer looks again (another shard may let go of one without
 /// a word).
@@ -639,7 +639,7 @@ impl Worker {
         }
     }
 
-    fn ublk_start(&mut self, start: ublk::QueueStart) {
+    fn ublk_start(&mut self, start: QueueStart) {
         let memory = self
             .queue_memory
             .as_ref()

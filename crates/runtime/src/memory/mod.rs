@@ -7,6 +7,9 @@
 //! arrays that are served already, exceed a bound. A bound that the system does not tell bounds
 //! nothing. Deliberately absent: overcommitting on purpose; buffers are used in full sooner or later.
 
+pub(crate) mod budget;
+pub(crate) mod buffers;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

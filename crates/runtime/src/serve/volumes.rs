@@ -17,9 +17,11 @@ use strake_format::{
     ArrayUuid, ChosenTable, VolumeTable, VolumeTableError, VolumeUuid, select_table,
 };
 
-use crate::export::{Export, ExportKind, Plan, Running, Target, VolumeView};
-use crate::local::LocalClient;
-use crate::{ServeError, Serving};
+use crate::error::ServeError;
+use crate::export::{Export, ExportKind, Plan, Running, Target};
+use crate::mail::VolumeView;
+use crate::mail::local::LocalClient;
+use crate::serve::Serving;
 
 /// Bytes that are zeroed or discarded with one request, where they are no whole units.
 const RANGE_BYTES: u64 = 256 << 20;

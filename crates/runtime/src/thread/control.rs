@@ -13,10 +13,10 @@ use strake_engine::event::*;
 use strake_engine::units::*;
 
 use crate::clock::Clock;
-use crate::devices::Devices;
+use crate::device::set::Devices;
+use crate::device::watch::Watch;
 use crate::mail::Mail;
-use crate::shape::Shape;
-use crate::watch::Watch;
+use crate::mail::shape::Shape;
 
 /// An event with wall-clock time.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@
 //!
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
 //! continued where it stopped; a device that answers nothing costs its deadline, never a hang, and
-//! nobody else's: calls that block wait for their `turns`, and their deadline begins when the kernel
+//! nobody else's: calls that block wait for their `limiter`, and their deadline begins when the kernel
 //! gets them. Deadlines count in the time in which the thread ran (`strake_engine::Pulse`): a process that
 //! is stopped, or gets no CPU, reaches none of them.
 //!
@@ -29,7 +29,9 @@
 //! Deliberately absent: which errors are worth a repetition, and how often, and which late member is given
 //! up (the engine decides), and cancellation (a device that hangs ignores it).
 
+pub(crate) mod limiter;
 mod merge;
+pub(crate) mod raw;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,10 +44,10 @@ use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Doubt, Patience, Pulse, Repeats, Retried, Trouble, Verdict};
 
-use crate::buffers::{Registered, Slab};
 use crate::device::{Device, Kind};
+use crate::member_io::limiter::{Call, Turns};
+use crate::memory::buffers::{Registered, Slab};
 use crate::ring::{File, Pushed, Ring, Token};
-use crate::turns::{self, Call, Turns};
 use merge::{Merged, Newest};
 
 /// Zeros are written in parts of this size where a device cannot zero ranges by itself.
@@ -337,7 +339,7 @@ impl MemberIos {
         // other's way.
         let block = |attached: &&Attached| matches!(attached.device.kind(), Kind::Block { .. });
         let blocks = self.attached.values().filter(block).count();
-        ring.have_workers((blocks * turns::AT_ONCE) as u32);
+        ring.have_workers((blocks * limiter::AT_ONCE) as u32);
     }
 
     /// Forgets a device. What is in flight on it goes on and keeps it open.

@@ -13,10 +13,10 @@ use strake_engine::SharedPool;
 use strake_engine::event::{Completion, IoKind, MemberIo};
 use strake_engine::units::{DeviceId, IoId};
 
-use crate::buffers::Registered;
 use crate::clock::Clock;
 use crate::device::Device;
 use crate::member_io::{Finished, MemberIos, Owner};
+use crate::memory::buffers::Registered;
 use crate::ring::{Reaped, Ring, Token};
 
 /// A ring and the members that it knows. Fields drop in order: the ring before its memory.
