@@ -3,7 +3,9 @@
 //! Invariant: each error says what was found, with its values. Deliberately absent: what to do about
 //! it (the program around it knows), and errors of requests (engine).
 
+use std::fmt::Write;
 use std::io;
+use std::path::PathBuf;
 
 use crate::device::DeviceError;
 
@@ -28,8 +30,8 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Members failed while the array was starting, and too few are left.
-    #[error("members failed while the array was starting")]
-    MembersFailed,
+    #[error("members failed while the array was starting{}", each_out(.0))]
+    MembersFailed(Vec<(PathBuf, Option<i32>)>),
     /// The array cannot go on within its memory limit.
     #[error("{shards} threads need {least_bytes} bytes of buffers at least")]
     MemoryLimit {
@@ -89,4 +91,20 @@ impl ServeError {
             source: source.into(),
         }
     }
+}
+
+/// Devices, and what an I/O of each answered.
+fn each_out(members: &[(PathBuf, Option<i32>)]) -> String {
+    let mut text = String::new();
+    for (at, (path, errno)) in members.iter().enumerate() {
+        let before = if at == 0 { ": " } else { ", " };
+        let why = errno.map(|errno| format!(" ({})", io::Error::from_raw_os_error(errno)));
+        let _infallible = write!(
+            text,
+            "{before}{}{}",
+            path.display(),
+            why.unwrap_or_default()
+        );
+    }
+    text
 }

@@ -42,6 +42,6 @@ pub use serve::placement::{
     Placed, Placement, cpus_text, least_memory_bytes, parse_cpus, usable_cpus,
 };
 pub use serve::volumes::VolumeExport;
-pub use serve::{NotTold, ServeConfig, Serving, Stopped, found, may_serve, serve};
+pub use serve::{NotTold, ServeConfig, Serving, Stopped, found, may_make, may_serve, serve};
 pub use thread::control::EventRecord;
 pub use thread::counters::Counters;

@@ -190,6 +190,9 @@ catalogue! {
     DeviceMounted, "device-mounted", Refused, "unmount it first";
     /// Held by the kernel or another program.
     DeviceBusy, "device-busy", Refused, "stop what uses it first";
+    /// It cannot be written.
+    DeviceReadOnly, "device-read-only", Refused,
+        "make it writable (blockdev --setrw, a mount without ro), or use another device";
     /// It has partitions.
     DevicePartitioned, "device-partitioned", Refused,
         "choose a partition or an empty device, or use --force to overwrite it";
@@ -458,6 +461,7 @@ impl From<DeviceError> for Failure {
         let code = match &error {
             DeviceError::NotFound(_) => Code::DeviceNotFound,
             DeviceError::Permission(_) => Code::Permission,
+            DeviceError::ReadOnly(_) => Code::DeviceReadOnly,
             DeviceError::Busy(_) => Code::DeviceBusy,
             DeviceError::Kind(_) => Code::DeviceKind,
             DeviceError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
@@ -615,9 +619,12 @@ impl From<StartError> for Failure {
             StartError::ListFull { .. } => Code::ListFull,
             StartError::NumbersExhausted { .. } => Code::NumbersExhausted,
             StartError::CounterExhausted { .. } => Code::CounterExhausted,
-            StartError::MapDamaged(_) | StartError::UnreadableDamaged | StartError::Geometry(_) => {
-                Code::Damaged
+            StartError::MapDamaged(_) | StartError::UnreadableDamaged => {
+                // Other members have no other, but superblocks are there, and data may be whole.
+                let cure = "bring members that are missing; if none is, strake config backup FILE and strake config restore FILE make its metadata again over the data that is there";
+                return Failure::new(Code::Damaged, error.to_string()).cure(cure);
             }
+            StartError::Geometry(_) => Code::Damaged,
         };
         Failure::new(code, error.to_string())
     }
@@ -630,7 +637,7 @@ impl From<ServeError> for Failure {
             ServeError::Device(device) => device.into(),
             ServeError::NoUblk(why) => Failure::new(Code::NoUblk, format!("no ublk: {why}")),
             ServeError::Io { action, source } => Failure::io(action, &source),
-            ServeError::MembersFailed => Failure::new(Code::DeviceFailed, error.to_string()),
+            ServeError::MembersFailed(_) => Failure::new(Code::DeviceFailed, error.to_string()),
             ServeError::MemoryLimit {
                 least_bytes,
                 shards,

@@ -529,9 +529,11 @@ fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
 }
 
 fn block_bytes(spec: &CreateSpec, all: &[&(DeviceInfo, MemberUuid)]) -> Result<u32, CreateError> {
-    let has = all.first().map_or(512, |(info, _)| info.block_bytes);
-    if let Some((other, _)) = all.iter().find(|(info, _)| info.block_bytes != has) {
-        return Err(CreateError::MixedBlocks(has, other.block_bytes));
+    let blocks = || all.iter().map(|(info, _)| info.block_bytes);
+    let has = blocks().max().unwrap_or(512);
+    // Where it is not said, nobody may have noticed that they differ.
+    if let Some(other) = blocks().find(|other| *other != has && spec.block_bytes.is_none()) {
+        return Err(CreateError::MixedBlocks(other, has));
     }
     let asked = spec.block_bytes.unwrap_or(has);
     if !matches!(asked, 512 | 4096) {

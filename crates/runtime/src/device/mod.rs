@@ -88,6 +88,9 @@ pub enum DeviceError {
     /// No permission.
     #[error("{0}: permission denied")]
     Permission(PathBuf),
+    /// It cannot be written: the device is read-only, or what it lies on is.
+    #[error("{0}: is read-only")]
+    ReadOnly(PathBuf),
     /// Another process (or array) holds it.
     #[error("{0}: in use by another program")]
     Busy(PathBuf),
@@ -142,6 +145,7 @@ fn failed(path: &Path, action: &'static str, source: impl Into<io::Error>) -> De
     match source.raw_os_error() {
         Some(libc::ENOENT) => DeviceError::NotFound(path),
         Some(libc::EACCES | libc::EPERM) => DeviceError::Permission(path),
+        Some(libc::EROFS) => DeviceError::ReadOnly(path),
         Some(libc::EBUSY | libc::EWOULDBLOCK | libc::ETXTBSY) => DeviceError::Busy(path),
         _ => DeviceError::Io {
             path,
@@ -212,6 +216,10 @@ impl Device {
         let opened = file.metadata().map_err(|e| failed(path, "stat", e))?;
         if opened.file_type() != kind {
             return Err(DeviceError::Kind(path.to_owned()));
+        }
+        // Linux opens one for root all the same, and refuses each write.
+        if member && kind.is_block_device() && probe::is_read_only(opened.rdev()) {
+            return Err(DeviceError::ReadOnly(path.to_owned()));
         }
         if member && kind.is_file() {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)

@@ -64,6 +64,12 @@ pub(super) fn backing(number: u64) -> Option<File> {
     File::open(name.trim_end_matches('\n')).ok()
 }
 
+/// Does the kernel refuse writes to this block device?
+pub(super) fn is_read_only(number: u64) -> bool {
+    let value = std::fs::read_to_string(sysfs(number).join("ro"));
+    value.is_ok_and(|value| value.trim() == "1")
+}
+
 /// A value of the device's queue; a partition has its parent's.
 fn queue(sysfs: &Path, name: &str) -> Option<String> {
     ["queue", "../queue"]

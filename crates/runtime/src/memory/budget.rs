@@ -34,9 +34,10 @@ pub fn check_descriptors_left() -> Result<(), ServeError> {
     check(OF_ARRAY + OF_THREAD)
 }
 
-/// Refuses an array of so many threads, whose devices are open, if too few descriptors are left.
-pub(crate) fn check_descriptors(threads: u16) -> Result<(), ServeError> {
-    check(OF_ARRAY + OF_THREAD * u64::from(threads))
+/// Refuses an array of so many threads, and of so many devices that are still to be opened, if too few descriptors are
+/// left.
+pub(crate) fn check_descriptors(threads: u16, devices: usize) -> Result<(), ServeError> {
+    check(OF_ARRAY + OF_THREAD * u64::from(threads) + devices as u64)
 }
 
 fn check(needs: u64) -> Result<(), ServeError> {

@@ -201,7 +201,7 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
     let setup = array.setup();
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
     check_io_uring()?;
-    budget::check_descriptors(shards)?;
+    budget::check_descriptors(shards, 0)?;
     let memory = memory::reserve(memory_bytes(&stock, shards, queue))?;
     Ok(Prepared {
         memory,
@@ -226,6 +226,26 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
 /// Why it would not.
 pub fn may_serve(config: ServeConfig) -> Result<(), ServeError> {
     prepare(config).map(|_| ())
+}
+
+/// Whether an array that is to be made of so many devices, which are not open yet, could be served as `config` says.
+///
+/// # Errors
+/// What this process may not have.
+pub fn may_make(
+    superblock: &Superblock,
+    devices: usize,
+    config: &ServeConfig,
+) -> Result<(), ServeError> {
+    let plan = Plan::choose(config.export, config.placement.requests, None)?;
+    let queue = plan.stock().unwrap_or_default();
+    let shards = shards_for(superblock, config.shards.max(1));
+    let limit = config.placement.memory_limit_bytes;
+    let geometry = Geometry::of(superblock);
+    let stock = stock_of_shard(&geometry, config.memory_bytes, limit, shards, &queue)?;
+    check_io_uring()?;
+    budget::check_descriptors(shards, devices)?;
+    memory::reserve(memory_bytes(&stock, shards, &queue)).map(|_| ())
 }
 
 /// Assembles, starts shards and the export, and returns when the array serves.
@@ -742,7 +762,9 @@ impl ThreadStart {
             }
             Err(RecvTimeoutError::Timeout) => return Err(ServeError::Silent),
             Ok(Turn::Failed(FailCause::MembersLost) | Turn::Stopped) | Err(_) => {
-                return Err(ServeError::MembersFailed);
+                return Err(ServeError::MembersFailed(crate::thread::control::out(
+                    &event_receiver,
+                )));
             }
         }
         let turns = Mutex::new(turn_receiver);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::SystemTime;
 
 use strake_engine::Array;
@@ -29,6 +29,15 @@ pub struct EventRecord {
     pub device: Option<PathBuf>,
     /// Of a member that is out because an I/O failed: its errno.
     pub errno: Option<i32>,
+}
+
+/// The members that are out by these events, with what an I/O of each answered.
+pub(crate) fn out(events: &Receiver<EventRecord>) -> Vec<(PathBuf, Option<i32>)> {
+    let out = |record: EventRecord| match record.kind {
+        EventKind::MemberOut { .. } => Some((record.device?, record.errno)),
+        _ => None,
+    };
+    events.try_iter().filter_map(out).collect()
 }
 
 /// A turn in the life of an array.

@@ -282,7 +282,7 @@ fn a_partitioned_device_is_refused() {
 
 #[test]
 fn members_of_different_sector_size_are_refused() {
-    let rig = Rig::new();
+    let mut rig = Rig::new();
     let files = rig.files(2);
     let Some(small) = Loop::over(&files[0], &["--sector-size", "512"]) else {
         return;
@@ -291,8 +291,67 @@ fn members_of_different_sector_size_are_refused() {
         return;
     };
     let devices = [small.device.clone(), large.device.clone()];
-    rig.create("a", "1", &["--export", "nbd"], &devices)
-        .refused(2, "mixed-sector-sizes");
+    let refused = rig.create("mixed", "1", &["--export", "nbd"], &devices);
+    let refused = refused.refused(2, "mixed-sector-sizes").json_error();
+    // What it advises was refused by the same words.
+    let advised = "--block-size 4096";
+    assert!(refused["cure"].to_string().contains(advised), "{refused}");
+    let options = ["--export", "nbd", "--block-size", "4096"];
+    rig.create("mixed", "1", &options, &devices).ok();
+    rig.start_daemon_with(&["--scan", &small.device, "--scan", &large.device]);
+    rig.until_state("mixed", "optimal");
+    if rig
+        .qemu_io("mixed", &["write -P 5 0 8M", "flush"])
+        .is_some()
+    {
+        rig.run(&["fail", "mixed", "0"]).ok();
+        rig.qemu_io("mixed", &["read -P 5 0 8M"]);
+    }
+}
+
+/// `add` said that a read-only device was added; it was none a moment later, and the array had no spare.
+#[test]
+fn a_device_that_cannot_be_written_is_refused_by_name_wherever_it_is_offered() {
+    let mut rig = Rig::new();
+    let files = rig.files(4);
+    let Some(read_only) = Loop::over(&files[3], &["--read-only"]) else {
+        return;
+    };
+    let device = read_only.device.as_str();
+    rig.start_daemon();
+    let with = [files[0].clone(), files[1].clone(), device.to_owned()];
+    rig.create("read-only", "5", &["--export", "none"], &with)
+        .refused(4, "device-read-only");
+    rig.create("read-only", "5", &["--export", "none"], &files[..3])
+        .ok();
+    let offered: [&[&str]; 5] = [
+        &["add", "read-only", device],
+        &["add", "read-only", device, "--dry-run"],
+        &["replace", "read-only", "0", device],
+        &["restripe", "read-only", "--add", device],
+        &["pool", "create", "p", device],
+    ];
+    for args in offered {
+        rig.run(args).refused(4, "device-read-only");
+    }
+    rig.run(&["stop", "read-only"]).ok();
+    drop(read_only);
+    // A member that became read-only is set aside, and named.
+    let Some(read_only) = Loop::over(&files[2], &["--read-only"]) else {
+        return;
+    };
+    let args = [
+        "start",
+        "read-only",
+        &files[0],
+        &files[1],
+        &read_only.device,
+    ];
+    assert_eq!(rig.run(&args).code, 5);
+    let shown = rig.show("read-only");
+    let aside = &shown["set_aside"][0];
+    assert_eq!(aside["code"], "device-read-only", "{shown}");
+    assert_eq!(aside["device"], read_only.device.as_str(), "{shown}");
 }
 
 #[test]

@@ -242,3 +242,37 @@ fn a_wiped_beginning_of_a_member_of_raid_0_needs_force() {
     rig.run(&["stop", "data"]).ok();
     rig.run(&["start", "data"]).ok();
 }
+
+/// The first MiB of all members was overwritten, with both places of the region map: data is whole, and the refusal said
+/// that other members may still start the array. There are none.
+#[test]
+fn the_way_on_that_a_refusal_names_where_all_region_maps_are_gone_brings_the_data_back() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    if rig.qemu_io("data", B).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    for path in &files {
+        let file = OpenOptions::new().write(true).open(path).expect("opened");
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; 1 << 20], 0).expect("written");
+    }
+    rig.run(&["start", "data"]).refused(4, "members-emptied");
+    let refused = rig.run(&["start", "data", "--force", "--yes"]);
+    let refused = refused.refused(1, "metadata-damaged").json_error();
+    let cure = refused["cure"].as_str().expect("a way on");
+    let file = rig.path("backup.json");
+    for command in ["config backup FILE", "config restore FILE"] {
+        assert!(cure.contains(command), "{cure}");
+        let command = command.replace("FILE", &file);
+        let mut args: Vec<&str> = command.split(' ').collect();
+        if args[1] == "restore" {
+            args.push("--yes");
+        }
+        rig.run(&args).ok();
+    }
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", IS_B);
+}
