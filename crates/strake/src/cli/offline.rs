@@ -12,11 +12,12 @@ use crate::api::types::*;
 use crate::api::view;
 use crate::cli::args::StartArgs;
 use crate::cli::output;
+use crate::cli::size;
 use crate::cli::{Context, Ended, absolutes, confirm_emptied, done};
 use crate::daemon::ending::{QUIET_PATIENCE, note_unclean};
 use crate::daemon::events::EventLog;
 use crate::daemon::journal;
-use crate::daemon::placement::{PlacementRecord, Wanted, may_keep};
+use crate::daemon::placement::{PlacementRecord, Wanted, keep_placement, may_keep};
 use crate::daemon::pools::{Pools, check_named};
 use crate::daemon::rename;
 use crate::daemon::running::{self, Limits, Start};
@@ -49,6 +50,7 @@ fn paths(context: &Context, devices: &[PathBuf]) -> Vec<PathBuf> {
 /// As `scan` tells it.
 pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson> {
     let paths = paths(context, devices);
+    say_unread(context, &paths);
     let all = find::scan_json(&find::group(find::members(&paths)), &pool::find(&paths));
     context.dir.with_destroyed(all)
 }
@@ -65,7 +67,14 @@ pub(crate) fn pools(context: &Context) -> Pools<'_> {
 
 /// The array of that name or uuid.
 pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure> {
-    find::pick(scan(context, &[]), name)
+    find::pick(scan(context, &[]), name).map_err(|failure| {
+        let unread = unread(&paths(context, &[]));
+        if failure.code != Code::ArrayNotFound || unread.is_empty() {
+            return failure;
+        }
+        let found = format!("{}; {}", failure.found, unread_text(&unread));
+        Failure::new(Code::Permission, found)
+    })
 }
 
 /// An array that no daemon here serves, as `show` says it. Somebody else may serve it, which its
@@ -90,6 +99,30 @@ pub(crate) fn say_no_daemon(context: &Context) {
     context.aside(&format!(
         "no daemon listens in {dir}: this is what the drives say, and nothing is known of what runs"
     ));
+    say_unread(context, &paths(context, &[]));
+}
+
+/// Says which devices this user may not read: what they carry is not known.
+pub(crate) fn say_unread(context: &Context, paths: &[PathBuf]) {
+    let unread = unread(paths);
+    if !unread.is_empty() {
+        context.aside(&unread_text(&unread));
+    }
+}
+
+fn unread_text(unread: &[String]) -> String {
+    format!(
+        "{} may not be read by this user, so what they carry is not known: {}",
+        size::count(unread.len(), "device"),
+        unread.join(", ")
+    )
+}
+
+fn unread(paths: &[PathBuf]) -> Vec<String> {
+    use rustix::fs::{Access, access};
+    let denied = |path: &&PathBuf| access(*path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS);
+    let shown = |path: &PathBuf| path.display().to_string();
+    paths.iter().filter(denied).map(shown).collect()
 }
 
 /// Makes an array.
@@ -115,14 +148,14 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         context.dir.make()?;
         may_keep(&context.dir, &placement)?;
     }
-    let mut made = make::make(request, &names)?;
+    let mut made = make::make(request, &names, |_, _| Ok(()))?;
     if !request.dry_run {
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
         // Without a folder of its own a user names the files again; block devices are found anyway.
         let _ = context.dir.make();
         let name = made.superblock.name.to_string();
         made.notes.extend(context.dir.not_remembered(&name, &paths));
-        service::keep_placement(&context.dir, made.superblock.array, &placement)?;
+        keep_placement(&context.dir, made.superblock.array, &placement)?;
         context
             .dir
             .own(&made.superblock.name, made.superblock.array);

@@ -27,6 +27,7 @@ use crate::api::config::{
 use crate::api::types::{ArrayJson, MemberJson, SettingsJson};
 use crate::api::view;
 use crate::daemon::events::Happened;
+use crate::daemon::heirs::{Begun, Heir};
 use crate::daemon::opening;
 use crate::daemon::pool_backup;
 use crate::daemon::service::{Service, absolute};
@@ -70,6 +71,8 @@ fn entry(dir: &Dir, sb: &Superblock, device: impl Fn(usize) -> Option<String>) -
 
 /// What is to be made again, and of what.
 struct Wanted {
+    /// Its new identity.
+    array: ArrayUuid,
     definition: Definition,
     /// The device of each slot.
     devices: Vec<PathBuf>,
@@ -140,7 +143,7 @@ impl Service {
             return Err(moved(entry, "was moving when the backup was taken"));
         }
         let definition = checked(entry)?;
-        let name;
+        let (name, made);
         {
             let _change = self
                 .changes
@@ -149,54 +152,60 @@ impl Service {
             paths.extend(find::expand(&request.devices));
             paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
             let found = find::group(find::members_within(&self.looks, &paths));
-            if let Some(what) = self.is_there(&found, array, entry, &paths, request.force)? {
-                self.slots_as_told(&found, array, request)?;
-                return Ok(answer(false, None, what, &[]));
+            let begun = self.dir.begun(array, &found);
+            if let Some(begun) = begun.as_ref().filter(|begun| self.is_made(begun)) {
+                if request.dry_run {
+                    let what = "was cut off when it was made again, and would be finished";
+                    return Ok(answer(true, None, what, &begun.heir.devices));
+                }
+                name = self.start_made(entry, array, begun)?;
+                made = begun.made;
+            } else {
+                if let Some(what) = self.is_there(&found, array, entry, &paths, request.force)? {
+                    self.slots_as_told(&found, array, request)?;
+                    return Ok(answer(false, None, what, &[]));
+                }
+                let wanted = match begun.as_ref().and_then(|begun| Some((begun, begun.found?))) {
+                    Some((begun, half)) => half_made(begun, half, array),
+                    None => {
+                        let request = as_begun(request, begun.as_ref());
+                        let wanted = self.recognise(entry, array, definition, &request, paths);
+                        // It may have been restored before: then no device carries what it was.
+                        let mut wanted = wanted.map_err(|failure| match failure.code {
+                            Code::MembersMissing => self
+                                .another(&found, &entry.name, &[array])
+                                .unwrap_or(failure),
+                            _ => failure,
+                        })?;
+                        let lost = begun.iter().flat_map(|begun| begun.heir.unreadable());
+                        wanted.told.unreadable.extend(lost);
+                        // What is remembered is that of one restore.
+                        if let Some(begun) = &begun {
+                            wanted.array = begun.made;
+                        }
+                        wanted
+                    }
+                };
+                doubt.clone_from(&wanted.doubt);
+                name = wanted.definition.name.to_string();
+                made = wanted.array;
+                if let Some(failure) = self.another(&found, &name, &[array, made]) {
+                    return Err(failure);
+                }
+                let permit = Permit {
+                    force: request.force,
+                    own: Some(array),
+                    half_made: Some(made),
+                    data: Some(safety::data_of(&wanted.definition.layout)),
+                };
+                if request.dry_run {
+                    make::again(&wanted.devices, permit, true, |devices| {
+                        plan(&wanted, devices)
+                    })?;
+                    return Ok(answer(true, doubt, "would be made again", &wanted.devices));
+                }
+                self.make_again(entry, array, request, &wanted, permit)?;
             }
-            let wanted = self.recognise(entry, array, definition, request, paths)?;
-            doubt.clone_from(&wanted.doubt);
-            name = wanted.definition.name.to_string();
-            let another = |other: &FoundArray| other.name().as_str() == name && other.uuid != array;
-            if found.iter().any(another) || self.find_running(&name).is_some() {
-                let what = format!("there is another array called {name}");
-                let cure = "rename it, or restore the others by name";
-                return Err(Failure::new(Code::NameExists, what).cure(cure));
-            }
-            let permit = Permit {
-                force: request.force,
-                own: Some(array),
-                data: Some(safety::data_of(&wanted.definition.layout)),
-            };
-            let plan = |devices: &[Device]| plan(&wanted, devices);
-            if !request.dry_run {
-                // Whatever becomes of it: which device is in which slot is known from here on, and in a file that stays
-                // when the power goes.
-                self.dir.restoring(&name, &wanted.devices)?;
-                self.events.note(Happened {
-                    array: Some(name.clone()),
-                    event: "restoring",
-                    cause: Some(format!("asked, by the backup of {}", request.backup.taken)),
-                    effect: Some(slots_text(&wanted.devices)),
-                    ..Happened::default()
-                });
-            }
-            let made = make::again(&wanted.devices, permit, request.dry_run, plan)?;
-            if request.dry_run {
-                return Ok(answer(true, doubt, "would be made again", &wanted.devices));
-            }
-            self.remember(wanted.devices.iter().cloned());
-            self.events.note(Happened {
-                array: Some(name.clone()),
-                event: "restored",
-                cause: Some(format!("asked, by the backup of {}", request.backup.taken)),
-                effect: Some(format!("{} superblocks made again", made.paths.len())),
-                ..Happened::default()
-            });
-            let found = find::pick(find::group(find::members(&wanted.devices)), &name)?;
-            let mut how = self.how(Some(entry.export.clone()), false);
-            (how.name, how.elder) = (Some(made.superblock.name.clone()), Some(array));
-            self.start_found(&found, &how)?;
-            self.dir.restored(&name);
         }
         // The change is over: what follows is one of its own.
         let devices = self.show_one(&name)?.members;
@@ -205,6 +214,8 @@ impl Service {
             .filter_map(|member| member.device.map(PathBuf::from))
             .collect();
         let not_applied = self.settle_restored(&name, &entry.settings);
+        self.dir.restored(&name);
+        self.dir.has_inherited(made);
         let what = match &not_applied {
             None => "made again: it serves, and its parity is being made true".to_owned(),
             Some(not_applied) => {
@@ -217,6 +228,94 @@ impl Service {
             not_applied,
             ..answer(true, doubt, &what, &devices)
         })
+    }
+
+    /// A refusal where another array than these has this name.
+    fn another(&self, found: &[FoundArray], name: &str, than: &[ArrayUuid]) -> Option<Failure> {
+        let mut found = found.iter().filter(|other| other.name().as_str() == name);
+        let found = found.find(|other| !than.contains(&other.uuid));
+        let other = found.map(|other| other.uuid);
+        let other = other.or_else(|| self.find_running(name).map(|running| running.uuid))?;
+        let what = format!("there is another array called {name} ({other})");
+        let cure = "if it was restored from this backup, nothing is to be done; else rename it, or restore the others by name";
+        Some(Failure::new(Code::NameExists, what).cure(cure))
+    }
+
+    /// Is the array that a restore was making whole, or in service?
+    fn is_made(&self, begun: &Begun<'_>) -> bool {
+        self.is_running(begun.made) || begun.is_whole()
+    }
+
+    /// Starts an array that a restore made before it was cut off, unless it serves. Its name.
+    fn start_made(
+        &self,
+        entry: &BackupArrayJson,
+        array: ArrayUuid,
+        begun: &Begun<'_>,
+    ) -> Result<String, Failure> {
+        if let Some(running) = self
+            .all_running()
+            .into_iter()
+            .find(|r| r.uuid == begun.made)
+        {
+            return Ok(running.name().to_string());
+        }
+        let found = begun.found.expect("it is whole, or it would be running");
+        self.start_heir(entry, array, found)
+    }
+
+    /// Starts an array that takes the place of another. Its name.
+    fn start_heir(
+        &self,
+        entry: &BackupArrayJson,
+        elder: ArrayUuid,
+        found: &FoundArray,
+    ) -> Result<String, Failure> {
+        let mut how = self.how(Some(entry.export.clone()), false);
+        (how.name, how.elder) = (Some(found.name().clone()), Some(elder));
+        self.start_found(found, &how)?;
+        Ok(found.name().to_string())
+    }
+
+    /// Makes the metadata again, and starts the array.
+    fn make_again(
+        &self,
+        entry: &BackupArrayJson,
+        elder: ArrayUuid,
+        request: &RestoreRequest,
+        wanted: &Wanted,
+        permit: Permit,
+    ) -> Result<(), Failure> {
+        let name = wanted.definition.name.to_string();
+        let cause = || Some(format!("asked, by the backup of {}", request.backup.taken));
+        // Whatever becomes of it: which device is in which slot is known from here on, and in a file that stays when the
+        // power goes.
+        self.dir.restoring(&name, &wanted.devices)?;
+        let heir = Heir::new(elder, &wanted.devices, &wanted.told.unreadable);
+        self.dir.inherits(wanted.array, &heir)?;
+        self.events.note(Happened {
+            array: Some(name.clone()),
+            event: "restoring",
+            cause: cause(),
+            effect: Some(slots_text(&wanted.devices)),
+            ..Happened::default()
+        });
+        // A daemon that is killed from here on finds the devices again.
+        self.remember(wanted.devices.iter().cloned());
+        let made = make::again(&wanted.devices, permit, false, |devices| {
+            plan(wanted, devices)
+        });
+        // It is not cut off: it was refused, and its devices carry nothing of it.
+        let made = made.inspect_err(|_| self.dir.has_inherited(wanted.array))?;
+        self.events.note(Happened {
+            array: Some(name.clone()),
+            event: "restored",
+            cause: cause(),
+            effect: Some(format!("{} superblocks made again", made.paths.len())),
+            ..Happened::default()
+        });
+        let found = find::pick(find::group(find::members(&wanted.devices)), &name)?;
+        self.start_heir(entry, elder, &found).map(|_| ())
     }
 
     /// Gives a restored array its settings. A pool that is not there keeps none of the others from
@@ -357,6 +456,7 @@ impl Service {
             return Err(Failure::new(Code::MembersDisagree, why));
         }
         Ok(Wanted {
+            array: ArrayUuid(make::random_uuid()),
             told: told_by(&found),
             definition,
             devices: found.into_iter().map(|remains| remains.path).collect(),
@@ -622,6 +722,38 @@ fn told_by(members: &[Remains]) -> Told {
     told
 }
 
+/// What a restore that was cut off was making, and made in part: what it was to be is on the devices that it reached.
+fn half_made(begun: &Begun<'_>, half: &FoundArray, elder: ArrayUuid) -> Wanted {
+    let definition = Definition::of(&half.authority().image.superblock);
+    let devices = &begun.heir.devices;
+    let remains: Vec<Remains> = devices
+        .iter()
+        .filter_map(|path| lost::look_at(path, elder, &definition.layout))
+        .collect();
+    let mut told = told_by(&remains);
+    told.unreadable.extend(begun.heir.unreadable());
+    Wanted {
+        array: begun.made,
+        definition,
+        devices: devices.clone(),
+        told,
+        doubt: None,
+    }
+}
+
+/// The request, with the slots that the devices had when it was carried out and cut off.
+fn as_begun(request: &RestoreRequest, begun: Option<&Begun<'_>>) -> RestoreRequest {
+    let mut request = request.clone();
+    if let Some(begun) = begun.filter(|_| request.slots.is_empty()) {
+        let slot = |(slot, device): (u8, &PathBuf)| SlotDevice {
+            slot,
+            device: device.clone(),
+        };
+        request.slots = (0..).zip(&begun.heir.devices).map(slot).collect();
+    }
+    request
+}
+
 fn slots_text(devices: &[PathBuf]) -> String {
     let slot = |(slot, path): (usize, &PathBuf)| format!("slot {slot}: {}", path.display());
     let slots: Vec<String> = devices.iter().enumerate().map(slot).collect();
@@ -775,7 +907,7 @@ fn moved(entry: &BackupArrayJson, when: &str) -> Failure {
 /// What is to be written on these devices, in the order of the slots.
 fn plan(wanted: &Wanted, devices: &[Device]) -> Result<strake_engine::create::CreatePlan, Failure> {
     let spec = RestoreSpec {
-        array: ArrayUuid(make::random_uuid()),
+        array: wanted.array,
         created_unix_s: make::now_unix_s(),
         definition: wanted.definition.clone(),
         members: devices

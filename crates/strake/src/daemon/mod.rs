@@ -9,10 +9,12 @@
 
 pub(crate) mod backup;
 pub(crate) mod changes;
+pub(crate) mod damaged;
 pub(crate) mod degraded;
 pub(crate) mod destroyed;
 pub(crate) mod ending;
 pub(crate) mod events;
+pub(crate) mod heirs;
 pub(crate) mod journal;
 pub(crate) mod late;
 pub(crate) mod log;
@@ -120,6 +122,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.sources,
         config.limits,
     ));
+    config.dir.set_damaged_aside(&service.events);
     let runtime = runtime()?;
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     let socket = config.dir.socket();

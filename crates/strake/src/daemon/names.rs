@@ -27,7 +27,7 @@ use crate::errors::{Code, Failure};
 
 /// What a name means.
 #[derive(Serialize, Deserialize)]
-struct NameRecord {
+pub(super) struct NameRecord {
     uuid: String,
 }
 
@@ -80,7 +80,9 @@ fn cure(array: ArrayUuid) -> String {
 /// # Errors
 /// It does.
 pub(crate) fn check_owner(dir: &Dir, name: &ArrayName, array: ArrayUuid) -> Result<(), Failure> {
-    match dir.owner(name).filter(|owner| *owner != array) {
+    // One that a restore makes in the place of another has its name.
+    let mine = |owner: &ArrayUuid| *owner == array || dir.elder_of(array) == Some(*owner);
+    match dir.owner(name).filter(|owner| !mine(owner)) {
         None => Ok(()),
         Some(owner) => {
             let found = format!("here {name} is array {owner}; this one is {array}");

@@ -16,11 +16,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use strake_engine::StartError;
-use strake_format::Slot;
+use strake_format::{Slot, SlotRecord};
 use strake_runtime::{Device, MemberImage, OpenMode, ServeError};
 
 use crate::cli::size;
 use crate::daemon::running::Start;
+use crate::daemon::seats::Seats;
 use crate::drives::find::{Aside, FoundArray, FoundMember, aside_text};
 use crate::drives::safety::{self, Permit};
 use crate::drives::{reused, sysfs};
@@ -130,6 +131,7 @@ impl Opened {
             let permit = Permit {
                 force: true,
                 own: Some(found.uuid),
+                half_made: None,
                 data: Some(safety::data_of(&image.superblock.layout)),
             };
             safety::wipe_tables(device, permit)?;
@@ -139,12 +141,37 @@ impl Opened {
 }
 
 /// A start that came to nothing, with what was found, and set aside, and perhaps missed for it.
-pub(crate) fn with_aside(error: ServeError, found: &FoundArray, aside: &[Aside]) -> Failure {
-    with_set_aside(with_paths(error, found), found, aside)
+pub(crate) fn with_aside(
+    error: ServeError,
+    found: &FoundArray,
+    aside: &[Aside],
+    seats: &Seats,
+) -> Failure {
+    with_set_aside(with_paths(error, found, seats), found, aside)
+}
+
+/// Slots of which no device was found, with what they had.
+fn absent(found: &FoundArray, seats: &Seats) -> String {
+    let rows = &found.authority().image.superblock.slots;
+    let is_there = |row: &SlotRecord| {
+        let mut members = found.members.iter();
+        members.any(|m| m.image.superblock.member == row.member)
+    };
+    let absent = (0..).zip(rows).filter(|(_, row)| !is_there(row));
+    let texts: Vec<String> = absent
+        .map(|(slot, _)| match seats.device_of(slot) {
+            Some(device) => format!("{slot} (it had {})", device.display()),
+            None => slot.to_string(),
+        })
+        .collect();
+    match texts.as_slice() {
+        [] => String::new(),
+        texts => format!("; no device was found of slot {}", texts.join(", ")),
+    }
 }
 
 /// The engine knows slots alone: a refusal that is about members found names their devices.
-fn with_paths(error: ServeError, found: &FoundArray) -> Failure {
+fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
     let ServeError::Start(StartError::TooFewMembers {
         missing,
         tolerated,
@@ -166,7 +193,8 @@ fn with_paths(error: ServeError, found: &FoundArray) -> Failure {
         tolerated,
         aside,
     };
-    let found = format!("{}{texts}", refused(Vec::new()));
+    let absent = absent(found, seats);
+    let found = format!("{}{texts}{absent}", refused(Vec::new()));
     Failure {
         found,
         ..Failure::from(refused(aside))
@@ -177,9 +205,20 @@ pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Asid
     if failure.code == Code::MemberTwice
         && let Some((first, second)) = twice(found)
     {
-        let (first, second) = (first.path.display(), second.path.display());
-        let found =
-            format!("{first} and {second} carry the same member: one is a copy of the other");
+        let told = |m: &FoundMember| {
+            let sb = &m.image.superblock;
+            let (path, slot) = (m.path.display(), Aside::of(m, failure.clone()).slot);
+            let slot = slot.map_or_else(|| "spare".to_owned(), |slot| format!("slot {slot}"));
+            format!(
+                "{path} ({slot}, epoch {}, generation {})",
+                sb.epoch.0, sb.generation.0
+            )
+        };
+        let found = format!(
+            "{} and {} carry the same member: one is a copy of the other",
+            told(first),
+            told(second)
+        );
         return Failure::new(failure.code, found).cure(failure.cure);
     }
     let for_members = matches!(

@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 use strake_engine::Geometry;
 use strake_engine::logs::shards_for;
-use strake_format::Superblock;
+use strake_format::{ArrayUuid, Superblock};
 use strake_runtime::{
     ExportKind, Placement, cpus_text, least_memory_bytes, parse_cpus, usable_cpus,
 };
@@ -184,6 +184,19 @@ impl PlacementRecord {
         }
         Ok(strake_runtime::may_have(limit_bytes)?)
     }
+}
+
+/// Remembers what an array may take of this machine, if something was said.
+pub(crate) fn keep_placement(
+    dir: &Dir,
+    array: ArrayUuid,
+    placement: &PlacementRecord,
+) -> Result<(), Failure> {
+    if *placement == PlacementRecord::default() {
+        return Ok(());
+    }
+    let cure = "the array was made: strake start NAME DEV… serves it; what it may take of this machine is not kept, strake set NAME sets it again";
+    dir.place(array, placement).map_err(|f| f.cure(cure))
 }
 
 /// A memory limit is too small.

@@ -113,8 +113,9 @@ impl Service {
             let what = format!("would be made again{others}");
             return Ok(answer(true, what, &devices));
         }
-        pool::label(&devices, &foreign, (id, &name), permit)?;
+        // Before: a daemon that is killed when labels are written finds them again.
         self.remember(devices.iter().cloned());
+        pool::label(&devices, &foreign, (id, &name), permit)?;
         self.pools_changed();
         self.events.note(Happened {
             event: "pool_changed",

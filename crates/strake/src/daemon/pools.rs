@@ -146,6 +146,7 @@ impl<'a> Pools<'a> {
         let permit = Permit {
             force: request.force,
             own: None,
+            half_made: None,
             data: None,
         };
         let foreign = safety::check(&paths, permit)?;
@@ -166,11 +167,20 @@ impl<'a> Pools<'a> {
             safety::may_hold(&paths)?;
             return Ok(done(name.as_str(), false, &what));
         }
-        pool::label(&paths, &foreign, (uuid, name), permit)?;
-        // A folder that cannot be written makes a user name files again; block devices are found.
-        if self.dir.make().is_ok() {
-            let _ = self.dir.remember_files(&paths);
+        // Before: a daemon that is killed when labels are written finds them again. A folder that cannot be written
+        // makes a user name files again; block devices are found.
+        let remembered = self.dir.make().map_err(|failure| failure.found);
+        let remembered = remembered.and_then(|()| {
+            let kept = self.dir.remember_files(&paths);
+            kept.map_err(|error| error.to_string())
+        });
+        let file = |path: &PathBuf| path.is_file();
+        if let Some(error) = remembered.err().filter(|_| paths.iter().any(file)) {
+            what.push_str(&format!(
+                "; files in it are not remembered ({error}), and found only by strake daemon --scan FILE"
+            ));
         }
+        pool::label(&paths, &foreign, (uuid, name), permit)?;
         Ok(done(name.as_str(), true, &what))
     }
 

@@ -179,13 +179,14 @@ impl Service {
         let permit = Permit {
             force: request.force,
             own: Some(running.uuid),
+            half_made: None,
             data: None,
         };
         let wipe = safety::check(&paths, permit)?;
         // The array would say so, but after devices have been wiped.
         let infos = safety::infos(&paths)?;
         may_join(&running, &infos, change.joining())?;
-        let notes = shape_notes(&running, &now, &paths, change.joining())?;
+        let mut notes = shape_notes(&running, &now, &paths, change.joining())?;
         if request.dry_run {
             safety::may_hold(&paths)?;
             let what = match change {
@@ -201,7 +202,7 @@ impl Service {
         let was_ours = |path: &PathBuf| !matches!(own_superblock(path, running.uuid), Ok(None));
         let strangers: Vec<PathBuf> = paths.iter().filter(|p| !was_ours(p)).cloned().collect();
         // Before they are members: one that is remembered in vain does no harm.
-        self.remember(paths.into_iter());
+        notes.extend(self.dir.not_remembered(name, &paths));
         let lists = |member: MemberUuid| {
             let now = running.status().ok()?.superblock;
             Some(now.slot_of(member).is_some() || now.spares.contains(&member))

@@ -25,6 +25,7 @@ use crate::cli::size;
 use crate::daemon::events::{self, EventLog, Happened};
 use crate::daemon::names;
 use crate::daemon::opening::{self, Opened};
+use crate::daemon::placement::PlacementRecord;
 use crate::daemon::seats::Keeper;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::daemon::volumes::Volumes;
@@ -166,6 +167,22 @@ struct Ready {
     config: ServeConfig,
 }
 
+/// How an array that is still to be made would be served.
+pub(crate) fn trial(placement: &PlacementRecord, limits: Limits) -> Result<ServeConfig, Failure> {
+    Ok(ServeConfig {
+        members: Vec::new(),
+        shards: placement.shards(limits.shards),
+        memory_bytes: limits.memory_bytes,
+        placement: placement.for_runtime(),
+        io_timeout: limits.io_timeout,
+        force: false,
+        export: parse_export(placement.export.as_deref().unwrap_or("auto"))?,
+        nbd_socket: PathBuf::new(),
+        recover_ublk: None,
+        client_stock: Vec::new(),
+    })
+}
+
 /// Looks whether an array found may be started so, and holds its members.
 fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     let remembered = dir.record(found.uuid);
@@ -244,7 +261,7 @@ pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<()
     let Ready { opened, config, .. } = ready(dir, found, how)?;
     let (members, aside) = (opened.members, opened.aside);
     let may = strake_runtime::may_serve(ServeConfig { members, ..config });
-    may.map_err(|error| opening::with_aside(error, found, &aside))
+    may.map_err(|error| opening::with_aside(error, found, &aside, &dir.seats(found.uuid)))
 }
 
 /// A member that lost a copy of its superblock: where that was, and where the member is.
@@ -307,8 +324,8 @@ pub(crate) fn start(
         members,
         ..ready.config
     };
-    let (serving, receiver) =
-        strake_runtime::serve(config).map_err(|error| opening::with_aside(error, found, &aside))?;
+    let (serving, receiver) = strake_runtime::serve(config)
+        .map_err(|error| opening::with_aside(error, found, &aside, &dir.seats(found.uuid)))?;
     dir.not_destroyed_any_more(found.uuid);
     note_believed(log, &name, &serving, &emptied);
     for aside in &aside {
@@ -386,7 +403,8 @@ pub(crate) fn start(
             .map(|m| (m.image.superblock.member, m.path.clone()))
             .collect(),
     };
-    running.bring_up_volumes(dir, log, how.elder)?;
+    let elder = how.elder.or_else(|| dir.elder_of(found.uuid));
+    running.bring_up_volumes(dir, log, elder)?;
     Ok(running)
 }
 

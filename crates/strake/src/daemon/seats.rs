@@ -70,6 +70,12 @@ impl Seat {
 }
 
 impl Seats {
+    /// The device that has a slot, or had it last.
+    pub(crate) fn device_of(&self, slot: u8) -> Option<&Path> {
+        let place = self.0.get(&slot)?;
+        let was = place.was.as_ref().map(|was| &was.seat);
+        place.now.as_ref().or(was).map(|seat| seat.device.as_path())
+    }
     /// A device takes a slot.
     fn take(&mut self, slot: Slot, seat: Seat) {
         let place = self.0.entry(slot.0).or_default();

@@ -24,7 +24,7 @@ use crate::cli::size;
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::degraded::{self, OwnRule};
 use crate::daemon::events::{EventLog, Happened};
-use crate::daemon::placement::{PlacementRecord, Wanted, may_keep};
+use crate::daemon::placement::{PlacementRecord, Wanted, keep_placement, may_keep};
 use crate::daemon::pools::{self, Tries};
 use crate::daemon::running::{self, Limits, Running, Start};
 use crate::daemon::schedule;
@@ -346,12 +346,26 @@ impl Service {
         if !request.dry_run {
             may_keep(&self.dir, &placement)?;
         }
-        let mut made = make::make(&request, &names)?;
+        let config = running::trial(&placement, self.limits)?;
+        let may = |superblock: &Superblock, devices: usize| {
+            Ok(strake_runtime::may_make(superblock, devices, &config)?)
+        };
         if request.dry_run {
+            let made = make::make(&request, &names, may)?;
             return Ok(created_json(&made, &placement, true));
         }
-        let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
-        made.notes.extend(self.dir.not_remembered(&name, &paths));
+        let paths: Vec<PathBuf> = request
+            .devices
+            .iter()
+            .chain(&request.spares)
+            .cloned()
+            .collect();
+        // Before: a daemon that is killed when superblocks are written finds them again.
+        let known = self.dir.known_files();
+        let note = self.dir.not_remembered(&name, &paths);
+        let made = make::make(&request, &names, may);
+        let mut made = made.inspect_err(|_| self.dir.forget_but(&paths, &known))?;
+        made.notes.extend(note);
         self.events.note(Happened {
             array: Some(name.clone()),
             event: "created",
@@ -592,6 +606,7 @@ impl Service {
         let permit = Permit {
             force: request.force,
             own: Some(running.uuid),
+            half_made: None,
             data: layout.filter(|_| kept).as_ref().map(safety::data_of),
         };
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
@@ -605,16 +620,17 @@ impl Service {
         if !kept {
             may_take(&running, &path, slot)?;
         }
-        let notes = joining_notes(&running, std::slice::from_ref(&path))?;
+        let mut notes = joining_notes(&running, std::slice::from_ref(&path))?;
         if request.dry_run {
             safety::may_hold(std::slice::from_ref(&path))?;
             let what = would_take(slot, kept, &shown);
             return Ok(outcome(name, false, &what).noted(&notes));
         }
+        // Before it is a member: a daemon that is killed then finds it again.
+        notes.extend(self.dir.not_remembered(name, std::slice::from_ref(&path)));
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
         let device = held.into_iter().next().expect("one path, one device");
         let changed = take_in(&running, device, slot, kept)?;
-        self.remember(std::iter::once(path));
         let what = match slot {
             Some(slot) => format!("slot {slot} is being rebuilt onto {shown}"),
             None if kept => {
@@ -768,7 +784,7 @@ pub(crate) fn placement_of(
             dry_run: true,
             ..request.clone()
         };
-        let made = make::make(&rehearsal, &[])?;
+        let made = make::make(&rehearsal, &[], |_, _| Ok(()))?;
         let export = running::parse_export(request.export.as_deref().unwrap_or("auto"))?;
         let enough = placement.check_memory(&made.superblock, export, usual_shards);
         let of_create = |failure: Failure| {
@@ -782,19 +798,6 @@ pub(crate) fn placement_of(
         enough.map_err(of_create)?;
     }
     Ok(placement)
-}
-
-/// Remembers it, if something was said.
-pub(crate) fn keep_placement(
-    dir: &Dir,
-    array: ArrayUuid,
-    placement: &PlacementRecord,
-) -> Result<(), Failure> {
-    if *placement == PlacementRecord::default() {
-        return Ok(());
-    }
-    let cure = "the array was made: strake start NAME DEV… serves it; what it may take of this machine is not kept, strake set NAME sets it again";
-    dir.place(array, placement).map_err(|f| f.cure(cure))
 }
 
 /// Remembers, also for later starts, how an array is to be served, if something was said.

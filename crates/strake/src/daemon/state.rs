@@ -240,6 +240,13 @@ impl Dir {
             )
         })
     }
+    /// Forgets those of these paths that were not known before.
+    pub(crate) fn forget_but(&self, paths: &[PathBuf], known: &[PathBuf]) {
+        let new = |path: &&PathBuf| !known.contains(path);
+        let new: Vec<PathBuf> = paths.iter().filter(new).cloned().collect();
+        // One that stays known is looked at in vain.
+        let _ = self.forget_files(&new);
+    }
     /// Forgets paths.
     pub(crate) fn forget_files(&self, paths: &[PathBuf]) -> io::Result<()> {
         let mut known = self.known_files();
@@ -265,6 +272,7 @@ impl Dir {
         let _ = fs::remove_file(self.placement_file(uuid));
         let _ = fs::remove_file(self.scrubs_file(uuid));
         let _ = fs::remove_file(self.seats_file(uuid));
+        self.has_inherited(uuid);
         self.disown(uuid, None);
     }
 
@@ -350,6 +358,9 @@ impl Dir {
     }
 }
 
+/// No file of a daemon's state is as large.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
 /// What a regular file holds. Of anything else nothing is read: a FIFO would be waited for.
 pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -357,9 +368,14 @@ pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         .read(true)
         .custom_flags(nonblock)
         .open(path)?;
-    if !file.metadata()?.is_file() {
+    let about = file.metadata()?;
+    if !about.is_file() {
         let why = "it is no regular file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if about.len() > FILE_BYTES_MAX {
+        let why = format!("it has {} bytes, more than {FILE_BYTES_MAX}", about.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;

@@ -58,6 +58,16 @@ pub(crate) struct Aside {
 impl Aside {
     /// Of one found, for this reason.
     pub(crate) fn of(member: &FoundMember, why: Failure) -> Aside {
+        let why = match why.code {
+            // It is no device that is to be chosen: it was a member.
+            Code::DevicePartitioned | Code::ForeignSignature => {
+                let (name, path) = (&member.image.superblock.name, member.path.display());
+                why.cure(format!(
+                    "strake add --force {name} {path} takes it as a new device, and rebuilds it whole"
+                ))
+            }
+            _ => why,
+        };
         Aside {
             path: member.path.clone(),
             slot: member.slot(),

@@ -104,8 +104,13 @@ pub(crate) fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
     Ok(Some(bytes as u32))
 }
 
-/// Makes the array (or, with `dry_run`, only checks that it could be made).
-pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Failure> {
+/// Makes the array (or, with `dry_run`, only checks that it could be made). `may` refuses one of such a superblock and
+/// so many devices before anything is written.
+pub(crate) fn make(
+    request: &CreateRequest,
+    taken: &[String],
+    may: impl Fn(&Superblock, usize) -> Result<(), Failure>,
+) -> Result<Made, Failure> {
     let (mut spec, prepare) = words(request)?;
     if taken.iter().any(|t| t == spec.name.as_str()) {
         let found = format!("an array {} exists already", spec.name);
@@ -120,6 +125,7 @@ pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Fa
     let permit = Permit {
         force: request.force,
         own: None,
+        half_made: None,
         data: None,
     };
     let mut granularity = 0;
@@ -132,10 +138,11 @@ pub(crate) fn make(request: &CreateRequest, taken: &[String]) -> Result<Made, Fa
         spec.members = members.iter().map(draw).collect();
         spec.spares = spares.iter().map(draw).collect();
         sizes.extend(devices.iter().map(|d| d.info().bytes));
-        create::plan(&spec).map_err(|error| match error {
+        let plan = create::plan(&spec).map_err(|error| match error {
             CreateError::Layout { .. } => too_small(&mut spec, &paths, error),
             error => error.into(),
-        })
+        })?;
+        may(&plan.superblocks[0], devices.len()).map(|()| plan)
     })?;
     let mut notes = of_devices(&[], &paths);
     let members = request.devices.iter().zip(sizes);

@@ -3,7 +3,9 @@
 //! Whoever partitions a device that was a member, or was in a pool, or makes a file system on it, mostly overwrites the
 //! first superblock or label and seldom the last one, which lies just before the end. So a last copy alone proves nothing:
 //! if the first is gone and something foreign is there, the device is taken for what it is now. A table of partitions of
-//! the old kind, or swap, leaves the first copy, too: but it lies before it, where there is nothing of ours.
+//! the old kind, or swap, leaves the first copy, too: but it lies before it, where there is nothing of ours. A superblock
+//! of md (1.2), bcache or f2fs takes the first part of it and leaves the rest, so a first copy that is not whole is no
+//! proof either: what begins before its end is foreign.
 //!
 //! Invariant: where that is so nothing is written but zeroes over what is certainly ours. Deliberately absent: devices
 //! that are mounted or held (nobody gets these, see [`safety`]).
@@ -19,26 +21,50 @@ use strake_runtime::{Device, OpenMode};
 use crate::drives::safety;
 use crate::errors::{Code, Failure};
 
-/// Does a superblock or a label lie here, whole or not?
-fn is_ours(device: &Device, offset: u64) -> bool {
-    let (mut superblock, mut label) = ([0; SUPERBLOCK_BYTES], [0; POOL_LABEL_BYTES]);
-    let superblock = match device.read_at(offset, &mut superblock) {
-        Ok(()) => Superblock::decode(&superblock, offset) != Err(SuperblockError::NotStrake),
-        Err(_) => false,
-    };
-    let label = match device.read_at(offset, &mut label) {
-        Ok(()) => PoolLabel::decode(&label, offset) != Err(PoolLabelError::NotLabel),
-        Err(_) => false,
-    };
-    superblock || label
+/// What lies at the place of a copy of a superblock or label.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copy {
+    /// A whole one, or one of a newer version.
+    Ours,
+    /// Something of one: torn, or partly overwritten. What writes a sector or two at its beginning leaves its end.
+    Torn,
+    Nothing,
 }
 
-/// Refuses a device of which something foreign has taken the first copy.
+fn copy_at(device: &Device, offset: u64) -> Copy {
+    let (mut superblock, mut label) = ([0; SUPERBLOCK_BYTES], [0; POOL_LABEL_BYTES]);
+    let superblock = match device.read_at(offset, &mut superblock) {
+        Ok(()) => match Superblock::decode(&superblock, offset) {
+            Err(SuperblockError::Version { .. } | SuperblockError::Features { .. }) | Ok(_) => {
+                Copy::Ours
+            }
+            Err(SuperblockError::NotStrake) => Copy::Nothing,
+            Err(_) => Copy::Torn,
+        },
+        Err(_) => Copy::Nothing,
+    };
+    let label = match device.read_at(offset, &mut label) {
+        Ok(()) => match PoolLabel::decode(&label, offset) {
+            Ok(_) | Err(PoolLabelError::Version { .. }) => Copy::Ours,
+            Err(PoolLabelError::NotLabel) => Copy::Nothing,
+            Err(_) => Copy::Torn,
+        },
+        Err(_) => Copy::Nothing,
+    };
+    match (superblock, label) {
+        (Copy::Ours, _) | (_, Copy::Ours) => Copy::Ours,
+        (Copy::Nothing, Copy::Nothing) => Copy::Nothing,
+        _ => Copy::Torn,
+    }
+}
+
+/// Refuses a device of which something foreign has taken the first copy, or a part of it.
 pub(crate) fn still_ours(device: &Device) -> Result<(), Failure> {
     let [first, _] = Layout::superblock_offsets(device.info().bytes);
-    let told = match is_ours(device, first) {
-        true => nothing_before(device, first),
-        false => safety::nothing_foreign(device.path()),
+    let told = match copy_at(device, first) {
+        Copy::Ours => nothing_before(device, first),
+        Copy::Torn => nothing_before(device, first + SUPERBLOCK_BYTES as u64),
+        Copy::Nothing => safety::nothing_foreign(device.path()),
     };
     match told {
         // Nobody can tell; it may as well be a copy that is damaged.
@@ -61,13 +87,26 @@ fn nothing_before(device: &Device, first: u64) -> Result<(), Failure> {
     safety::nothing_foreign_before(device.path(), if blank { 0 } else { first })
 }
 
-/// Zeroes what lies at these places, where it is ours.
+/// Zeroes what lies at these places, where it is ours; what something foreign has taken in part is left to that.
 pub(crate) fn wipe(device: &Device, places: &[u64]) -> Result<(), Failure> {
     for &offset in places {
-        if is_ours(device, offset) {
+        if is_certainly_ours(device, offset) {
             device.write_at(offset, &[0; SUPERBLOCK_BYTES])?;
         }
     }
     device.flush()?;
     Ok(())
+}
+
+fn is_certainly_ours(device: &Device, offset: u64) -> bool {
+    let place = offset..offset + SUPERBLOCK_BYTES as u64;
+    match copy_at(device, offset) {
+        Copy::Ours => true,
+        Copy::Nothing => false,
+        Copy::Torn => match safety::nothing_foreign_within(device.path(), place) {
+            Ok(()) => true,
+            // Nobody can tell; it may as well be a copy that is damaged.
+            Err(failure) => failure.code == Code::NoProber,
+        },
+    }
 }

@@ -10,6 +10,7 @@
 //! `blkid`).
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,11 +31,16 @@ pub(crate) struct Permit {
     pub(crate) force: bool,
     /// Members of this array may be taken again (`add`, `replace`).
     pub(crate) own: Option<ArrayUuid>,
+    /// Members of this one, too, which a restore that was cut off left half made.
+    pub(crate) half_made: Option<ArrayUuid>,
     /// From where to where, in bytes, data lies that stays: signatures there are the data's.
     pub(crate) data: Option<(u64, u64)>,
 }
 
 impl Permit {
+    fn is_own(&self, array: ArrayUuid) -> bool {
+        [self.own, self.half_made].contains(&Some(array))
+    }
     fn is_data(&self, signature: &Signature) -> bool {
         match (self.data, signature.offset) {
             (Some((from, to)), Some(offset)) => (from..to).contains(&offset),
@@ -129,11 +135,16 @@ pub(crate) fn nothing_foreign(path: &Path) -> Result<(), Failure> {
 /// Refuses a device that has partitions, or on which something begins before `end` that is not ours.
 pub(crate) fn nothing_foreign_before(path: &Path, end: u64) -> Result<(), Failure> {
     not_partitioned(sysfs::identity(path)?, path, Permit::default())?;
-    if end == 0 {
-        return Ok(());
+    match end {
+        0 => Ok(()),
+        _ => nothing_foreign_within(path, 0..end),
     }
+}
+
+/// Refuses a device on which something begins in this place that is not ours.
+pub(crate) fn nothing_foreign_within(path: &Path, place: Range<u64>) -> Result<(), Failure> {
     let mut signatures = probe(path)?;
-    signatures.retain(|signature| signature.offset.is_some_and(|at| at < end));
+    signatures.retain(|signature| signature.offset.is_some_and(|at| place.contains(&at)));
     refuse(path, &kinds(signatures))
 }
 
@@ -355,7 +366,7 @@ fn probe_with_blkid(path: &Path) -> Result<Vec<Signature>, Failure> {
 /// Refuses a member of an array that somebody serves, here or in another process: nothing forces that.
 pub(crate) fn not_serving(device: &Device, permit: Permit) -> Result<(), Failure> {
     let sb = match device.read_member() {
-        Ok(image) if permit.own != Some(image.superblock.array) => image.superblock,
+        Ok(image) if !permit.is_own(image.superblock.array) => image.superblock,
         _ => return Ok(()),
     };
     // Who forces it waits for a holder that is just letting go; without force it is refused for one thing or the other.
@@ -386,7 +397,7 @@ pub(crate) fn not_serving(device: &Device, permit: Permit) -> Result<(), Failure
 pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failure> {
     let shown = device.path().display();
     match device.read_member() {
-        Ok(image) if permit.own == Some(image.superblock.array) || permit.force => Ok(()),
+        Ok(image) if permit.is_own(image.superblock.array) || permit.force => Ok(()),
         Ok(image) => {
             let name = &image.superblock.name;
             let uuid = image.superblock.array;
@@ -496,6 +507,7 @@ mod tests {
     #[test]
     fn a_signature_in_data_that_stays_is_the_data_s() {
         let permit = Permit {
+            half_made: None,
             data: Some((0x1000, 0x2000)),
             ..Permit::default()
         };

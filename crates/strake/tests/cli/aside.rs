@@ -361,3 +361,54 @@ fn a_member_that_others_may_read_gets_a_note() {
         "{made}"
     );
 }
+
+#[test]
+fn of_two_copies_of_a_member_it_is_told_which_is_the_older_one() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("a", "5", &["--export", "none"], &devices).ok();
+    rig.run(&["stop", "a"]).ok();
+    let copy = rig.path("copy");
+    fs::copy(&devices[1], &copy).expect("copied");
+    rig.run(&["start", "a"]).ok();
+    rig.run(&["stop", "a"]).ok();
+    let generation = |path: &str| {
+        let told = rig.run(&["examine", path]).ok().json();
+        told["generation"].as_u64().expect("a number")
+    };
+    let (now, then) = (generation(&devices[1]), generation(&copy));
+    assert!(then < now);
+    let mut args = vec!["start", "a", &copy];
+    args.extend(devices.iter().map(String::as_str));
+    let refused = rig.run(&args).refused(4, "member-found-twice").json_error();
+    let found = refused["found"].as_str().expect("text");
+    for (path, generation) in [(&devices[1], now), (&copy, then)] {
+        let told = format!("{path} (slot 1, epoch 1, generation {generation})");
+        assert!(found.contains(&told), "{found}");
+    }
+    // What it advises works.
+    let mut args = vec!["start", "a"];
+    args.extend(devices.iter().map(String::as_str));
+    rig.run(&args).ok();
+}
+
+#[test]
+fn a_start_without_enough_members_names_the_slots_and_what_was_in_them() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("a", "5", &["--export", "none"], &devices).ok();
+    rig.run(&["stop", "a"]).ok();
+    for device in &devices[1..3] {
+        fs::rename(device, format!("{device}.away")).expect("unplugged");
+    }
+    let refused = rig.run(&["start", "a"]).refused(4, "members-missing");
+    let found = refused.json_error()["found"].to_string();
+    for (slot, device) in [(1, &devices[1]), (2, &devices[2])] {
+        assert!(
+            found.contains(&format!("{slot} (it had {device})")),
+            "{found}"
+        );
+    }
+}

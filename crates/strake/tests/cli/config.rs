@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -548,4 +550,65 @@ fn an_array_whose_pool_is_gone_is_made_again_with_its_other_settings_and_says_wh
     assert!(what.contains("pool=shelf"), "{told}");
     let get = rig.run(&["get", "data", "rebuild_priority"]).ok().json();
     assert_eq!(get["rebuild_priority"], 77, "{get}");
+}
+
+/// The daemon ends at some moment of a restore: of its superblocks none is written, or some, or all, and the name means
+/// the old array. The same command finishes it, whatever the moment: with the data, the volumes and the settings.
+#[test]
+fn a_restore_that_is_cut_off_at_any_moment_is_finished_by_the_same_command() {
+    for pause_ms in [0, 4, 8, 16, 40, 120] {
+        let mut rig = Rig::new();
+        rig.start_daemon();
+        let devices = rig.files(4);
+        rig.create("data", "5", NBD, &devices).ok();
+        rig.run(&["volume", "create", "data", "v", "--size", "40M"])
+            .ok();
+        rig.run(&["set", "data", "rebuild_priority=77"]).ok();
+        if !volume_io(&rig, "write -P 3 0 20M") {
+            return;
+        }
+        let file = rig.path("backup.json");
+        rig.run(&["config", "backup", &file]).ok();
+        rig.run(&["stop", "data"]).ok();
+        devices.iter().for_each(|device| destroy(device, HEAD));
+
+        let mut command = rig.command();
+        command.args(["config", "restore", &file, "--yes"]);
+        command.stderr(Stdio::null()).stdout(Stdio::null());
+        let mut restore = command.spawn().expect("it runs");
+        let heirs = rig.dir().join("heirs");
+        let is_record = |file: fs::DirEntry| file.path().extension().is_some_and(|e| e == "json");
+        let begun = || fs::read_dir(&heirs).is_ok_and(|files| files.flatten().any(is_record));
+        rig.until("it begins, or has ended", || {
+            begun() || restore.try_wait().expect("it runs").is_some()
+        });
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        rig.kill_daemon();
+        restore.wait().expect("it ends");
+
+        rig.start_daemon();
+        rig.run(&["config", "restore", &file, "--yes"]).ok();
+        rig.until_state("data", "optimal");
+        assert!(volume_io(&rig, "read -P 3 0 20M"), "{pause_ms} ms");
+        let settings = rig.run(&["get", "data"]).ok().json();
+        assert_eq!(settings["rebuild_priority"], 77, "{pause_ms} ms");
+        assert!(!begun(), "{pause_ms} ms: it is remembered for ever");
+        rig.run(&["config", "restore", &file, "--dry-run"]);
+        rig.run(&["stop", "data"]).ok();
+        rig.run(&["start", "data"]).ok();
+        assert!(volume_io(&rig, "read -P 3 0 20M"), "{pause_ms} ms");
+    }
+}
+
+/// One command of qemu-io on the volume `v`; false where there is no qemu-io.
+fn volume_io(rig: &Rig, command: &str) -> bool {
+    let socket = rig.dir().join("volumes/data/v.sock");
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let mut qemu = Command::new("qemu-io");
+    let Ok(output) = qemu.args(["-f", "raw", "-c", command, &uri]).output() else {
+        skipped("qemu-io is not installed");
+        return false;
+    };
+    assert!(output.status.success(), "{output:?}");
+    true
 }

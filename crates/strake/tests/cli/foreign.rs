@@ -391,3 +391,58 @@ fn a_member_of_an_array_that_serves_is_named_as_in_use_and_nothing_advises_to_fo
     rig.run(&add).refused(4, "not-confirmed");
     rig.run(&[&add[..], &["--yes"]].concat()).ok();
 }
+
+/// A superblock of md 1.2 takes the first sector of a member's first superblock and leaves its end, which passed for a
+/// torn copy: the array started `optimal` with the member of an md array, and wrote its superblock over that of md.
+#[test]
+fn a_member_whose_first_superblock_md_took_in_part_is_set_aside_and_stays_as_it_is() {
+    if !rig::has("wipefs") {
+        return rig::skipped("wipefs is not installed");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", &["--export", "nbd"], &devices).ok();
+    rig.qemu_io("data", &["write -P 7 0 8M", "flush"]);
+    rig.run(&["stop", "data"]).ok();
+    assert!(md_1(&devices[1], 4096));
+    let used = bytes(&devices[1]);
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    let shown = rig.show("data");
+    let aside = &shown["set_aside"][0];
+    assert_eq!(aside["code"], "foreign-signature", "{shown}");
+    assert!(
+        aside["found"].to_string().contains("linux_raid_member"),
+        "{shown}"
+    );
+    rig.qemu_io("data", &["read -P 7 0 8M"]);
+    rig.run(&["stop", "data"]).ok();
+    // What is somebody else's by now stays, whatever becomes of the array.
+    rig.run(&["destroy", "data", "--yes"]).ok();
+    let after = bytes(&devices[1]);
+    assert!(used[..5 << 20] == after[..5 << 20], "its head was changed");
+}
+
+/// The way on that is shown for such a member really is one.
+#[test]
+fn what_is_advised_for_a_member_that_somebody_partitioned_takes_it_back() {
+    if !rig::has("wipefs") || !rig::has("sfdisk") {
+        return rig::skipped("wipefs or sfdisk is not installed");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", &["--export", "none"], &devices)
+        .ok();
+    rig.run(&["stop", "data"]).ok();
+    assert!(tool("sfdisk", &["-q"], &devices[1], "label: gpt\n,10M\n"));
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    let shown = rig.show("data");
+    let cure = shown["set_aside"][0]["cure"].as_str().expect("a way on");
+    let command = cure.split(" takes it").next().expect("a command");
+    let mut args: Vec<&str> = command.split(' ').collect();
+    assert_eq!(args.remove(0), "strake", "{cure}");
+    args.push("--yes");
+    rig.run(&args).ok();
+    rig.until_state("data", "optimal");
+}

@@ -184,3 +184,23 @@ fn io_uring_that_is_forbidden_is_told_before_anything_is_written() {
         assert!(rig::bytes(device).iter().all(|&byte| byte == 0), "{device}");
     }
 }
+
+/// An array was made, and could not be served for want of descriptors or memory: superblocks of it were left.
+#[test]
+fn an_array_that_this_process_could_not_serve_is_refused_before_anything_is_written() {
+    for (limit, code) in [
+        ("-n 40", "descriptors-short"),
+        ("-v 400000", "memory-short"),
+    ] {
+        let mut rig = Rig::new();
+        rig.start_daemon_limited(limit, &["--shards", "2"]);
+        let devices = rig.files(4);
+        let run = rig.create("a", "5", &["--export", "nbd"], &devices);
+        run.refused(4, code);
+        let blank = vec![0; 64 << 20];
+        for device in &devices {
+            assert!(rig::bytes(device) == blank, "{device} was written");
+        }
+        assert_eq!(rig.run(&["show", "a"]).code, 3, "{limit}");
+    }
+}

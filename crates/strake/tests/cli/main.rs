@@ -8,6 +8,7 @@ mod api;
 mod aside;
 mod bad_input;
 mod config;
+mod damaged;
 mod degraded;
 mod demo;
 mod devices;
