@@ -89,8 +89,13 @@ impl Client {
     /// The daemon of this folder, if one listens.
     pub(crate) fn find(dir: &Dir) -> Result<Option<Client>, Failure> {
         let socket = dir.socket();
-        if !socket.exists() {
-            return Ok(None);
+        // A folder that this user may not enter may have a daemon.
+        match socket.try_exists() {
+            Ok(true) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(Failure::io(socket.display(), &error));
+            }
+            Ok(false) | Err(_) => return Ok(None),
         }
         let runtime = crate::daemon::runtime()?;
         let connected = runtime

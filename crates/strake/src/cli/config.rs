@@ -69,11 +69,14 @@ pub(crate) fn run(context: &Context, command: &ConfigCommand) -> Ended {
 fn write(context: &Context, file: Option<&Path>) -> Ended {
     let backup: BackupJson = match Client::find(&context.dir)? {
         Some(client) => client.get("/v1/config/backup")?,
-        None => backup::of_found(
-            &context.dir,
-            &offline::scan(context, &[]),
-            &offline::found_pools(context),
-        ),
+        None => {
+            offline::say_no_daemon(context);
+            backup::of_found(
+                &context.dir,
+                &offline::scan(context, &[]),
+                &offline::found_pools(context),
+            )
+        }
     };
     let mut text = serde_json::to_string_pretty(&backup).expect("the shapes are all JSON");
     text.push('\n');

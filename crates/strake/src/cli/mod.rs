@@ -26,6 +26,8 @@ use clap::CommandFactory;
 use serde::Serialize;
 use strake_format::ArrayUuid;
 
+use strake_runtime::{Device, OpenMode};
+
 use crate::api::latency::LatenciesJson;
 use crate::api::types::*;
 use crate::cli::args::*;
@@ -585,10 +587,16 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
 fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
     for device in devices.iter().filter(|device| !device.is_dir()) {
         sysfs::identity(device)?;
+        // Of one that cannot be read it is not known that it carries nothing.
+        Device::open(device, OpenMode::ReadOnly)?;
     }
-    let all: Vec<ScanJson> = match Client::find(&context.dir)? {
-        Some(client) if devices.is_empty() => client.get("/v1/scan")?,
-        _ => offline::scan_json(context, devices),
+    let client = match devices {
+        [] => Client::find(&context.dir)?,
+        _ => None,
+    };
+    let all: Vec<ScanJson> = match client {
+        Some(client) => client.get("/v1/scan")?,
+        None => offline::scan_json(context, devices),
     };
     context.say(&all, |all| output::scan(all));
     Ok(DONE)

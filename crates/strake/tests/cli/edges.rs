@@ -2,7 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -636,4 +638,43 @@ fn what_cannot_be_kept_of_an_array_is_refused_before_it_is_made() {
     rig.stop_daemon();
     rig.start_daemon();
     rig.run(&["start", "data", &files[0], &files[1]]).ok();
+}
+
+/// A user who may not enter STRAKE_DIR, nor read a device, was answered that no daemon listens there, that there is no such
+/// array, and that the device carries none.
+#[test]
+fn what_a_user_may_not_look_at_is_not_said_to_be_absent() {
+    if !rig::is_root() || !rig::has("setpriv") {
+        return rig::skipped("it needs root, and setpriv");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("a", "1", &["--export", "none"], &devices).ok();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+    open(rig.folder.path()).expect("it is ours");
+    fs::set_permissions(rig.dir(), fs::Permissions::from_mode(0o700)).expect("it is ours");
+    // The binary lies where that user may not go, perhaps.
+    let program = rig.path("strake");
+    fs::copy(STRAKE, &program).expect("copied");
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+        command.args(user).args([&program, "--json"]).args(args);
+        command.env("STRAKE_DIR", rig.dir());
+        rig.run_command(&mut command)
+    };
+    let missing: [&[&str]; 7] = [
+        &["show"],
+        &["show", "a"],
+        &["scan"],
+        &["events"],
+        &["stop", "a"],
+        &["destroy", "a", "--yes"],
+        &["config", "backup"],
+    ];
+    for args in missing {
+        nobody(args).refused(1, "permission-denied");
+    }
+    nobody(&["scan", &devices[0]]).refused(1, "permission-denied");
 }
