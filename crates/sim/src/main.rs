@@ -5,14 +5,14 @@
 //!
 //! Deliberately absent: anything that changes what a seed means.
 
-use std::ops::Range;
+mod hunt;
+
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
-use strake_sim::canary::Canary;
 use strake_sim::course::Course;
 use strake_sim::faults::{FaultKind, FaultSet};
 use strake_sim::plan::{LEVELS, Variation};
@@ -32,7 +32,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// Plants each bug in turn and demands that it is found within its budget of seeds.
+    /// Plants each bug in turn and demands that it is found within its budget of seeds: at the seed at which it was
+    /// found last, else at any other.
     Canaries {
         /// Print JSON.
         #[arg(long)]
@@ -46,6 +47,12 @@ enum Sub {
         /// Threads; all processors if not given.
         #[arg(long)]
         threads: Option<usize>,
+        /// Search from the first seed on, as if none were known.
+        #[arg(long)]
+        afresh: bool,
+        /// Write the seeds at which they are found to crates/sim/canaries.txt, where the next run looks first.
+        #[arg(long, conflicts_with_all = ["only", "seed"])]
+        keep: bool,
     },
 }
 
@@ -104,14 +111,6 @@ struct Report {
     trace_hash: String,
 }
 
-#[derive(Serialize)]
-struct Found {
-    canary: &'static str,
-    budget: u64,
-    found_after: Option<u64>,
-    failure: Option<String>,
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
@@ -120,12 +119,16 @@ fn main() -> ExitCode {
             only,
             seed,
             threads,
-        }) => canaries(
-            *json,
-            only.as_deref(),
-            *seed,
-            threads.unwrap_or_else(processors),
-        ),
+            afresh,
+            keep,
+        }) => hunt::canaries(&hunt::Hunt {
+            json: *json,
+            only: only.as_deref(),
+            seed: *seed,
+            threads: threads.unwrap_or_else(processors),
+            afresh: *afresh,
+            keep: *keep,
+        }),
         None => seeds(&cli.seeds),
     };
     match done {
@@ -160,7 +163,7 @@ fn seeds(args: &Seeds) -> Result<bool, String> {
         level,
         variation,
         course: args.course.as_deref().map(parse_course).transpose()?,
-        canary: args.canary.as_deref().map(parse_canary).transpose()?,
+        canary: args.canary.as_deref().map(hunt::parse_canary).transpose()?,
         tracing: args.trace,
     };
     let threads = if args.trace {
@@ -209,10 +212,6 @@ fn parse_faults(names: &str) -> Result<FaultSet, String> {
 
 fn parse_course(name: &str) -> Result<Course, String> {
     Course::parse(name).ok_or_else(|| format!("no course {name}"))
-}
-
-fn parse_canary(name: &str) -> Result<Canary, String> {
-    Canary::parse(name).ok_or_else(|| format!("no canary {name}"))
 }
 
 fn report(summary: &Summary, seconds: f64, json: bool) {
@@ -335,62 +334,4 @@ fn flags(run: &Run) -> String {
         flags += &format!(" --without {}", run.variation.without.names());
     }
     flags
-}
-
-fn canaries(json: bool, only: Option<&str>, seed: u64, threads: usize) -> Result<bool, String> {
-    let only = match only {
-        Some(name) => Some(parse_canary(name)?),
-        None => None,
-    };
-    let mut found = Vec::new();
-    for (canary, budget) in Canary::ALL {
-        if only.is_some_and(|only| only != canary) {
-            continue;
-        }
-        let like = Run {
-            canary: Some(canary),
-            ..Run::default()
-        };
-        let first = first_of(&like, seed..seed + budget, threads);
-        let one = Found {
-            canary: canary.name(),
-            budget,
-            found_after: first.as_ref().map(|outcome| outcome.seed - seed + 1),
-            failure: first.and_then(|outcome| outcome.failure.map(|f| f.text)),
-        };
-        if !json {
-            let after = one
-                .found_after
-                .map_or("NOT FOUND".to_owned(), |n| format!("seed {n}"));
-            let text = one.failure.clone().unwrap_or_default();
-            println!("{:<28} {after:>10} of {budget:<5} {text}", one.canary);
-        }
-        found.push(one);
-    }
-    let missed = found.iter().filter(|one| one.found_after.is_none()).count();
-    if json {
-        let all = serde_json::json!({ "canaries": found, "missed": missed });
-        println!("{all}");
-    }
-    Ok(missed == 0)
-}
-
-/// The first of these seeds that fails with the bug planted and passes without it: one that fails anyway is no find.
-fn first_of(like: &Run, seeds: Range<u64>, threads: usize) -> Option<Outcome> {
-    let mut next = seeds.start;
-    while next < seeds.end {
-        let summary = runner::run_many(like, next, seeds.end - next, threads, 1);
-        let found = summary.failures.into_iter().next()?;
-        let seed = found.seed;
-        let plain = Run {
-            seed,
-            ..Run::default()
-        };
-        match runner::run(&plain).failure {
-            None => return Some(found),
-            Some(failure) => eprintln!("seed {seed} fails without a bug: {}", failure.text),
-        }
-        next = seed + 1;
-    }
-    None
 }

@@ -244,6 +244,10 @@ const SIM: Crate = Crate {
                 "prng", "report", "canary", "drive", "plan", "world", "course",
             ],
         },
+        Room {
+            name: "hunt",
+            uses: &["report", "canary", "runner"],
+        },
     ],
     owners: &[Owner {
         name: "World",
