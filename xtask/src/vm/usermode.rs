@@ -96,10 +96,15 @@ fn build() -> Result<PathBuf> {
          $make olddefconfig; $make -j{jobs} linux; strip ../out/linux",
         work.display()
     );
-    let made = host::logged("vm-user-mode", 2400, &["nice", "sh", "-c", &script])?;
+    let made = host::logged("vm-user-mode", 3600, &["nice", "sh", "-c", &script])?;
     if !made.ok {
+        let why = if made.timed_out {
+            "took too long"
+        } else {
+            "failed"
+        };
         bail!(
-            "building a user-mode kernel of Linux {package} failed:\n{}",
+            "building a user-mode kernel of Linux {package} {why}:\n{}",
             made.tail(20)
         );
     }
