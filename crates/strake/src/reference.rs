@@ -25,7 +25,11 @@ const MADE: &str =
     "<!-- Made from the code by: STRAKE_REFERENCE=write cargo test -p strake --lib reference -->";
 
 /// File name and maker.
-const PAGES: &[(&str, fn() -> String)] = &[
+type Page = (&'static str, fn() -> String);
+/// A heading, and names with what each says.
+type Group = (&'static str, &'static [(&'static str, &'static str)]);
+
+const PAGES: &[Page] = &[
     ("commands.md", commands),
     ("settings.md", all_settings),
     ("events.md", events),
@@ -107,7 +111,7 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 /// What each event says.
-const EVENTS: &[(&str, &[(&str, &str)])] = &[
+const EVENTS: &[Group] = &[
     (
         "Arrays",
         &[
@@ -162,6 +166,10 @@ const EVENTS: &[(&str, &[(&str, &str)])] = &[
                 "A backup is being restored; the cause has devices and slots.",
             ),
             ("restored", "A backup was restored."),
+            (
+                "state_damaged",
+                "A file of the daemon's state cannot be read; the effect says what holds instead.",
+            ),
         ],
     ),
     (
