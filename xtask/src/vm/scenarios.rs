@@ -465,7 +465,7 @@ struct Heard {
 }
 
 /// A boot, once more if the guest's kernel ended by itself: that says nothing of the arrays. A second
-/// time is a failure, and so is one whose drives hold what came before.
+/// time is a failure, and so is one with drives that hold what came before.
 fn run_boot(
     rig: &Rig,
     boot: &'static Boot,

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// The series whose source is built: ublk has all its modes, and a device may grow.
+/// The series that is built from source: ublk has all its modes, and a device may grow.
 const SERIES: &str = "7";
 
 /// What the kernel is to have and not to have, on top of the smallest configuration there is.
