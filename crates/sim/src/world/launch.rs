@@ -521,6 +521,20 @@ impl World {
         newest.map_or(wanted, |sb| shards_for(&sb, wanted))
     }
 
+    /// What missing members held may be undecided in more places than the list has room for: a start without
+    /// them is refused, and a person brings those back that are there. True if there are any.
+    fn bring_hidden_back(&mut self) -> bool {
+        let mut any = false;
+        for index in 0..self.drives.len() {
+            self.drives[index].device = None;
+            if std::mem::take(&mut self.drives[index].hidden) {
+                any = true;
+                self.note(format!("drive {index} is brought back for the start"));
+            }
+        }
+        any
+    }
+
     /// Starts the process: assembles the array and lets it begin.
     pub fn launch(&mut self) -> Going {
         self.launch_as(false)
@@ -531,7 +545,11 @@ impl World {
         self.look_at_damage();
         self.shards = self.shards_to_start();
         self.starts += 1;
-        let array = match self.assemble(force) {
+        let mut assembled = self.assemble(force);
+        if matches!(assembled, Err(StartError::ListFull { .. })) && self.bring_hidden_back() {
+            assembled = self.assemble(force);
+        }
+        let array = match assembled {
             Ok(array) => array,
             Err(error) => return self.failure(format!("the array does not start: {error}")),
         };
