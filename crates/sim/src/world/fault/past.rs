@@ -291,15 +291,18 @@ impl World {
             let all: Vec<usize> = (0..self.drives.len()).collect();
             if let Some(drive) = self.one_to_lose(&all, spared) {
                 // A drive that has grown has its last copy where the first copy says that it ends. Beyond that
-                // there may be a newer one, but nothing that the array ever served from.
+                // there may be a newer one, but nothing that the array ever served from. Where the first copy is
+                // not whole, the last one of before it grew is all that is left, and is enough.
                 let len = self.drives[drive].ssd.len();
                 let [first, _] = Layout::superblock_offsets(len);
                 let copy = self.drives[drive].ssd.peek(first, SUPERBLOCK_BYTES);
                 let copy = copy.and_then(|bytes| Superblock::decode(bytes, first).ok());
+                let whole = copy.is_some();
                 let ended = copy.map_or(len, |copy| copy.layout.device_bytes);
                 let [first, last] = Layout::superblock_offsets(ended);
                 let cut = self.pasts.chance.range(first + 4096, last);
                 match self.pasts.chance.percent(60) {
+                    _ if !whole => {}
                     true => self.empty(drive, cut / 4096 * 4096, len / 4096 * 4096),
                     false => self.empty(drive, 0, cut / 4096 * 4096),
                 }
