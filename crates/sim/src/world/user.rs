@@ -108,6 +108,19 @@ impl World {
         Ok(true)
     }
 
+    /// The place of a read that members can fill, for one read in some. It holds what nobody wrote.
+    pub(crate) fn in_place(&self, id: RequestId, op: &mut Op) -> Vec<u8> {
+        let one_in = self.plan.in_place_one_in;
+        let Op::Read { offset, len } = *op else {
+            return Vec::new();
+        };
+        if one_in == 0 || !id.0.is_multiple_of(one_in) {
+            return Vec::new();
+        }
+        *op = Op::ReadInPlace { offset, len, at: 0 };
+        vec![0xdb; len as usize]
+    }
+
     /// Submits this request of the user.
     pub fn submit(&mut self, ask: Ask) -> Going {
         self.stats.asks += 1;
@@ -121,17 +134,7 @@ impl World {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let (mut op, ticket, moment) = self.announce(&ask);
-        let mut place = Vec::new();
-        // The place is filled with what nobody wrote.
-        let one_in = self.plan.in_place_one_in;
-        if let Op::Read { offset, len } = &op
-            && one_in > 0
-            && id.0.is_multiple_of(one_in)
-        {
-            place = vec![0xdb; *len as usize];
-            let (offset, len, at) = (*offset, *len, 0);
-            op = Op::ReadInPlace { offset, len, at };
-        }
+        let place = self.in_place(id, &mut op);
         self.trace([1, id.0, ask.first, ask.count], || {
             format!("request {} {ask:?}", id.0)
         });

@@ -301,10 +301,13 @@ impl World {
                 let ended = copy.map_or(len, |copy| copy.layout.device_bytes);
                 let [first, last] = Layout::superblock_offsets(ended);
                 let cut = self.pasts.chance.range(first + 4096, last);
-                match self.pasts.chance.percent(60) {
-                    _ if !whole => {}
-                    true => self.empty(drive, cut / 4096 * 4096, len / 4096 * 4096),
-                    false => self.empty(drive, 0, cut / 4096 * 4096),
+                let cut = cut / 4096 * 4096;
+                let (from, to) = match self.pasts.chance.percent(60) {
+                    true => (cut, len / 4096 * 4096),
+                    false => (0, cut),
+                };
+                if whole {
+                    self.empty(drive, from, to);
                 }
             }
         }

@@ -291,16 +291,7 @@ impl World {
         self.reading += buffers;
         let id = RequestId(self.next_request);
         self.next_request += 1;
-        let mut place = Vec::new();
-        let one_in = self.plan.in_place_one_in;
-        if let Op::Read { offset, len } = &op
-            && one_in > 0
-            && id.0.is_multiple_of(one_in)
-        {
-            place = vec![0xdb; *len as usize];
-            let (offset, len, at) = (*offset, *len, 0);
-            op = Op::ReadInPlace { offset, len, at };
-        }
+        let place = self.in_place(id, &mut op);
         self.trace([1, id.0, ask.first, ask.count], || {
             format!("request {} {ask:?}", id.0)
         });
