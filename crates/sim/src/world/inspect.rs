@@ -126,18 +126,23 @@ impl World {
                 own.epoch > known.epoch && !knows
             };
             // One that only the new table calls in sync is a newcomer, too: by its own table it serves nobody.
+            let in_sync = |by: &Superblock, member| {
+                let mut rows = by.slots.iter();
+                rows.any(|row| row.state == SlotState::InSync && row.member == member)
+            };
             let called = |&drive: &usize| {
-                let in_sync = |by: &Superblock, member| {
-                    let mut rows = by.slots.iter();
-                    rows.any(|row| row.state == SlotState::InSync && row.member == member)
-                };
                 table(drive).is_some_and(|known| {
                     in_sync(&own, known.member) && in_sync(&known, known.member)
                 })
             };
             let ours = |drive: &usize| !self.pasts.is_strange(*drive);
             let called = (0..self.drives.len()).filter(ours).filter(called);
-            let holders = shown.iter().map(|&(_, holder)| holder).chain(called);
+            // A replacement that has just taken its place is shown in sync; until the table that says
+            // so is durable, it is a spare by its own, and the member that it replaces counts.
+            let shown = shown.iter().map(|&(_, holder)| holder);
+            let shown =
+                shown.filter(|&holder| table(holder).is_some_and(|t| in_sync(&t, t.member)));
+            let holders = shown.chain(called);
             let mut behind = holders.filter(|&holder| table(holder).is_some_and(&lacks));
             if let Some(holder) = behind.next() {
                 return self.failure(format!(

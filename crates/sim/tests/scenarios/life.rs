@@ -153,6 +153,42 @@ fn a_replacement_that_is_cut_off_with_a_member_lost_at_any_step_loses_nothing() 
     }
 }
 
+/// The replacement takes its place while a superblock is being written that takes another member
+/// back: the replacement has that superblock before the member that returns has it.
+#[test]
+fn a_replacement_that_takes_its_place_as_another_member_returns_is_not_passed_over() {
+    let begin = |events| {
+        let mut array = full(Scenario::new("6", 5).no_caches());
+        let away = array.drive(0);
+        array.lose(0).write(10).rest();
+        let fresh = array.world.fresh().expect("there are devices left");
+        let new = array.world.devices[fresh.device.0 as usize];
+        let replace = Command::Replace(Slot(REPLACED), fresh);
+        array.world.command(replace);
+        array.steps(events);
+        (array, away, new)
+    };
+    let is_replaced =
+        |array: &mut Scenario, new| array.world.looks()[usize::from(REPLACED)].in_sync == Some(new);
+    let over = |events| {
+        let (mut array, _, new) = begin(events);
+        is_replaced(&mut array, new)
+    };
+    let end = (0..).find(|events| over(20 * events)).expect("it ends") * 20;
+    let mut as_it_joins = 0;
+    for before in 0..60 {
+        for then in 0..60 {
+            let (mut array, away, new) = begin(end - before);
+            let replaced = is_replaced(&mut array, new);
+            array.world.offer(away).expect("the drive holds a member");
+            array.steps(then);
+            as_it_joins += u64::from(!replaced && is_replaced(&mut array, new));
+            array.power_cut();
+        }
+    }
+    assert!(as_it_joins > 100, "{as_it_joins}");
+}
+
 // ---- a spare takes over -----------------------------------------------------------------------
 
 fn lose_one(array: &mut Scenario) -> usize {

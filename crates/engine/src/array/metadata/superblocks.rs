@@ -77,8 +77,18 @@ struct Flight {
     copies: Copies,
     pending: usize,
     image: Superblock,
-    /// Whom the image speaks to, and as what: who joins in the meantime gets the next one.
-    devices: Vec<(DeviceId, Role)>,
+    /// The devices that get the image. A device that joins in the meantime gets the next one.
+    devices: Vec<Reader>,
+}
+
+/// A device that gets an image.
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    device: DeviceId,
+    role: Role,
+    /// It belongs to the first wave. This stays as it is while the image is written: the
+    /// membership may change between two waves, and each device gets two copies.
+    first: bool,
 }
 
 /// Which copies are being written.
@@ -256,7 +266,7 @@ impl Array {
     }
 
     /// Everyone who gets the superblock, with the role that the table gives it.
-    fn readers_of_superblocks(&self) -> Vec<(DeviceId, Role)> {
+    fn readers_of_superblocks(&self) -> Vec<Reader> {
         let role = |device: DeviceId| match self.slot_of(device) {
             // While a slot has a member in sync, its replacement is still a spare to the table.
             Some(slot) => match self.slots[usize::from(slot.0)].current {
@@ -269,7 +279,12 @@ impl Array {
         let stays = |device: &DeviceId| self.slot_of(*device).is_some();
         let live = self.live().into_iter().filter(stays);
         let devices = live.chain(self.spares.iter().copied());
-        devices.map(|device| (device, role(device))).collect()
+        let reader = |device| Reader {
+            device,
+            role: role(device),
+            first: self.hears_first(device),
+        };
+        devices.map(reader).collect()
     }
 
     /// Nothing newer than what is durable is wanted: stages that waited for this go on.
@@ -367,7 +382,7 @@ impl Array {
 
     /// This superblock is durable on all that it speaks to.
     fn heard(&mut self, flight: &Flight) {
-        for (device, _) in &flight.devices {
+        for Reader { device, .. } in &flight.devices {
             if let Some(member) = self.members.get_mut(device) {
                 member.heard = flight.image.generation;
             }
@@ -395,8 +410,13 @@ impl Array {
         let (copies, image) = (flight.copies, flight.image.clone());
         let devices = flight.devices.clone();
         let mut pending = 0;
-        for (device, role) in devices {
-            if copies != Copies::Second && self.hears_first(device) != (copies == Copies::First) {
+        for Reader {
+            device,
+            role,
+            first,
+        } in devices
+        {
+            if copies != Copies::Second && first != (copies == Copies::First) {
                 continue;
             }
             // Who left since the flight began gets no second copy.
@@ -471,7 +491,7 @@ impl Array {
         let flight = self.persist.flight.as_ref();
         let goes_on = canary::hit(Canary::FirstWaveGoesOn);
         flight.filter(|_| !goes_on).is_some_and(|flight| {
-            let left = |(device, _): &(DeviceId, Role)| !self.members.contains_key(device);
+            let left = |reader: &Reader| !self.members.contains_key(&reader.device);
             flight.copies == Copies::First && flight.devices.iter().any(left)
         })
     }
