@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use strake_engine::create::{CreateError, CreateSpec, Init, plan};
 use strake_engine::event::*;
-use strake_engine::geometry::{Elder, StripPart};
+use strake_engine::geometry::{OldShape, StripPart};
 use strake_engine::units::*;
 use strake_engine::{Buf, Geometry, Router, Slice, Target};
 use strake_format::unreadable::UNREADABLE_BYTES;
@@ -396,9 +396,9 @@ fn requests_are_split_along_stripes_and_answered_once() {
 
 #[test]
 fn a_piece_may_come_back_as_often_as_it_will() {
-    let [elder, younger] = [5, 3].map(|width| geometry(Level::Raid5, width, None));
-    let mut router = Router::new(Arc::new(elder.clone()), 2, 3);
-    let (id, offset, len) = (RequestId(9), 0, elder.stripe_bytes());
+    let [old, younger] = [5, 3].map(|width| geometry(Level::Raid5, width, None));
+    let mut router = Router::new(Arc::new(old.clone()), 2, 3);
+    let (id, offset, len) = (RequestId(9), 0, old.stripe_bytes());
     let mut pieces = Vec::new();
     let op = Op::Read { offset, len };
     assert!(router.route(Request { id, op }, &mut pieces).is_none());
@@ -483,7 +483,7 @@ fn to_make_an_array_costs_the_same_whatever_its_size() {
 struct Move {
     level: Level,
     group: Option<u8>,
-    /// Of the elder shape, where it is another.
+    /// Of the old shape, where it is another.
     from_group: Option<u8>,
     members: (usize, usize),
     fixed: usize,
@@ -606,7 +606,7 @@ fn moving(of: &Move) -> Geometry {
     let width = of.from_group.map_or(of.members.0, usize::from);
     let groups = (of.members.0 / width) as u64;
     g.per_row = g.groups.max(groups);
-    g.elder = Some(Elder {
+    g.old_shape = Some(OldShape {
         groups,
         width,
         fixed: of.from_fixed,
@@ -629,7 +629,7 @@ fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
         let blocks = start.size() / start.block;
         for (moved, g) in moments(&start) {
             assert_eq!(g.size(), start.size());
-            let first = g.first_elder().0;
+            let first = g.first_old_row().0;
             assert!(moved <= first, "{of:?}: {moved} rows, {first} on");
             let mut seen = vec![false; blocks as usize];
             let counted = (0..g.rows).filter(|&row| g.counts(Row(row)));
@@ -668,7 +668,7 @@ fn while_data_moves_every_byte_is_in_one_place_and_no_row_has_two_shapes() {
             }
             assert!(seen.into_iter().all(|seen| seen), "{of:?}: {moved}");
         }
-        assert!(start.moved_to(start.rows_to_move()).first_elder().0 == start.rows);
+        assert!(start.moved_to(start.rows_to_move()).first_old_row().0 == start.rows);
     }
 }
 
@@ -768,8 +768,8 @@ fn while_data_moves_regions_share_the_addresses_out() {
                 let (region, part, alone) = g.region_at(offset);
                 assert_eq!(region, g.region(g.row(g.locate(offset).stripe).1));
                 assert!(part.contains(&offset));
-                let [new, elder] = g.region_parts(region);
-                assert_eq!(alone, new.is_empty() || elder.is_empty());
+                let [new, old] = g.region_parts(region);
+                assert_eq!(alone, new.is_empty() || old.is_empty());
                 let stripe = g.locate(offset).stripe;
                 assert!(g.band_range(stripe).contains(&offset));
                 assert!(g.band_stripes(stripe).any(|s| s == stripe), "{of:?}");
@@ -788,7 +788,7 @@ fn what_is_copied_nowhere_else_is_not_written_over_before_it_has_moved() {
         let start = moving(of);
         for (moved, g) in moments(&start) {
             // As far as a window can go without a copy.
-            let end = g.first_elder().0.min(start.rows_to_move());
+            let end = g.first_old_row().0.min(start.rows_to_move());
             for row in moved..end {
                 assert!(!g.counts(Row(row)), "{of:?}: {moved} {row}");
             }

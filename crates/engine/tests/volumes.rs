@@ -332,7 +332,7 @@ fn geometry() -> Geometry {
         band: 1,
         rows: 200,
         region_rows: 2,
-        elder: None,
+        old_shape: None,
     }
 }
 

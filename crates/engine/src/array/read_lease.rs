@@ -27,7 +27,7 @@ impl Array {
     /// Nothing is about to change that visitors build on.
     fn may_be_visited(&self) -> bool {
         let moving = canary::hit(Canary::VisitsWhileMoving);
-        let rests = self.reshape.is_none() && self.geometry.elder.is_none();
+        let rests = self.reshape.is_none() && self.geometry.old_shape.is_none();
         self.shards > 1
             && self.stage == Stage::Serving
             && (!self.persist.view_due || canary::hit(Canary::ViewBeforeHome))

@@ -12,9 +12,9 @@
 //! band to band. Parity is the same byte for byte, so only addresses know of bands: it is how an array
 //! gets another strip while it serves.
 //!
-//! While data moves to another shape ([`Elder`], `array::reshape::migrate`), the shape of a stripe is a function of its
+//! While data moves to another shape ([`OldShape`], `array::reshape::migrate`), the shape of a stripe is a function of its
 //! row: those below the frontier have the new one, those from the first on that still counts have the
-//! elder one, and what lies between them is nobody's. Everything that is asked with a row, a stripe
+//! old one, and what lies between them is nobody's. Everything that is asked with a row, a stripe
 //! or an address answers by it, so that whoever asks needs to know of no move. Where the shapes have
 //! groups of different numbers, a row has room for as many stripes as the one with more of them needs:
 //! a stripe keeps its number when the frontier passes it, and some numbers are nobody's (`exists`).
@@ -64,13 +64,13 @@ pub struct Geometry {
     /// Rows of a region.
     pub region_rows: u64,
     /// Data is moving: the shape that it comes from. All of the above is the new one.
-    pub elder: Option<Elder>,
+    pub old_shape: Option<OldShape>,
 }
 
 /// The shape from which data moves to one with more data columns in a row, with other groups, with
 /// parities that rotate, or that do not, or with other bands. Parities are as many, strips of ours and rows the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elder {
+pub struct OldShape {
     /// Groups.
     pub groups: u64,
     /// Members of a group.
@@ -138,7 +138,7 @@ impl Geometry {
         };
         let strip = u64::from(sb.strip_bytes);
         let groups = (members / width) as u64;
-        let elder = sb.moving.as_ref().map(|moving| Elder {
+        let old_shape = sb.moving.as_ref().map(|moving| OldShape {
             groups: u64::from(moving.members / moving.group_size),
             width: usize::from(moving.group_size),
             fixed: usize::from(moving.fixed_parities),
@@ -148,7 +148,7 @@ impl Geometry {
         Geometry {
             level: sb.level,
             groups,
-            per_row: elder.map_or(groups, |elder| elder.groups.max(groups)),
+            per_row: old_shape.map_or(groups, |old| old.groups.max(groups)),
             width,
             k: width - m,
             m,
@@ -158,7 +158,7 @@ impl Geometry {
             block: u64::from(sb.block_bytes),
             rows: sb.layout.data_bytes / strip,
             region_rows: sb.layout.region_bytes / strip,
-            elder,
+            old_shape,
         }
     }
 
@@ -166,8 +166,8 @@ impl Geometry {
 
     /// The shape of a stripe.
     pub fn columns(&self, stripe: StripeNo) -> Shape {
-        match &self.elder {
-            Some(elder) if self.row(stripe).1.0 >= elder.moved => self.elder_columns(elder),
+        match &self.old_shape {
+            Some(old) if self.row(stripe).1.0 >= old.moved => self.old_columns(old),
             _ => self.new_columns(),
         }
     }
@@ -180,28 +180,28 @@ impl Geometry {
             band: self.band,
         }
     }
-    fn elder_columns(&self, elder: &Elder) -> Shape {
+    fn old_columns(&self, old: &OldShape) -> Shape {
         Shape {
-            groups: elder.groups,
-            width: elder.width,
-            k: elder.width - self.m,
-            fixed: elder.fixed,
-            band: elder.band,
+            groups: old.groups,
+            width: old.width,
+            k: old.width - self.m,
+            fixed: old.fixed,
+            band: old.band,
         }
     }
     /// Data columns of a row, all groups, in the new shape.
     pub fn row_columns(&self) -> u64 {
         self.groups * self.k as u64
     }
-    /// The same in the elder shape, while data moves.
-    pub fn elder_row_columns(&self) -> Option<u64> {
-        let elder = self.elder_columns(self.elder.as_ref()?);
-        Some(elder.groups * elder.k as u64)
+    /// The same in the old shape, while data moves.
+    pub fn old_row_columns(&self) -> Option<u64> {
+        let old = self.old_columns(self.old_shape.as_ref()?);
+        Some(old.groups * old.k as u64)
     }
     /// Members of the widest stripes.
     pub fn width_most(&self) -> usize {
-        self.elder
-            .map_or(self.width, |elder| elder.width.max(self.width))
+        self.old_shape
+            .map_or(self.width, |old| old.width.max(self.width))
     }
     /// Data bytes of a row of this shape, all groups.
     fn row_bytes(&self, shape: Shape) -> u64 {
@@ -210,45 +210,45 @@ impl Geometry {
     /// Rows that are moved at once at least: whole bands of both shapes, because a row that holds a
     /// part of what has moved must not lie where the rest is to go.
     pub fn rows_at_once(&self) -> u64 {
-        self.elder
-            .map_or(self.band, |elder| elder.band.max(self.band))
+        self.old_shape
+            .map_or(self.band, |old| old.band.max(self.band))
     }
-    /// The first address that lies in the elder shape: the size where none does.
+    /// The first address that lies in the old shape: the size where none does.
     pub fn frontier(&self) -> u64 {
-        match &self.elder {
-            Some(elder) => (elder.moved * self.row_bytes(self.new_columns())).min(self.size()),
+        match &self.old_shape {
+            Some(old) => (old.moved * self.row_bytes(self.new_columns())).min(self.size()),
             None => self.size(),
         }
     }
-    /// The first row of the elder shape that still counts; the first data of it may have moved.
-    pub fn first_elder(&self) -> Row {
-        match &self.elder {
-            Some(elder) if self.frontier() < self.size() => {
-                let rows = self.frontier() / self.row_bytes(self.elder_columns(elder));
-                Row(rows - rows % elder.band)
+    /// The first row of the old shape that still counts; the first data of it may have moved.
+    pub fn first_old_row(&self) -> Row {
+        match &self.old_shape {
+            Some(old) if self.frontier() < self.size() => {
+                let rows = self.frontier() / self.row_bytes(self.old_columns(old));
+                Row(rows - rows % old.band)
             }
             _ => Row(self.rows),
         }
     }
-    /// Rows of the elder shape that hold the data of these rows of the new one.
+    /// Rows of the old shape that hold the data of these rows of the new one.
     ///
     /// # Panics
     /// Where no data moves.
     pub fn sources(&self, from: u64, to: u64) -> Range<u64> {
-        let elder = self.elder.as_ref().expect("data is moving");
-        let (here, there) = (self.new_columns(), self.elder_columns(elder));
+        let old = self.old_shape.as_ref().expect("data is moving");
+        let (here, there) = (self.new_columns(), self.old_columns(old));
         let end = (to * self.row_bytes(here)).min(self.size());
         let first = from * self.row_bytes(here) / self.row_bytes(there);
         let end = end.div_ceil(self.row_bytes(there));
-        first - first % elder.band..end.next_multiple_of(elder.band)
+        first - first % old.band..end.next_multiple_of(old.band)
     }
     /// Rows of the new shape that count.
     pub fn new_rows(&self) -> u64 {
-        self.elder.map_or(self.rows, |elder| elder.moved)
+        self.old_shape.map_or(self.rows, |old| old.moved)
     }
     /// The row is in a shape.
     pub fn counts(&self, row: Row) -> bool {
-        row.0 < self.new_rows() || row >= self.first_elder()
+        row.0 < self.new_rows() || row >= self.first_old_row()
     }
     /// The stripe is in a shape: its row is, and has so many groups.
     pub fn exists(&self, stripe: StripeNo) -> bool {
@@ -268,15 +268,13 @@ impl Geometry {
         let of = |groups: u64, width: usize| {
             (0..groups as usize).map(move |group| group * width..(group + 1) * width)
         };
-        let (groups, width) = self
-            .elder
-            .map_or((0, 1), |elder| (elder.groups, elder.width));
+        let (groups, width) = self.old_shape.map_or((0, 1), |old| (old.groups, old.width));
         of(self.groups, self.width).chain(of(groups, width))
     }
     /// In the two shapes of a move slots have different neighbours.
     pub fn regroups(&self) -> bool {
-        self.elder.is_some_and(|elder| {
-            elder.groups != self.groups || self.groups > 1 && elder.width != self.width
+        self.old_shape.is_some_and(|old| {
+            old.groups != self.groups || self.groups > 1 && old.width != self.width
         })
     }
     /// Slots whose logs tell of each other's records, of which this is one. While neighbours change
@@ -290,22 +288,19 @@ impl Geometry {
     }
     /// Of the members in sync of a log group, how many may still be lost at most.
     pub fn log_spare(&self, group: &Range<usize>, in_sync: usize) -> usize {
-        // Losses that the new shape does not survive are too many, whatever the elder one does.
+        // Losses that the new shape does not survive are too many, whatever the old one does.
         let groups = group.len() / self.width;
         (in_sync + groups * self.m).saturating_sub(group.len())
     }
     /// The shape in which everything has moved so far, and nothing else is left.
     pub fn moved_to(&self, rows: u64) -> Geometry {
-        let elder = self.elder.map(|elder| Elder {
-            moved: rows,
-            ..elder
-        });
-        Geometry { elder, ..*self }
+        let old_shape = self.old_shape.map(|old| OldShape { moved: rows, ..old });
+        Geometry { old_shape, ..*self }
     }
     /// The geometry when all has moved.
     pub fn settled(&self) -> Geometry {
         Geometry {
-            elder: None,
+            old_shape: None,
             per_row: self.groups,
             ..*self
         }
@@ -315,7 +310,10 @@ impl Geometry {
     /// # Panics
     /// While data moves.
     pub fn folded(&self) -> Geometry {
-        assert!(self.elder.is_none(), "rows of two shapes are of one height");
+        assert!(
+            self.old_shape.is_none(),
+            "rows of two shapes are of one height"
+        );
         Geometry {
             strip: self.strip * self.band,
             band: 1,
@@ -326,8 +324,8 @@ impl Geometry {
     }
     /// Data moves away from slots that go when it has: how many, the last ones.
     pub fn to_go(&self) -> Option<usize> {
-        let elder = self.elder.as_ref()?;
-        (self.fixed > elder.fixed).then_some(self.fixed)
+        let old = self.old_shape.as_ref()?;
+        (self.fixed > old.fixed).then_some(self.fixed)
     }
     /// Of these, those that nothing but parity is left in.
     pub fn gone(&self) -> Range<usize> {
@@ -349,9 +347,9 @@ impl Geometry {
         let shape = self.columns(stripe);
         let bytes = shape.k as u64 * shape.band * self.strip;
         let start = (row.0 / shape.band * shape.groups + group) * bytes;
-        match &self.elder {
+        match &self.old_shape {
             None => start..start + bytes,
-            Some(elder) if row.0 < elder.moved => {
+            Some(old) if row.0 < old.moved => {
                 start.min(self.size())..(start + bytes).min(self.size())
             }
             Some(_) => start.max(self.frontier())..(start + bytes).max(self.frontier()),
@@ -379,8 +377,8 @@ impl Geometry {
     }
     /// Size of the block device, bytes: what it was before, as long as data moves.
     pub fn size(&self) -> u64 {
-        let elder = self.elder.as_ref().map(|elder| self.elder_columns(elder));
-        self.rows * self.row_bytes(elder.unwrap_or(self.new_columns()))
+        let old = self.old_shape.as_ref().map(|old| self.old_columns(old));
+        self.rows * self.row_bytes(old.unwrap_or(self.new_columns()))
     }
     /// True for RAID 1 and 10: every column of a stripe is a copy of the same data.
     pub fn mirrored(&self) -> bool {
@@ -398,8 +396,8 @@ impl Geometry {
         // Only arrays of one group have any.
         let at = usize::from(slot.0);
         let left = self.frontier() < self.size();
-        let elder = |elder: &Elder| !left || at >= elder.width - elder.fixed;
-        at >= self.width - self.fixed && self.elder.as_ref().is_none_or(elder)
+        let old = |old: &OldShape| !left || at >= old.width - old.fixed;
+        at >= self.width - self.fixed && self.old_shape.as_ref().is_none_or(old)
     }
     /// Group and row of a stripe.
     pub fn row(&self, stripe: StripeNo) -> (u64, Row) {
@@ -472,8 +470,8 @@ impl Geometry {
     }
     /// The shape in which a byte of the array lies.
     pub fn shape_at(&self, offset: u64) -> Shape {
-        match &self.elder {
-            Some(elder) if offset >= self.frontier() => self.elder_columns(elder),
+        match &self.old_shape {
+            Some(old) if offset >= self.frontier() => self.old_columns(old),
             _ => self.new_columns(),
         }
     }
@@ -514,8 +512,8 @@ impl Geometry {
     pub fn blocks(&self, part: &StripPart) -> Range<u64> {
         let strip = self.strip_start(part.stripe, part.column);
         let (lo, hi) = (strip + part.lo, strip + part.hi);
-        let moved = match &self.elder {
-            Some(elder) if self.row(part.stripe).1.0 >= elder.moved => self.frontier(),
+        let moved = match &self.old_shape {
+            Some(old) if self.row(part.stripe).1.0 >= old.moved => self.frontier(),
             _ => 0,
         };
         lo.max(moved) / self.block..hi.max(moved) / self.block
@@ -543,11 +541,11 @@ impl Geometry {
         first..(first + self.region_rows).min(self.rows)
     }
     /// No row of the region is in a shape.
-    pub fn nobodys(&self, region: RegionNo) -> bool {
+    pub fn is_unmapped(&self, region: RegionNo) -> bool {
         let rows = self.region_rows(region);
-        self.new_rows() <= rows.start && rows.end <= self.first_elder().0
+        self.new_rows() <= rows.start && rows.end <= self.first_old_row().0
     }
-    /// What of the array's address space lies in a region, bytes: in the new shape, and in the elder
+    /// What of the array's address space lies in a region, bytes: in the new shape, and in the old
     /// one. Both are there only near the frontier of a move.
     pub fn region_parts(&self, region: RegionNo) -> [Range<u64>; 2] {
         let rows = self.region_rows(region);
@@ -560,29 +558,29 @@ impl Geometry {
             }
             false => 0..0,
         };
-        if self.elder.is_none() {
+        if self.old_shape.is_none() {
             let per_row = self.row_bytes(self.new_columns());
             return [rows.start * per_row..rows.end * per_row, 0..0];
         }
-        let (new, elder) = (self.new_rows(), self.first_elder().0);
+        let (new, old) = (self.new_rows(), self.first_old_row().0);
         [
             bytes(rows.start, rows.end.min(new)),
-            bytes(rows.start.max(elder), rows.end),
+            bytes(rows.start.max(old), rows.end),
         ]
     }
     /// The region of a byte of the array, what lies there with it in the same shape, and whether
     /// that is all that lies there.
     pub fn region_at(&self, offset: u64) -> (RegionNo, Range<u64>, bool) {
         let region = self.region(self.row(self.locate(offset).stripe).1);
-        let [new, elder] = self.region_parts(region);
-        let alone = new.is_empty() || elder.is_empty();
-        let part = if elder.contains(&offset) { elder } else { new };
+        let [new, old] = self.region_parts(region);
+        let alone = new.is_empty() || old.is_empty();
+        let part = if old.contains(&offset) { old } else { new };
         (region, part, alone)
     }
     /// Bytes of the array in a region: of the first shape that it is in.
     pub fn region_bytes(&self, region: RegionNo) -> Range<u64> {
-        let [new, elder] = self.region_parts(region);
-        if new.is_empty() { elder } else { new }
+        let [new, old] = self.region_parts(region);
+        if new.is_empty() { old } else { new }
     }
     /// Is this request inside the array, aligned, and longer than nothing?
     pub fn valid(&self, offset: u64, len: u64) -> bool {

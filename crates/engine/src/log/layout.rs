@@ -147,7 +147,7 @@ mod tests {
             band: 1,
             rows: 1,
             region_rows: 1,
-            elder: None,
+            old_shape: None,
         }
     }
 

@@ -249,7 +249,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         band: 1,
         rows: 1,
         region_rows: 1,
-        elder: None,
+        old_shape: None,
     };
     let mut layouts = Vec::new();
     for (index, (info, _)) in all.iter().enumerate() {

@@ -290,7 +290,7 @@ mod tests {
             band: 1,
             rows: 4096,
             region_rows: 64,
-            elder: None,
+            old_shape: None,
         }
     }
 

@@ -54,7 +54,7 @@ use crate::shard::region_gate::Gate;
 use crate::shard::zero_tracker::Emptied;
 use crate::stats::device_latency::{Measured, Meters};
 use crate::stats::histogram::Histogram;
-use crate::stripe::codes::{code_of, elder_code_of};
+use crate::stripe::codes::{code_of, old_code_of};
 use crate::stripe::decoder_cache::Decoders;
 use crate::units::*;
 
@@ -65,7 +65,7 @@ pub struct Shard {
     geometry: Arc<Geometry>,
     code: Code,
     /// That of the shape from which data moves.
-    elder_code: Option<Code>,
+    old_code: Option<Code>,
     decoders: Decoders,
     /// Data moves, or has moved, or bands became rows, of several shards: what was split by the geometry
     /// of another moment may come at any time.
@@ -241,15 +241,15 @@ impl Shard {
         let logs = Logs::new(&setup, count);
         let meters = Meters::new(setup.hedging, setup.view.serving());
         let geometry = setup.geometry;
-        let (code, elder_code) = (code_of(&geometry), elder_code_of(&geometry));
+        let (code, old_code) = (code_of(&geometry), old_code_of(&geometry));
         let read_pieces_max = read_pieces_max(&geometry, &pool);
         Shard {
             index,
             count,
             code,
-            elder_code,
+            old_code,
             decoders: Decoders::default(),
-            moves: count > 1 && geometry.elder.is_some(),
+            moves: count > 1 && geometry.old_shape.is_some(),
             zeros: Buf::zeroed(geometry.strip as usize),
             nowhere: Buf::nowhere(),
             logs,
@@ -926,22 +926,21 @@ impl Shard {
     }
 
     pub(crate) fn code(&self, stripe: StripeNo) -> &Code {
-        let elder = self.elder_code.as_ref();
-        elder
-            .filter(|_| self.is_elder(stripe))
+        let old = self.old_code.as_ref();
+        old.filter(|_| self.has_old_shape(stripe))
             .unwrap_or(&self.code)
     }
 
     /// It is of the shape from which data moves, which has a code of its own.
-    pub(crate) fn is_elder(&self, stripe: StripeNo) -> bool {
-        self.elder_code.is_some() && self.geometry.row(stripe).1.0 >= self.geometry.new_rows()
+    pub(crate) fn has_old_shape(&self, stripe: StripeNo) -> bool {
+        self.old_code.is_some() && self.geometry.row(stripe).1.0 >= self.geometry.new_rows()
     }
 
     /// The arithmetic is another from now on.
     pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
-        (self.code, self.elder_code) = (code_of(&geometry), elder_code_of(&geometry));
+        (self.code, self.old_code) = (code_of(&geometry), old_code_of(&geometry));
         self.decoders.forget();
-        let others = geometry.elder.is_some() || geometry.band != self.geometry.band;
+        let others = geometry.old_shape.is_some() || geometry.band != self.geometry.band;
         self.moves |= self.count > 1 && others;
         self.geometry = geometry;
         // What was written there since may lie elsewhere.

@@ -168,7 +168,7 @@ impl Shard {
             }
             return;
         }
-        if self.geometry.elder.is_some() {
+        if self.geometry.old_shape.is_some() {
             return;
         }
         let all = self.geometry.stripe_bytes();

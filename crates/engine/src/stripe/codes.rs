@@ -14,8 +14,8 @@ pub(crate) fn code_of(geometry: &Geometry) -> Code {
     code.expect("the superblock's geometry has a code")
 }
 
-pub(crate) fn elder_code_of(geometry: &Geometry) -> Option<Code> {
-    let elder = geometry.elder.as_ref()?;
-    let code = Code::new(elder.width - geometry.m, geometry.m);
-    Some(code.expect("the superblock's elder shape has a code"))
+pub(crate) fn old_code_of(geometry: &Geometry) -> Option<Code> {
+    let old = geometry.old_shape.as_ref()?;
+    let code = Code::new(old.width - geometry.m, geometry.m);
+    Some(code.expect("the superblock's old shape has a code"))
 }

@@ -21,7 +21,7 @@ use crate::stripe::write_plan::available;
 /// Cases that are kept: those of two lost members of 30 and more.
 const KEPT: usize = 1024;
 
-/// Of the elder code or not, which columns are lost, and which are wanted.
+/// Of the old code or not, which columns are lost, and which are wanted.
 type Case = (bool, u64, u64);
 
 /// See the module.
@@ -35,15 +35,15 @@ impl Decoders {
     }
 
     /// How the `wanted` columns of a stripe of this width come from those that are not `lost`, by this
-    /// code, which is the elder one or not; `None` where too few are left.
+    /// code, which is the old one or not; `None` where too few are left.
     pub(crate) fn get(
         &self,
-        (code, elder): (&Code, bool),
+        (code, old): (&Code, bool),
         width: usize,
         lost: Columns,
         wanted: Columns,
     ) -> Option<Arc<Decoder>> {
-        let case = (elder, lost.0, wanted.0);
+        let case = (old, lost.0, wanted.0);
         let mut known = self.0.borrow_mut();
         if let Some(decoder) = known.get(&case) {
             return Some(Arc::clone(decoder));

@@ -162,7 +162,7 @@ mod tests {
             band: 1,
             rows: 16,
             region_rows: 4,
-            elder: None,
+            old_shape: None,
         }
     }
 

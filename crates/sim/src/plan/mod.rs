@@ -120,7 +120,7 @@ impl Shape {
             band: 1,
             rows: 1,
             region_rows: 1,
-            elder: None,
+            old_shape: None,
         };
         tiny.log_bytes
             .max(least_bytes(&geometry, tiny.log_shards, false))

@@ -568,9 +568,9 @@ impl World {
             if !self.reshaping {
                 return self.failure(format!("the geometry changed: {geometry:?}"));
             }
-            let moved = |geometry: &Geometry| geometry.elder.map(|elder| elder.moved);
+            let moved = |geometry: &Geometry| geometry.old_shape.map(|old| old.moved);
             if moved(&self.geometry).is_some() && moved(&geometry) < moved(&self.geometry) {
-                let back = geometry.elder.is_some();
+                let back = geometry.old_shape.is_some();
                 if back {
                     return self.failure(format!("the frontier went back: {geometry:?}"));
                 }
@@ -679,6 +679,6 @@ fn believe_stale(present: &mut [(usize, Superblock)]) {
 
 /// Whether every byte lies where it does in the other shape, in rows of another height perhaps.
 fn same_bytes(one: &Geometry, other: &Geometry) -> bool {
-    let rest = one.elder.is_none() && other.elder.is_none();
+    let rest = one.old_shape.is_none() && other.old_shape.is_none();
     rest && one.folded() == other.folded()
 }

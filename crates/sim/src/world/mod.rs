@@ -812,17 +812,17 @@ impl World {
             }
             ArrayOutput::Reshaped(geometry) => {
                 self.note(format!("another shape: {geometry:?}"));
-                match geometry.elder.is_some() {
+                match geometry.old_shape.is_some() {
                     true => self.stats.windows += 1,
                     false => self.stats.reshapes += 1,
                 }
-                if geometry.elder.is_some_and(|elder| elder.moved == 0) {
+                if geometry.old_shape.is_some_and(|old| old.moved == 0) {
                     self.reshaped_at = Some(self.stats.events);
                 }
                 if let Err(why) = self.parities_went(&geometry) {
                     return self.failure(why);
                 }
-                let ended = self.geometry.elder.is_some() && geometry.elder.is_none();
+                let ended = self.geometry.old_shape.is_some() && geometry.old_shape.is_none();
                 self.stats.moves += u64::from(ended);
                 self.stats.regrouped += u64::from(ended && self.geometry.regroups());
                 self.stats.regroup_windows += u64::from(geometry.regroups());

@@ -136,7 +136,7 @@ impl World {
 
     /// A move from parities that were to go has ended: so they are gone. Nobody would ask again.
     pub(crate) fn parities_went(&self, geometry: &Geometry) -> Result<(), String> {
-        match (self.geometry.to_go(), geometry.elder) {
+        match (self.geometry.to_go(), geometry.old_shape) {
             (Some(fewer), None) if geometry.m + fewer != self.geometry.m => {
                 let (was, is) = (self.geometry.m, geometry.m);
                 Err(format!(

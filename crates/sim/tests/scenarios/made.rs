@@ -101,7 +101,7 @@ fn may_be_whole(why: &StartError) -> bool {
     }
 }
 
-/// Nobody has given the elder array's data up before the newer one is there: what is left of it may
+/// Nobody has given the old array's data up before the newer one is there: what is left of it may
 /// be too little, or without its maps, but is never taken for something else.
 #[test]
 fn an_array_over_which_another_was_half_made_answers_nothing_wrong() {

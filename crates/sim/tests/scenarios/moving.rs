@@ -253,7 +253,7 @@ fn a_window_that_moves_over_itself_is_written_again_from_its_copy() {
             let mut array = roomy(name, members).window_bytes(1).start();
             array.fill().rest();
             array.begin_to_restripe(1);
-            array.wait("it has begun", |world| world.geometry.elder.is_some());
+            array.wait("it has begun", |world| world.geometry.old_shape.is_some());
             array.steps(events - 40);
             match events % 3 {
                 0 => array.kill(),
@@ -417,7 +417,7 @@ fn a_scrub_in_two_shapes_finds_nothing_and_so_does_one_that_meets_the_move() {
     raid6.fill().rest();
     raid6.begin_to_restripe(1);
     raid6.wait("some has moved", |world| {
-        world.geometry.new_rows() > 6 && world.geometry.elder.is_some()
+        world.geometry.new_rows() > 6 && world.geometry.old_shape.is_some()
     });
     raid6.begin_to_scrub();
     raid6.command(Command::StopRestripe).expect("it moves");

@@ -46,7 +46,7 @@ fn while_data_moves_the_owner_reads_and_afterwards_whoever_was_asked() {
     let moving = raid5.begin_to_restripe(1);
     raid5.answer(moving).expect("there is a device for it");
     let (begun, passed) = visits(&mut raid5);
-    assert!(raid5.world.geometry.elder.is_some(), "it still moves");
+    assert!(raid5.world.geometry.old_shape.is_some(), "it still moves");
     assert!(begun == 0 && passed > 0, "{begun}, {passed}");
     raid5.rest().steps(20_000);
     let (begun, passed) = visits(&mut raid5);

@@ -1,32 +1,32 @@
 //! Data moves to a shape with more data columns, or with other strips of users, while the array
 //! serves.
 //!
-//! A move begins when the superblocks tell of the new shape, with the elder one beside it and a
+//! A move begins when the superblocks tell of the new shape, with the old one beside it and a
 //! frontier of zero. Then it is a sequence of *windows*, each a change at rest as in `reshape`; between
 //! them requests and jobs go on, each row in the shape in which it is ([`Geometry`]):
 //! 1. the regions that the window writes are open, so Dirty is durable (`Opening`); users go on;
 //! 2. shards hold, the map rests, and the log has a new base, as in any change of shape;
-//! 3. the window's rows are *read* in the elder shape; what a member cannot read is computed from the
+//! 3. the window's rows are *read* in the old shape; what a member cannot read is computed from the
 //!    others, what cannot be computed is *listed*, durably. Rows that do not agree stop the move;
-//! 4. where rows to be written still count in the elder shape, a whole *copy* of the window becomes
+//! 4. where rows to be written still count in the old shape, a whole *copy* of the window becomes
 //!    durable in the log area of every live member, where after (2) nothing else counts;
 //! 5. the rows are *written* in the new shape, with parity, and *flushed*;
 //! 6. superblocks with the new frontier; then shards go on with the new geometry.
 //!
-//! With more data columns new rows end before the elder ones that still count begin, except for the
+//! With more data columns new rows end before the old ones that still count begin, except for the
 //! first ones: only these are copied. With as many every window is. Where source and target were never written nothing is read or
-//! written. When nothing is left in the elder shape, what the members hold beyond the moved rows
+//! written. When nothing is left in the old shape, what the members hold beyond the moved rows
 //! becomes part of the array: unwritten, or zeroed where it shares a region with data.
 //!
 //! A crash finds a whole copy for the frontier and the log base of the superblocks: then the window
-//! is written again from it (`resume`). Or none: the elder shape still holds the window.
+//! is written again from it (`resume`). Or none: the old shape still holds the window.
 //!
 //! Windows are begun only while every slot has a member in sync. One that is lost before (4) ends
 //! the window, which is tried again when the array is whole; from (4) on it goes without that member:
 //! a copy that was given up would be older than what is written afterwards.
 //!
 //! Invariants:
-//! * A row that counts in the elder shape is not written over unless a whole copy of what it holds
+//! * A row that counts in the old shape is not written over unless a whole copy of what it holds
 //!   is durable on every live member.
 //! * The frontier of the superblocks is never ahead of what is durable in place.
 //! * A region in which no row counts is Unwritten as far as shards and jobs know, whatever the map on
@@ -84,7 +84,7 @@ pub(crate) struct Window {
     begun: Time,
     phase: Doing,
     pending: usize,
-    /// Rows of the elder shape that hold it, and what each of its slots has there.
+    /// Rows of the old shape that hold it, and what each of its slots has there.
     source: u64,
     columns: Vec<Vec<u8>>,
     /// Blocks that could not be read, by slot, counted from the first of `source`.
@@ -242,7 +242,7 @@ impl Array {
         let whole = |rows: u64| rows - rows % at_once;
         let row_bytes = geometry.row_columns() * geometry.strip;
         let wanted = whole(self.window_bytes / row_bytes).max(at_once);
-        let free = whole(geometry.first_elder().0 - from);
+        let free = whole(geometry.first_old_row().0 - from);
         let copied = copy_rows(geometry, self.sb.layout.log_bytes);
         let rows = match free >= wanted.min(copied).max(at_once) {
             true => free.min(wanted),
@@ -262,7 +262,7 @@ impl Array {
         let unwritten = |row| self.map.phase(geometry.region(Row(row))) == Phase::Unwritten;
         let end_of = |row| geometry.region_rows(geometry.region(Row(row))).end;
         let at_once = geometry.rows_at_once();
-        let elder_columns = geometry.elder_row_columns().expect("data is moving");
+        let old_columns = geometry.old_row_columns().expect("data is moving");
         let mut to = from;
         while to < all && unwritten(to) {
             let source = geometry.sources(to, to + at_once);
@@ -270,7 +270,7 @@ impl Array {
                 break;
             }
             // As far as both regions go.
-            let by_source = end_of(source.start) * elder_columns / geometry.row_columns();
+            let by_source = end_of(source.start) * old_columns / geometry.row_columns();
             let both = by_source.min(end_of(to));
             to = (both - both % at_once).max(to + at_once).min(all);
         }
@@ -319,7 +319,7 @@ impl Array {
         for &region in &targets {
             match self.map.phase(region) {
                 // Whatever will count there is written by windows.
-                Phase::Unwritten if self.geometry.nobodys(region) => self.open_region(region),
+                Phase::Unwritten if self.geometry.is_unmapped(region) => self.open_region(region),
                 Phase::Unwritten | Phase::Clean => self.region_needed(region),
                 _ => {}
             }
@@ -396,8 +396,8 @@ impl Array {
         let geometry = Arc::clone(&self.geometry);
         let window = self.window().expect("a window is at work");
         let rows = geometry.sources(window.from, window.to);
-        let elder = geometry.elder.as_ref().expect("data is moving");
-        let width = elder.groups as usize * elder.width;
+        let old = geometry.old_shape.as_ref().expect("data is moving");
+        let width = old.groups as usize * old.width;
         let strip = geometry.strip;
         let bytes = ((rows.end - rows.start) * strip) as usize;
         (window.phase, window.source) = (Doing::Reading, rows.start);
@@ -639,7 +639,7 @@ impl Array {
     pub(crate) fn forget_left(&mut self) {
         let regions = (0..self.geometry.regions()).map(RegionNo);
         let left: Vec<RegionNo> = regions
-            .filter(|&region| self.geometry.nobodys(region))
+            .filter(|&region| self.geometry.is_unmapped(region))
             .collect();
         left.into_iter().for_each(|region| self.map.forget(region));
     }
@@ -783,7 +783,7 @@ fn solve(
     Ok(lost)
 }
 
-/// What rows of the new shape hold, from what the slots hold in the elder one from row `first` on.
+/// What rows of the new shape hold, from what the slots hold in the old one from row `first` on.
 fn in_order_of_addresses(
     geometry: &Geometry,
     first: u64,

@@ -358,12 +358,13 @@ fn newest_pages(
 
 /// Regions in which no row is in any of these shapes are Unwritten, whatever the page says of what
 /// was there.
-fn forget_nobodys(shapes: &[Option<&Geometry>], sb: &Superblock, page: &mut MapPage) {
+fn forget_unmapped(shapes: &[Option<&Geometry>], sb: &Superblock, page: &mut MapPage) {
     let first = page.page * u32::from(sb.layout.page_regions);
     for (at, state) in page.states.iter_mut().enumerate() {
         let region = RegionNo(first + at as u32);
-        let nobodys = |shape: &&Geometry| region.0 < shape.regions() && shape.nobodys(region);
-        if shapes.iter().flatten().all(nobodys) {
+        let is_unmapped =
+            |shape: &&Geometry| region.0 < shape.regions() && shape.is_unmapped(region);
+        if shapes.iter().flatten().all(is_unmapped) {
             *state = RegionState::Unwritten;
             page.behind.retain(|behind| usize::from(*behind) != at);
         }
@@ -672,7 +673,7 @@ impl Array {
         let mut pages = newest_pages(&sb, &slots, &found)?;
         for page in &mut pages {
             let shapes = [Some(&geometry), counted.as_ref()];
-            forget_nobodys(&shapes, &sb, page);
+            forget_unmapped(&shapes, &sb, page);
         }
         let unreadable = newest_list(
             &geometry,

@@ -41,7 +41,7 @@ impl Shard {
         lost: Columns,
         wanted: Columns,
     ) -> Option<Arc<Decoder>> {
-        let code = (self.code(stripe), self.is_elder(stripe));
+        let code = (self.code(stripe), self.has_old_shape(stripe));
         self.decoders.get(code, self.width(stripe), lost, wanted)
     }
 

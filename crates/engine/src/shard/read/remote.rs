@@ -139,7 +139,7 @@ impl Shard {
     /// The I/Os of a read, if all of it can be read on a visit.
     fn visitable(&mut self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
         let moving = canary::hit(Canary::VisitsWhileMoving);
-        let held = (self.hold.keeps() || self.geometry.elder.is_some()) && !moving;
+        let held = (self.hold.keeps() || self.geometry.old_shape.is_some()) && !moving;
         if !self.leave.given || held || self.closed().is_some() || !self.geometry.valid(offset, len)
         {
             return None;

@@ -444,7 +444,7 @@ impl Reader<'_> {
     /// The array has the shape that it had when the client connected, and data does not move.
     fn in_this_shape(&self) -> bool {
         let geometry = &self.target.geometry;
-        geometry.elder.is_none() && *self.target.shape.now() == **geometry
+        geometry.old_shape.is_none() && *self.target.shape.now() == **geometry
     }
 }
 

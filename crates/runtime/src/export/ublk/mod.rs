@@ -649,7 +649,7 @@ mod tests {
             band: 1,
             rows: 1000,
             region_rows: 100,
-            elder: None,
+            old_shape: None,
         };
         let (mailbox, _) = Mailbox::new().expect("eventfd");
         let peers = Peers::new(vec![mailbox]);

@@ -253,7 +253,7 @@ impl World {
 
     /// A block rots, if some may.
     pub(crate) fn decay(&mut self) -> Going {
-        if self.decay.spots.len() >= SPOTS_MOST || self.geometry.elder.is_some() {
+        if self.decay.spots.len() >= SPOTS_MOST || self.geometry.old_shape.is_some() {
             return Ok(());
         }
         let (strip, block) = (self.geometry.strip, self.geometry.block);

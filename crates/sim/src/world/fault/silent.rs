@@ -128,7 +128,7 @@ impl World {
     pub(crate) fn all_well(&mut self) -> bool {
         // A move would take the lie along; and of very wide stripes it takes long to find out what can
         // be computed from one that lies.
-        let moves = self.geometry.elder.is_some() || self.geometry.width > WIDEST;
+        let moves = self.geometry.old_shape.is_some() || self.geometry.width > WIDEST;
         if self.geometry.m == 0 || moves || !self.commands.is_empty() {
             return false;
         }

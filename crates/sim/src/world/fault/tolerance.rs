@@ -227,7 +227,7 @@ mod tests {
         };
         let mut situation = whole(6);
         situation.slots[1].intact = false;
-        // Another group of the new shape, and the same one of the elder.
+        // Another group of the new shape, and the same one of the old.
         assert!(!atlas.may_lose(&situation, 4) && !atlas.may_spoil(&situation, 4, &[1]));
         assert!(atlas.may_lose(&situation, 5) && atlas.may_spoil(&situation, 5, &[1]));
     }

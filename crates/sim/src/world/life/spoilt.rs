@@ -101,7 +101,7 @@ impl World {
         let geometry = self.geometry.clone();
         let looks = self.looks();
         let rng = &mut self.decay.chance;
-        if geometry.elder.is_some() || geometry.mirrored() || self.decay.recent.is_empty() {
+        if geometry.old_shape.is_some() || geometry.mirrored() || self.decay.recent.is_empty() {
             return Ok(());
         }
         let newest = self.decay.recent.len() - 1;
