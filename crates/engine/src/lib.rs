@@ -40,7 +40,7 @@ pub use stats::{device_latency as meters, histogram as latency};
 
 pub use array::{Array, StartError, StartOptions};
 pub use geometry::Geometry;
-pub use geometry::block_set::Lost;
+pub use geometry::block_set::BadBlocks;
 pub use geometry::region_set::RegionSet;
 pub use mem::buffer::{Buf, Pool, SharedPool, Slice};
 pub use proto::{Aside, Decision, Lack, ShardSetup, Verdict};

@@ -34,8 +34,8 @@ use crate::array::jobs::zeroing::Init;
 use crate::array::members::deadlines::Overdue;
 use crate::array::members::slow::Watch;
 use crate::array::metadata::bad_blocks::Unreadable;
-use crate::array::metadata::log_coverage::Cover;
-use crate::array::metadata::superblocks::{After, Persist};
+use crate::array::metadata::log_coverage::LogCoverage;
+use crate::array::metadata::superblocks::{Persist, SuperblockWaiter};
 use crate::array::read_lease::Visiting;
 use crate::array::regions::Map;
 use crate::array::reshape::migrate::{Move, MoveIo};
@@ -132,7 +132,7 @@ impl Stalls {
     const FORGOTTEN_MS: u64 = 24 * 3600 * 1000;
 
     /// It happened again. True if it is still waited for.
-    pub(crate) fn one_more(&mut self, now: Time) -> bool {
+    pub(crate) fn record(&mut self, now: Time) -> bool {
         if self.count > 0 && now > self.last.plus_ms(Self::FORGOTTEN_MS) {
             self.count = 0;
         }
@@ -170,7 +170,7 @@ pub(crate) enum Purpose {
         device: DeviceId,
     },
     /// Flush before regions become clean, or are opened after zeroes.
-    Settle {
+    FlushBarrier {
         device: DeviceId,
     },
     /// Flush before the array stops.
@@ -182,7 +182,7 @@ pub(crate) enum Purpose {
         device: DeviceId,
     },
     /// Flush before the superblock says that the log covers everything.
-    Cover {
+    LogCoverage {
         device: DeviceId,
     },
     /// An I/O of data that moves.
@@ -243,7 +243,7 @@ pub struct Array {
     unclean: bool,
     /// Started by force: see [`View::forced`].
     forced: Vec<Slot>,
-    cover: Cover,
+    log_coverage: LogCoverage,
     /// Devices that are late with I/Os.
     overdue: Overdue,
     replay: Option<Replay>,
@@ -271,7 +271,7 @@ impl Array {
             geometry: Arc::clone(&self.geometry),
             view: Arc::clone(&self.view),
             regions: self.map.accesses(),
-            lost: self.unreadable.told(),
+            lost: self.unreadable.published(),
             array: self.sb.array,
             log_offset: self.sb.layout.log_offset,
             log_bytes: self.sb.layout.log_bytes,
@@ -292,15 +292,15 @@ impl Array {
         } else {
             self.begin_service();
         }
-        self.settle();
+        self.converge();
     }
 
     /// Nothing is left to be replayed: the first superblocks.
     pub(crate) fn begin_service(&mut self) {
         self.stage = Stage::Starting;
         self.sb.clean = false;
-        self.sb.covered = self.logging() && !self.map.untold();
-        self.sb.log_base = self.cover.log_from;
+        self.sb.covered = self.logging() && !self.map.unrecorded();
+        self.sb.log_base = self.log_coverage.log_from;
         self.sb.numbers_noted = false;
         // Writes may be under way from now on.
         self.sb.accepted = 0;
@@ -325,23 +325,23 @@ impl Array {
             | Purpose::Zero { device, .. }
             | Purpose::Init { device }
             | Purpose::Extend { device }
-            | Purpose::Settle { device }
+            | Purpose::FlushBarrier { device }
             | Purpose::LastFlush { device }
             | Purpose::Checkpoint { device }
-            | Purpose::Cover { device }
+            | Purpose::LogCoverage { device }
             | Purpose::Move { device, .. }
             | Purpose::Replay { device, .. } => *device,
         };
         if let Purpose::Replay { io, .. } = purpose {
             self.replay_done(device, io, completion);
-            return self.settle();
+            return self.converge();
         }
         if let Purpose::Move { io, .. } = purpose {
             match self.resumed.is_some() {
                 true => self.resumed_io_done(device, &completion),
                 false => self.move_io_done(device, io, completion),
             }
-            return self.settle();
+            return self.converge();
         }
         if let Err(error) = completion.result {
             self.write_failed(device, error);
@@ -353,13 +353,13 @@ impl Array {
             Purpose::Zero { region, .. } => self.region_zeroed(region),
             Purpose::Init { .. } => self.init_io_done(),
             Purpose::Extend { device } => self.extended(device),
-            Purpose::Settle { .. } => self.region_flushed(),
+            Purpose::FlushBarrier { .. } => self.barrier_flushed(),
             Purpose::LastFlush { .. } => self.last_flush_done(),
             Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
-            Purpose::Cover { .. } => self.cover_flushed(),
+            Purpose::LogCoverage { .. } => self.coverage_flushed(),
             Purpose::Move { .. } | Purpose::Replay { .. } => unreachable!("handled above"),
         }
-        self.settle();
+        self.converge();
     }
 
     /// A message from a shard.
@@ -399,7 +399,10 @@ impl Array {
                 self.inconsistent_found(stripe, from, len);
             }
             FromShard::List { op, lost, parts } => self.shard_lists(from, op, lost, &parts),
-            FromShard::Settle { op } => self.persist.after.push(After::Settled(from, op)),
+            FromShard::AwaitVerdict { op } => self
+                .persist
+                .waiters
+                .push(SuperblockWaiter::Verdict(from, op)),
             FromShard::NeedRegion { region } => self.region_needed(region),
             FromShard::RegionEmpty { region } => self.region_emptied(region, from),
             FromShard::RegionClosed {
@@ -408,7 +411,7 @@ impl Array {
                 writes,
                 next_number,
             } => {
-                self.cover.note_used(next_number);
+                self.log_coverage.note_used(next_number);
                 self.region_closed(region, from, closed, writes);
             }
             FromShard::StepDone {
@@ -425,14 +428,14 @@ impl Array {
                 foreground,
                 seen,
             } => {
-                self.cover.note_used(next_number);
+                self.log_coverage.note_used(next_number);
                 self.shard_held(from, buffers);
                 self.served_beside_move(foreground, seen.as_deref());
             }
             FromShard::AtHome => self.shard_at_home(),
             FromShard::Latencies(report) => self.latencies_told(from, report),
         }
-        self.settle();
+        self.converge();
     }
 
     /// A user request that the router sends to the array (whole regions of discard or
@@ -440,7 +443,7 @@ impl Array {
     pub fn submit(&mut self, now: Time, request: Request) {
         self.now = now;
         self.unmap_asked(request);
-        self.settle();
+        self.converge();
     }
 
     pub(crate) fn unmap_asked(&mut self, request: Request) {
@@ -464,7 +467,7 @@ impl Array {
     pub fn device_gone(&mut self, now: Time, device: DeviceId) {
         self.now = now;
         self.member_out(device, OutCause::Gone);
-        self.settle();
+        self.converge();
     }
 
     /// Time has passed (call at [`Array::deadline`] or later).
@@ -474,7 +477,7 @@ impl Array {
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.sweep();
         }
-        self.settle();
+        self.converge();
     }
 
     /// The time of day, seconds since 1970. The driver gives it before other inputs: a clock may be set at
@@ -547,12 +550,12 @@ impl Array {
 
     /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to
     /// use.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn converge(&mut self) {
         self.use_spares();
         // While superblocks are written, shards come home.
         self.drive_visits();
         self.drive_checkpoint();
-        self.drive_cover();
+        self.drive_log_coverage();
         self.follow_undecided();
         // Before the superblocks, which may wait for it, and after them, for which it waits.
         self.drive_unreadable();
@@ -567,7 +570,7 @@ impl Array {
         self.drive_moving();
         if self.drive_reshape() {
             // It wants something of all of them.
-            return self.settle();
+            return self.converge();
         }
         self.drive_jobs();
         self.drive_stop();
@@ -645,7 +648,7 @@ impl Array {
         match self.stage {
             Stage::Failed => ArrayState::Failed,
             Stage::Stopped => ArrayState::Stopped,
-            _ if (0..self.slots.len()).all(|at| self.surely_in_sync(at)) => ArrayState::Optimal,
+            _ if (0..self.slots.len()).all(|at| self.durably_in_sync(at)) => ArrayState::Optimal,
             _ => ArrayState::Degraded,
         }
     }
@@ -681,7 +684,7 @@ impl Array {
             stopping: matches!(self.stage, Stage::Closing | Stage::Stopped),
             forced: self.forced.clone(),
             logging: self.logging(),
-            log_from: self.cover.log_from,
+            log_from: self.log_coverage.log_from,
             hedging: self.sb.settings.hedged_reads,
             dma: self.live().iter().all(|d| self.members[d].info.dma),
         }
@@ -725,7 +728,7 @@ impl Array {
         for (at, (slot, record)) in self.slots.iter().zip(&self.sb.slots).enumerate() {
             let device = slot.current.or(slot.incoming);
             let state = match (slot.current, slot.incoming, record.state) {
-                (Some(_), _, _) if self.surely_in_sync(at) => MemberState::InSync,
+                (Some(_), _, _) if self.durably_in_sync(at) => MemberState::InSync,
                 (Some(_), _, _) | (None, Some(_), _) => MemberState::Rebuilding,
                 (None, None, SlotState::Failed) => MemberState::Failed,
                 (None, None, _) if self.aside(Slot(at as u8)).is_some() => MemberState::Stale,

@@ -18,7 +18,7 @@ impl Array {
     ///
     /// # Errors
     /// Why it would refuse.
-    pub fn may(&self, command: &Command) -> Result<(), CommandError> {
+    pub fn preflight(&self, command: &Command) -> Result<(), CommandError> {
         match command {
             Command::Stop => return Ok(()),
             _ if self.stage != Stage::Serving => return Err(CommandError::NotServing),
@@ -48,12 +48,12 @@ impl Array {
             // It waits for the end of the window, and what is so then is what counts.
             Some(reshape) if reshape.is_window() => Ok(()),
             Some(_) => Err(CommandError::Reshaping),
-            None => self.may_now(command),
+            None => self.preflight_now(command),
         }
     }
 
     /// The same of what waits for no change of shape.
-    fn may_now(&self, command: &Command) -> Result<(), CommandError> {
+    fn preflight_now(&self, command: &Command) -> Result<(), CommandError> {
         match command {
             Command::AcceptData => self.may_accept(),
             Command::Remove(MemberRef::Slot(slot)) => match self.place(*slot)? {
@@ -129,7 +129,7 @@ impl Array {
                 let parity = self.geometry.m > 0 && !self.geometry.mirrored();
                 return match policy != WriteHole::Resync && parity {
                     true if !self.log_fits() => Err(CommandError::LogTooSmall),
-                    true if self.cover.ended() => Err(CommandError::NumbersExhausted),
+                    true if self.log_coverage.ended() => Err(CommandError::NumbersExhausted),
                     _ => Ok(()),
                 };
             }

@@ -10,13 +10,13 @@ use crate::geometry::{Geometry, StripPart};
 
 /// Logical blocks of the array that answer an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct BadBlocks {
     pub(crate) blocks: RangeSet<u64>,
     /// Ranges that the list has room for.
     pub(crate) most: usize,
 }
 
-impl Lost {
+impl BadBlocks {
     /// Is there room for the list without these parts of strips? What leaves the middle of a range
     /// makes two of it.
     pub(crate) fn may_leave(&self, geometry: &Geometry, parts: &[StripPart]) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use strake_format::ArrayUuid;
 
-use crate::geometry::block_set::Lost;
+use crate::geometry::block_set::BadBlocks;
 use crate::geometry::{Geometry, StripPart};
 use crate::proto::*;
 use crate::stats::device_latency::{HedgeRules, Latencies};
@@ -26,7 +26,7 @@ pub struct ShardSetup {
     /// Access to each region.
     pub regions: Vec<RegionAccess>,
     /// Blocks that answer an error.
-    pub lost: Arc<Lost>,
+    pub lost: Arc<BadBlocks>,
     /// The array, for log batches.
     pub array: ArrayUuid,
     /// Where the log lies on every member, bytes.
@@ -74,9 +74,9 @@ pub enum ToShard {
         region: RegionNo,
     },
     /// These blocks answer an error from now on, and no others: it is durable.
-    Unreadable(Arc<Lost>),
+    Unreadable(Arc<BadBlocks>),
     /// Answer to [`FromShard::List`]; what it asked for is durable, and was told before. And to
-    /// [`FromShard::Settle`].
+    /// [`FromShard::AwaitVerdict`].
     Listed {
         /// Which operation.
         op: u64,
@@ -206,7 +206,7 @@ pub enum FromShard {
     },
     /// An operation cannot go on without a member that did not answer. Answered with
     /// [`ToShard::Listed`] when it is out, and the view without it was told; or when it stays.
-    Settle {
+    AwaitVerdict {
         /// Comes back in the answer.
         op: u64,
     },

@@ -32,7 +32,7 @@ use slab::Slab;
 use strake_parity::Code;
 
 use crate::canary::{self, Canary};
-use crate::geometry::block_set::Lost;
+use crate::geometry::block_set::BadBlocks;
 use crate::geometry::extent::{Piece, Pieces, pieces};
 use crate::geometry::{Geometry, Shape, StripPart};
 use crate::mem::buffer::{Buf, Pool, Slice};
@@ -77,7 +77,7 @@ pub struct Shard {
     whole: bool,
     gates: Vec<Gate>,
     /// Blocks that answer an error.
-    unreadable: Arc<Lost>,
+    unreadable: Arc<BadBlocks>,
     locks: Locks,
     /// Memory of locks that are over, for the next.
     old_locks: Vec<Lock>,

@@ -92,7 +92,7 @@ impl Shard {
         } else {
             self.ops[key].phase = Phase::Writing;
             self.put_in_place(key);
-            self.settle_writes(key);
+            self.end_without_writes(key);
         }
     }
 }

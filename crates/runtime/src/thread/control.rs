@@ -98,7 +98,7 @@ impl Control {
             }
             // Asked as a dry run asks, so that both are refused alike.
             Mail::Command(command, answer) => {
-                if let Err(refused) = self.array.may(&command) {
+                if let Err(refused) = self.array.preflight(&command) {
                     let _ = answer.send(Err(refused));
                     return;
                 }
@@ -108,7 +108,7 @@ impl Control {
                 self.array.command(now, id, command);
             }
             Mail::May(command, answer) => {
-                let _ = answer.send(self.array.may(&command));
+                let _ = answer.send(self.array.preflight(&command));
             }
             Mail::Status(answer) => {
                 let _ = answer.send(self.array.status_at(now));

@@ -367,7 +367,7 @@ fn a_move_that_was_stopped_before_the_parity_went_keeps_it() {
 fn what_cannot_go_is_refused_by_name_and_a_dry_run_says_the_same() {
     let refused = |array: &mut Scenario, fewer: Fewer| {
         let command = Command::DropParity(fewer);
-        let may = array.world.machines().array.may(&command);
+        let may = array.world.machines().array.preflight(&command);
         let answer = array.command(command);
         assert_eq!(may, answer);
         answer.expect_err("it is refused")
@@ -496,7 +496,7 @@ fn a_power_cut_anywhere_while_an_array_becomes_a_mirror_leaves_one_or_the_other(
 fn what_has_more_data_columns_than_one_or_no_copies_becomes_no_mirror() {
     for (name, members) in [("5", 3), ("6", 5), ("50", 6)] {
         let mut array = full(Scenario::new(name, members), 1);
-        let may = array.world.machines().array.may(&Command::Mirror);
+        let may = array.world.machines().array.preflight(&Command::Mirror);
         let refused = array.command(Command::Mirror);
         assert_eq!(may, refused);
         assert!(

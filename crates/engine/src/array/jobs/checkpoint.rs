@@ -5,7 +5,7 @@
 //! * The row up to which a member counts as rebuilt in its superblock was flushed on it before.
 //! * No step is at work while members take their slots, and none begins while they wait for that.
 
-use crate::array::metadata::superblocks::After;
+use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::{Array, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::proto::*;
@@ -137,7 +137,7 @@ impl Array {
         }
         if self.rebuild_row().is_none() {
             self.jobs.rebuild = None;
-            self.persist.after.push(After::RebuildOver);
+            self.persist.waiters.push(SuperblockWaiter::RebuildOver);
         }
     }
 }

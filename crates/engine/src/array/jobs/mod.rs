@@ -20,7 +20,7 @@ use strake_format::*;
 
 use crate::array::jobs::checkpoint::Checkpoint;
 use crate::array::jobs::throttle::{Pace, Rules, depth_max};
-use crate::array::metadata::superblocks::After;
+use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::regions::Phase;
 use crate::array::regions::undecided::{Accept, agrees};
 use crate::array::{Array, SlotUse, Stage};
@@ -452,7 +452,7 @@ impl Array {
     }
 
     /// Membership changed: what could not be synced is tried again.
-    pub(crate) fn unstick(&mut self) {
+    pub(crate) fn retry_blocked(&mut self) {
         self.jobs.blocked = false;
         if let Some(job) = &mut self.jobs.resync {
             job.stuck.clear();
@@ -574,7 +574,7 @@ impl Array {
                 | Phase::Closing { sync: true, .. }
                 | Phase::Unmapping
                 | Phase::Draining { .. }
-                | Phase::Settling { .. }
+                | Phase::Flushing { .. }
                 | Phase::Cleaning
                 | Phase::Retiring { .. }
                 | Phase::Opening => {
@@ -916,11 +916,11 @@ impl Array {
             });
         }
         let ends = || {
-            let over = |after: &After| matches!(after, After::RebuildOver);
-            self.persist.after.iter().any(over)
+            let over = |waiter: &SuperblockWaiter| matches!(waiter, SuperblockWaiter::RebuildOver);
+            self.persist.waiters.iter().any(over)
         };
         let rebuilt = || {
-            let slot = (0..self.slots.len()).find(|&at| !self.surely_in_sync(at));
+            let slot = (0..self.slots.len()).find(|&at| !self.durably_in_sync(at));
             (slot, false, all, all)
         };
         let at_work = self.rebuild_row().map(|row| {

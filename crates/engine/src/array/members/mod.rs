@@ -18,7 +18,7 @@ pub(crate) mod slow;
 use strake_format::*;
 
 use crate::array::members::rejoin::keeps;
-use crate::array::metadata::superblocks::After;
+use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::{Array, Member, SlotUse, Stage, Stalls};
 use crate::canary::{self, Canary};
 use crate::proto::*;
@@ -140,7 +140,7 @@ impl Array {
             // Nobody needs it any more, if the other holds.
             self.slots[at].outgoing = None;
             self.members.remove(&device);
-            return self.persist.after.push(After::Release(device));
+            return self.persist.waiters.push(SuperblockWaiter::Release(device));
         }
         let Some(slot) = self.slot_of(device) else {
             return;
@@ -162,17 +162,17 @@ impl Array {
         let since = self.sb.epoch.next();
         if self.keeps_slot(at, device) {
             self.members.remove(&device);
-            self.persist.after.push(After::Release(device));
+            self.persist.waiters.push(SuperblockWaiter::Release(device));
             return self.membership_changed();
         }
-        let patient = cause != OutCause::TimedOut || self.slots[at].stalls.one_more(self.now);
+        let patient = cause != OutCause::TimedOut || self.slots[at].stalls.record(self.now);
         let place = &mut self.slots[at];
         if place.incoming == Some(device) {
             place.incoming = None;
             (place.rebuilt, place.flushed) = (Row(0), Row(0));
             if place.current.is_none() {
                 let record = &mut self.sb.slots[at];
-                (record.state, record.since) = (word(cause, patient), since);
+                (record.state, record.since) = (out_state(cause, patient), since);
                 (record.kept, record.known) = (record.kept && keeps(cause), known);
                 place.missing_from = may_return(record).then_some(self.now);
             }
@@ -202,7 +202,7 @@ impl Array {
                 }
                 None => {
                     let record = &mut self.sb.slots[at];
-                    (record.state, record.since) = (word(cause, patient), since);
+                    (record.state, record.since) = (out_state(cause, patient), since);
                     (record.kept, record.known) = (keeps(cause), known);
                     self.slots[at].missing_from = may_return(record).then_some(self.now);
                 }
@@ -210,7 +210,7 @@ impl Array {
             self.note_absence();
         }
         self.members.remove(&device);
-        self.persist.after.push(After::Release(device));
+        self.persist.waiters.push(SuperblockWaiter::Release(device));
         self.membership_changed();
     }
 
@@ -223,15 +223,17 @@ impl Array {
         if let Some(id) = self.stop.take() {
             self.done(id, Err(CommandError::NotServing));
         }
-        for after in std::mem::take(&mut self.persist.after) {
-            match after {
-                After::Done(id, _) => self.done(id, Err(CommandError::NotServing)),
-                After::Release(device) | After::Replaced(device) => {
+        for waiter in std::mem::take(&mut self.persist.waiters) {
+            match waiter {
+                SuperblockWaiter::Done(id, _) => self.done(id, Err(CommandError::NotServing)),
+                SuperblockWaiter::Release(device) | SuperblockWaiter::Replaced(device) => {
                     self.persist.leaving.push((device, self.view.version));
                 }
                 // The view that says so ends it.
-                After::Settled(..) => {}
-                After::Unmap(_) | After::Rebuilt(..) | After::RebuildOver => {}
+                SuperblockWaiter::Verdict(..) => {}
+                SuperblockWaiter::Unmap(_)
+                | SuperblockWaiter::Rebuilt(..)
+                | SuperblockWaiter::RebuildOver => {}
             }
         }
     }
@@ -262,10 +264,12 @@ impl Array {
             kept: false,
             known: Known::default(),
         };
-        let whole = After::Rebuilt(Slot(at as u8), incoming, partial);
-        self.persist.after.push(whole);
+        let whole = SuperblockWaiter::Rebuilt(Slot(at as u8), incoming, partial);
+        self.persist.waiters.push(whole);
         if let Some(device) = replaced {
-            self.persist.after.push(After::Replaced(device));
+            self.persist
+                .waiters
+                .push(SuperblockWaiter::Replaced(device));
         }
     }
 
@@ -326,7 +330,7 @@ impl Array {
     fn forget_spare(&mut self, device: DeviceId) {
         if let Some(member) = self.members.remove(&device) {
             self.sb.spares.retain(|uuid| *uuid != member.member);
-            self.persist.after.push(After::Release(device));
+            self.persist.waiters.push(SuperblockWaiter::Release(device));
         }
     }
 
@@ -520,10 +524,13 @@ impl Array {
             Command::ResetCounters(member) => self.reset_counters(member),
         };
         match result {
-            Ok(changed) => self.persist.after.push(After::Done(id, changed)),
+            Ok(changed) => self
+                .persist
+                .waiters
+                .push(SuperblockWaiter::Done(id, changed)),
             Err(error) => self.done(id, Err(error)),
         }
-        self.settle();
+        self.converge();
     }
 
     /// A command that is answered when what it began is over, unless it is refused.
@@ -531,7 +538,7 @@ impl Array {
         if let Some(error) = begin(self) {
             self.done(id, Err(error));
         }
-        self.settle();
+        self.converge();
     }
 
     fn slot_use(&self, slot: Slot) -> Result<SlotUse, CommandError> {
@@ -719,7 +726,7 @@ impl Array {
                     self.sb.write_hole = before;
                     return Err(CommandError::LogTooSmall);
                 }
-                if policy != WriteHole::Resync && parity && self.cover.ended() {
+                if policy != WriteHole::Resync && parity && self.log_coverage.ended() {
                     self.sb.write_hole = before;
                     return Err(CommandError::NumbersExhausted);
                 }
@@ -755,7 +762,7 @@ impl Array {
                 self.done(id, Err(CommandError::NotServing));
             }
         }
-        self.settle();
+        self.converge();
     }
 
     /// Stopping: closes regions, waits for steps, then writes the last superblocks.
@@ -776,7 +783,7 @@ impl Array {
                 // All is over. Numbers that were given out, or are of a base that was on its way,
                 // must not be given out again, or these records would count.
                 if !canary::hit(Canary::StopKeepsBase) {
-                    self.sb.log_base = self.cover.used();
+                    self.sb.log_base = self.log_coverage.used();
                 }
                 self.sb.numbers_noted = true;
             }
@@ -809,7 +816,7 @@ fn may_return(record: &SlotRecord) -> bool {
     record.state == SlotState::Missing && record.kept && !record.member.is_nil()
 }
 
-fn word(cause: OutCause, patient: bool) -> SlotState {
+fn out_state(cause: OutCause, patient: bool) -> SlotState {
     match cause {
         OutCause::NotFound | OutCause::Stale | OutCause::Gone => SlotState::Missing,
         OutCause::OlderImage | OutCause::Unfit => SlotState::Missing,

@@ -12,7 +12,7 @@
 //!   is none it is not discarded;
 //! * anything of the array itself, by [`Array::list_unreadable`], at any time between
 //!   [`Array::start`] and the end, also before the array serves: ranges of strips in, and an
-//!   [`Until`] that says what goes on (in [`Array::drive_unreadable`]) once all of it is durable on
+//!   [`ListWaiter`] that says what goes on (in [`Array::drive_unreadable`]) once all of it is durable on
 //!   every live member. A new user adds its variant there.
 //!
 //! Invariants:
@@ -37,7 +37,7 @@ use strake_format::*;
 use crate::array::reshape::Reshape;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
-use crate::geometry::block_set::Lost;
+use crate::geometry::block_set::BadBlocks;
 use crate::geometry::{Geometry, StripPart};
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
@@ -49,7 +49,7 @@ pub(crate) struct ListFull;
 
 /// What goes on once a version of the list is durable.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
+pub(crate) enum ListWaiter {
     /// A shard's operation.
     Shard { shard: ShardNo, op: u64 },
     /// The zeroing of a region.
@@ -64,15 +64,15 @@ pub(crate) enum Until {
 #[derive(Debug, Default)]
 pub(crate) struct Unreadable {
     /// As it shall be.
-    lost: Lost,
+    lost: BadBlocks,
     /// As shards know it.
-    told: Arc<Lost>,
+    published: Arc<BadBlocks>,
     sequence: u64,
     /// Changed since the version in flight was put together.
     due: bool,
     flight: Option<Flight>,
     /// Who waits for the next version.
-    next: Vec<Until>,
+    next: Vec<ListWaiter>,
     /// Regions that are being given back, and how many ranges their blocks may add by leaving.
     leaving: BTreeMap<RegionNo, usize>,
 }
@@ -80,8 +80,8 @@ pub(crate) struct Unreadable {
 #[derive(Debug)]
 struct Flight {
     pending: usize,
-    lost: Lost,
-    waiting: Vec<Until>,
+    lost: BadBlocks,
+    waiting: Vec<ListWaiter>,
 }
 
 /// The newest list of a member, and which place holds it.
@@ -100,9 +100,9 @@ impl Unreadable {
         zeros: &[Range<u64>],
     ) -> Unreadable {
         let blocks = geometry.size() / geometry.block;
-        let mut lost = Lost {
+        let mut lost = BadBlocks {
             most: capacity(place_bytes),
-            ..Lost::default()
+            ..BadBlocks::default()
         };
         let inside = list.ranges.iter().filter(|r| r.start < blocks);
         lost.blocks
@@ -112,7 +112,7 @@ impl Unreadable {
                 .remove(region.start / geometry.block..region.end / geometry.block);
         }
         Unreadable {
-            told: Arc::new(lost.clone()),
+            published: Arc::new(lost.clone()),
             lost,
             sequence: list.sequence,
             ..Unreadable::default()
@@ -130,8 +130,8 @@ impl Unreadable {
     }
 
     /// What shards know.
-    pub(crate) fn told(&self) -> Arc<Lost> {
-        Arc::clone(&self.told)
+    pub(crate) fn published(&self) -> Arc<BadBlocks> {
+        Arc::clone(&self.published)
     }
 
     /// Bytes of the array's address space that answer an error, in order.
@@ -141,8 +141,8 @@ impl Unreadable {
 
     /// Shards know all that there is to know.
     pub(crate) fn agreed(&self) -> bool {
-        let same = |flight: &Flight| flight.lost == *self.told;
-        self.lost == *self.told && self.flight.as_ref().is_none_or(same)
+        let same = |flight: &Flight| flight.lost == *self.published;
+        self.lost == *self.published && self.flight.as_ref().is_none_or(same)
     }
 
     /// Nothing is being written, or is to be.
@@ -160,7 +160,7 @@ impl Array {
     pub(crate) fn list_unreadable(
         &mut self,
         parts: &[StripPart],
-        until: Until,
+        waiter: ListWaiter,
     ) -> Result<(), ListFull> {
         let mut lost = self.unreadable.lost.clone();
         let ranges = parts.iter().map(|part| self.geometry.blocks(part));
@@ -169,7 +169,7 @@ impl Array {
         lost.blocks.extend(ranges.iter().cloned());
         // A replay may have what is kept for blocks that leave: without it nothing is served at
         // all.
-        self.has_room(&lost, matches!(until, Until::Replay))?;
+        self.has_room(&lost, matches!(waiter, ListWaiter::Replay))?;
         let mut new = RangeSet::new();
         for range in ranges {
             new.extend(self.unreadable.lost.blocks.gaps(&range));
@@ -182,7 +182,7 @@ impl Array {
             let (_, row) = self.geometry.row(part.stripe);
             self.note_behind(self.geometry.region(row));
         }
-        self.change_list(lost, until);
+        self.change_list(lost, waiter);
         Ok(())
     }
 
@@ -190,7 +190,11 @@ impl Array {
     ///
     /// # Errors
     /// The list is full: what was one range becomes two.
-    pub(crate) fn unlist(&mut self, ranges: &[Range<u64>], until: Until) -> Result<(), ListFull> {
+    pub(crate) fn unlist(
+        &mut self,
+        ranges: &[Range<u64>],
+        waiter: ListWaiter,
+    ) -> Result<(), ListFull> {
         let mut lost = self.unreadable.lost.clone();
         for range in ranges {
             lost.blocks.remove(range.clone());
@@ -202,7 +206,7 @@ impl Array {
                 self.event(EventKind::Rewritten { offset, len });
             }
         }
-        self.change_list(lost, until);
+        self.change_list(lost, waiter);
         Ok(())
     }
 
@@ -213,7 +217,7 @@ impl Array {
 
     /// Whether the list has room. Blocks that come leave some for those that go: one that leaves
     /// the middle of a range makes two of it.
-    fn has_room(&self, lost: &Lost, leaving: bool) -> Result<(), ListFull> {
+    fn has_room(&self, lost: &BadBlocks, leaving: bool) -> Result<(), ListFull> {
         let most = capacity(self.sb.layout.unreadable_bytes);
         let kept: usize = self.unreadable.leaving.values().sum();
         let kept = if leaving { kept } else { kept.max(most / 8) };
@@ -224,10 +228,10 @@ impl Array {
         }
     }
 
-    fn change_list(&mut self, lost: Lost, until: Until) {
+    fn change_list(&mut self, lost: BadBlocks, waiter: ListWaiter) {
         self.unreadable.lost = lost;
         self.unreadable.due = true;
-        self.unreadable.next.push(until);
+        self.unreadable.next.push(waiter);
     }
 
     /// The list must be written on every live member: at start, and when one joins.
@@ -237,7 +241,7 @@ impl Array {
 
     /// A shard's operation wants parts of strips listed, or taken off.
     pub(crate) fn shard_lists(&mut self, shard: ShardNo, op: u64, lost: bool, parts: &[StripPart]) {
-        let until = Until::Shard { shard, op };
+        let waiter = ListWaiter::Shard { shard, op };
         if self.stage == Stage::Failed {
             // The view that says so ends the operation.
             return;
@@ -248,11 +252,11 @@ impl Array {
             return self.answer_list(shard, op, false);
         }
         let listed = if lost {
-            self.list_unreadable(parts, until)
+            self.list_unreadable(parts, waiter)
         } else {
             let ranges = parts.iter().map(|part| self.geometry.blocks(part));
             let ranges: Vec<Range<u64>> = ranges.filter(|range| !range.is_empty()).collect();
-            self.unlist(&ranges, until)
+            self.unlist(&ranges, waiter)
         };
         if listed.is_err() {
             self.note_list_full();
@@ -270,7 +274,7 @@ impl Array {
     pub(crate) fn unlist_region(&mut self, region: RegionNo) -> bool {
         self.unreadable.leaving.remove(&region);
         let ranges = self.listed_in(region);
-        !ranges.is_empty() && self.unlist(&ranges, Until::Zeroed(region)).is_ok()
+        !ranges.is_empty() && self.unlist(&ranges, ListWaiter::Zeroed(region)).is_ok()
     }
 
     /// A region is closed, to be given back. False if its blocks could not leave the list: zeros that
@@ -315,7 +319,7 @@ impl Array {
         // The map may have to say that a member which is away lacks what is being given up.
         let told = self.map.quiet();
         // What is given up must be known to whoever reads it, before something else lies there.
-        let (home, known) = (self.at_home(), Arc::clone(&self.unreadable.told));
+        let (home, known) = (self.at_home(), Arc::clone(&self.unreadable.published));
         let over =
             |flight: &mut Flight| flight.pending == 0 && told && (home || flight.lost == *known);
         if let Some(flight) = self.unreadable.flight.take_if(over) {
@@ -369,22 +373,22 @@ impl Array {
 
     /// A version is durable on every live member, and who did not take it is durably out.
     fn list_durable(&mut self, flight: Flight) {
-        if *self.unreadable.told != flight.lost {
-            self.unreadable.told = Arc::new(flight.lost);
-            let told = self.unreadable.told();
-            self.tell_all(&ToShard::Unreadable(told));
+        if *self.unreadable.published != flight.lost {
+            self.unreadable.published = Arc::new(flight.lost);
+            let published = self.unreadable.published();
+            self.tell_all(&ToShard::Unreadable(published));
             // Before it serves, the array must hear that shards know of it: they answer a view.
             self.persist.view_due |= matches!(
                 self.stage,
                 Stage::Resuming | Stage::Recovering | Stage::Starting
             );
         }
-        for until in flight.waiting {
-            match until {
-                Until::Shard { shard, op } => self.answer_list(shard, op, false),
-                Until::Zeroed(region) => self.region_zeroed(region),
-                Until::Replay => self.replay_listed(),
-                Until::Moved => self.window_listed(),
+        for waiter in flight.waiting {
+            match waiter {
+                ListWaiter::Shard { shard, op } => self.answer_list(shard, op, false),
+                ListWaiter::Zeroed(region) => self.region_zeroed(region),
+                ListWaiter::Replay => self.replay_listed(),
+                ListWaiter::Moved => self.window_listed(),
             }
         }
     }

@@ -14,7 +14,7 @@
 //! many members as could be lost without it.
 //!
 //! A base exceeds every number that was given out, and is the next one or little more. Shards number
-//! by themselves: the array knows what they had come to when they spoke of it last ([`Cover::used`]).
+//! by themselves: the array knows what they had come to when they spoke of it last ([`LogCoverage::used`]).
 //! A shard that had come further when the view reached it says so, and the array tries a base with
 //! some room above that.
 //!
@@ -39,7 +39,7 @@
 
 use strake_format::*;
 
-use crate::array::metadata::superblocks::After;
+use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::reshape::Reshape;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
@@ -56,7 +56,7 @@ const UNDER_WAY_MOST: u64 = 1 << 26;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Cover {
+pub(crate) struct LogCoverage {
     /// What the newest view says.
     pub(crate) log_from: u64,
     /// Shards that have not said that what began before `log_from` is over.
@@ -79,19 +79,19 @@ pub(crate) struct Cover {
     joins: bool,
 }
 
-impl Cover {
+impl LogCoverage {
     /// The first base after a start; `seen` is above every number in the logs, if these were read:
     /// otherwise `log_base` is.
-    pub(crate) fn new(log_base: u64, seen: Option<u64>) -> Cover {
+    pub(crate) fn new(log_base: u64, seen: Option<u64>) -> LogCoverage {
         let log_from = match seen {
             Some(seen) => log_base.max(seen).saturating_add(UNDER_WAY_MOST),
             // A copy of data that moves is not taken for that of another window.
             None => log_base.saturating_add(1),
         };
-        Cover {
+        LogCoverage {
             log_from,
             used: log_from,
-            ..Cover::default()
+            ..LogCoverage::default()
         }
     }
 
@@ -160,9 +160,9 @@ impl Array {
     /// Before a view is published: logging begins with a new base.
     pub(crate) fn before_view(&mut self) {
         if !self.logging() {
-            self.cover.waits = None;
+            self.log_coverage.waits = None;
             self.release_held();
-        } else if !self.sb.covered && self.cover.waits.is_none() && !self.base_stays() {
+        } else if !self.sb.covered && self.log_coverage.waits.is_none() && !self.base_stays() {
             self.next_base();
         }
     }
@@ -173,27 +173,27 @@ impl Array {
     }
 
     fn next_base(&mut self) {
-        (self.cover.short, self.cover.joins) = (false, false);
-        self.cover.advance();
-        self.cover.waits = Some((0..self.shards).map(ShardNo).collect());
+        (self.log_coverage.short, self.log_coverage.joins) = (false, false);
+        self.log_coverage.advance();
+        self.log_coverage.waits = Some((0..self.shards).map(ShardNo).collect());
     }
 
     /// A shard had given out numbers from this base on when it heard of it: the next is higher.
     pub(crate) fn shard_past(&mut self, log_from: u64, next: u64) {
-        self.cover.note_used(next);
-        if log_from == self.cover.log_from && self.cover.waits.take().is_some() {
-            self.cover.tries += 1;
-            self.cover.short = true;
+        self.log_coverage.note_used(next);
+        if log_from == self.log_coverage.log_from && self.log_coverage.waits.take().is_some() {
+            self.log_coverage.tries += 1;
+            self.log_coverage.short = true;
         }
     }
 
     /// A shard says that what began before this base is over.
     pub(crate) fn shard_drained(&mut self, shard: ShardNo, log_from: u64) {
         let over = matches!(self.stage, Stage::Closing | Stage::Stopped | Stage::Failed);
-        if log_from != self.cover.log_from || over {
+        if log_from != self.log_coverage.log_from || over {
             return;
         }
-        let Some(waits) = &mut self.cover.waits else {
+        let Some(waits) = &mut self.log_coverage.waits else {
             return;
         };
         waits.retain(|s| *s != shard);
@@ -204,12 +204,12 @@ impl Array {
             return self.base_reached();
         }
         let devices = self.volatile();
-        self.cover.flushed_for = log_from;
-        self.cover.flushes += devices.len() + 1;
+        self.log_coverage.flushed_for = log_from;
+        self.log_coverage.flushes += devices.len() + 1;
         for device in devices {
-            self.io(device, Purpose::Cover { device }, IoKind::Flush);
+            self.io(device, Purpose::LogCoverage { device }, IoKind::Flush);
         }
-        self.cover_flushed();
+        self.coverage_flushed();
     }
 
     /// Writes have no records, and none is under way: what there was is made durable.
@@ -218,17 +218,17 @@ impl Array {
             return;
         }
         let devices = self.volatile();
-        self.cover.flushes += devices.len();
+        self.log_coverage.flushes += devices.len();
         for device in devices {
-            self.io(device, Purpose::Cover { device }, IoKind::Flush);
+            self.io(device, Purpose::LogCoverage { device }, IoKind::Flush);
         }
     }
 
     /// All is at rest and durable: from a new base on every write has a record, if any has.
     pub(crate) fn cover_at_rest(&mut self) {
-        if self.logging() && !self.sb.covered && !self.map.untold() {
-            self.cover.advance();
-            (self.sb.log_base, self.sb.covered) = (self.cover.log_from, true);
+        if self.logging() && !self.sb.covered && !self.map.unrecorded() {
+            self.log_coverage.advance();
+            (self.sb.log_base, self.sb.covered) = (self.log_coverage.log_from, true);
         }
     }
 
@@ -240,56 +240,56 @@ impl Array {
 
     /// Nothing of this is in flight.
     pub(crate) fn cover_quiet(&self) -> bool {
-        self.cover.flushes == 0
+        self.log_coverage.flushes == 0
     }
 
     /// One of the flushes is over. Those for an earlier base are waited for, too: no harm.
-    pub(crate) fn cover_flushed(&mut self) {
-        self.cover.flushes -= 1;
-        let due = self.cover.waits.as_ref().is_some_and(Vec::is_empty);
-        let current = self.cover.flushed_for == self.cover.log_from;
-        if self.cover.flushes == 0 && due && current && self.stage != Stage::Failed {
+    pub(crate) fn coverage_flushed(&mut self) {
+        self.log_coverage.flushes -= 1;
+        let due = self.log_coverage.waits.as_ref().is_some_and(Vec::is_empty);
+        let current = self.log_coverage.flushed_for == self.log_coverage.log_from;
+        if self.log_coverage.flushes == 0 && due && current && self.stage != Stage::Failed {
             self.base_reached();
         }
     }
 
     /// All that began before the newest base is over, and durable where it has no record.
     fn base_reached(&mut self) {
-        self.cover.waits = None;
-        self.cover.tries = 0;
+        self.log_coverage.waits = None;
+        self.log_coverage.tries = 0;
         self.sb.covered = true;
-        self.sb.log_base = self.cover.log_from;
+        self.sb.log_base = self.log_coverage.log_from;
         self.touch();
         self.release_held();
     }
 
     /// Regions that waited for this base go on when the superblocks are durable.
     fn release_held(&mut self) {
-        let held = std::mem::take(&mut self.cover.held);
+        let held = std::mem::take(&mut self.log_coverage.held);
         self.persist
-            .after
-            .extend(held.into_iter().map(After::Unmap));
+            .waiters
+            .extend(held.into_iter().map(SuperblockWaiter::Unmap));
     }
 
     /// A shard is about to run out of numbers.
     pub(crate) fn numbers_short(&mut self) {
-        self.cover.exhausted = true;
+        self.log_coverage.exhausted = true;
     }
 
     /// Members are about to take slots: a base is to begin, and the one before it, for
     /// [`Array::base_since`].
     pub(crate) fn ask_for_base(&mut self) -> u64 {
-        self.cover.joins = true;
-        self.cover.log_from
+        self.log_coverage.joins = true;
+        self.log_coverage.log_from
     }
 
     /// All is at rest, and writes have no records: the base goes on all the same, with the superblocks that
     /// are written for it. Copies of data that moves tell by it which of them counts.
     pub(crate) fn base_at_rest(&mut self) {
         if !self.logging() {
-            self.cover.joins = false;
-            self.cover.advance();
-            self.sb.log_base = self.cover.log_from;
+            self.log_coverage.joins = false;
+            self.log_coverage.advance();
+            self.sb.log_base = self.log_coverage.log_from;
             self.touch();
         }
     }
@@ -307,33 +307,40 @@ impl Array {
         let at_once = !self.logging() && !self.sb.covered && self.persist.nothing_wanted();
         let at_once = at_once || canary::hit(Canary::RegionNotRetired);
         if !at_once {
-            self.cover.regions.push(region);
+            self.log_coverage.regions.push(region);
         }
         at_once
     }
 
     /// Begins the base that regions wait for.
-    pub(crate) fn drive_cover(&mut self) {
+    pub(crate) fn drive_log_coverage(&mut self) {
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
-        if std::mem::take(&mut self.cover.exhausted) && !over {
+        if std::mem::take(&mut self.log_coverage.exhausted) && !over {
             // Without numbers that are higher no write could be told from an older one.
             return self.fail(FailCause::NumbersExhausted);
         }
         let serving = matches!(self.stage, Stage::Serving | Stage::Stopping);
-        if !serving || self.persist.view_due || self.cover.waits.is_some() || self.base_stays() {
+        if !serving
+            || self.persist.view_due
+            || self.log_coverage.waits.is_some()
+            || self.base_stays()
+        {
             return;
         }
-        if self.cover.regions.is_empty() && !self.cover.short && !self.cover.joins {
+        if self.log_coverage.regions.is_empty()
+            && !self.log_coverage.short
+            && !self.log_coverage.joins
+        {
             return;
         }
-        let regions = std::mem::take(&mut self.cover.regions);
-        self.cover.held.extend(regions);
+        let regions = std::mem::take(&mut self.log_coverage.regions);
+        self.log_coverage.held.extend(regions);
         if self.logging() {
             self.next_base();
             self.publish();
         } else {
             // The superblocks that say so are on their way, if they are not durable.
-            self.cover.joins = false;
+            self.log_coverage.joins = false;
             self.release_held();
         }
     }

@@ -26,7 +26,7 @@ use crate::units::*;
 
 /// What waits for the superblocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum After {
+pub(crate) enum SuperblockWaiter {
     Done(CommandId, Changed),
     Release(DeviceId),
     /// Its slot has another member.
@@ -36,7 +36,7 @@ pub(crate) enum After {
     /// A device is whole, and what it was built from may be lost now.
     Rebuilt(Slot, DeviceId, bool),
     /// A shard's operation waits for what was decided on a member.
-    Settled(ShardNo, u64),
+    Verdict(ShardNo, u64),
     /// No record of the region counts any more.
     Unmap(RegionNo),
 }
@@ -50,7 +50,7 @@ pub(crate) struct Persist {
     flight: Option<Flight>,
     /// The membership differs from what shards know.
     pub(crate) view_due: bool,
-    pub(crate) after: Vec<After>,
+    pub(crate) waiters: Vec<SuperblockWaiter>,
     /// Slots whose member was found at the start and is not used, and why.
     pub(crate) stale: Vec<(Slot, Aside)>,
     /// For each slot the member that the last durable table calls in sync.
@@ -105,7 +105,7 @@ enum Copies {
 impl Persist {
     /// `agreed` is what all believed members' tables call in sync.
     pub(crate) fn new(
-        after: Vec<After>,
+        waiters: Vec<SuperblockWaiter>,
         stale: Vec<(Slot, Aside)>,
         agreed: Vec<Option<MemberUuid>>,
         shards: u16,
@@ -113,7 +113,7 @@ impl Persist {
     ) -> Persist {
         let applied = vec![1; usize::from(shards)];
         Persist {
-            after,
+            waiters,
             stale,
             in_sync: agreed,
             applied,
@@ -166,7 +166,7 @@ impl Array {
     pub(crate) fn membership_changed(&mut self) {
         self.sb.advance();
         self.persist.view_due = true;
-        self.unstick();
+        self.retry_blocked();
         self.touch();
     }
 
@@ -205,15 +205,19 @@ impl Array {
             self.publish();
         }
         self.forget_behind();
-        for after in std::mem::take(&mut self.persist.after) {
-            match after {
-                After::Done(id, changed) => self.done(id, Ok(changed)),
-                After::Release(device) => self.persist.leaving.push((device, self.view.version)),
-                After::Replaced(device) => self.replaced(device),
-                After::Rebuilt(slot, device, partial) => self.rebuilt(slot, device, partial),
-                After::RebuildOver => self.rebuild_over(),
-                After::Settled(shard, op) => self.answer_list(shard, op, false),
-                After::Unmap(region) => self.unmap_region(region),
+        for waiter in std::mem::take(&mut self.persist.waiters) {
+            match waiter {
+                SuperblockWaiter::Done(id, changed) => self.done(id, Ok(changed)),
+                SuperblockWaiter::Release(device) => {
+                    self.persist.leaving.push((device, self.view.version))
+                }
+                SuperblockWaiter::Replaced(device) => self.replaced(device),
+                SuperblockWaiter::Rebuilt(slot, device, partial) => {
+                    self.rebuilt(slot, device, partial)
+                }
+                SuperblockWaiter::RebuildOver => self.rebuild_over(),
+                SuperblockWaiter::Verdict(shard, op) => self.answer_list(shard, op, false),
+                SuperblockWaiter::Unmap(region) => self.unmap_region(region),
             }
         }
         self.release_left();
@@ -254,7 +258,7 @@ impl Array {
 
     /// The slot has a member in sync, and would have one after a crash: who believes it may lose
     /// another. What was replaced counts until that is durable.
-    pub(crate) fn surely_in_sync(&self, at: usize) -> bool {
+    pub(crate) fn durably_in_sync(&self, at: usize) -> bool {
         let slot = &self.slots[at];
         let durable = |device: DeviceId| {
             let member = self.members[&device].member;
@@ -282,7 +286,7 @@ impl Array {
         let reader = |device| Reader {
             device,
             role: role(device),
-            first: self.hears_first(device),
+            first: self.in_first_wave(device),
         };
         devices.map(reader).collect()
     }
@@ -294,7 +298,7 @@ impl Array {
             // Not before every shard works by the newest view and knows what was told before it:
             // requests come to shards from elsewhere, and do not wait for what is on its way.
             Stage::Starting if everywhere && self.map.quiet() && self.unreadable.quiet() => {
-                if self.map.tell() && self.logging() {
+                if self.map.take_unrecorded() && self.logging() {
                     self.sb.covered = true;
                     self.touch();
                     return self.drive_persist();
@@ -456,7 +460,7 @@ impl Array {
 
     fn copies_written(&mut self) {
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
-        if over || self.lost_who_hears_first() {
+        if over || self.first_wave_lost() {
             self.persist.flight = None;
             return;
         }
@@ -487,7 +491,7 @@ impl Array {
 
     /// A member that was to hear first was lost: nobody else may hear of a table that calls it in sync,
     /// and that it may lack. One that says that it is out follows.
-    fn lost_who_hears_first(&self) -> bool {
+    fn first_wave_lost(&self) -> bool {
         let flight = self.persist.flight.as_ref();
         let goes_on = canary::hit(Canary::FirstWaveGoesOn);
         flight.filter(|_| !goes_on).is_some_and(|flight| {
@@ -497,7 +501,7 @@ impl Array {
     }
 
     /// The last durable table calls it in sync, or what it replaces, which keeps its old table.
-    fn hears_first(&self, device: DeviceId) -> bool {
+    fn in_first_wave(&self, device: DeviceId) -> bool {
         // What it holds counts no more once the others know that it is one.
         if self.spares.contains(&device) && !canary::hit(Canary::NewcomerHearsEarly) {
             return false;

@@ -35,7 +35,7 @@ const KEPT_BYTES: u64 = 64 << 30;
 
 /// What a region was like so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Habit {
+pub(crate) struct ReopenHistory {
     /// It is asked once in 2 to the power of this sweeps.
     rare: u32,
     /// It is open, and counts among those that stay so by habit.
@@ -46,7 +46,7 @@ pub(crate) struct Habit {
     closed: Option<Time>,
 }
 
-impl Habit {
+impl ReopenHistory {
     /// Operations have written.
     pub(crate) fn saw(&mut self, writes: u32) {
         self.writes = self.writes.saturating_add(writes);
@@ -89,28 +89,28 @@ impl Idle {
     }
 
     /// The region that has this habit is opened again.
-    fn open(&mut self, habit: &mut Habit, now: Time) {
-        habit.rare = match self.kept < self.most {
-            true => habit.learn(now, self.clean_after_ms),
+    fn open(&mut self, history: &mut ReopenHistory, now: Time) {
+        history.rare = match self.kept < self.most {
+            true => history.learn(now, self.clean_after_ms),
             false => 0,
         };
-        habit.kept = habit.rare > 0;
-        self.kept += u64::from(habit.kept);
-        habit.writes = 0;
+        history.kept = history.rare > 0;
+        self.kept += u64::from(history.kept);
+        history.writes = 0;
     }
 
     /// It is open no more.
-    fn close(&mut self, habit: &mut Habit) {
-        self.kept -= u64::from(std::mem::take(&mut habit.kept));
+    fn close(&mut self, history: &mut ReopenHistory) {
+        self.kept -= u64::from(std::mem::take(&mut history.kept));
     }
 }
 
 impl Map {
     /// Nothing lies in the region any more: what it was like tells nothing of what comes.
-    pub(crate) fn forget_habit(&mut self, region: RegionNo) {
-        let habit = &mut self.regions[region.0 as usize].habit;
-        self.idle.close(habit);
-        *habit = Habit::default();
+    pub(crate) fn forget_history(&mut self, region: RegionNo) {
+        let history = &mut self.regions[region.0 as usize].history;
+        self.idle.close(history);
+        *history = ReopenHistory::default();
     }
 }
 
@@ -140,7 +140,7 @@ impl Array {
         let sweeps = idle.sweeps;
         let open = self.regions_in(Phase::Open);
         for &region in &open {
-            if sweeps.is_multiple_of(1 << self.map.region(region).habit.rare) {
+            if sweeps.is_multiple_of(1 << self.map.region(region).history.rare) {
                 self.close(region, CloseIf::Idle, false);
             }
         }
@@ -152,17 +152,17 @@ impl Array {
     /// Shards have closed the region, to make it Clean or to give it back.
     pub(crate) fn note_closed(&mut self, region: RegionNo, unmap: bool) {
         if unmap {
-            return self.map.forget_habit(region);
+            return self.map.forget_history(region);
         }
-        let habit = &mut self.map.regions[region.0 as usize].habit;
-        self.map.idle.close(habit);
-        habit.closed = Some(self.now);
+        let history = &mut self.map.regions[region.0 as usize].history;
+        self.map.idle.close(history);
+        history.closed = Some(self.now);
     }
 
     /// A region that is Clean is opened again.
     pub(crate) fn learn_habit(&mut self, region: RegionNo) {
-        let habit = &mut self.map.regions[region.0 as usize].habit;
-        self.map.idle.open(habit, self.now);
+        let history = &mut self.map.regions[region.0 as usize].history;
+        self.map.idle.open(history, self.now);
     }
 }
 
@@ -173,32 +173,35 @@ mod tests {
     const SWEEP_MS: u64 = 2000;
 
     /// Closed at 100 s.
-    fn habit(rare: u32, writes: u32) -> Habit {
-        Habit {
+    fn history(rare: u32, writes: u32) -> ReopenHistory {
+        ReopenHistory {
             rare,
             writes,
             closed: Some(Time(100_000_000_000)),
-            ..Habit::default()
+            ..ReopenHistory::default()
         }
     }
 
     #[test]
     fn a_region_that_is_written_now_and_then_is_asked_as_rarely_as_that() {
-        let learn = |habit: Habit, ms: u64| {
-            let closed = habit.closed.expect("it was closed");
-            habit.learn(closed.plus_ms(ms), SWEEP_MS)
+        let learn = |history: ReopenHistory, ms: u64| {
+            let closed = history.closed.expect("it was closed");
+            history.learn(closed.plus_ms(ms), SWEEP_MS)
         };
         // It was idle for a sweep, and shut for one or less; then for three, then for six.
-        assert_eq!(learn(habit(0, 3), 1), 1);
-        assert_eq!(learn(habit(0, 3), 6000), 2);
-        assert_eq!(learn(habit(2, 3), 6 * SWEEP_MS), 4);
+        assert_eq!(learn(history(0, 3), 1), 1);
+        assert_eq!(learn(history(0, 3), 6000), 2);
+        assert_eq!(learn(history(2, 3), 6 * SWEEP_MS), 4);
         // The longest, and one sweep more.
-        assert_eq!(learn(habit(4, FEW), 16 * SWEEP_MS), 5);
-        assert_eq!(learn(habit(4, 3), 16 * SWEEP_MS + 1), 0);
+        assert_eq!(learn(history(4, FEW), 16 * SWEEP_MS), 5);
+        assert_eq!(learn(history(4, 3), 16 * SWEEP_MS + 1), 0);
         // What is written much while it is open may close in between.
-        assert_eq!(learn(habit(4, FEW + 1), 1), 0);
+        assert_eq!(learn(history(4, FEW + 1), 1), 0);
         // Never closed: nothing is known of it, also soon after the start.
-        assert_eq!(Habit::default().learn(Time(1_000_000_000), SWEEP_MS), 0);
+        assert_eq!(
+            ReopenHistory::default().learn(Time(1_000_000_000), SWEEP_MS),
+            0
+        );
     }
 
     #[test]
@@ -211,23 +214,23 @@ mod tests {
             most: 2,
         };
         let now = Time(101_000_000_000);
-        let mut habits = [habit(0, 1); 4];
-        for habit in &mut habits {
-            idle.open(habit, now);
+        let mut histories = [history(0, 1); 4];
+        for history in &mut histories {
+            idle.open(history, now);
         }
         assert_eq!(
-            habits.map(|habit| habit.rare > 0),
+            histories.map(|history| history.rare > 0),
             [true, true, false, false]
         );
         // Where one is closed another may stay open; twice closed is closed once.
-        idle.close(&mut habits[0]);
-        idle.close(&mut habits[0]);
-        idle.close(&mut habits[3]);
+        idle.close(&mut histories[0]);
+        idle.close(&mut histories[0]);
+        idle.close(&mut histories[3]);
         assert_eq!(idle.kept, 1);
-        habits[2].closed = Some(now);
-        idle.open(&mut habits[2], now.plus_ms(1));
-        assert!(habits[2].rare > 0);
-        idle.open(&mut habits[3], now.plus_ms(1));
-        assert_eq!((habits[3].rare, idle.kept), (0, 2));
+        histories[2].closed = Some(now);
+        idle.open(&mut histories[2], now.plus_ms(1));
+        assert!(histories[2].rare > 0);
+        idle.open(&mut histories[3], now.plus_ms(1));
+        assert_eq!((histories[3].rare, idle.kept), (0, 2));
     }
 }

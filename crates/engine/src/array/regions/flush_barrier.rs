@@ -19,7 +19,7 @@ use crate::units::*;
 
 /// The round that is under way, and who waits for the next.
 #[derive(Debug, Default)]
-pub(crate) struct Settling {
+pub(crate) struct FlushBarrier {
     /// Flushes in flight.
     pending: usize,
     /// Regions that go on when they are over.
@@ -30,54 +30,54 @@ pub(crate) struct Settling {
 
 impl Array {
     /// Flushes members, then opens the region or makes it Clean.
-    pub(crate) fn settle_region(&mut self, region: RegionNo, open: bool) {
-        self.set_phase(region, Phase::Settling { open });
-        let settling = &mut self.map.settling;
-        if settling.pending > 0 && canary::hit(Canary::SettlesWithOthers) {
-            settling.round.push(region);
+    pub(crate) fn flush_region(&mut self, region: RegionNo, open: bool) {
+        self.set_phase(region, Phase::Flushing { open });
+        let flush_barrier = &mut self.map.flush_barrier;
+        if flush_barrier.pending > 0 && canary::hit(Canary::SettlesWithOthers) {
+            flush_barrier.round.push(region);
         } else {
-            settling.next.push(region);
+            flush_barrier.next.push(region);
         }
-        self.drive_settling();
+        self.drive_flush_barrier();
     }
 
     /// A flush of the round is over, well or not.
-    pub(crate) fn region_flushed(&mut self) {
-        self.map.settling.pending -= 1;
-        self.drive_settling();
+    pub(crate) fn barrier_flushed(&mut self) {
+        self.map.flush_barrier.pending -= 1;
+        self.drive_flush_barrier();
     }
 
     /// Ends the round if it is over, and begins the next if somebody waits.
-    fn drive_settling(&mut self) {
-        while self.map.settling.pending == 0 && self.stage != Stage::Failed {
-            for region in std::mem::take(&mut self.map.settling.round) {
-                self.region_settled(region);
+    fn drive_flush_barrier(&mut self) {
+        while self.map.flush_barrier.pending == 0 && self.stage != Stage::Failed {
+            for region in std::mem::take(&mut self.map.flush_barrier.round) {
+                self.leave_barrier(region);
             }
-            if self.map.settling.pending > 0 {
+            if self.map.flush_barrier.pending > 0 {
                 return;
             }
-            let round = std::mem::take(&mut self.map.settling.next);
+            let round = std::mem::take(&mut self.map.flush_barrier.next);
             if round.is_empty() {
                 return;
             }
             let opens =
-                |&region: &RegionNo| self.map.phase(region) == Phase::Settling { open: true };
+                |&region: &RegionNo| self.map.phase(region) == Phase::Flushing { open: true };
             let hasty = !round.iter().any(opens) && canary::hit(Canary::CleanWithoutFlush);
             let volatile = |d: &DeviceId| self.members[d].info.volatile_cache && !hasty;
             let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
-            self.map.settling.round = round;
-            self.map.settling.pending = devices.len();
+            self.map.flush_barrier.round = round;
+            self.map.flush_barrier.pending = devices.len();
             for device in devices {
-                self.io(device, Purpose::Settle { device }, IoKind::Flush);
+                self.io(device, Purpose::FlushBarrier { device }, IoKind::Flush);
             }
         }
     }
 
-    fn region_settled(&mut self, region: RegionNo) {
+    fn leave_barrier(&mut self, region: RegionNo) {
         match self.map.phase(region) {
-            Phase::Settling { open: true } => self.open_region(region),
-            Phase::Settling { open: false } => self.make_clean(region),
-            _ => unreachable!("settling ends before the region's phase changes"),
+            Phase::Flushing { open: true } => self.open_region(region),
+            Phase::Flushing { open: false } => self.make_clean(region),
+            _ => unreachable!("the barrier ends before the region's phase changes"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The region map: what was never written, what may be inconsistent after an unclean stop.
 //!
-//! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Settling → Cleaning → Clean →
+//! A region goes `Unwritten → Zeroing → Opening → Open → Closing → Flushing → Cleaning → Clean →
 //! Opening …`, and from any quiet state through `Closing` to `Unmapping → Unwritten` when all of it
 //! is discarded; before that it is `Retiring`, until no record of the stripe log tells of it.
 //!
@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use strake_format::region_map::{PAGE_BYTES, place};
 use strake_format::*;
 
-use crate::array::regions::aging::{Habit, Idle};
-use crate::array::regions::flush_barrier::Settling;
+use crate::array::regions::aging::{Idle, ReopenHistory};
+use crate::array::regions::flush_barrier::FlushBarrier;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::Geometry;
@@ -41,7 +41,7 @@ pub(crate) enum Phase {
     /// Being zeroed on every member, or given back to them after a discard.
     Zeroing {
         pending: u32,
-        then: Then,
+        then: AfterZeroing,
     },
     /// Dirty is on its way to the members.
     Opening,
@@ -56,7 +56,7 @@ pub(crate) enum Phase {
         sync: bool,
     },
     /// Members flush: so that Clean will be true, or so that what was zeroed stays zero.
-    Settling {
+    Flushing {
         open: bool,
     },
     /// Clean is on its way to the members.
@@ -76,7 +76,7 @@ pub(crate) enum Phase {
 
 /// What becomes of a region that is zeroed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterZeroing {
     /// It is opened for its first write.
     Open,
     /// Clean: it is zeroed in the background (`jobs::zeroing`).
@@ -88,8 +88,8 @@ pub(crate) enum Then {
 impl Phase {
     /// It is on its way to be Clean.
     pub(crate) fn becomes_clean(self) -> bool {
-        let zeroing = matches!(self, Phase::Zeroing { then, .. } if then == Then::Clean);
-        zeroing || matches!(self, Phase::Settling { open: false } | Phase::Cleaning)
+        let zeroing = matches!(self, Phase::Zeroing { then, .. } if then == AfterZeroing::Clean);
+        zeroing || matches!(self, Phase::Flushing { open: false } | Phase::Cleaning)
     }
 
     /// Parity is not to be trusted.
@@ -115,7 +115,7 @@ pub(crate) struct Region {
     /// Requests that discard it wholly.
     unmap: Vec<RequestId>,
     /// How long it stays open without writes.
-    pub(crate) habit: Habit,
+    pub(crate) history: ReopenHistory,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -150,7 +150,7 @@ pub(crate) struct Map {
     /// When regions that are not written are closed.
     pub(crate) idle: Idle,
     /// Regions that wait for flushes.
-    pub(crate) settling: Settling,
+    pub(crate) flush_barrier: FlushBarrier,
     /// Flushes left before the array may stop, once they were asked for.
     stop_flush: Option<usize>,
     /// Pieces of requests over several regions: request, regions left, and what came of the others.
@@ -160,7 +160,7 @@ pub(crate) struct Map {
     /// Some region may be behind.
     flagged: bool,
     /// Regions need a resync of which no page says so yet.
-    untold: bool,
+    unrecorded: bool,
 }
 
 impl Map {
@@ -181,7 +181,7 @@ impl Map {
             let flags = move |at| (has(&p.behind, at), has(&p.undecided, at));
             (0..p.states.len()).map(move |at| (p.states[at], flags(at)))
         });
-        let mut untold = false;
+        let mut unrecorded = false;
         let regions: Vec<Region> = states
             .take(geometry.regions() as usize)
             .map(|(disk, (behind, undecided))| {
@@ -195,7 +195,7 @@ impl Map {
                 let open = matches!(disk, RegionState::Dirty | RegionState::NeedSync);
                 // Dirty means nothing to resync as soon as superblocks say that the log tells all.
                 let due = phase == Phase::NeedSync;
-                untold |= due && disk != RegionState::NeedSync;
+                unrecorded |= due && disk != RegionState::NeedSync;
                 Region {
                     phase,
                     disk: if due { RegionState::NeedSync } else { disk },
@@ -203,7 +203,7 @@ impl Map {
                     undecided,
                     wanted: false,
                     unmap: Vec::new(),
-                    habit: Habit::default(),
+                    history: ReopenHistory::default(),
                 }
             })
             .collect();
@@ -221,11 +221,11 @@ impl Map {
         Map {
             regions,
             flagged,
-            untold,
+            unrecorded,
             pages,
             page_regions: usize::from(page_regions),
             idle: Idle::new(geometry, clean_after_ms),
-            settling: Settling::default(),
+            flush_barrier: FlushBarrier::default(),
             stop_flush: None,
             unmapping: Vec::new(),
             empty: BTreeMap::new(),
@@ -293,13 +293,13 @@ impl Map {
 
     /// Regions need a resync of which no page said so when the array was found: nothing may say
     /// that the log tells all before the pages do.
-    pub(crate) fn untold(&self) -> bool {
-        self.untold
+    pub(crate) fn unrecorded(&self) -> bool {
+        self.unrecorded
     }
 
     /// The pages of the start are durable. True if they told what no page had.
-    pub(crate) fn tell(&mut self) -> bool {
-        std::mem::take(&mut self.untold)
+    pub(crate) fn take_unrecorded(&mut self) -> bool {
+        std::mem::take(&mut self.unrecorded)
     }
 
     /// What `explain` tells.
@@ -350,7 +350,7 @@ impl Map {
             undecided: false,
             wanted: false,
             unmap: Vec::new(),
-            habit: Habit::default(),
+            history: ReopenHistory::default(),
         };
         self.regions.resize(regions as usize, unwritten);
         let fresh = Page {
@@ -363,7 +363,7 @@ impl Map {
     /// Nothing lies in the region any more. Its page is to be written.
     pub(crate) fn forget(&mut self, region: RegionNo) {
         let page = self.page_of(region);
-        self.forget_habit(region);
+        self.forget_history(region);
         let entry = self.region(region);
         if (entry.phase, entry.disk) == (Phase::Unwritten, RegionState::Unwritten) {
             return;
@@ -443,7 +443,7 @@ impl Array {
             return;
         }
         match self.map.phase(region) {
-            Phase::Unwritten => self.zero_region(region, Then::Open),
+            Phase::Unwritten => self.zero_region(region, AfterZeroing::Open),
             Phase::Clean => {
                 self.learn_habit(region);
                 self.open_region(region);
@@ -457,7 +457,7 @@ impl Array {
     /// Zeroes the region's rows on every live member, to open it; or gives them back: nobody reads
     /// there any more, and before the next write all of it is zeroed. So it does not matter what a
     /// member makes of the advice, and one that cannot deallocate writes nothing for it.
-    fn zero_region(&mut self, region: RegionNo, then: Then) {
+    fn zero_region(&mut self, region: RegionNo, then: AfterZeroing) {
         let rows = self.geometry.region_rows(region);
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
         let len = len * self.geometry.strip;
@@ -466,14 +466,14 @@ impl Array {
         for device in devices {
             let offset = self.members[&device].layout.data_offset + start;
             let kind = match then {
-                Then::Unwritten => IoKind::Discard { offset, len },
+                AfterZeroing::Unwritten => IoKind::Discard { offset, len },
                 _ => IoKind::WriteZeroes { offset, len },
             };
             self.io(device, Purpose::Zero { region, device }, kind);
         }
     }
 
-    fn enter_zeroing(&mut self, region: RegionNo, waits: u32, then: Then) {
+    fn enter_zeroing(&mut self, region: RegionNo, waits: u32, then: AfterZeroing) {
         // What is lost there is lost no more: it must not be listed when the region is written
         // again.
         let listed = u32::from(self.unlist_region(region));
@@ -483,7 +483,7 @@ impl Array {
 
     /// The region is zeroed in the background: `region_zeroed` follows once.
     pub(crate) fn begin_zeroing(&mut self, region: RegionNo) {
-        self.enter_zeroing(region, 1, Then::Clean);
+        self.enter_zeroing(region, 1, AfterZeroing::Clean);
     }
 
     pub(crate) fn region_zeroed(&mut self, region: RegionNo) {
@@ -496,17 +496,17 @@ impl Array {
             return;
         }
         match then {
-            Then::Clean if !self.map.wanted(region) => {
+            AfterZeroing::Clean if !self.map.wanted(region) => {
                 if !self.whole() && !canary::hit(Canary::InitForgetsAbsent) {
                     self.map.mark_behind(region);
                 }
-                self.settle_region(region, false);
+                self.flush_region(region, false);
             }
-            Then::Open | Then::Clean => {
+            AfterZeroing::Open | AfterZeroing::Clean => {
                 self.map.region(region).wanted = false;
-                self.settle_region(region, true);
+                self.flush_region(region, true);
             }
-            Then::Unwritten => {
+            AfterZeroing::Unwritten => {
                 // A shard that asked meanwhile asks again.
                 self.unmapped(region, Ok(()));
                 self.map.empty.remove(&region);
@@ -715,11 +715,11 @@ impl Array {
         closed: bool,
         writes: u32,
     ) {
-        self.map.region(region).habit.saw(writes);
+        self.map.region(region).history.saw(writes);
         if let Phase::Draining { waits } = self.map.phase(region) {
             self.set_phase(region, Phase::Draining { waits: waits - 1 });
             if waits == 1 && self.stage != Stage::Failed {
-                self.zero_region(region, Then::Unwritten);
+                self.zero_region(region, AfterZeroing::Unwritten);
             }
             return;
         }
@@ -768,7 +768,7 @@ impl Array {
                 self.unmap_region(region);
             }
         } else {
-            self.settle_region(region, false);
+            self.flush_region(region, false);
         }
     }
 

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use strake_format::SPARES_MAX;
 use strake_parity::Code;
 
-use crate::array::metadata::bad_blocks::Until;
+use crate::array::metadata::bad_blocks::ListWaiter;
 use crate::array::regions::Phase;
 use crate::array::reshape::{Change, Step};
 use crate::array::{Array, Purpose, Stage};
@@ -496,7 +496,7 @@ impl Array {
         if lost.is_empty() {
             return Ok(());
         }
-        if self.list_unreadable(&lost, Until::Moved).is_err() {
+        if self.list_unreadable(&lost, ListWaiter::Moved).is_err() {
             self.block_move(StopCause::ListFull);
             return Err(CommandError::NotOptimal);
         }

@@ -15,8 +15,8 @@ use crate::array::jobs::Jobs;
 use crate::array::jobs::zeroing::Init;
 use crate::array::members::rejoin::{comes_back, keeps};
 use crate::array::metadata::bad_blocks::{self, Unreadable};
-use crate::array::metadata::log_coverage::Cover;
-use crate::array::metadata::superblocks::{After, Persist, in_sync};
+use crate::array::metadata::log_coverage::LogCoverage;
+use crate::array::metadata::superblocks::{Persist, SuperblockWaiter, in_sync};
 use crate::array::regions::Map;
 use crate::array::regions::last_whole::whole_at;
 use crate::array::reshape::migrate::Move;
@@ -737,11 +737,11 @@ impl Array {
         }
         let members = members_of(&sb, &found, &used)?;
         let seen = crate::log::scan::is_read(&sb).then(|| highest(&logs));
-        let cover = Cover::new(sb.log_base, seen);
+        let log_coverage = LogCoverage::new(sb.log_base, seen);
         let logs_writes = parity && sb.write_hole != WriteHole::Resync;
-        if logs_writes && cover.ended() {
+        if logs_writes && log_coverage.ended() {
             if !options.force {
-                let base = cover.log_from;
+                let base = log_coverage.log_from;
                 return Err(StartError::NumbersExhausted { base });
             }
             // An administrator said that it is to go on without the log.
@@ -772,15 +772,22 @@ impl Array {
                 .map(|(at, _)| at)
                 .collect();
             let earlier = recover::Earlier::of(&geometry, &logs, &in_sync);
-            Ok(Replay::new(pieces, cover.log_from, earlier, options.force))
+            Ok(Replay::new(
+                pieces,
+                log_coverage.log_from,
+                earlier,
+                options.force,
+            ))
         });
         let replay = replay.transpose()?;
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
-        let after = released.map(|f| After::Release(f.device)).collect();
+        let waiters = released
+            .map(|f| SuperblockWaiter::Release(f.device))
+            .collect();
         let agreed = agreed(&found, &slots);
         let announced = used.iter().all(|&i| found[i].superblock.map_whole_at);
         sb.map_whole_at |= !whole;
-        let persist = Persist::new(after, aside, agreed, options.shards, announced);
+        let persist = Persist::new(waiters, aside, agreed, options.shards, announced);
         let mut array = Array {
             geometry: Arc::new(geometry),
             shards: options.shards,
@@ -790,7 +797,7 @@ impl Array {
             slots,
             spares,
             view: Arc::default(),
-            cover,
+            log_coverage,
             replay,
             reshape: None,
             moving: Move::default(),

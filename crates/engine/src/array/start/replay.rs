@@ -34,7 +34,7 @@ use std::sync::Arc;
 use strake_format::*;
 use strake_parity::Code;
 
-use crate::array::metadata::bad_blocks::Until;
+use crate::array::metadata::bad_blocks::ListWaiter;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::StripPart;
@@ -498,7 +498,7 @@ impl Array {
         replay.pending += 1;
         let bytes: u64 = parts.iter().map(|part| part.hi - part.lo).sum();
         replay.unreadable += bytes / block;
-        if self.list_unreadable(&parts, Until::Replay).is_ok() {
+        if self.list_unreadable(&parts, ListWaiter::Replay).is_ok() {
             return;
         }
         if !self.replaying().forced {
@@ -553,7 +553,7 @@ impl Array {
         let mut replay = self.replay.take().expect("the array recovers");
         replay.stripes.sort_unstable();
         replay.stripes.dedup();
-        self.persist.view_due |= self.cover.replayed(replay.next_operation);
+        self.persist.view_due |= self.log_coverage.replayed(replay.next_operation);
         self.event(EventKind::LogReplayed {
             records: replay.records,
             stripes: replay.stripes.len() as u64,

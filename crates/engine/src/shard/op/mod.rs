@@ -134,7 +134,7 @@ pub(crate) struct StripeOp {
     /// A read's answer is out; what is left is the repair.
     pub(crate) answered: bool,
     /// A read's answer, once all copies hold it.
-    pub(crate) settled: Option<Slice>,
+    pub(crate) equalized: Option<Slice>,
     /// Incoming members that this rebuild writes.
     pub(crate) targets: Vec<DeviceId>,
     /// Columns whose medium failed are read again in parts, and what came of it.
@@ -186,7 +186,7 @@ impl StripeOp {
             healed: Columns::default(),
             parity: Columns::default(),
             answered: false,
-            settled: None,
+            equalized: None,
             targets: Vec::new(),
             narrow: None,
             salvage: None,
@@ -222,7 +222,7 @@ impl StripeOp {
     pub(crate) fn end(&mut self) {
         self.drop_buffers();
         self.columns.clear();
-        (self.settled, self.salvage, self.narrow) = (None, None, None);
+        (self.equalized, self.salvage, self.narrow) = (None, None, None);
         self.work = Work::nothing();
     }
 
@@ -591,7 +591,7 @@ impl Shard {
         self.ops[key].phase = Phase::Writing;
         match &self.ops[key].work.kind {
             WorkKind::Write { .. } => self.compute_write(key),
-            WorkKind::Read { settle: true, .. } => self.compute_settled(key),
+            WorkKind::Read { equalize: true, .. } => self.compute_equalized(key),
             WorkKind::Read { .. } => self.compute_read(key),
             WorkKind::Zero { fua, .. } => {
                 let fua = *fua;
@@ -604,12 +604,12 @@ impl Shard {
             }
         }
         if self.ops.contains(key) && self.ops[key].phase != Phase::Retiring {
-            self.settle_writes(key);
+            self.end_without_writes(key);
         }
     }
 
     /// Nothing has to be waited for where nothing was written.
-    pub(crate) fn settle_writes(&mut self, key: usize) {
+    pub(crate) fn end_without_writes(&mut self, key: usize) {
         if self.ops[key].pending == 0 {
             self.writes_done(key);
         }
@@ -685,7 +685,7 @@ impl Shard {
         }
         self.ops[key].phase = Phase::Writing;
         self.put_in_place(key);
-        self.settle_writes(key);
+        self.end_without_writes(key);
     }
 
     pub(crate) fn put_in_place(&mut self, key: usize) {
@@ -823,7 +823,7 @@ impl Shard {
             }
             WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
             WorkKind::Read { pieces, race, .. } => {
-                if let (Some(slice), Ok(())) = (op.settled.take(), result) {
+                if let (Some(slice), Ok(())) = (op.equalized.take(), result) {
                     for piece in pieces {
                         self.finish_read(piece, slice.clone(), op.stripe);
                     }

@@ -69,7 +69,7 @@ impl Shard {
         lost: Columns,
     ) -> Option<Planned> {
         let (lo, hi) = (op.work.lo, op.work.hi);
-        if matches!(op.work.kind, WorkKind::Read { settle: true, .. }) {
+        if matches!(op.work.kind, WorkKind::Read { equalize: true, .. }) {
             let copies = available(self.width(op.stripe), lost);
             let reads: Reads = copies.iter().map(|&c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
@@ -147,7 +147,7 @@ impl Shard {
 
     /// The first copy that can be read speaks; the answer waits until all of them say the same,
     /// durably.
-    pub(crate) fn compute_settled(&mut self, key: usize) {
+    pub(crate) fn compute_equalized(&mut self, key: usize) {
         let op = &mut self.ops[key];
         let first = op.columns.iter().flatten().next();
         let slice = first.expect("the plan reads one at least").clone();
@@ -158,7 +158,7 @@ impl Shard {
         let differ: Vec<usize> = (0..op.columns.len())
             .filter(|&c| !same(&op.columns[c]))
             .collect();
-        (op.settled, op.healed) = (Some(slice.clone()), op.heal);
+        (op.equalized, op.healed) = (Some(slice.clone()), op.heal);
         let lo = op.work.lo;
         for column in differ {
             self.write_column(key, column, lo, slice.clone(), true);

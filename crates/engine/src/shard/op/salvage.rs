@@ -109,7 +109,7 @@ impl Shard {
         op.salvages += 1;
         op.drop_buffers();
         (op.phase, op.plan_again) = (Phase::List, true);
-        self.say(FromShard::Settle { op: key as u64 });
+        self.say(FromShard::AwaitVerdict { op: key as u64 });
     }
 
     /// Only an operation that holds its range alone may write back: the read comes again as one.

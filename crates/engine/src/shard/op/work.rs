@@ -28,7 +28,7 @@ pub(crate) enum WorkKind {
         avoid: Vec<Bad>,
         heal: Columns,
         /// Copies may differ: what is answered is made durable on all of them first.
-        settle: bool,
+        equalize: bool,
         /// The piece is asked for twice.
         race: Option<Racing>,
     },
@@ -137,16 +137,16 @@ impl Work {
                 pieces,
                 avoid,
                 heal,
-                settle: false,
+                equalize: false,
                 race: None,
             },
         }
     }
 
     /// The same read, of copies that may differ.
-    pub(crate) fn settling(mut self) -> Work {
-        if let WorkKind::Read { settle, .. } = &mut self.kind {
-            *settle = true;
+    pub(crate) fn equalizing(mut self) -> Work {
+        if let WorkKind::Read { equalize, .. } = &mut self.kind {
+            *equalize = true;
         }
         self
     }
@@ -216,7 +216,7 @@ impl Work {
 
     /// Only reads, and writes nothing back.
     pub(crate) fn shared(&self) -> bool {
-        matches!(&self.kind, WorkKind::Read { heal, settle: false, .. } if heal.is_empty())
+        matches!(&self.kind, WorkKind::Read { heal, equalize: false, .. } if heal.is_empty())
     }
 
     /// Takes the pieces of another write.

@@ -152,7 +152,7 @@ impl Shard {
     ) {
         let gate = &self.gates[self.region(stripe).0 as usize];
         let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
-        let settles = self.geometry.mirrored() && !trusted;
+        let equalizes = self.geometry.mirrored() && !trusted;
         for (at, piece) in row.iter().enumerate() {
             let part = first + at;
             if unwritten {
@@ -160,10 +160,10 @@ impl Shard {
                 self.finish_part(request, Some((part, zeros)), Ok(()));
             } else if self.place_lost(piece) {
                 self.finish_part(request, None, Err(RequestError::Unreadable));
-            } else if settles {
+            } else if equalizes {
                 let pieces = ReadPieces::of(ReadPiece::of(request, part, piece));
                 let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
-                self.enqueue(stripe, work.settling());
+                self.enqueue(stripe, work.equalizing());
             } else {
                 self.read_piece(request, part, piece, place);
             }
