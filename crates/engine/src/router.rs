@@ -75,10 +75,10 @@ impl Router {
         }
     }
 
-    /// The array's shape is about to change ([`ToShard::Hold`]): a last region that is shorter than
+    /// The array's shape is about to change ([`ToShard::Quiesce`]): a last region that is shorter than
     /// others may become longer, so it is not given back as a whole until [`Router::reshape`] or
     /// [`Router::resume`].
-    pub fn hold(&mut self) {
+    pub fn quiesce(&mut self) {
         self.held = true;
     }
 

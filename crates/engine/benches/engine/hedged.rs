@@ -95,7 +95,9 @@ fn tail(shape: Shape, hedging: bool, depth: usize, requests: usize) -> (Vec<u64>
                 Some(ShardOutput::Message(message)) => {
                     rig.array.message(now, ShardNo(0), message);
                 }
-                Some(ShardOutput::Again(_) | ShardOutput::Pass(..) | ShardOutput::Turn(..)) => {
+                Some(
+                    ShardOutput::Again(_) | ShardOutput::Pass(..) | ShardOutput::WriteToken(..),
+                ) => {
                     unreachable!("no data moves")
                 }
                 None => break,

@@ -156,7 +156,7 @@ impl Rig {
                         self.array.message(Time(0), ShardNo(0), message);
                     }
                     ShardOutput::Reply(reply) => self.replies.extend(self.router.join(reply)),
-                    ShardOutput::Again(_) | ShardOutput::Pass(..) | ShardOutput::Turn(..) => {
+                    ShardOutput::Again(_) | ShardOutput::Pass(..) | ShardOutput::WriteToken(..) => {
                         unreachable!("one shard, and no data moves")
                     }
                 }

@@ -165,7 +165,7 @@ impl Lane {
                     self.shard.submit(self.now, piece);
                 }
                 Target::Shard(owner) if matches!(piece.op, Op::Read { .. }) => {
-                    self.shard.visit(self.now, owner, piece);
+                    self.shard.read_remote(self.now, owner, piece);
                 }
                 Target::Shard(ShardNo(shard)) => self.out[usize::from(shard)].pieces.push(piece),
                 Target::Array => {
@@ -216,7 +216,7 @@ impl Lane {
                 ShardOutput::Pass(owner, piece, _) => {
                     self.out[usize::from(owner.0)].pieces.push(piece);
                 }
-                ShardOutput::Again(_) | ShardOutput::Turn(..) => {
+                ShardOutput::Again(_) | ShardOutput::WriteToken(..) => {
                     unreachable!("no data moves, and nothing is rebuilt")
                 }
             }

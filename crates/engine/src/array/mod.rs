@@ -36,7 +36,7 @@ use crate::array::members::slow::Watch;
 use crate::array::metadata::bad_blocks::Unreadable;
 use crate::array::metadata::log_coverage::LogCoverage;
 use crate::array::metadata::superblocks::{Persist, SuperblockWaiter};
-use crate::array::read_lease::Visiting;
+use crate::array::read_lease::LeaseState;
 use crate::array::regions::Map;
 use crate::array::reshape::migrate::{Move, MoveIo};
 use crate::array::reshape::{Change, Reshape};
@@ -234,7 +234,7 @@ pub struct Array {
     lacking: BTreeMap<DeviceId, Arc<RegionSet>>,
     unreadable: Unreadable,
     jobs: Jobs,
-    visiting: Visiting,
+    lease: LeaseState,
     ios: Slab<Purpose>,
     out: VecDeque<ArrayOutput>,
     now: Time,
@@ -422,7 +422,7 @@ impl Array {
             FromShard::Drained { log_from } => self.shard_drained(from, log_from),
             FromShard::NumbersPast { log_from, next } => self.shard_past(log_from, next),
             FromShard::NumbersShort => self.numbers_short(),
-            FromShard::Held {
+            FromShard::Quiesced {
                 buffers,
                 next_number,
                 foreground,
@@ -432,7 +432,7 @@ impl Array {
                 self.shard_held(from, buffers);
                 self.served_beside_move(foreground, seen.as_deref());
             }
-            FromShard::AtHome => self.shard_at_home(),
+            FromShard::LeaseReturned => self.shard_returned_lease(),
             FromShard::Latencies(report) => self.latencies_told(from, report),
         }
         self.converge();
@@ -553,7 +553,7 @@ impl Array {
     pub(crate) fn converge(&mut self) {
         self.use_spares();
         // While superblocks are written, shards come home.
-        self.drive_visits();
+        self.drive_lease();
         self.drive_checkpoint();
         self.drive_log_coverage();
         self.follow_undecided();
@@ -574,7 +574,7 @@ impl Array {
         }
         self.drive_jobs();
         self.drive_stop();
-        self.drive_visits();
+        self.drive_lease();
         let state = self.state();
         if state != self.shown {
             self.event(EventKind::State {

@@ -9,23 +9,23 @@ use crate::proto::*;
 
 /// What shards were told of visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Visiting {
+pub(crate) enum LeaseState {
     /// All are at home.
     #[default]
-    Nobody,
-    Given,
+    Returned,
+    Granted,
     /// So many have not said that they are at home.
-    Called(u16),
+    Revoking(u16),
 }
 
 impl Array {
     /// Nobody visits, nor will before that is told.
-    pub(crate) fn at_home(&self) -> bool {
-        self.visiting == Visiting::Nobody || canary::hit(Canary::ViewBeforeHome)
+    pub(crate) fn lease_returned(&self) -> bool {
+        self.lease == LeaseState::Returned || canary::hit(Canary::ViewBeforeHome)
     }
 
     /// Nothing is about to change that visitors build on.
-    fn may_be_visited(&self) -> bool {
+    fn may_grant_lease(&self) -> bool {
         let moving = canary::hit(Canary::VisitsWhileMoving);
         let rests = self.reshape.is_none() && self.geometry.old_shape.is_none();
         self.shards > 1
@@ -36,27 +36,27 @@ impl Array {
     }
 
     /// Calls shards home, or gives them leave.
-    pub(crate) fn drive_visits(&mut self) {
-        match (self.visiting, self.may_be_visited()) {
-            (Visiting::Given, false) => {
-                self.visiting = Visiting::Called(self.shards);
-                self.tell_all(&ToShard::Home);
+    pub(crate) fn drive_lease(&mut self) {
+        match (self.lease, self.may_grant_lease()) {
+            (LeaseState::Granted, false) => {
+                self.lease = LeaseState::Revoking(self.shards);
+                self.tell_all(&ToShard::RevokeLease);
             }
             // Views that tell of progress only come and go meanwhile.
-            (Visiting::Nobody, true) if self.applied(self.view.version) => {
-                self.visiting = Visiting::Given;
-                self.tell_all(&ToShard::Visit);
+            (LeaseState::Returned, true) if self.applied(self.view.version) => {
+                self.lease = LeaseState::Granted;
+                self.tell_all(&ToShard::GrantLease);
             }
             _ => {}
         }
     }
 
     /// A shard is at home.
-    pub(crate) fn shard_at_home(&mut self) {
-        if let Visiting::Called(left) = self.visiting {
-            self.visiting = match left {
-                1 => Visiting::Nobody,
-                left => Visiting::Called(left - 1),
+    pub(crate) fn shard_returned_lease(&mut self) {
+        if let LeaseState::Revoking(left) = self.lease {
+            self.lease = match left {
+                1 => LeaseState::Returned,
+                left => LeaseState::Revoking(left - 1),
             };
         }
     }

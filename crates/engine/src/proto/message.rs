@@ -86,19 +86,19 @@ pub enum ToShard {
     /// Work on the shard's own stripes in these rows. Answered with [`FromShard::StepDone`].
     Step(Step),
     /// The array's shape is about to change: let requests that come from now on wait, and finish
-    /// what was begun. Answered with [`FromShard::Held`]. Who routes requests on the same thread
+    /// what was begun. Answered with [`FromShard::Quiesced`]. Who routes requests on the same thread
     /// must hear of it first: [`crate::Router::hold`].
-    Hold,
-    /// What waited since [`ToShard::Hold`] goes on; nothing has changed.
+    Quiesce,
+    /// What waited since [`ToShard::Quiesce`] goes on; nothing has changed.
     Resume,
     /// The array has another shape: begin anew with it, and with what waited. Answered with
     /// [`FromShard::ViewApplied`]. Routers must hear of it, too: [`crate::Router::reshape`].
     Reshape(Box<ShardSetup>),
-    /// Every shard works by the same view: stripes of others may be read, until [`ToShard::Home`].
-    Visit,
+    /// Every shard works by the same view: stripes of others may be read, until [`ToShard::RevokeLease`].
+    GrantLease,
     /// No read of another shard's stripe is answered from now on, those under way neither. Answered
-    /// with [`FromShard::AtHome`].
-    Home,
+    /// with [`FromShard::LeaseReturned`].
+    RevokeLease,
 }
 
 /// A piece of a background job.
@@ -135,8 +135,8 @@ pub enum StepKind {
 /// From a shard to the array.
 #[derive(Clone, Debug)]
 pub enum FromShard {
-    /// Nothing is under way since [`ToShard::Hold`], nor will be.
-    Held {
+    /// Nothing is under way since [`ToShard::Quiesce`], nor will be.
+    Quiesced {
         /// Strip-sized buffers that the shard has.
         buffers: usize,
         /// Above every number that this shard has given to operations.
@@ -146,8 +146,8 @@ pub enum FromShard {
         /// How long those took that were answered.
         seen: Option<Box<Histogram>>,
     },
-    /// Answer to [`ToShard::Home`].
-    AtHome,
+    /// Answer to [`ToShard::RevokeLease`].
+    LeaseReturned,
     /// The view with this version is in force; nothing started under an older one waits for it.
     ViewApplied {
         /// Which.
@@ -281,7 +281,7 @@ pub struct StepOutcome {
 
 /// Whose turn it is to write a rebuild's target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct WriteToken {
     /// Of this step.
     pub(crate) step: u64,
     /// The stripe whose turn it is.

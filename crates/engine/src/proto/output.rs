@@ -22,7 +22,7 @@ pub enum ShardOutput {
     /// that is late with it, if one is.
     Pass(ShardNo, Request, Option<DeviceId>),
     /// Bring this to a shard ([`crate::Shard::turn`]).
-    Turn(ShardNo, Turn),
+    WriteToken(ShardNo, WriteToken),
     /// Bring this to the array.
     Message(FromShard),
 }

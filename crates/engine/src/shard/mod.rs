@@ -40,18 +40,18 @@ use crate::mem::list::{List, listed};
 use crate::proto::*;
 use crate::shard::coalesce::{Flow, Streams};
 use crate::shard::job::StepRun;
-use crate::shard::job::write_order::Turns;
+use crate::shard::job::write_order::WriteOrder;
 use crate::shard::log_writer::{Flight, Logs};
 use crate::shard::op::queue::{Lock, Locks};
 use crate::shard::op::table::Ops;
 use crate::shard::op::work::{ReadPiece, ReadPieces, Work, WritePiece};
-use crate::shard::quiesce::Hold;
+use crate::shard::quiesce::Quiesce;
 use crate::shard::read::batch::Row;
 use crate::shard::read::direct::DirectRead;
 use crate::shard::read::hedge::{Hedges, NEVER};
-use crate::shard::read::remote::{Leave, Visit};
+use crate::shard::read::remote::{ReadLease, RemoteRead};
 use crate::shard::region_gate::Gate;
-use crate::shard::zero_tracker::Emptied;
+use crate::shard::zero_tracker::ZeroTracker;
 use crate::stats::device_latency::{Measured, Meters};
 use crate::stats::histogram::Histogram;
 use crate::stripe::codes::{code_of, old_code_of};
@@ -94,12 +94,12 @@ pub struct Shard {
     ops: Ops,
     ios: Slab<InFlight>,
     steps: Vec<StepRun>,
-    turns: Turns,
+    write_order: WriteOrder,
     /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
     rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
     starved: VecDeque<Starved>,
     out: VecDeque<ShardOutput>,
-    emptied: Emptied,
+    zero_tracker: ZeroTracker,
     zeros: Buf,
     /// Stands for bytes that are in their requester's place.
     nowhere: Buf,
@@ -119,11 +119,11 @@ pub struct Shard {
     /// Reads that wait for their turn, in order.
     held: VecDeque<UserRead>,
     /// Requests that wait for another shape of the array.
-    hold: Hold,
+    quiesce: Quiesce,
     /// Whether stripes of other shards may be read.
-    leave: Leave,
+    lease: ReadLease,
     /// Such reads that were begun.
-    visits: u64,
+    remote_reads: u64,
 }
 
 impl std::fmt::Debug for Shard {
@@ -156,7 +156,7 @@ pub(crate) struct Active {
     pub(crate) id: RequestId,
     /// When a read or write came, for its latency; never, of others.
     came: Time,
-    sort: Sort,
+    kind: RequestKind,
     /// Pieces not finished.
     remaining: u32,
     /// For flushes, devices whose flush failed ([`Shard::awaited`]).
@@ -169,18 +169,18 @@ pub(crate) struct Active {
 }
 
 /// What is to be known of a request beside its pieces.
-enum Sort {
+enum RequestKind {
     Plain,
     /// It writes: what it is to streams.
     Write(Flow),
     /// It reads a stripe of another shard.
-    Visit(Visit),
+    RemoteRead(RemoteRead),
 }
 
 impl Active {
-    fn visit(&mut self) -> &mut Visit {
-        match &mut self.sort {
-            Sort::Visit(visit) => visit,
+    fn remote_read(&mut self) -> &mut RemoteRead {
+        match &mut self.kind {
+            RequestKind::RemoteRead(remote) => remote,
             _ => unreachable!("it was begun as one"),
         }
     }
@@ -272,7 +272,7 @@ impl Shard {
             ops: Ops::default(),
             ios: Slab::new(),
             steps: Vec::new(),
-            turns: Turns::new(index),
+            write_order: WriteOrder::new(index),
             rebuilt: Vec::new(),
             starved: VecDeque::new(),
             out: VecDeque::new(),
@@ -283,10 +283,10 @@ impl Shard {
             read_pieces_max,
             read_pieces: 0,
             held: VecDeque::new(),
-            hold: Hold::default(),
-            leave: Leave::default(),
-            visits: 0,
-            emptied: Emptied::default(),
+            quiesce: Quiesce::default(),
+            lease: ReadLease::default(),
+            remote_reads: 0,
+            zero_tracker: ZeroTracker::default(),
         }
     }
 
@@ -298,8 +298,8 @@ impl Shard {
     /// The same, of a request that another shard passed on ([`ShardOutput::Pass`]).
     pub fn passed(&mut self, now: Time, request: Request, late: Option<DeviceId>) {
         self.now = now;
-        if self.hold.keeps() {
-            return self.hold.keep(request);
+        if self.quiesce.defers() {
+            return self.quiesce.defer(request);
         }
         if self.moves && !self.owns(&request.op) && !canary::hit(Canary::NotSplitAnew) {
             return self.out.push_back(ShardOutput::Again(request));
@@ -382,7 +382,7 @@ impl Shard {
         self.requests.insert(Active {
             id,
             came: NEVER,
-            sort: Sort::Plain,
+            kind: RequestKind::Plain,
             remaining: remaining as u32,
             awaits: 0,
             error: None,
@@ -500,7 +500,7 @@ impl Shard {
         let request = self.begin(id, pieces.len(), 0);
         let flow = self.streams.begin(&self.geometry, self.count, offset, len);
         let active = &mut self.requests[request];
-        (active.came, active.sort) = (self.now, Sort::Write(flow));
+        (active.came, active.kind) = (self.now, RequestKind::Write(flow));
         for piece in &pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
             self.write_piece(request, piece, data, fua, false);
@@ -615,7 +615,7 @@ impl Shard {
             return;
         }
         let mut active = self.requests.remove(request);
-        if let Sort::Write(flow) = active.sort {
+        if let RequestKind::Write(flow) = active.kind {
             self.streams.answered(flow);
         }
         if active.came != NEVER {
@@ -638,45 +638,50 @@ impl Shard {
     // ---- visits ------------------------------------------------------------------------------
 
     /// A visit waits for nobody.
-    pub(crate) fn room_for_visit(&self, count: usize) -> bool {
+    pub(crate) fn room_for_remote_read(&self, count: usize) -> bool {
         let room = self.read_pieces + count <= self.read_pieces_max;
         room && self.held.is_empty() && self.starved.is_empty()
     }
 
-    pub(crate) fn begin_visit(&mut self, id: RequestId, parts: usize, visit: Visit) -> usize {
+    pub(crate) fn begin_remote_read(
+        &mut self,
+        id: RequestId,
+        parts: usize,
+        remote: RemoteRead,
+    ) -> usize {
         self.read_pieces += parts;
         let key = self.begin(id, parts, parts);
         let active = &mut self.requests[key];
-        (active.came, active.sort) = (self.now, Sort::Visit(visit));
+        (active.came, active.kind) = (self.now, RequestKind::RemoteRead(remote));
         key
     }
 
-    pub(crate) fn visit_of(&mut self, request: usize) -> (RequestId, &mut Visit) {
+    pub(crate) fn remote_read_of(&mut self, request: usize) -> (RequestId, &mut RemoteRead) {
         let active = &mut self.requests[request];
-        (active.id, active.visit())
+        (active.id, active.remote_read())
     }
 
     /// A part came, or did not; parts that are left.
-    pub(crate) fn visit_part(
+    pub(crate) fn remote_read_part(
         &mut self,
         request: usize,
         part: usize,
         slice: Option<Slice>,
-    ) -> (u32, &mut Visit) {
+    ) -> (u32, &mut RemoteRead) {
         let active = &mut self.requests[request];
         active.parts[part] = slice;
         active.remaining -= 1;
-        (active.remaining, active.visit())
+        (active.remaining, active.remote_read())
     }
 
     /// All parts of a visit are there.
-    pub(crate) fn end_visit(&mut self, request: usize) {
+    pub(crate) fn end_remote_read(&mut self, request: usize) {
         self.requests[request].remaining = 1;
         self.finish_part(request, None, Ok(()));
     }
 
     /// A visit ends without an answer.
-    pub(crate) fn drop_visit(&mut self, request: usize) -> RequestId {
+    pub(crate) fn drop_remote_read(&mut self, request: usize) -> RequestId {
         let active = self.requests.remove(request);
         let (id, pieces) = (active.id, active.parts.len());
         drop(active);
@@ -752,11 +757,11 @@ impl Shard {
             ToShard::Unreadable(lost) => self.unreadable = lost,
             ToShard::Listed { op, full } => self.list_answered(op, full),
             ToShard::Step(step) => self.begin_step(step),
-            ToShard::Hold => self.hold.begin(),
+            ToShard::Quiesce => self.quiesce.begin(),
             ToShard::Resume => self.resume(),
             ToShard::Reshape(setup) => self.reshape(*setup),
-            ToShard::Visit => self.may_visit(),
-            ToShard::Home => self.come_home(),
+            ToShard::GrantLease => self.grant_lease(),
+            ToShard::RevokeLease => self.revoke_lease(),
         }
     }
 
@@ -816,12 +821,12 @@ impl Shard {
                 self.pump(stripe, false);
             } else if !self.pump_logs()
                 && !self.feed_starved()
-                && !self.take_turns()
-                && !self.give_up_turns()
+                && !self.pass_token()
+                && !self.release_waiting()
                 && !self.give_up_early()
                 && !self.let_go()
                 && !self.say_stopped()
-                && !self.say_held()
+                && !self.report_quiesced()
             {
                 return None;
             }
@@ -890,7 +895,7 @@ impl Shard {
 
     /// Requests accepted and not yet answered.
     pub fn in_flight(&self) -> usize {
-        self.requests.len() + self.held.len() + self.hold.len()
+        self.requests.len() + self.held.len() + self.quiesce.len()
     }
 
     // ---- places ------------------------------------------------------------------------------
@@ -945,7 +950,7 @@ impl Shard {
         self.geometry = geometry;
         // What was written there since may lie elsewhere.
         self.rebuilt.clear();
-        self.emptied = Emptied::default();
+        self.zero_tracker = ZeroTracker::default();
     }
 
     pub(crate) fn member_offset(&self, device: DeviceView, stripe: StripeNo) -> u64 {

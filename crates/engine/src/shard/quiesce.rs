@@ -2,7 +2,7 @@
 //! shard begins anew with another geometry.
 //!
 //! Invariants:
-//! * Between [`FromShard::Held`] and what ends the wait nothing is under way: no operation, no member
+//! * Between [`FromShard::Quiesced`] and what ends the wait nothing is under way: no operation, no member
 //!   I/O, no record. So nothing that was planned by one shape ever meets another.
 //! * A request that waits is answered like any other: once, after the change, when it was taken
 //!   back, or when the array fails or stops.
@@ -19,28 +19,28 @@ use crate::shard::{Shard, read_pieces_max};
 
 /// Requests that wait while the array takes another shape.
 #[derive(Default)]
-pub(crate) struct Hold {
+pub(crate) struct Quiesce {
     asked: bool,
     told: bool,
     requests: VecDeque<Request>,
 }
 
-impl Hold {
+impl Quiesce {
     pub(crate) fn begin(&mut self) {
         (self.asked, self.told) = (true, false);
     }
 
     /// Requests that come now wait.
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn defers(&self) -> bool {
         self.asked
     }
 
-    pub(crate) fn keep(&mut self, request: Request) {
+    pub(crate) fn defer(&mut self, request: Request) {
         self.requests.push_back(request);
     }
 
     /// True once, if the array is to hear that nothing is under way.
-    pub(crate) fn tell(&mut self) -> bool {
+    pub(crate) fn report_once(&mut self) -> bool {
         self.asked && !std::mem::replace(&mut self.told, true)
     }
 
@@ -55,14 +55,14 @@ impl Hold {
 
 impl Shard {
     /// Tells the array, once, that nothing is under way in a shard that is to hold.
-    pub(crate) fn say_held(&mut self) -> bool {
+    pub(crate) fn report_quiesced(&mut self) -> bool {
         let idle = self.requests.is_empty() && self.ops.is_empty() && self.ios.is_empty();
-        let told = idle && self.steps.is_empty() && self.log_quiet() && self.hold.tell();
+        let told = idle && self.steps.is_empty() && self.log_quiet() && self.quiesce.report_once();
         if told {
             let buffers = self.pool.largest_count();
             let (foreground, seen) = self.take_latencies();
             let seen = seen.map(Box::new);
-            self.say(FromShard::Held {
+            self.say(FromShard::Quiesced {
                 buffers,
                 next_number: self.logs.next(),
                 foreground,
@@ -74,7 +74,7 @@ impl Shard {
 
     /// What waited for another shape goes on.
     pub(crate) fn resume(&mut self) {
-        for request in self.hold.end() {
+        for request in self.quiesce.end() {
             self.submit(self.now, request);
         }
     }

@@ -100,7 +100,7 @@ impl Shard {
         let gate = &mut self.gates[region.0 as usize];
         gate.access = access;
         if gate.unwritten() {
-            self.emptied.forget(region);
+            self.zero_tracker.forget(region);
         }
         let gate = &mut self.gates[region.0 as usize];
         gate.closing = false;

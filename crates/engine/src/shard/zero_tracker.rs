@@ -33,7 +33,7 @@ const PARTS: usize = 64;
 
 /// What a shard has zeroed.
 #[derive(Default)]
-pub(crate) struct Emptied {
+pub(crate) struct ZeroTracker {
     regions: BTreeMap<RegionNo, Followed>,
     /// In the order in which they were begun.
     order: VecDeque<RegionNo>,
@@ -107,7 +107,7 @@ fn join(parts: &mut Vec<Range<u64>>, mut new: Range<u64>) {
     parts.insert(at, new);
 }
 
-impl Emptied {
+impl ZeroTracker {
     /// Nothing is known of the region any more.
     pub(crate) fn forget(&mut self, region: RegionNo) {
         if self.regions.remove(&region).is_some() {
@@ -123,7 +123,7 @@ impl Emptied {
 impl Shard {
     /// All that the shard has in a region is zero: nothing may be all.
     pub(crate) fn is_emptied(&self, region: RegionNo) -> bool {
-        self.emptied.holds(region)
+        self.zero_tracker.holds(region)
             || !self
                 .geometry
                 .owners(region, self.count)
@@ -134,7 +134,7 @@ impl Shard {
     pub(crate) fn note_zeroed(&mut self, key: usize, failed: bool) {
         let op = &self.ops[key];
         // The case of every other operation of an array where nothing is zeroed.
-        if self.emptied.regions.is_empty() && (failed || !op.work.only_zeros()) {
+        if self.zero_tracker.regions.is_empty() && (failed || !op.work.only_zeros()) {
             return;
         }
         let (stripe, region) = (op.stripe, self.region(op.stripe));
@@ -162,7 +162,7 @@ impl Shard {
             WorkKind::Read { .. } | WorkKind::Step { .. } => return,
         }
         if zeroed.is_empty() {
-            let known = self.emptied.regions.get_mut(&region);
+            let known = self.zero_tracker.regions.get_mut(&region);
             if let Some(followed) = known.filter(|_| !canary::hit(Canary::EmptyForEver)) {
                 followed.forget(stripe);
             }
@@ -173,7 +173,11 @@ impl Shard {
         }
         let all = self.geometry.stripe_bytes();
         self.follow(region);
-        let followed = self.emptied.regions.get_mut(&region).expect("followed");
+        let followed = self
+            .zero_tracker
+            .regions
+            .get_mut(&region)
+            .expect("followed");
         let mut empty = false;
         for bytes in zeroed {
             empty |= followed.zeroed(stripe, bytes, all);
@@ -185,13 +189,13 @@ impl Shard {
 
     /// Begins to follow a region.
     fn follow(&mut self, region: RegionNo) {
-        if self.emptied.regions.contains_key(&region) {
+        if self.zero_tracker.regions.contains_key(&region) {
             return;
         }
-        if self.emptied.order.len() >= FOLLOWED
-            && let Some(longest) = self.emptied.order.pop_front()
+        if self.zero_tracker.order.len() >= FOLLOWED
+            && let Some(longest) = self.zero_tracker.order.pop_front()
         {
-            self.emptied.regions.remove(&longest);
+            self.zero_tracker.regions.remove(&longest);
         }
         let rows = self.geometry.region_rows(region);
         let stripes = self
@@ -205,8 +209,8 @@ impl Shard {
             left: stripes.filter(ours).count() as u64,
             parts: BTreeMap::new(),
         };
-        self.emptied.regions.insert(region, followed);
-        self.emptied.order.push_back(region);
+        self.zero_tracker.regions.insert(region, followed);
+        self.zero_tracker.order.push_back(region);
     }
 }
 

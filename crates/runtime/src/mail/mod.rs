@@ -40,7 +40,7 @@ pub(crate) enum Mail {
     /// A read that another shard began, and the member that is late with it, if one is.
     Passed(Request, Option<DeviceId>),
     /// The turn of a rebuild comes to this shard.
-    Turn(Turn),
+    WriteToken(WriteToken),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),
     /// I/Os of this device are overdue after so many further deadlines (shard 0's thread only).

@@ -122,7 +122,7 @@ impl Control {
             Mail::ToShard(_)
             | Mail::Piece(_)
             | Mail::Passed(..)
-            | Mail::Turn(_)
+            | Mail::WriteToken(_)
             | Mail::InPlace(..)
             | Mail::InPlaceDone(_)
             | Mail::PieceAgain(_)

@@ -369,7 +369,7 @@ impl Worker {
                 Mail::Passed(request, late) => {
                     self.engine.passed(self.pulse.ran(now), request, late)
                 }
-                Mail::Turn(turn) => self.engine.turn(self.pulse.ran(now), turn),
+                Mail::WriteToken(token) => self.engine.write_token(self.pulse.ran(now), token),
                 Mail::PieceAgain(piece) => self.split_anew(now, piece),
                 Mail::PieceReply(reply) => self.join(reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
@@ -433,7 +433,7 @@ impl Worker {
             ShardOutput::Pass(owner, request, late) => {
                 self.post(owner, Mail::Passed(request, late));
             }
-            ShardOutput::Turn(shard, turn) => self.post(shard, Mail::Turn(turn)),
+            ShardOutput::WriteToken(shard, token) => self.post(shard, Mail::WriteToken(token)),
             ShardOutput::Message(message) => match &mut self.control {
                 Some(control) => control.array.message(now, self.index, message),
                 None => self.post(ShardNo(0), Mail::FromShard(self.index, message)),
@@ -474,7 +474,7 @@ impl Worker {
     /// A message of the array reaches this thread's machines: the router first.
     fn hear(&mut self, now: Time, message: ToShard) {
         match &message {
-            ToShard::Hold => self.router.hold(),
+            ToShard::Quiesce => self.router.quiesce(),
             ToShard::Resume => self.router.resume(),
             ToShard::Reshape(setup) => self.router.reshape(Arc::clone(&setup.geometry)),
             _ => {}
@@ -579,7 +579,7 @@ impl Worker {
                     self.engine.submit(self.pulse.ran(now), request)
                 }
                 (Target::Shard(owner), _) if is_read(&request.op) => {
-                    self.engine.visit(self.pulse.ran(now), owner, request);
+                    self.engine.read_remote(self.pulse.ran(now), owner, request);
                 }
                 (Target::Shard(shard), _) => self.post(shard, Mail::Piece(request)),
                 (Target::Array, Some(control)) => control.array.submit(now, request),

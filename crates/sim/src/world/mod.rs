@@ -66,11 +66,11 @@ pub enum Happening {
     /// A request reaches a shard.
     AskShard(u16, Request),
     /// A read of a stripe of the first shard reaches the second, whose queue it came to.
-    Visit(ShardNo, u16, Request),
+    RemoteRead(ShardNo, u16, Request),
     /// A read that another shard began reaches its owner, with the member that is late.
     Passed(u16, Request, Option<DeviceId>),
     /// The turn of a rebuild reaches a shard.
-    Turn(u16, Turn),
+    WriteToken(u16, WriteToken),
     /// A message reaches the array.
     FromShard(u16, FromShard),
     /// A request reaches the array.
@@ -467,18 +467,18 @@ impl World {
                 self.poll_shard(shard)?;
             }
             Happening::AskShard(shard, _)
-            | Happening::Visit(_, shard, _)
+            | Happening::RemoteRead(_, shard, _)
             | Happening::Passed(shard, ..) => {
                 self.ask_shard(happening, 0);
                 self.join_batch(shard);
                 self.poll_shard(shard)?;
             }
-            Happening::Turn(shard, turn) => {
+            Happening::WriteToken(shard, token) => {
                 self.trace([15, u64::from(shard), 0, 0], || {
-                    format!("shard {shard}: {turn:?}")
+                    format!("shard {shard}: {token:?}")
                 });
                 let ran = self.ran(Owner::Shard(shard));
-                self.machines().shards[usize::from(shard)].turn(ran, turn);
+                self.machines().shards[usize::from(shard)].write_token(ran, token);
                 self.poll_shard(shard)?;
             }
             Happening::FromShard(shard, message) => {
@@ -615,15 +615,15 @@ impl World {
                 let now = self.ran(Owner::Shard(shard));
                 self.machines().shards[usize::from(shard)].submit(now, request);
             }
-            Happening::Visit(owner, shard, request) => {
+            Happening::RemoteRead(owner, shard, request) => {
                 self.trace([13, u64::from(shard), request.id.0, same_batch], || {
                     format!("shard {shard}{among}, on a visit: {}", op_text(&request))
                 });
                 let now = self.ran(Owner::Shard(shard));
                 let machine = &mut self.machines().shards[usize::from(shard)];
-                let before = machine.visits();
-                machine.visit(now, owner, request);
-                let begun = machine.visits() - before;
+                let before = machine.remote_reads();
+                machine.read_remote(now, owner, request);
+                let begun = machine.remote_reads() - before;
                 self.stats.visits += begun;
             }
             Happening::Passed(shard, request, late) => {
@@ -643,9 +643,9 @@ impl World {
     fn join_batch(&mut self, shard: u16) {
         let within = self.plan.batch_ns;
         let same = |next: &Happening| match next {
-            Happening::AskShard(of, _) | Happening::Visit(_, of, _) | Happening::Passed(of, ..) => {
-                *of == shard
-            }
+            Happening::AskShard(of, _)
+            | Happening::RemoteRead(_, of, _)
+            | Happening::Passed(of, ..) => *of == shard,
             _ => false,
         };
         while within > 0
@@ -726,8 +726,8 @@ impl World {
                     let what = Happening::Passed(owner.0, piece, late);
                     self.send(Place::Shard(shard), Place::Shard(owner.0), what);
                 }
-                ShardOutput::Turn(to, turn) => {
-                    let what = Happening::Turn(to.0, turn);
+                ShardOutput::WriteToken(to, token) => {
+                    let what = Happening::WriteToken(to.0, token);
                     self.send(Place::Shard(shard), Place::Shard(to.0), what);
                 }
                 ShardOutput::Message(message) => self.tell_array(shard, message),

@@ -29,7 +29,7 @@ impl World {
         for queue in self.queues_of(shard) {
             let router = &mut self.machines().routers[usize::from(queue)];
             match message {
-                ToShard::Hold => router.hold(),
+                ToShard::Quiesce => router.quiesce(),
                 ToShard::Resume => router.resume(),
                 ToShard::Reshape(setup) => router.reshape(Arc::clone(&setup.geometry)),
                 _ => {}
@@ -52,7 +52,7 @@ impl World {
     /// Sends what a shard says to the array.
     pub(crate) fn tell_array(&mut self, shard: u16, message: FromShard) {
         let from = Place::Shard(shard);
-        if matches!(message, FromShard::Held { .. }) {
+        if matches!(message, FromShard::Quiesced { .. }) {
             for queue in self.queues_of(shard) {
                 self.lanes.join(from, Place::Queue(queue), Place::Array);
             }

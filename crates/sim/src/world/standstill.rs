@@ -282,9 +282,9 @@ impl World {
             }
             Happening::ToShard(shard, _)
             | Happening::AskShard(shard, _)
-            | Happening::Visit(_, shard, _)
+            | Happening::RemoteRead(_, shard, _)
             | Happening::Passed(shard, ..)
-            | Happening::Turn(shard, _)
+            | Happening::WriteToken(shard, _)
             | Happening::ShardTick(shard) => Some(Owner::Shard(*shard)),
             Happening::Judged(owner, ..) => Some(*owner),
             Happening::FromShard(..)

@@ -173,9 +173,9 @@ impl World {
     pub(crate) fn send_pieces(&mut self, queue: u16, pieces: Vec<(Target, Request)>) {
         for (target, piece) in pieces {
             match target {
-                Target::Shard(owner) if self.visits(queue, owner, &piece) => {
+                Target::Shard(owner) if self.reads_remotely(queue, owner, &piece) => {
                     let near = queue % self.shards;
-                    let what = Happening::Visit(owner, near, piece);
+                    let what = Happening::RemoteRead(owner, near, piece);
                     self.send(Place::Queue(queue), Place::Shard(near), what);
                 }
                 Target::Shard(shard) => self.send(
@@ -195,7 +195,7 @@ impl World {
     }
 
     /// The read of another shard's stripe is first asked of the shard that the queue is nearest to.
-    fn visits(&self, queue: u16, owner: ShardNo, piece: &Request) -> bool {
+    fn reads_remotely(&self, queue: u16, owner: ShardNo, piece: &Request) -> bool {
         let read = matches!(piece.op, Op::Read { .. } | Op::ReadInPlace { .. });
         read && queue % self.shards != owner.0
     }

@@ -319,7 +319,10 @@ impl Array {
         // The map may have to say that a member which is away lacks what is being given up.
         let told = self.map.quiet();
         // What is given up must be known to whoever reads it, before something else lies there.
-        let (home, known) = (self.at_home(), Arc::clone(&self.unreadable.published));
+        let (home, known) = (
+            self.lease_returned(),
+            Arc::clone(&self.unreadable.published),
+        );
         let over =
             |flight: &mut Flight| flight.pending == 0 && told && (home || flight.lost == *known);
         if let Some(flight) = self.unreadable.flight.take_if(over) {

@@ -197,7 +197,7 @@ impl Array {
             self.write_copies();
             return;
         }
-        if self.persist.view_due && !self.at_home() {
+        if self.persist.view_due && !self.lease_returned() {
             // Who visits may still read a member that is out.
             return;
         }

@@ -308,7 +308,7 @@ impl Array {
 
     pub(crate) fn begin_reshape(&mut self, id: CommandId, change: Change) {
         self.begin_with(Some(id), change, Step::Resting);
-        let step = self.hold();
+        let step = self.quiesce_shards();
         self.reshape.as_mut().expect("begun above").step = step;
     }
 
@@ -329,8 +329,8 @@ impl Array {
     }
 
     /// (1)
-    fn hold(&mut self) -> Step {
-        self.tell_all(&ToShard::Hold);
+    fn quiesce_shards(&mut self) -> Step {
+        self.tell_all(&ToShard::Quiesce);
         let waits = (0..self.shards).map(ShardNo).collect();
         let buffers = usize::MAX;
         Step::Holding { waits, buffers }
@@ -416,8 +416,10 @@ impl Array {
             _ if self.window_waits() => Ok(None),
             _ if early && !self.in_order() => Err(CommandError::NotOptimal),
             _ if !self.new_ones_are_there() => Err(CommandError::DeviceFailed),
-            Step::Joining => Ok(self.metadata_quiet().then(|| self.hold())),
-            Step::Opening => Ok((self.open_targets() && self.end_zeroed()).then(|| self.hold())),
+            Step::Joining => Ok(self.metadata_quiet().then(|| self.quiesce_shards())),
+            Step::Opening => {
+                Ok((self.open_targets() && self.end_zeroed()).then(|| self.quiesce_shards()))
+            }
             Step::Moving => self.drive_window(),
             Step::Filling => {
                 let filled = self.metadata_quiet() && self.cover_quiet();

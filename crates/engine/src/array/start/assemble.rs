@@ -811,7 +811,7 @@ impl Array {
             map,
             lacking: BTreeMap::new(),
             unreadable,
-            visiting: crate::array::read_lease::Visiting::default(),
+            lease: crate::array::read_lease::LeaseState::default(),
             jobs: Jobs::default(),
             ios: Slab::new(),
             out: VecDeque::new(),

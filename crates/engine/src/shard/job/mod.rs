@@ -37,7 +37,7 @@ impl Shard {
         let range = self.geometry.stripes_of_rows(step.first, step.end);
         let (next, end) = (range.start, range.end);
         if step.kind == StepKind::Rebuild {
-            self.turns.begin(Turn {
+            self.write_order.begin(WriteToken {
                 step: step.step,
                 next: StripeNo(next),
                 end: StripeNo(end),
@@ -104,7 +104,7 @@ impl Shard {
             run.at_work += 1;
             at_work += 1;
             if run.step.kind == StepKind::Rebuild {
-                self.turns.enter(run.step.step, stripe);
+                self.write_order.enter(run.step.step, stripe);
             }
             let work = Work::step(run.step.step, run.step.kind, self.geometry.strip);
             self.enqueue(stripe, work);
@@ -126,7 +126,7 @@ impl Shard {
     }
 
     pub(crate) fn step_stripe_done(&mut self, step: u64, unreadable: bool, op: &StripeOp) {
-        self.turns.leave(step, op.stripe);
+        self.write_order.leave(step, op.stripe);
         let at = self
             .steps
             .iter()
@@ -137,7 +137,7 @@ impl Shard {
         run.outcome.stripes += 1;
         run.outcome.unreadable += u64::from(unreadable);
         run.outcome.inconsistent += u64::from(op.found_inconsistent);
-        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
         run.outcome.located += u64::from(op.found_inconsistent && clear);
         run.outcome.skipped += u64::from(op.skipped);
         self.feed_steps();

@@ -4,13 +4,13 @@
 //! A drive that is written from its first strip to its last, each strip whole and a multiple of its
 //! write granularity, has nothing to read back or to move.
 //!
-//! One turn goes from stripe to stripe, and from shard to shard with them. Who has it and has read
+//! One token goes from stripe to stripe, and from shard to shard with them. Who has it and has read
 //! its stripe begins to write, and gives it on; who has not, keeps it until then.
 //!
 //! Invariants:
-//! * There is one turn. It comes to every stripe of every step of a rebuild, in their order, also
+//! * There is one token. It comes to every stripe of every step of a rebuild, in their order, also
 //!   to those that need it no more.
-//! * A stripe waits for its turn with nothing that others need: where a request waits for the
+//! * A stripe waits for its token with nothing that others need: where a request waits for the
 //!   stripe, or for buffers, or a stripe before it does for buffers, or its region is given back,
 //!   it is written out of order.
 //!
@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::proto::{ShardOutput, StepKind, Turn};
+use crate::proto::{ShardOutput, StepKind, WriteToken};
 use crate::shard::op::Phase;
 use crate::shard::op::work::WorkKind;
 use crate::shard::{Shard, Starved};
@@ -29,11 +29,11 @@ type Place = (u64, StripeNo);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
-    /// The turn, if it is here.
-    here: Option<Turn>,
-    /// Steps that the turn has not come to yet, as far as is known here: from their first stripe.
-    begun: VecDeque<Turn>,
+pub(crate) struct WriteOrder {
+    /// The token, if it is here.
+    here: Option<WriteToken>,
+    /// Steps that the token has not come to yet, as far as is known here: from their first stripe.
+    begun: VecDeque<WriteToken>,
     /// The last step that was begun here.
     last: u64,
     /// Stripes that are at work and not written yet, and those of them that are read.
@@ -41,27 +41,27 @@ pub(crate) struct Turns {
     waiting: BTreeMap<Place, usize>,
 }
 
-impl Turns {
-    /// The turn begins on the first shard, before all steps.
-    pub(crate) fn new(index: ShardNo) -> Turns {
-        let here = (index == ShardNo(0)).then_some(Turn {
+impl WriteOrder {
+    /// The token begins on the first shard, before all steps.
+    pub(crate) fn new(index: ShardNo) -> WriteOrder {
+        let here = (index == ShardNo(0)).then_some(WriteToken {
             step: 0,
             next: StripeNo(0),
             end: StripeNo(0),
         });
-        Turns {
+        WriteOrder {
             here,
-            ..Turns::default()
+            ..WriteOrder::default()
         }
     }
 
     /// A step of a rebuild begins here.
-    pub(crate) fn begin(&mut self, step: Turn) {
+    pub(crate) fn begin(&mut self, step: WriteToken) {
         self.last = step.step;
         self.begun.push_back(step);
     }
 
-    /// The turn is past all steps up to this.
+    /// The token is past all steps up to this.
     fn forget(&mut self, step: u64) {
         while self
             .begun
@@ -82,11 +82,11 @@ impl Turns {
 }
 
 impl Shard {
-    /// The turn comes from another shard.
-    pub fn turn(&mut self, now: Time, turn: Turn) {
+    /// The token comes from another shard.
+    pub fn write_token(&mut self, now: Time, token: WriteToken) {
         self.now = now;
-        self.turns.forget(turn.step);
-        self.turns.here = Some(turn);
+        self.write_order.forget(token.step);
+        self.write_order.here = Some(token);
     }
 
     fn place(&self, key: usize) -> Option<Place> {
@@ -98,56 +98,56 @@ impl Shard {
         }
     }
 
-    /// True if it has to wait for its turn.
-    pub(crate) fn awaits_turn(&mut self, key: usize) -> bool {
+    /// True if it has to wait for its token.
+    pub(crate) fn awaits_token(&mut self, key: usize) -> bool {
         let Some(place) = self.place(key) else {
             return false;
         };
-        let turn = self.turns.here.as_ref();
-        let has_it = turn.is_some_and(|turn| (turn.step, turn.next) == place);
-        let waits = self.turns.at_work.contains(&place) && !has_it && !self.in_need(place);
+        let token = self.write_order.here.as_ref();
+        let has_it = token.is_some_and(|token| (token.step, token.next) == place);
+        let waits = self.write_order.at_work.contains(&place) && !has_it && !self.must_yield(place);
         if waits {
-            self.ops[key].phase = Phase::Turn;
-            self.turns.waiting.insert(place, key);
+            self.ops[key].phase = Phase::AwaitToken;
+            self.write_order.waiting.insert(place, key);
         }
         waits
     }
 
-    /// Lets the stripe go on to which the turn has come, or gives it on. True if it did.
-    pub(crate) fn take_turns(&mut self) -> bool {
-        let Some(turn) = &self.turns.here else {
+    /// Lets the stripe go on to which the token has come, or gives it on. True if it did.
+    pub(crate) fn pass_token(&mut self) -> bool {
+        let Some(token) = &self.write_order.here else {
             return false;
         };
-        if turn.next >= turn.end {
-            let step = turn.step;
-            self.turns.forget(step);
-            let next = self.turns.begun.pop_front();
+        if token.next >= token.end {
+            let step = token.step;
+            self.write_order.forget(step);
+            let next = self.write_order.begun.pop_front();
             let goes_on = next.is_some();
-            self.turns.here = next.or(self.turns.here.take());
+            self.write_order.here = next.or(self.write_order.here.take());
             return goes_on;
         }
-        let place = (turn.step, turn.next);
-        let owner = self.geometry.shard(turn.next, self.count);
+        let place = (token.step, token.next);
+        let owner = self.geometry.shard(token.next, self.count);
         if owner != self.index {
-            let turn = self.turns.here.take().expect("it is here");
-            self.out.push_back(ShardOutput::Turn(owner, turn));
+            let token = self.write_order.here.take().expect("it is here");
+            self.out.push_back(ShardOutput::WriteToken(owner, token));
             return true;
         }
-        if self.turns.last < place.0 || self.still_to_begin(place) {
+        if self.write_order.last < place.0 || self.still_to_begin(place) {
             return false;
         }
-        if self.turns.at_work.contains(&place) {
-            let read = self.turns.waiting.remove(&place);
+        if self.write_order.at_work.contains(&place) {
+            let read = self.write_order.waiting.remove(&place);
             read.inspect(|key| self.compute(*key));
             return read.is_some();
         }
-        let turn = self.turns.here.as_mut().expect("it is here");
-        turn.next.0 += 1;
+        let token = self.write_order.here.as_mut().expect("it is here");
+        token.next.0 += 1;
         true
     }
 
     /// Somebody needs what the stripe holds while it waits.
-    fn in_need(&self, place: Place) -> bool {
+    fn must_yield(&self, place: Place) -> bool {
         let first = |starved: &Starved| match starved {
             Starved::Read(_) => true,
             Starved::Op(key) => self.place(*key).is_none_or(|other| other < place),
@@ -157,13 +157,13 @@ impl Shard {
         wanted || self.starved.iter().any(first)
     }
 
-    /// Nobody waits for its turn whom somebody else waits for. True if somebody did.
-    pub(crate) fn give_up_turns(&mut self) -> bool {
-        let mut waiting = self.turns.waiting.keys();
-        let Some(place) = waiting.find(|place| self.in_need(**place)).copied() else {
+    /// Nobody waits for its token whom somebody else waits for. True if somebody did.
+    pub(crate) fn release_waiting(&mut self) -> bool {
+        let mut waiting = self.write_order.waiting.keys();
+        let Some(place) = waiting.find(|place| self.must_yield(**place)).copied() else {
             return false;
         };
-        let key = self.turns.waiting.remove(&place).expect("it waits");
+        let key = self.write_order.waiting.remove(&place).expect("it waits");
         self.compute(key);
         true
     }

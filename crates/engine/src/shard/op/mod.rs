@@ -52,7 +52,7 @@ pub(crate) enum Phase {
     Buffers,
     Reading,
     /// Of a rebuild: what lies before it is not written yet.
-    Turn,
+    AwaitToken,
     /// Records are on their way to the logs.
     Logging,
     Writing,
@@ -521,7 +521,7 @@ impl Shard {
             self.ops[key].pending += 1;
         }
         self.ops[key].reads = reads;
-        if self.ops[key].pending == 0 && !self.awaits_turn(key) {
+        if self.ops[key].pending == 0 && !self.awaits_token(key) {
             self.compute(key);
         }
     }
@@ -571,7 +571,7 @@ impl Shard {
                 self.salvage_read(key)
             } else if op.narrows() {
                 self.narrow_read(key)
-            } else if !self.awaits_turn(key) {
+            } else if !self.awaits_token(key) {
                 self.compute(key)
             }
         }
@@ -599,7 +599,7 @@ impl Shard {
             }
             WorkKind::Step { step, kind, .. } => {
                 let (step, kind) = (*step, *kind);
-                self.turns.leave(step, self.ops[key].stripe);
+                self.write_order.leave(step, self.ops[key].stripe);
                 self.compute_step(key, kind);
             }
         }

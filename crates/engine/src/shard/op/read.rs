@@ -198,7 +198,7 @@ impl Shard {
                 (*piece, slice.part(from, (piece.hi - piece.lo) as usize))
             })
             .collect();
-        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
         let healed: Vec<(usize, Slice)> = (0..self.width(op.stripe))
             .filter(|&c| clear && op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))

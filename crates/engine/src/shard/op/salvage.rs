@@ -293,7 +293,7 @@ impl Shard {
             return;
         }
         let found = std::mem::replace(&mut op.findings, before);
-        let unclear = found.into_iter().filter(|found| found.liars.is_empty());
+        let unclear = found.into_iter().filter(|found| found.corrupt.is_empty());
         op.findings.extend(unclear.map(|found| Found {
             lo: found.lo + lo as usize,
             hi: found.hi + lo as usize,

@@ -3,7 +3,7 @@
 //!
 //! A stripe is judged one logical block at a time, so that strips that lie in different places do
 //! not excuse each other. Who is named, and why that is right, is said in `strake_parity`
-//! (`locate`): with r strips more than data, up to r − 1 liars.
+//! (`locate`): with r strips more than data, up to r − 1 corrupt.
 //!
 //! Invariants:
 //! * Nothing is written by a check, and by a repair only blocks of strips that were named (or that
@@ -33,7 +33,7 @@ pub(crate) struct Found {
     pub(crate) lo: usize,
     pub(crate) hi: usize,
     /// Who lies there; nobody if it cannot be said.
-    pub(crate) liars: Columns,
+    pub(crate) corrupt: Columns,
 }
 
 impl Shard {
@@ -100,15 +100,15 @@ impl Shard {
         if !locator.compute(&columns, &mut syndromes) {
             for lo in (0..len).step_by(block) {
                 let piece: Vec<&[u8]> = syndromes.iter().map(|s| &s[lo..lo + block]).collect();
-                let liars = match locator.locate(&piece) {
+                let corrupt = match locator.locate(&piece) {
                     Verdict::Consistent => continue,
                     Verdict::Lies(set) => Columns(set),
                     Verdict::Unclear => Columns::default(),
                 };
                 let hi = lo + block;
                 match op.findings.last_mut() {
-                    Some(last) if last.hi == lo && last.liars == liars => last.hi = hi,
-                    _ => op.findings.push(Found { lo, hi, liars }),
+                    Some(last) if last.hi == lo && last.corrupt == corrupt => last.hi = hi,
+                    _ => op.findings.push(Found { lo, hi, corrupt }),
                 }
             }
         }
@@ -118,7 +118,7 @@ impl Shard {
     /// Puts the truth into the columns that were named, and into those that could not be read.
     fn mend(&self, op: &mut StripeOp) {
         self.mend_named(op, op.lost);
-        let clear = op.findings.iter().all(|found| !found.liars.is_empty());
+        let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
         if clear && !op.heal.is_empty() {
             op.healed = op.heal;
             let (lost, unreadable) = (op.lost, op.heal);
@@ -129,24 +129,24 @@ impl Shard {
     /// Puts the truth into the columns that were named; those that are `lost` were not judged.
     pub(crate) fn mend_named(&self, op: &mut StripeOp, lost: Columns) {
         for found in &op.findings {
-            let (lo, hi, liars) = (found.lo, found.hi, found.liars);
-            if liars.is_empty() {
+            let (lo, hi, corrupt) = (found.lo, found.hi, found.corrupt);
+            if corrupt.is_empty() {
                 continue;
             }
-            let decoder = self.decoder(op.stripe, lost.with(liars), liars);
-            let decoder = decoder.expect("liars are named only where k others agree");
+            let decoder = self.decoder(op.stripe, lost.with(corrupt), corrupt);
+            let decoder = decoder.expect("corrupt are named only where k others agree");
             let inputs: Vec<&[u8]> = decoder
                 .sources()
                 .iter()
                 .map(|&c| &op.columns[c].as_ref().expect("it was read").bytes()[lo..hi])
                 .collect();
-            let at = op.bufs.len() - liars.count();
+            let at = op.bufs.len() - corrupt.count();
             let mut truths: Vec<&mut [u8]> = op.bufs[at..]
                 .iter_mut()
                 .map(|buf| &mut buf.bytes_mut()[..hi - lo])
                 .collect();
             decoder.decode(&inputs, &mut truths);
-            for (column, truth) in liars.each().zip(&truths) {
+            for (column, truth) in corrupt.each().zip(&truths) {
                 let strip = op.columns[column].as_mut().expect("it was read");
                 strip.buf.bytes_mut()[lo..hi].copy_from_slice(truth);
             }
@@ -157,14 +157,14 @@ impl Shard {
     pub(crate) fn say_findings(&mut self, op: &StripeOp, base: u64, mode: ScrubMode) {
         for found in &op.findings {
             let len = (found.hi - found.lo) as u64;
-            if found.liars.is_empty() {
+            if found.corrupt.is_empty() {
                 self.say(FromShard::Inconsistent {
                     stripe: op.stripe,
                     from: base + found.lo as u64,
                     len,
                 });
             }
-            for column in (0..self.width(op.stripe)).filter(|&c| found.liars.has(c)) {
+            for column in (0..self.width(op.stripe)).filter(|&c| found.corrupt.has(c)) {
                 if let Some(device) = self.slot_view(op.stripe, column).current {
                     let offset = self.member_offset(device, op.stripe) + base + found.lo as u64;
                     self.say(FromShard::Mismatch {
@@ -185,7 +185,7 @@ fn mended(op: &StripeOp, width: usize) -> Vec<(usize, usize, usize)> {
     let lies = op
         .findings
         .iter()
-        .flat_map(|found| columns(found.liars).map(|c| (c, found.lo, found.hi)));
+        .flat_map(|found| columns(found.corrupt).map(|c| (c, found.lo, found.hi)));
     let unread = columns(op.healed).map(|c| (c, 0, (op.work.hi - op.work.lo) as usize));
     lies.chain(unread).collect()
 }

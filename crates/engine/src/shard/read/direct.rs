@@ -49,7 +49,7 @@ pub(crate) struct DirectRead {
     /// Where it goes in the place that its request has, if it goes there.
     pub(crate) place: Option<u64>,
     /// It is of another shard's stripe (`remote`).
-    pub(crate) visit: bool,
+    pub(crate) remote: bool,
 }
 
 impl DirectRead {
@@ -102,7 +102,7 @@ impl Shard {
                 refused: false,
                 racing: None,
                 place: None,
-                visit: false,
+                remote: false,
             })
         })
     }
@@ -158,8 +158,8 @@ impl Shard {
     ) {
         self.leave_region(self.region(read.stripe), false);
         self.direct_ends();
-        if read.visit {
-            return self.visit_read(&read, result, buf);
+        if read.remote {
+            return self.remote_read_came(&read, result, buf);
         }
         let len = (read.hi - read.lo) as usize;
         let blind = read.place.is_some() && canary::hit(Canary::InPlaceUnread);

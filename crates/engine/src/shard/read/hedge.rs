@@ -189,7 +189,7 @@ impl Shard {
                 self.left_waiting(key, &read);
                 again
             }
-            true if read.visit => {
+            true if read.remote => {
                 if self.pass_late(&read) {
                     self.hedges.credit -= one_in;
                 }

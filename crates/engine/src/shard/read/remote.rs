@@ -1,8 +1,8 @@
 //! Visits: a shard reads stripes of others for whoever asked it, where nothing is to be known but
 //! where the bytes lie.
 //!
-//! Protocol: the array gives leave ([`ToShard::Visit`]) while every shard works by the same view, and
-//! takes it back ([`ToShard::Home`]) before anything changes that a visitor builds on. The change
+//! Protocol: the array gives leave ([`ToShard::GrantLease`]) while every shard works by the same view, and
+//! takes it back ([`ToShard::RevokeLease`]) before anything changes that a visitor builds on. The change
 //! waits until every shard has said that it is at home. So between the first shard that knows of the
 //! change and the last, nobody visits. Views that tell how far a rebuild or a cover has come change
 //! nothing of that, and go out meanwhile; so does the one by which the array fails, since no write is
@@ -38,7 +38,7 @@ const FRONTS: usize = 8;
 
 /// A shard's leave to visit.
 #[derive(Debug, Default)]
-pub(crate) struct Leave {
+pub(crate) struct ReadLease {
     given: bool,
     /// Counts how often it was called home.
     round: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Leave {
     oldest: usize,
 }
 
-impl Leave {
+impl ReadLease {
     /// Whether a read lies no further than `near` bytes from where one of the latest ended.
     fn follows(&mut self, offset: u64, len: u64, near: u64) -> bool {
         let follows = |end: &&mut u64| end.abs_diff(offset) <= near;
@@ -63,7 +63,7 @@ impl Leave {
 
 /// A read of another shard's stripe.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit {
+pub(crate) struct RemoteRead {
     owner: ShardNo,
     offset: u64,
     len: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Visit {
     passed: bool,
 }
 
-impl Visit {
+impl RemoteRead {
     /// The request as it came.
     fn request(&self, id: RequestId) -> Request {
         let (offset, len) = (self.offset, self.len);
@@ -94,31 +94,31 @@ type Reads = SmallVec<[DirectRead; 1]>;
 impl Shard {
     /// A read whose stripe belongs to `owner`, asked of the shard that is nearest: read here, or
     /// passed on to the owner.
-    pub fn visit(&mut self, now: Time, owner: ShardNo, request: Request) {
+    pub fn read_remote(&mut self, now: Time, owner: ShardNo, request: Request) {
         self.now = now;
         let (offset, len, place) = match request.op {
             Op::Read { offset, len } => (offset, len, None),
             Op::ReadInPlace { offset, len, at } => (offset, len, Some(at)),
             _ => return self.pass(owner, request),
         };
-        let Some(reads) = self.visitable(offset, len, place) else {
+        let Some(reads) = self.plan_remote_read(offset, len, place) else {
             return self.pass(owner, request);
         };
         let Some(bufs) = self.buffers_for(&reads) else {
             return self.pass(owner, request);
         };
         self.foreground += 1;
-        self.visits += 1;
-        let visit = Visit {
+        self.remote_reads += 1;
+        let remote = RemoteRead {
             owner,
             offset,
             len,
             place: place.filter(|_| reads[0].place.is_some()),
-            round: self.leave.round,
+            round: self.lease.round,
             failed: false,
             passed: false,
         };
-        let key = self.begin_visit(request.id, reads.len(), visit);
+        let key = self.begin_remote_read(request.id, reads.len(), remote);
         let mut bufs = bufs.into_iter();
         for read in reads {
             let read = DirectRead {
@@ -137,15 +137,15 @@ impl Shard {
     }
 
     /// The I/Os of a read, if all of it can be read on a visit.
-    fn visitable(&mut self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
+    fn plan_remote_read(&mut self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
         let moving = canary::hit(Canary::VisitsWhileMoving);
-        let held = (self.hold.keeps() || self.geometry.old_shape.is_some()) && !moving;
-        if !self.leave.given || held || self.closed().is_some() || !self.geometry.valid(offset, len)
+        let held = (self.quiesce.defers() || self.geometry.old_shape.is_some()) && !moving;
+        if !self.lease.given || held || self.closed().is_some() || !self.geometry.valid(offset, len)
         {
             return None;
         }
         let pieces = self.pieces(offset, len, self.geometry.strip);
-        if !self.room_for_visit(pieces.len()) {
+        if !self.room_for_remote_read(pieces.len()) {
             return None;
         }
         if self.streams_beside_lost(offset, len, &pieces) {
@@ -153,7 +153,7 @@ impl Shard {
         }
         let mut reads = Reads::new();
         for (part, piece) in pieces.iter().enumerate() {
-            let read = self.visited(part, piece)?;
+            let read = self.remote_part(part, piece)?;
             let place = place.map(|first| first + piece.at as u64);
             reads.push(DirectRead { place, ..read });
         }
@@ -176,12 +176,12 @@ impl Shard {
         let lacks = pieces.iter().any(lost);
         lacks
             && self
-                .leave
+                .lease
                 .follows(offset, len, self.geometry.stripe_bytes())
     }
 
     /// The read of a piece, if nothing has to be known of it but where it lies.
-    fn visited(&self, part: usize, piece: &Piece) -> Option<DirectRead> {
+    fn remote_part(&self, part: usize, piece: &Piece) -> Option<DirectRead> {
         let plain = self.gates[self.region(piece.stripe).0 as usize].plain();
         if !plain && !canary::hit(Canary::VisitorIgnoresRegion) {
             return None;
@@ -193,7 +193,7 @@ impl Shard {
         let slot = self.slot_view(piece.stripe, read.source);
         let in_sync = slot.current.is_some() && slot.incoming.is_none();
         in_sync.then_some(DirectRead {
-            visit: true,
+            remote: true,
             ..read
         })
     }
@@ -210,7 +210,7 @@ impl Shard {
     }
 
     /// An I/O of a visit came back.
-    pub(crate) fn visit_read(
+    pub(crate) fn remote_read_came(
         &mut self,
         read: &DirectRead,
         result: Result<(), IoError>,
@@ -222,51 +222,51 @@ impl Shard {
             (Ok(()), None, Some(_)) => Some(Slice::placed(self.nowhere.clone(), len)),
             _ => None,
         };
-        let round = self.leave.round;
+        let round = self.lease.round;
         let failed = slice.is_none();
-        let (left, visit) = self.visit_part(read.request, read.part, slice);
-        visit.failed |= failed || visit.round != round;
-        let visit = *visit;
+        let (left, remote) = self.remote_read_part(read.request, read.part, slice);
+        remote.failed |= failed || remote.round != round;
+        let remote = *remote;
         if left > 0 {
             return;
         }
-        if !visit.failed && !visit.passed {
-            return self.end_visit(read.request);
+        if !remote.failed && !remote.passed {
+            return self.end_remote_read(read.request);
         }
-        let id = self.drop_visit(read.request);
-        if !visit.passed {
-            self.pass(visit.owner, visit.request(id));
+        let id = self.drop_remote_read(read.request);
+        if !remote.passed {
+            self.pass(remote.owner, remote.request(id));
         }
     }
 
     /// A read of a visit is late: its owner can ask others. False if that was done before. (What fills
     /// a place is never passed on: it may still be filled.)
     pub(crate) fn pass_late(&mut self, read: &DirectRead) -> bool {
-        let (id, visit) = self.visit_of(read.request);
-        if std::mem::replace(&mut visit.passed, true) {
+        let (id, remote) = self.remote_read_of(read.request);
+        if std::mem::replace(&mut remote.passed, true) {
             return false;
         }
-        let visit = *visit;
-        let (request, late) = (visit.request(id), Some(read.device));
+        let remote = *remote;
+        let (request, late) = (remote.request(id), Some(read.device));
         self.out
-            .push_back(ShardOutput::Pass(visit.owner, request, late));
+            .push_back(ShardOutput::Pass(remote.owner, request, late));
         true
     }
 
     /// It may visit.
-    pub(crate) fn may_visit(&mut self) {
-        self.leave.given = true;
+    pub(crate) fn grant_lease(&mut self) {
+        self.lease.given = true;
     }
 
     /// It is called home.
-    pub(crate) fn come_home(&mut self) {
-        self.leave.given = false;
-        self.leave.round += 1;
-        self.say(FromShard::AtHome);
+    pub(crate) fn revoke_lease(&mut self) {
+        self.lease.given = false;
+        self.lease.round += 1;
+        self.say(FromShard::LeaseReturned);
     }
 
     /// Reads of other shards' stripes that were begun.
-    pub fn visits(&self) -> u64 {
-        self.visits
+    pub fn remote_reads(&self) -> u64 {
+        self.remote_reads
     }
 }
