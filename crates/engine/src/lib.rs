@@ -46,7 +46,7 @@ pub use mem::buffer::{Buf, Pool, SharedPool, Slice};
 pub use proto::{Aside, Decision, Lack, ShardSetup, Verdict};
 pub use provision::volumes::VolumeMap;
 pub use retry::pulse::Pulse;
-pub use retry::{Doubt, Patience, Repeats, Retried, Trouble};
+pub use retry::{EioGrace, Repeats, Retried, RetryPolicy, RetryState};
 pub use router::{Router, Target};
 pub use shard::Shard;
 pub use stats::device_latency::HedgeRules;

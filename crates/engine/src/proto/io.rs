@@ -90,7 +90,7 @@ pub enum IoError {
     /// Unreadable (or unwritable) medium: ENODATA, EILSEQ, or EIO of a device that is there to stay.
     Media,
     /// EIO of a device that is still there, which says nothing of why. Whoever carries out I/Os looks once
-    /// more ([`Patience::doubt`](crate::Patience::doubt)) and tells it as `Gone` or as `Media`.
+    /// more ([`RetryPolicy::grace`](crate::RetryPolicy::grace)) and tells it as `Gone` or as `Media`.
     Unclear,
     /// The device is gone: ENODEV, ENXIO, or a closed device.
     Gone,
@@ -99,7 +99,7 @@ pub enum IoError {
     /// No answer within the deadline.
     TimedOut,
     /// It did not reach the device, or the answer did not come back, however often it was tried
-    /// ([`Patience`](crate::Patience)): with the errno of the last try. Whatever it was to write may be
+    /// ([`RetryPolicy`](crate::RetryPolicy)): with the errno of the last try. Whatever it was to write may be
     /// there in part, but nothing of it is under way any more.
     Transport(i32),
     /// The host had no means to send it, however often it was tried: nothing of it reached the device.

@@ -1,23 +1,24 @@
 //! I/Os that did not reach their device, or whose answer did not come back, are repeated for a while.
 //!
 //! A controller that is reset, a path that changes, a host that is out of memory: the error says nothing
-//! of the medium, and a moment later the same I/O succeeds. Whoever carries out member I/Os (the runtime,
-//! the simulator) asks here what becomes of one that failed, and tells the machine that issued it only
-//! what holds in the end. So the machines know nothing of it: an operation keeps its stripe in order, and
-//! its buffers as they are, until its I/O is answered, and what is repeated is the very same I/O.
+//! of the medium, and a moment later the same I/O succeeds. The caller that carries out member I/Os (the
+//! runtime, the simulator) asks here what to do with one that failed, and returns only the final result to
+//! the machine that issued it. So the machines know nothing of retries: an operation keeps its stripe
+//! locked and its buffers unchanged until its I/O is answered, and each retry is the very same I/O.
 //!
 //! Invariants:
 //! * An I/O is repeated only after it was answered: of two tries only one is ever under way, so no try can
-//!   land after its successor was answered. One that is silent is waited for, never repeated.
-//! * A device with a volatile cache is not trusted to hold what it answered before the error: what resets
-//!   it may have taken its power. It goes out at the first error and comes back by what was written
-//!   meanwhile (`array::members::rejoin`), which rests on nothing that the cache held. What was never sent is another matter.
+//!   land after its successor was answered. An I/O without an answer is waited for, never repeated.
+//! * A device with a volatile cache is not trusted to hold what it answered before the error: the reset
+//!   may have cut its power. It goes out at the first error, and comes back by a rebuild of what was
+//!   written meanwhile (`array::members::rejoin`), which does not rely on the cache. An I/O that was never
+//!   sent is retried all the same.
 //! * Nothing is repeated for ever: from the first error on there is one deadline for all tries together.
 //!
-//! **An error that says nothing of why** (EIO) is not told at once either: the kernel may answer so for a moment
-//! before it takes a drive away. A member that is gone keeps what it holds and comes back by itself; one that
-//! failed to read or write has failed. So who carries out I/Os looks once more, a moment later:
-//! [`Patience::doubt`]. Nothing is repeated for it.
+//! **An error without a cause** (EIO) is not returned at once either: the kernel may answer so for a moment
+//! before it removes a drive. A member that is gone keeps its data and comes back by itself; a member that
+//! cannot read or write has failed. So the caller waits a moment and looks again ([`RetryPolicy::grace`]).
+//! It repeats nothing for that.
 //!
 //! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this (the
 //! runtime's).
@@ -36,22 +37,22 @@ const LOOK_PARTS: u64 = 64;
 /// So long after it, a device is taken to be there: what it answers is told at once.
 const STANDS_PARTS: u64 = 8;
 
-/// For how long I/Os are repeated, and at which pace.
+/// How long and how often an I/O is retried.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct RetryPolicy {
     deadline_ns: u64,
 }
 
-/// What has become of an I/O that failed so far.
+/// The retries of one I/O so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct RetryState {
     /// No try is waited for any longer than until then.
     pub until: Time,
     /// When it is tried again.
     pub again_at: Time,
     /// When it failed first.
     pub since: Time,
-    /// Tries after the first, so far: whoever carries one out counts it.
+    /// Retries so far: the caller counts each one that it carries out.
     pub tries: u32,
     /// One of them failed on its way; otherwise it was never sent.
     pub on_its_way: bool,
@@ -64,33 +65,33 @@ pub struct Retried {
     /// On which device.
     pub device: DeviceId,
     /// What it had been through.
-    pub trouble: Trouble,
+    pub retry: RetryState,
     /// It succeeded in the end.
     pub got_through: bool,
     /// When it was over.
     pub ended: Time,
 }
 
-/// When a device began to answer errors that say nothing of why.
+/// Since when a device answers errors without a cause (EIO).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Doubt {
+pub struct EioGrace {
     since: Option<Time>,
 }
 
-impl Patience {
+impl RetryPolicy {
     /// With the deadline that each I/O has: all further tries together have it once more.
-    pub fn new(deadline_ns: u64) -> Patience {
-        Patience { deadline_ns }
+    pub fn new(deadline_ns: u64) -> RetryPolicy {
+        RetryPolicy { deadline_ns }
     }
 
     /// A try has failed. What it is to wait for, or `None`: its owner is to be told.
     pub fn after(
         &self,
-        before: Option<Trouble>,
+        before: Option<RetryState>,
         error: IoError,
         repeats: Repeats,
         now: Time,
-    ) -> Option<Trouble> {
+    ) -> Option<RetryState> {
         match (error, repeats) {
             (IoError::Transport(_), Repeats::All)
             | (IoError::Unsent(_), Repeats::All | Repeats::Unsent) => {}
@@ -98,8 +99,8 @@ impl Patience {
         }
         let parts = |parts: u64| (self.deadline_ns / parts).max(1);
         let on_its_way = matches!(error, IoError::Transport(_));
-        let trouble = match before {
-            None => Trouble {
+        let retry = match before {
+            None => RetryState {
                 until: Time(now.0.saturating_add(self.deadline_ns)),
                 again_at: Time(now.0.saturating_add(parts(PAUSE_MIN_PARTS))),
                 since: now,
@@ -107,25 +108,26 @@ impl Patience {
                 on_its_way,
                 pause_ns: parts(PAUSE_MIN_PARTS),
             },
-            Some(trouble) => {
-                let pause_ns = (2 * trouble.pause_ns).min(parts(PAUSE_MAX_PARTS));
-                Trouble {
+            Some(retry) => {
+                let pause_ns = (2 * retry.pause_ns).min(parts(PAUSE_MAX_PARTS));
+                RetryState {
                     again_at: Time(now.0.saturating_add(pause_ns)),
-                    on_its_way: trouble.on_its_way || on_its_way,
+                    on_its_way: retry.on_its_way || on_its_way,
                     pause_ns,
-                    ..trouble
+                    ..retry
                 }
             }
         };
-        (trouble.again_at < trouble.until).then_some(trouble)
+        (retry.again_at < retry.until).then_some(retry)
     }
 
-    /// A device answered with an error. If that says nothing of why: until when its owner is not told, since
-    /// the device may turn out to be gone. All that it answers so meanwhile has the same moment. (A read in
-    /// place is told of at once: it is asked for again with a buffer, and that is looked at.)
-    pub fn doubt(
+    /// A device answered with an error. If the error has no cause (EIO): the time until which its owner does
+    /// not get it, since the device may turn out to be gone. All such errors in the meantime share that
+    /// time. (A read in place is answered at once: its owner repeats it with a buffer, and that gets the
+    /// grace.)
+    pub fn grace(
         &self,
-        doubt: &mut Doubt,
+        grace: &mut EioGrace,
         error: IoError,
         repeats: Repeats,
         now: Time,
@@ -134,8 +136,8 @@ impl Patience {
             return None;
         }
         let stands_ns = self.deadline_ns / STANDS_PARTS;
-        let since = doubt.since.filter(|&since| now.since(since) < stands_ns);
-        let since = *doubt.since.insert(since.unwrap_or(now));
+        let since = grace.since.filter(|&since| now.since(since) < stands_ns);
+        let since = *grace.since.insert(since.unwrap_or(now));
         let until = Time(since.0.saturating_add(self.deadline_ns / LOOK_PARTS));
         (now < until).then_some(until)
     }
@@ -180,11 +182,11 @@ mod tests {
 
     #[test]
     fn tries_come_less_and_less_often_and_end_with_the_deadline() {
-        let patience = Patience::new(75_000_000_000);
-        let (mut now, mut trouble, mut pauses) = (Time(5), None, Vec::new());
-        while let Some(next) = patience.after(trouble, RESET, Repeats::All, now) {
+        let policy = RetryPolicy::new(75_000_000_000);
+        let (mut now, mut retry, mut pauses) = (Time(5), None, Vec::new());
+        while let Some(next) = policy.after(retry, RESET, Repeats::All, now) {
             pauses.push(next.again_at.since(now) / 1_000_000);
-            (now, trouble) = (next.again_at, Some(next));
+            (now, retry) = (next.again_at, Some(next));
         }
         assert_eq!(pauses[..6], [146, 292, 585, 1171, 2343, 4687]);
         assert!(pauses[6..].iter().all(|&pause| pause == 4687));
@@ -193,11 +195,11 @@ mod tests {
 
     #[test]
     fn what_a_repetition_does_not_mend_is_told_at_once() {
-        let patience = Patience::new(75_000_000_000);
+        let policy = RetryPolicy::new(75_000_000_000);
         for error in [IoError::Media, IoError::Gone, IoError::TimedOut] {
-            assert_eq!(patience.after(None, error, Repeats::All, Time(0)), None);
+            assert_eq!(policy.after(None, error, Repeats::All, Time(0)), None);
         }
-        let told = |error, repeats| patience.after(None, error, repeats, Time(0)).is_none();
+        let told = |error, repeats| policy.after(None, error, repeats, Time(0)).is_none();
         assert!(told(RESET, Repeats::Unsent) && told(RESET, Repeats::Never));
         assert!(told(IoError::Unsent(12), Repeats::Never));
         assert!(!told(IoError::Unsent(12), Repeats::Unsent));
@@ -205,8 +207,8 @@ mod tests {
 
     #[test]
     fn an_error_that_says_nothing_is_told_a_moment_later_and_for_a_while_after_that_at_once() {
-        let (patience, mut doubt) = (Patience::new(64_000), Doubt::default());
-        let mut until = |error, now| patience.doubt(&mut doubt, error, Repeats::All, Time(now));
+        let (policy, mut grace) = (RetryPolicy::new(64_000), EioGrace::default());
+        let mut until = |error, now| policy.grace(&mut grace, error, Repeats::All, Time(now));
         assert_eq!(until(IoError::Media, 10), None);
         assert_eq!(until(IoError::Unclear, 10), Some(Time(1010)));
         assert_eq!(until(IoError::Unclear, 900), Some(Time(1010)));
@@ -214,8 +216,8 @@ mod tests {
         assert_eq!(until(IoError::Unclear, 8009), None);
         assert_eq!(until(IoError::Unclear, 8010), Some(Time(9010)));
         let at_once = |deadline_ns, repeats| {
-            let patience = Patience::new(deadline_ns);
-            patience.doubt(&mut Doubt::default(), IoError::Unclear, repeats, Time(5))
+            let policy = RetryPolicy::new(deadline_ns);
+            policy.grace(&mut EioGrace::default(), IoError::Unclear, repeats, Time(5))
         };
         assert_eq!(at_once(0, Repeats::All), None);
         assert_eq!(at_once(64_000, Repeats::Never), None);

@@ -7,7 +7,7 @@
 //! its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
 //! table leaks that memory rather than let the kernel write into somebody else's.
 //!
-//! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::patience` says, from the
+//! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::retry` says, from the
 //! table: the same bytes from the same memory, on the same device, and only after the kernel has answered
 //! the try before. Its owner hears of the end alone. One that the kernel does not answer is never repeated.
 //!
@@ -42,7 +42,7 @@ use io_uring::{opcode, squeue, types};
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Doubt, Patience, Pulse, Repeats, Retried, Trouble, Verdict};
+use strake_engine::{EioGrace, Pulse, Repeats, Retried, RetryPolicy, RetryState, Verdict};
 
 use crate::device::{Device, Kind};
 use crate::member_io::limiter::{Call, Turns};
@@ -83,7 +83,7 @@ pub(crate) struct Lent {
 struct Attached {
     device: Arc<Device>,
     file: File,
-    doubt: Doubt,
+    eio_grace: EioGrace,
     newest: Option<Newest>,
 }
 
@@ -196,7 +196,7 @@ struct Flight {
     abandoned: bool,
     repeats: Repeats,
     /// It failed on its way, and is repeated.
-    trouble: Option<Trouble>,
+    retry: Option<RetryState>,
     /// What the last try failed with, while the kernel does not have it.
     pauses: Option<IoError>,
     /// What it failed with is told then, if its device is still there.
@@ -225,7 +225,7 @@ pub(crate) struct MemberIos {
     is_judged: bool,
     /// Devices with I/Os that became overdue, and the further deadlines that those have had.
     overdue: Vec<(DeviceId, u32)>,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     /// How many wait to be tried again.
     pausing: usize,
     /// Pages that the kernel has let go of.
@@ -258,7 +258,7 @@ impl MemberIos {
             pulse: Pulse::of_deadline(timeout.as_nanos() as u64, Time(0)),
             is_judged: false,
             overdue: Vec::new(),
-            patience: Patience::new(timeout.as_nanos() as u64),
+            retry_policy: RetryPolicy::new(timeout.as_nanos() as u64),
             pausing: 0,
             given_back: Vec::new(),
             retried: Vec::new(),
@@ -269,7 +269,7 @@ impl MemberIos {
 
     /// The same, and nothing is ever tried again.
     pub(crate) fn impatient(mut self) -> MemberIos {
-        self.patience = Patience::new(0);
+        self.retry_policy = RetryPolicy::new(0);
         self
     }
 
@@ -286,8 +286,8 @@ impl MemberIos {
             return;
         }
         for (_, flight) in self.flights.iter_mut() {
-            if let Some(trouble) = &mut flight.trouble {
-                trouble.until = Time(trouble.until.0.saturating_add(gap_ns));
+            if let Some(retry) = &mut flight.retry {
+                retry.until = Time(retry.until.0.saturating_add(gap_ns));
             }
         }
     }
@@ -331,7 +331,7 @@ impl MemberIos {
         let attached = Attached {
             device,
             file,
-            doubt: Doubt::default(),
+            eio_grace: EioGrace::default(),
             newest: None,
         };
         self.attached.insert(id, attached);
@@ -408,7 +408,7 @@ impl MemberIos {
             rounds: 0,
             abandoned: false,
             repeats,
-            trouble: None,
+            retry: None,
             pauses: None,
             verdict_at: None,
             merged: None,
@@ -436,8 +436,8 @@ impl MemberIos {
             .get_mut(place)
             .expect("a flight begins while it is in the table");
         flight.due = ran.plus_ms(self.timeout.as_millis() as u64);
-        if let Some(trouble) = flight.trouble {
-            let left_ns = trouble.until.since(now);
+        if let Some(retry) = flight.retry {
+            let left_ns = retry.until.since(now);
             flight.due = flight.due.min(Time(ran.0.saturating_add(left_ns)));
         }
         if let Work::Range { len, .. } = flight.work {
@@ -456,15 +456,15 @@ impl MemberIos {
         let over = flight.abandoned || !self.attached.contains_key(&flight.id);
         let repeats = if over { Repeats::Never } else { flight.repeats };
         let device = flight.device.path().display();
-        if let Some(trouble) = self.patience.after(flight.trouble, error, repeats, now) {
+        if let Some(retry) = self.retry_policy.after(flight.retry, error, repeats, now) {
             if self.pausing == 0 {
                 tracing::warn!(%device, ?error, "an I/O did not get through, and is tried again");
             }
-            flight.trouble = Some(trouble);
+            flight.retry = Some(retry);
         } else if let Some(attached) = self.attached.get_mut(&flight.id)
             && let Some(at) = self
-                .patience
-                .doubt(&mut attached.doubt, error, repeats, now)
+                .retry_policy
+                .grace(&mut attached.eio_grace, error, repeats, now)
         {
             if self.pausing == 0 {
                 tracing::warn!(%device, "an I/O failed: the device is failing, or being removed");
@@ -491,7 +491,7 @@ impl MemberIos {
             let lost = !attached.contains_key(&flight.id) || flight.device.is_gone();
             let over = flight.verdict_at.is_some_and(|at| now >= at);
             let again =
-                flight.verdict_at.is_none() && flight.trouble.is_some_and(|t| now >= t.again_at);
+                flight.verdict_at.is_none() && flight.retry.is_some_and(|t| now >= t.again_at);
             if lost || over || again {
                 due.push((place, flight.file, !again || lost));
             }
@@ -501,8 +501,8 @@ impl MemberIos {
             let error = flight.pauses.take().expect("it was just seen to pause");
             self.pausing -= 1;
             if !ends {
-                if let Some(trouble) = &mut flight.trouble {
-                    trouble.tries += 1;
+                if let Some(retry) = &mut flight.retry {
+                    retry.tries += 1;
                 }
                 self.begin(ring, place, file, now);
                 continue;
@@ -581,7 +581,7 @@ impl MemberIos {
         now: Time,
     ) -> Option<Finished> {
         let flight = self.flights.remove(place).expect("it is in the table");
-        let verdict = verdict.map_err(Patience::verdict);
+        let verdict = verdict.map_err(RetryPolicy::verdict);
         if flight.blocks
             && let Some(next) = self.turns.leave(flight.id, place)
         {
@@ -747,9 +747,9 @@ impl Flight {
 
     /// What became of it, if it was tried again.
     fn retried(&self, got_through: bool, ended: Time) -> Option<Retried> {
-        self.trouble.map(|trouble| Retried {
+        self.retry.map(|retry| Retried {
             device: self.id,
-            trouble,
+            retry,
             got_through,
             ended,
         })

@@ -404,9 +404,9 @@ fn what_did_not_get_through_is_tried_again_as_it_was_and_answered_once() {
         let written = content.iter().filter(|&&b| b == errno as u8);
         assert_eq!(written.count(), 8192);
         let told = bench.ios.retried().expect("the array counts it");
-        assert_eq!((told.device, told.trouble.tries), (ID, 1));
-        assert!(told.got_through && told.ended > told.trouble.since);
-        assert_eq!(told.trouble.on_its_way, errno != libc::ENOMEM);
+        assert_eq!((told.device, told.retry.tries), (ID, 1));
+        assert!(told.got_through && told.ended > told.retry.since);
+        assert_eq!(told.retry.on_its_way, errno != libc::ENOMEM);
         assert_eq!(bench.ios.retried(), None);
     }
     assert_eq!(bench.ios.pausing, 0);
@@ -480,7 +480,7 @@ fn what_is_not_answered_when_it_is_tried_again_counts_as_failed() {
         .expire(&mut bench.ring, now.plus_ms(60_000), &mut finished);
     assert_eq!(finished[0].1.result, Err(IoError::TimedOut));
     let told = bench.ios.retried().expect("the array counts it");
-    assert_eq!((told.got_through, told.trouble.tries), (false, 1));
+    assert_eq!((told.got_through, told.retry.tries), (false, 1));
     // That the kernel answers after all makes no second one of it.
     let (place, result) = bench.reap();
     let late = bench.finish(place, result);
@@ -502,7 +502,7 @@ fn nothing_is_tried_again_on_a_device_that_was_let_go() {
     assert_eq!(result, Err(IoError::Transport(libc::ENOLINK)));
     assert_eq!((bench.ios.flights.len(), bench.ios.pausing), (0, 0));
     let told = bench.ios.retried().expect("the array counts it");
-    assert_eq!((told.got_through, told.trouble.tries), (false, 0));
+    assert_eq!((told.got_through, told.retry.tries), (false, 0));
     let content = std::fs::read(file.path()).expect("reads");
     assert!(content.iter().all(|&b| b == 9));
     // Nothing holds it any more.

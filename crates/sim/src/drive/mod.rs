@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use strake_engine::event::{Completion, DeviceInfo, IoError, IoKind, MemberIo};
 use strake_engine::units::{DeviceId, IoId, Time};
-use strake_engine::{Patience, Repeats, Trouble};
+use strake_engine::{Repeats, RetryPolicy, RetryState};
 
 use crate::drive::overlay::{HICCUP, Overlay, Reset};
 use crate::prng::{self, Prng};
@@ -79,7 +79,7 @@ struct Flight {
     /// Reported as timed out; what is left is to land.
     abandoned: bool,
     /// It failed on its way, and is tried again.
-    trouble: Option<Trouble>,
+    retry: Option<RetryState>,
     /// Its deadline, where it may be missed.
     watched: Option<Watched>,
     /// The device dawdled when it took it: it may take longer than the deadline by itself.
@@ -303,7 +303,7 @@ impl Ssd {
             fate: Fate::Normal,
             issued: self.moment,
             abandoned: false,
-            trouble: None,
+            retry: None,
             watched: None,
             dawdles: false,
         };
@@ -409,7 +409,7 @@ impl Ssd {
         &mut self,
         op: OpNo,
         now: Time,
-        patience: &Patience,
+        policy: &RetryPolicy,
         open: bool,
         cache_trusted: bool,
     ) -> Option<Time> {
@@ -423,13 +423,13 @@ impl Ssd {
             true => Repeats::of(&info, &flight.kind),
             false => Repeats::Never,
         };
-        let next = patience.after(flight.trouble, error, repeats, now);
+        let next = policy.after(flight.retry, error, repeats, now);
         match (next, &mut self.faults.reset) {
-            (Some(trouble), _) => flight.trouble = Some(trouble),
+            (Some(retry), _) => flight.retry = Some(retry),
             (None, Some(reset)) => reset.told = true,
             (None, None) => {}
         }
-        next.map(|trouble| trouble.again_at)
+        next.map(|retry| retry.again_at)
     }
 
     /// What an I/O fails with of which somebody is still to hear, and whether it may be repeated.
@@ -446,17 +446,17 @@ impl Ssd {
     /// An I/O that failed on its way is tried again; `None` if nobody waits for it any more.
     pub fn retry(&mut self, op: OpNo, latencies: &Latencies, rng: &mut Prng) -> Option<Timing> {
         let flight = self.flights.get_mut(&op)?;
-        if let Some(trouble) = &mut flight.trouble {
-            trouble.tries += 1;
+        if let Some(retry) = &mut flight.retry {
+            retry.tries += 1;
         }
         let crowd = self.flights.len() as u64 - 1;
         Some(self.dispatch(op, crowd, latencies, rng))
     }
 
     /// What an I/O has been through that is still to be answered.
-    pub fn trouble_of(&self, op: OpNo) -> Option<Trouble> {
+    pub fn retry_of(&self, op: OpNo) -> Option<RetryState> {
         let flight = self.flights.get(&op).filter(|flight| !flight.abandoned)?;
-        flight.trouble
+        flight.retry
     }
 
     /// It answers late, or will answer late what it was given.
@@ -468,7 +468,7 @@ impl Ssd {
     /// Some I/O that failed on its way is still to be answered.
     pub fn tries_again(&self) -> bool {
         let mut waiting = self.flights.values().filter(|flight| !flight.abandoned);
-        waiting.any(|flight| flight.trouble.is_some())
+        waiting.any(|flight| flight.retry.is_some())
     }
 
     /// What waits for an I/O that is not answered yet.
@@ -495,15 +495,15 @@ impl Ssd {
     pub fn prolong_tries(&mut self, owner: Option<Owner>, ns: u64) {
         let all = self.flights.values_mut();
         let of = all.filter(|flight| owner.is_none_or(|owner| flight.owner == owner));
-        for trouble in of.filter_map(|flight| flight.trouble.as_mut()) {
-            trouble.until = Time(trouble.until.0 + ns);
+        for retry in of.filter_map(|flight| flight.retry.as_mut()) {
+            retry.until = Time(retry.until.0 + ns);
         }
     }
 
     /// I/Os that are on their way and will succeed in time, and whose deadline is not watched.
     pub fn unwatched(&self) -> Vec<OpNo> {
         let plain = |flight: &Flight| {
-            let plain = flight.fate == Fate::Normal && flight.trouble.is_none();
+            let plain = flight.fate == Fate::Normal && flight.retry.is_none();
             plain && !flight.dawdles && !flight.abandoned && flight.watched.is_none()
         };
         let flights = self.flights.iter().filter(|(_, flight)| plain(flight));
@@ -570,7 +570,7 @@ impl Ssd {
         }
         if let Fate::Fails(error) = flight.fate {
             self.faults.medium_failed |= error == IoError::Media;
-            let error = Patience::verdict(error);
+            let error = RetryPolicy::verdict(error);
             let buf = match flight.kind {
                 IoKind::Read { buf, .. } => Some(buf),
                 _ => None,
@@ -760,7 +760,7 @@ impl Ssd {
                 fate,
                 issued: 0,
                 abandoned: false,
-                trouble: None,
+                retry: None,
                 watched: None,
                 dawdles: false,
             };

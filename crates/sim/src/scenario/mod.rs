@@ -103,7 +103,7 @@ impl Scenario {
             doomed: false,
             stalls: false,
             stands: None,
-            doubt: None,
+            eio_grace: None,
             hidden: false,
             pulled: false,
             used: false,

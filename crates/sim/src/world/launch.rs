@@ -63,7 +63,7 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
             used: false,
             stalls: false,
             stands: None,
-            doubt: None,
+            eio_grace: None,
         })
         .collect()
 }

@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, Doubt, Geometry, Pulse, Retried, Router, Shard, Trouble, Verdict};
+use strake_engine::{
+    Array, EioGrace, Geometry, Pulse, Retried, RetryState, Router, Shard, Verdict,
+};
 use strake_format::{ArrayUuid, Superblock};
 
 use crate::canary::Canary;
@@ -113,7 +115,7 @@ pub struct Drive {
     /// It does not answer in time, or did not, and is to be there again by itself.
     pub stalls: bool,
     /// Its errors that say nothing of why, since it was opened as this device.
-    pub(crate) doubt: Option<(DeviceId, Doubt)>,
+    pub(crate) eio_grace: Option<(DeviceId, EioGrace)>,
     /// It stands still beside others until then.
     pub(crate) stands: Option<Time>,
 }
@@ -535,7 +537,7 @@ impl World {
             return Ok(());
         }
         let again = self.doubted(drive, op) || self.interrupted(drive, op);
-        let trouble = self.drives[drive].ssd.trouble_of(op).filter(|_| !again);
+        let retry = self.drives[drive].ssd.retry_of(op).filter(|_| !again);
         let finished = if again {
             self.untrue(drive, op)
         } else {
@@ -545,7 +547,7 @@ impl World {
             // A late I/O landed and let go of its buffer.
             return self.poll_shards();
         };
-        self.deliver(drive, finished, trouble)
+        self.deliver(drive, finished, retry)
     }
 
     /// An I/O is answered.
@@ -553,7 +555,7 @@ impl World {
         &mut self,
         drive: usize,
         (owner, device, completion): (Owner, DeviceId, Completion),
-        trouble: Option<Trouble>,
+        retry: Option<RetryState>,
     ) -> Going {
         self.trace(
             [
@@ -577,11 +579,11 @@ impl World {
             // Perhaps the error that was one too many.
             self.drives[drive].doomed |= self.atlas().rules.errors_fail_members;
         }
-        if let Some(trouble) = trouble {
+        if let Some(retry) = retry {
             let got_through = completion.result.is_ok();
             let told = Retried {
                 device,
-                trouble,
+                retry,
                 got_through,
                 ended: now,
             };

@@ -151,10 +151,10 @@ impl World {
         let (ran, deadline_ns) = (self.ran(owner), self.plan.latencies.deadline_ns);
         let drive = self.devices[device.0 as usize];
         for op in self.drives[drive].ssd.overdue(owner, device) {
-            let trouble = self.drives[drive].ssd.trouble_of(op);
+            let retry = self.drives[drive].ssd.retry_of(op);
             if verdict == Verdict::GiveUp {
                 if let Some(finished) = self.drives[drive].ssd.give_up(op) {
-                    self.deliver(drive, finished, trouble)?;
+                    self.deliver(drive, finished, retry)?;
                 }
                 continue;
             }

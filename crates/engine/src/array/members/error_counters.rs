@@ -13,7 +13,7 @@ use crate::units::*;
 
 impl RetryCounts {
     fn count(&mut self, told: &Retried) {
-        self.tries += u64::from(told.trouble.tries);
+        self.tries += u64::from(told.retry.tries);
         match told.got_through {
             true => self.got_through += 1,
             false => self.failed += 1,
@@ -33,9 +33,9 @@ impl Array {
             return;
         };
         member.counts.retries.count(&told);
-        if told.got_through && told.trouble.on_its_way {
+        if told.got_through && told.retry.on_its_way {
             // Shards tell of the same reset, each of its own I/Os.
-            member.counts.retries.resets += u64::from(told.trouble.since >= member.reset_until);
+            member.counts.retries.resets += u64::from(told.retry.since >= member.reset_until);
             member.reset_until = member.reset_until.max(told.ended);
         }
     }

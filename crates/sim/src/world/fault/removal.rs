@@ -2,13 +2,13 @@
 //! what a kernel may answer before it takes a drive away.
 //!
 //! Who carries out I/Os looks once more before it believes such an error (the engine's
-//! [`Patience::doubt`](strake_engine::Patience::doubt)), as the runtime does. So a member that goes this way is
+//! [`RetryPolicy::grace`](strake_engine::RetryPolicy::grace)), as the runtime does. So a member that goes this way is
 //! gone, and has not failed: it keeps what it holds, and comes back. The world has failed where it is out for
 //! an error.
 //!
 //! Invariant: the moment is shorter than the look.
 
-use strake_engine::Doubt;
+use strake_engine::EioGrace;
 use strake_engine::event::OutCause;
 use strake_engine::units::*;
 
@@ -56,7 +56,7 @@ impl World {
 
     /// An I/O ends: true if its error says nothing of why, and is not believed yet.
     pub(crate) fn doubted(&mut self, index: usize, op: OpNo) -> bool {
-        let (now, patience) = (self.clock.now(), self.patience());
+        let (now, policy) = (self.clock.now(), self.retry_policy());
         let drive = &mut self.drives[index];
         let Some(device) = drive
             .device
@@ -67,10 +67,10 @@ impl World {
         let Some((error, repeats)) = drive.ssd.failing(op) else {
             return false;
         };
-        let before = drive.doubt.filter(|&(of, _)| of == device);
-        let mut doubt = before.map_or(Doubt::default(), |(_, doubt)| doubt);
-        let until = patience.doubt(&mut doubt, error, repeats, now);
-        drive.doubt = Some((device, doubt));
+        let before = drive.eio_grace.filter(|&(of, _)| of == device);
+        let mut grace = before.map_or(EioGrace::default(), |(_, grace)| grace);
+        let until = policy.grace(&mut grace, error, repeats, now);
+        drive.eio_grace = Some((device, grace));
         let until = until.filter(|_| !self.has(Canary::VerdictAtOnce));
         if let Some(at) = until {
             self.clock.at(at, Happening::Io(index, op));

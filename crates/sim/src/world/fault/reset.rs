@@ -2,7 +2,7 @@
 //! devices that did not answer in time, which are there again after that, as the daemon's watcher finds
 //! them.
 //!
-//! What becomes of an I/O that failed on its way is decided by the engine's [`Patience`], as in the runtime.
+//! What becomes of an I/O that failed on its way is decided by the engine's [`RetryPolicy`], as in the runtime.
 //! A reset that ends in time must cost nothing: where a device without a volatile cache goes out for one,
 //! the world has failed.
 //!
@@ -16,7 +16,7 @@
 //! Deliberately absent: devices that are late and answer (`latency`), and those that never do
 //! (`Action::Stall`).
 
-use strake_engine::Patience;
+use strake_engine::RetryPolicy;
 use strake_engine::event::{Completion, OutCause};
 use strake_engine::units::*;
 
@@ -35,8 +35,8 @@ impl World {
         self.planted.as_ref().is_some_and(|p| p.canary == canary)
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.plan.latencies.deadline_ns)
+    pub(crate) fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy::new(self.plan.latencies.deadline_ns)
     }
 
     /// An I/O ends: true if it failed on its way and is to be tried again.
@@ -44,12 +44,12 @@ impl World {
         if self.drives[drive].ssd.faults.reset.is_none() {
             return false;
         }
-        let (now, patience) = (self.clock.now(), self.patience());
+        let (now, policy) = (self.clock.now(), self.retry_policy());
         let trusted = self.has(Canary::CacheTrusted);
         let drive_now = &mut self.drives[drive];
         drive_now.ssd.interrupt(op, now, &mut self.chance.reset);
         let open = drive_now.device == drive_now.ssd.device_of(op);
-        let Some(at) = drive_now.ssd.again(op, now, &patience, open, trusted) else {
+        let Some(at) = drive_now.ssd.again(op, now, &policy, open, trusted) else {
             return false;
         };
         self.stats.retries += 1;
