@@ -131,7 +131,7 @@ impl Stalls {
     /// ... until as much time has passed without one.
     const FORGOTTEN_MS: u64 = 24 * 3600 * 1000;
 
-    /// It happened again. True if it is still waited for.
+    /// Counts one more. True if the array still waits for the member.
     pub(crate) fn record(&mut self, now: Time) -> bool {
         if self.count > 0 && now > self.last.plus_ms(Self::FORGOTTEN_MS) {
             self.count = 0;
@@ -548,11 +548,10 @@ impl Array {
         &self.geometry
     }
 
-    /// What follows from any input: superblocks to write, views to publish, jobs to feed, spares to
-    /// use.
+    /// Does what follows from any input: writes superblocks, publishes views, feeds jobs, uses spares.
     pub(crate) fn converge(&mut self) {
         self.use_spares();
-        // While superblocks are written, shards come home.
+        // Shards return their read lease while superblocks are written.
         self.drive_lease();
         self.drive_checkpoint();
         self.drive_log_coverage();

@@ -1,8 +1,8 @@
-//! Whether an array would carry out a command, told before anything is done.
+//! Preflight: whether an array would carry out a command, decided before anything is done.
 //!
-//! Who serves an array asks here before each command, and a dry run asks here and stops: so both
-//! are refused by the same words. The machine looks once more where it acts (`members`, `reshape`),
-//! because whoever asked may have waited.
+//! The runtime asks here before each command, and a dry run asks here and stops: so both are refused
+//! with the same error. The array checks once more where it acts (`members`, `reshape`), because the
+//! caller may have waited in between.
 //!
 //! Invariant: nothing changes. Deliberately absent: what is known only when shards hold (their
 //! buffers).
@@ -14,7 +14,7 @@ use crate::proto::*;
 use crate::units::*;
 
 impl Array {
-    /// Whether it would carry out this command as things stand.
+    /// Whether the array would carry out this command as things stand.
     ///
     /// # Errors
     /// Why it would refuse.
@@ -52,7 +52,7 @@ impl Array {
         }
     }
 
-    /// The same of what waits for no change of shape.
+    /// The same for a command that waits for no change of shape.
     fn preflight_now(&self, command: &Command) -> Result<(), CommandError> {
         match command {
             Command::AcceptData => self.may_accept(),

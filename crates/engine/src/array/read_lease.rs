@@ -1,30 +1,30 @@
-//! The array's leave to shards to read stripes of each other (`shard::read::remote`).
+//! The read lease: the array permits shards to read stripes of each other (`shard::read::remote`).
 //!
-//! Invariant: no view that lacks a member or has one more in sync is published, and no block is told to be
-//! unreadable, while a shard has leave.
+//! Invariant: while a shard has a lease, the array publishes no view that removes a member or adds one in
+//! sync, and reports no block as unreadable.
 
 use crate::array::{Array, Stage};
 use crate::canary::{self, Canary};
 use crate::proto::*;
 
-/// What shards were told of visits.
+/// Which shards have a read lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LeaseState {
-    /// All are at home.
+    /// No shard.
     #[default]
     Returned,
     Granted,
-    /// So many have not said that they are at home.
+    /// The lease is revoked, and so many shards have not returned it yet.
     Revoking(u16),
 }
 
 impl Array {
-    /// Nobody visits, nor will before that is told.
+    /// No shard has a lease, nor gets one before the array grants it.
     pub(crate) fn lease_returned(&self) -> bool {
         self.lease == LeaseState::Returned || canary::hit(Canary::ViewBeforeHome)
     }
 
-    /// Nothing is about to change that visitors build on.
+    /// Nothing is about to change that remote reads rely on.
     fn may_grant_lease(&self) -> bool {
         let moving = canary::hit(Canary::VisitsWhileMoving);
         let rests = self.reshape.is_none() && self.geometry.old_shape.is_none();
@@ -35,14 +35,14 @@ impl Array {
             && (rests || moving)
     }
 
-    /// Calls shards home, or gives them leave.
+    /// Revokes the lease, or grants it.
     pub(crate) fn drive_lease(&mut self) {
         match (self.lease, self.may_grant_lease()) {
             (LeaseState::Granted, false) => {
                 self.lease = LeaseState::Revoking(self.shards);
                 self.tell_all(&ToShard::RevokeLease);
             }
-            // Views that tell of progress only come and go meanwhile.
+            // Views that only report progress may go out under the lease.
             (LeaseState::Returned, true) if self.applied(self.view.version) => {
                 self.lease = LeaseState::Granted;
                 self.tell_all(&ToShard::GrantLease);
@@ -51,7 +51,7 @@ impl Array {
         }
     }
 
-    /// A shard is at home.
+    /// A shard returned its lease.
     pub(crate) fn shard_returned_lease(&mut self) {
         if let LeaseState::Revoking(left) = self.lease {
             self.lease = match left {

@@ -85,19 +85,21 @@ pub enum ToShard {
     },
     /// Work on the shard's own stripes in these rows. Answered with [`FromShard::StepDone`].
     Step(Step),
-    /// The array's shape is about to change: let requests that come from now on wait, and finish
-    /// what was begun. Answered with [`FromShard::Quiesced`]. Who routes requests on the same thread
-    /// must hear of it first: [`crate::Router::hold`].
+    /// The array's shape is about to change: the shard defers new requests and finishes what it has
+    /// begun. Answered with [`FromShard::Quiesced`]. A router on the same thread must be quiesced first:
+    /// [`crate::Router::quiesce`].
     Quiesce,
-    /// What waited since [`ToShard::Quiesce`] goes on; nothing has changed.
+    /// The shard submits the requests that it deferred since [`ToShard::Quiesce`]; nothing has changed.
     Resume,
-    /// The array has another shape: begin anew with it, and with what waited. Answered with
-    /// [`FromShard::ViewApplied`]. Routers must hear of it, too: [`crate::Router::reshape`].
+    /// The array has another shape: the shard begins anew with it, and with the deferred requests.
+    /// Answered with [`FromShard::ViewApplied`]. Routers take the new shape, too:
+    /// [`crate::Router::reshape`].
     Reshape(Box<ShardSetup>),
-    /// Every shard works by the same view: stripes of others may be read, until [`ToShard::RevokeLease`].
+    /// All shards work by the same view: the shard may read stripes of other shards until
+    /// [`ToShard::RevokeLease`].
     GrantLease,
-    /// No read of another shard's stripe is answered from now on, those under way neither. Answered
-    /// with [`FromShard::LeaseReturned`].
+    /// The shard answers no read of another shard's stripe from now on, not even one that is in flight.
+    /// Answered with [`FromShard::LeaseReturned`].
     RevokeLease,
 }
 
@@ -279,12 +281,12 @@ pub struct StepOutcome {
     pub foreground: u64,
 }
 
-/// Whose turn it is to write a rebuild's target.
+/// The permission to write a rebuild's target, which one stripe has at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteToken {
     /// Of this step.
     pub(crate) step: u64,
-    /// The stripe whose turn it is.
+    /// The stripe that has the token.
     pub(crate) next: StripeNo,
     /// Where the step ends.
     pub(crate) end: StripeNo,

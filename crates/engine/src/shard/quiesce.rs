@@ -17,7 +17,7 @@ use crate::shard::log_writer::Logs;
 use crate::shard::region_gate::Gate;
 use crate::shard::{Shard, read_pieces_max};
 
-/// Requests that wait while the array takes another shape.
+/// Requests that wait while the array changes its shape.
 #[derive(Default)]
 pub(crate) struct Quiesce {
     asked: bool,
@@ -30,7 +30,7 @@ impl Quiesce {
         (self.asked, self.told) = (true, false);
     }
 
-    /// Requests that come now wait.
+    /// New requests are deferred.
     pub(crate) fn defers(&self) -> bool {
         self.asked
     }
@@ -39,7 +39,7 @@ impl Quiesce {
         self.requests.push_back(request);
     }
 
-    /// True once, if the array is to hear that nothing is under way.
+    /// True once, if the array waits for the report that nothing is under way.
     pub(crate) fn report_once(&mut self) -> bool {
         self.asked && !std::mem::replace(&mut self.told, true)
     }
@@ -54,7 +54,7 @@ impl Quiesce {
 }
 
 impl Shard {
-    /// Tells the array, once, that nothing is under way in a shard that is to hold.
+    /// Reports to the array, once, that nothing is under way in a shard that it quiesces.
     pub(crate) fn report_quiesced(&mut self) -> bool {
         let idle = self.requests.is_empty() && self.ops.is_empty() && self.ios.is_empty();
         let told = idle && self.steps.is_empty() && self.log_quiet() && self.quiesce.report_once();
@@ -72,7 +72,7 @@ impl Shard {
         told
     }
 
-    /// What waited for another shape goes on.
+    /// Submits the requests that waited.
     pub(crate) fn resume(&mut self) {
         for request in self.quiesce.end() {
             self.submit(self.now, request);
@@ -83,7 +83,7 @@ impl Shard {
     pub(crate) fn reshape(&mut self, setup: ShardSetup) {
         assert!(
             self.ops.is_empty() && self.ios.is_empty(),
-            "a shard that holds has nothing under way"
+            "a quiesced shard has nothing under way"
         );
         if !self.logs.restart(&setup, self.count) {
             self.logs = Logs::new(&setup, self.count);

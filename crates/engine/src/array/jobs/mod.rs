@@ -451,7 +451,7 @@ impl Array {
         self.jobs.list_full = true;
     }
 
-    /// Membership changed: what could not be synced is tried again.
+    /// Membership changed: the resync retries regions that were blocked.
     pub(crate) fn retry_blocked(&mut self) {
         self.jobs.blocked = false;
         if let Some(job) = &mut self.jobs.resync {

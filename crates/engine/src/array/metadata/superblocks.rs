@@ -96,9 +96,9 @@ struct Reader {
 enum Copies {
     /// The first, on members that the last durable table calls in sync.
     First,
-    /// The first, on everyone else.
+    /// The first, on all other members.
     FirstOfOthers,
-    /// The second, on everyone.
+    /// The second, on all members.
     Second,
 }
 
@@ -256,8 +256,8 @@ impl Array {
         });
     }
 
-    /// The slot has a member in sync, and would have one after a crash: who believes it may lose
-    /// another. What was replaced counts until that is durable.
+    /// The slot has a member in sync, and would have one after a crash: the array may report it as in
+    /// sync. A member that is being replaced counts until its replacement is durable.
     pub(crate) fn durably_in_sync(&self, at: usize) -> bool {
         let slot = &self.slots[at];
         let durable = |device: DeviceId| {
@@ -269,7 +269,7 @@ impl Array {
             .is_some_and(|device| known(device) || canary::hit(Canary::ShownTooSoon))
     }
 
-    /// Everyone who gets the superblock, with the role that the table gives it.
+    /// Every device that gets the superblock, with the role that the table gives it.
     fn readers_of_superblocks(&self) -> Vec<Reader> {
         let role = |device: DeviceId| match self.slot_of(device) {
             // While a slot has a member in sync, its replacement is still a spare to the table.
@@ -423,7 +423,7 @@ impl Array {
             if copies != Copies::Second && first != (copies == Copies::First) {
                 continue;
             }
-            // Who left since the flight began gets no second copy.
+            // A device that left since the flight began gets no second copy.
             let Some(member) = self.members.get(&device) else {
                 continue;
             };
@@ -489,8 +489,9 @@ impl Array {
         self.write_copies();
     }
 
-    /// A member that was to hear first was lost: nobody else may hear of a table that calls it in sync,
-    /// and that it may lack. One that says that it is out follows.
+    /// A first-wave member failed before its copy was durable. The array aborts this version: the others
+    /// would record that member as in sync, although it may lack the version. A version that records it as
+    /// out follows.
     fn first_wave_lost(&self) -> bool {
         let flight = self.persist.flight.as_ref();
         let goes_on = canary::hit(Canary::FirstWaveGoesOn);

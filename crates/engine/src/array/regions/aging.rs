@@ -1,20 +1,20 @@
-//! When regions that are not written are closed.
+//! Closes regions that have gone without writes.
 //!
-//! A region that is open is Dirty on the members: after an unclean stop it may need a resync, and a
-//! member that comes back lacks it. So a *sweep*, every `clean_after_ms`, closes those that were
-//! not written since the one before. But to open one again costs the next write there a page of the
-//! map on every member before it may begin. Where writes are few and far between, as those of a
-//! database that waits for each of them, that was more than the write itself.
+//! An open region is Dirty on the members: after an unclean stop it may need a resync, and a member
+//! that comes back lacks it. So a *sweep*, every `clean_after_ms`, closes the regions that were not
+//! written since the sweep before. But the first write to a closed region must wait until a page of
+//! the map is durable on every member. Where writes are rare, as those of a database that waits for
+//! each of them, opening the region costs more than the write itself.
 //!
-//! So a region has a *habit*: one that is opened again soon after it was closed, and had few writes
-//! while it was open, is from then on asked only every second, fourth … sweep, as many as it took
-//! to be written again: then it is found written each time, and stays open. One that was written
-//! much in between, or not for long, is asked at every sweep again.
+//! So each region has a *reopen history*. If a region is opened again soon after it was closed, and had
+//! few writes while it was open, the sweep visits it only every second, fourth … time, as often as
+//! its writes come: then each visit finds it written, and it stays open. A region that had many writes
+//! in between, or none for long, is visited by every sweep again.
 //!
 //! Invariants:
-//! * A region without writes is closed after twice [`LONGEST`] sweeps, whatever its habit.
-//! * Regions with a habit are no more than [`KEPT_BYTES`] of a member: a resync of them, or a
-//!   rebuild of what a member lacks of them, takes a minute.
+//! * A region without writes is closed after twice [`LONGEST`] sweeps, whatever its history.
+//! * Regions that stay open by their history are no more than [`KEPT_BYTES`] of a member: a resync of
+//!   them, or a rebuild of what a member lacks of them, takes a minute.
 //!
 //! Deliberately absent: what closing is (`regions`, `shard::region_gate`), and the flushes (`flush_barrier`).
 
@@ -24,21 +24,21 @@ use crate::geometry::Geometry;
 use crate::proto::*;
 use crate::units::*;
 
-/// A region with this habit is asked once in so many sweeps.
+/// At most, a sweep visits a region once in so many sweeps.
 const LONGEST: u64 = 32;
 
 /// With more writes than that, what opening costs is a small part of what they do.
 const FEW: u32 = 64;
 
-/// Of each member, bytes in regions that stay open by habit.
+/// Of each member, bytes in regions that stay open by their history.
 const KEPT_BYTES: u64 = 64 << 30;
 
-/// What a region was like so far.
+/// How often a region was written so far, which tells when it will be opened again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReopenHistory {
-    /// It is asked once in 2 to the power of this sweeps.
+    /// One sweep in 2 to the power of this visits the region.
     rare: u32,
-    /// It is open, and counts among those that stay so by habit.
+    /// It is open, and counts among those that stay open by their history.
     kept: bool,
     /// Operations that wrote while it was open.
     writes: u32,
@@ -52,7 +52,7 @@ impl ReopenHistory {
         self.writes = self.writes.saturating_add(writes);
     }
 
-    /// In so many sweeps of these, 2 to the power of it, it was written once; 0 if that is no habit.
+    /// It was written once in 2 to the power of the result sweeps; 0 if its history shows no such rhythm.
     fn learn(&self, now: Time, sweep_ms: u64) -> u32 {
         let Some(closed) = self.closed else { return 0 };
         let shut = now.since(closed).div_ceil(sweep_ms.max(1) * 1_000_000);
@@ -72,7 +72,7 @@ pub(crate) struct Idle {
     pub(crate) sweep: Option<Time>,
     /// So many were done.
     sweeps: u64,
-    /// Regions that are open by habit, and how many may be.
+    /// Regions that are open by their history, and how many may be.
     kept: u64,
     most: u64,
 }
@@ -88,7 +88,7 @@ impl Idle {
         }
     }
 
-    /// The region that has this habit is opened again.
+    /// The region that has this history is opened again.
     fn open(&mut self, history: &mut ReopenHistory, now: Time) {
         history.rare = match self.kept < self.most {
             true => history.learn(now, self.clean_after_ms),
@@ -106,7 +106,7 @@ impl Idle {
 }
 
 impl Map {
-    /// Nothing lies in the region any more: what it was like tells nothing of what comes.
+    /// The region holds nothing any more: its history says nothing about later writes.
     pub(crate) fn forget_history(&mut self, region: RegionNo) {
         let history = &mut self.regions[region.0 as usize].history;
         self.idle.close(history);

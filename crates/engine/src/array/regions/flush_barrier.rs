@@ -2,8 +2,8 @@
 //!
 //! A flush makes durable whatever was answered before it, whichever region it lies in. So there is
 //! one round of flushes at a time, on every live member with a volatile cache, for all regions that
-//! wait; who comes while it is under way waits for the next. A sweep that closes a thousand regions
-//! flushes once and not a thousand times.
+//! wait; a region that comes during a round waits for the next one. A sweep that closes a thousand
+//! regions flushes once and not a thousand times.
 //!
 //! Invariant: a region goes on only after a round that began when shards had finished their writes
 //! there, or all of its zeroes were answered. A member whose flush fails is out before a page
@@ -17,7 +17,7 @@ use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::units::*;
 
-/// The round that is under way, and who waits for the next.
+/// The round that is under way, and the regions that wait for the next.
 #[derive(Debug, Default)]
 pub(crate) struct FlushBarrier {
     /// Flushes in flight.
@@ -47,7 +47,7 @@ impl Array {
         self.drive_flush_barrier();
     }
 
-    /// Ends the round if it is over, and begins the next if somebody waits.
+    /// Ends the round if it is over, and begins the next if a region waits for one.
     fn drive_flush_barrier(&mut self) {
         while self.map.flush_barrier.pending == 0 && self.stage != Stage::Failed {
             for region in std::mem::take(&mut self.map.flush_barrier.round) {

@@ -159,7 +159,7 @@ pub(crate) struct Map {
     pub(crate) empty: BTreeMap<RegionNo, BTreeSet<ShardNo>>,
     /// Some region may be behind.
     flagged: bool,
-    /// Regions need a resync of which no page says so yet.
+    /// Some regions need a resync that no page records yet.
     unrecorded: bool,
 }
 
@@ -291,13 +291,13 @@ impl Map {
         self.flagged = false;
     }
 
-    /// Regions need a resync of which no page said so when the array was found: nothing may say
-    /// that the log tells all before the pages do.
+    /// Some regions need a resync that no page recorded when the array was found: the superblock may
+    /// not say `covered` before the pages record it.
     pub(crate) fn unrecorded(&self) -> bool {
         self.unrecorded
     }
 
-    /// The pages of the start are durable. True if they told what no page had.
+    /// The pages of the start are durable. True if they recorded a resync that no page had.
     pub(crate) fn take_unrecorded(&mut self) -> bool {
         std::mem::take(&mut self.unrecorded)
     }

@@ -4,15 +4,16 @@
 //! A drive that is written from its first strip to its last, each strip whole and a multiple of its
 //! write granularity, has nothing to read back or to move.
 //!
-//! One token goes from stripe to stripe, and from shard to shard with them. Who has it and has read
-//! its stripe begins to write, and gives it on; who has not, keeps it until then.
+//! One write token goes from stripe to stripe, and so from shard to shard. A stripe that has the token
+//! and has been read begins its writes and passes the token on; a stripe that is still being read keeps
+//! it until then.
 //!
 //! Invariants:
 //! * There is one token. It comes to every stripe of every step of a rebuild, in their order, also
 //!   to those that need it no more.
-//! * A stripe waits for its token with nothing that others need: where a request waits for the
-//!   stripe, or for buffers, or a stripe before it does for buffers, or its region is given back,
-//!   it is written out of order.
+//! * A stripe that waits for the token blocks no other operation: where a request waits for the
+//!   stripe or for buffers, or an earlier stripe waits for buffers, or the region is given back, the
+//!   stripe is written out of order.
 //!
 //! Deliberately absent: order among writes in flight. What a drive makes of them is its own.
 
@@ -32,7 +33,7 @@ type Place = (u64, StripeNo);
 pub(crate) struct WriteOrder {
     /// The token, if it is here.
     here: Option<WriteToken>,
-    /// Steps that the token has not come to yet, as far as is known here: from their first stripe.
+    /// Steps that the token has not reached yet, as far as this shard knows: from their first stripe.
     begun: VecDeque<WriteToken>,
     /// The last step that was begun here.
     last: u64,
@@ -98,7 +99,7 @@ impl Shard {
         }
     }
 
-    /// True if it has to wait for its token.
+    /// True if the stripe must wait for the token.
     pub(crate) fn awaits_token(&mut self, key: usize) -> bool {
         let Some(place) = self.place(key) else {
             return false;
@@ -113,7 +114,7 @@ impl Shard {
         waits
     }
 
-    /// Lets the stripe go on to which the token has come, or gives it on. True if it did.
+    /// Continues the stripe that the token has reached, or passes the token on. True if either was done.
     pub(crate) fn pass_token(&mut self) -> bool {
         let Some(token) = &self.write_order.here else {
             return false;
@@ -146,7 +147,7 @@ impl Shard {
         true
     }
 
-    /// Somebody needs what the stripe holds while it waits.
+    /// Another operation needs what the stripe holds while it waits.
     fn must_yield(&self, place: Place) -> bool {
         let first = |starved: &Starved| match starved {
             Starved::Read(_) => true,
@@ -157,7 +158,7 @@ impl Shard {
         wanted || self.starved.iter().any(first)
     }
 
-    /// Nobody waits for its token whom somebody else waits for. True if somebody did.
+    /// Releases one waiting stripe that blocks another operation. True if there was one.
     pub(crate) fn release_waiting(&mut self) -> bool {
         let mut waiting = self.write_order.waiting.keys();
         let Some(place) = waiting.find(|place| self.must_yield(**place)).copied() else {

@@ -1,20 +1,19 @@
-//! Scrub: looks whether the strips of a stripe agree, names the member that lies where redundancy
-//! tells, and repairs its strip if asked to.
+//! Scrub: checks whether the strips of a stripe agree, names the corrupt strip where redundancy can
+//! locate it, and repairs it if asked to.
 //!
-//! A stripe is judged one logical block at a time, so that strips that lie in different places do
-//! not excuse each other. Who is named, and why that is right, is said in `strake_parity`
-//! (`locate`): with r strips more than data, up to r − 1 corrupt.
+//! A scrub judges one logical block of a stripe at a time, so that strips that are corrupt in different
+//! blocks are located separately. Which strips it names, and why that is right, is explained in
+//! `strake_parity` (`locate`): with r strips more than data, up to r − 1 corrupt strips.
 //!
 //! Invariants:
-//! * Nothing is written by a check, and by a repair only blocks of strips that were named (or that
-//!   could not be read), from strips that agree with each other. Parity is one strip among others.
-//! * What lies where nobody can be named stays as it is, both readings of it.
-//! * Members that are being rebuilt are not judged, and nothing is judged by them.
+//! * A check writes nothing. A repair writes only blocks of strips that were named (or that could not
+//!   be read), computed from strips that agree with each other. Parity is one strip among others.
+//! * Where no strip can be named, a repair changes nothing: neither data nor parity.
+//! * Members that are being rebuilt are not judged, and are not used to judge others.
 //!
-//! A repair waits until no record of the stripe log tells of the stripe (`retire`). It is written
-//! through (FUA), so that a scrub that has ended does not begin to lie again
-//! with the next power cut. It needs no Dirty region: torn, it leaves the strip that lied before a
-//! lie still.
+//! A repair waits until the stripe log has no record of the stripe (`retire`). It is written through
+//! (FUA), so that what a scrub reported as repaired stays so after a power cut. It needs no Dirty region:
+//! a torn repair leaves a strip that was corrupt before corrupt.
 
 use strake_parity::{Locator, Verdict};
 
@@ -32,7 +31,7 @@ pub(crate) struct Found {
     /// Bytes within what was read of each strip.
     pub(crate) lo: usize,
     pub(crate) hi: usize,
-    /// Who lies there; nobody if it cannot be said.
+    /// The corrupt columns; empty if redundancy cannot locate them.
     pub(crate) corrupt: Columns,
 }
 
@@ -134,7 +133,7 @@ impl Shard {
                 continue;
             }
             let decoder = self.decoder(op.stripe, lost.with(corrupt), corrupt);
-            let decoder = decoder.expect("corrupt are named only where k others agree");
+            let decoder = decoder.expect("corrupt columns are named only where k others agree");
             let inputs: Vec<&[u8]> = decoder
                 .sources()
                 .iter()

@@ -1,25 +1,25 @@
-//! Visits: a shard reads stripes of others for whoever asked it, where nothing is to be known but
-//! where the bytes lie.
+//! Remote reads: any shard may read a stripe that it does not own, if an in-sync member holds the bytes.
 //!
-//! Protocol: the array gives leave ([`ToShard::GrantLease`]) while every shard works by the same view, and
-//! takes it back ([`ToShard::RevokeLease`]) before anything changes that a visitor builds on. The change
-//! waits until every shard has said that it is at home. So between the first shard that knows of the
-//! change and the last, nobody visits. Views that tell how far a rebuild or a cover has come change
-//! nothing of that, and go out meanwhile; so does the one by which the array fails, since no write is
-//! answered by it.
+//! Protocol: the array grants every shard a read lease ([`ToShard::GrantLease`]) while all shards work
+//! by the same view. It revokes the lease ([`ToShard::RevokeLease`]) before anything changes that a
+//! remote read relies on, and the change waits until every shard has returned its lease
+//! ([`FromShard::LeaseReturned`]). So no remote read runs while some shards know of the change and others
+//! do not. Two kinds of view go out under the lease: views that only report the progress of a rebuild or
+//! of the log's coverage, and the view by which the array fails, since no write is answered by it.
 //!
 //! Invariants:
-//! * No view that lacks a member or has one more in sync is published, and no block is told to be
-//!   unreadable, while a shard has leave. So a write that a member missed is answered only when nobody
-//!   reads that member but the owner of the stripe.
-//! * A shard that holds does not visit, and has ended its visits before it says that it holds.
-//! * What a visit has read is an answer only while the leave lasts by which it began: whatever was
-//!   on its way when a shard was called home goes to the owner.
-//! * A visitor reads only what one member in sync holds, in a region that it knows to be written, trusted,
-//!   and not about to close. It counts as a user there, so a region that is given back waits for it.
-//! * A stream of reads does not visit stripes that miss data: their owner reads each strip once, for
-//!   what is asked of it and for what is computed from it (`batch`).
-//! * A piece that its visitor cannot read goes to its owner as it came, and never comes back.
+//! * While a shard has a lease, the array publishes no view that removes a member or adds one in sync, and
+//!   reports no block as unreadable. So when a write that a member missed is answered, only the owner of
+//!   the stripe still reads that member.
+//! * A quiesced shard starts no remote read, and its remote reads have ended before it reports `Quiesced`.
+//! * The result of a remote read is an answer only while the lease lasts under which the read began: a
+//!   read that is in flight when the lease is revoked goes to the owner.
+//! * A remote read reads only what one in-sync member holds, in a region that the shard knows to be
+//!   written, trusted and not about to close. It counts as a user of the region, so a region that is given
+//!   back waits for it.
+//! * A stream of reads does not read remotely from stripes that miss data: their owner reads each strip
+//!   once, for the reads of that strip and for the strips that are computed from it (`batch`).
+//! * A piece that cannot be read remotely goes to its owner unchanged, and never comes back.
 //!
 //! Deliberately absent: waiting, hedges, repairs and reports of errors; those are the owner's.
 
@@ -36,11 +36,11 @@ use crate::units::*;
 /// Streams of reads that are followed at once.
 const FRONTS: usize = 8;
 
-/// A shard's leave to visit.
+/// A shard's permission to read stripes of other shards.
 #[derive(Debug, Default)]
 pub(crate) struct ReadLease {
     given: bool,
-    /// Counts how often it was called home.
+    /// Counts how often the lease was revoked.
     round: u64,
     /// Where reads of stripes that miss a member ended lately.
     ends: [u64; FRONTS],
@@ -69,7 +69,7 @@ pub(crate) struct RemoteRead {
     len: u64,
     /// Where it goes, if all of it goes there.
     place: Option<u64>,
-    /// The leave by which it began.
+    /// The round of the lease under which it began.
     round: u64,
     /// Some part could not be read, or came too late to be believed.
     failed: bool,
@@ -136,7 +136,7 @@ impl Shard {
         self.out.push_back(ShardOutput::Pass(owner, request, None));
     }
 
-    /// The I/Os of a read, if all of it can be read on a visit.
+    /// The I/Os of a read, if all of it can be read remotely.
     fn plan_remote_read(&mut self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
         let moving = canary::hit(Canary::VisitsWhileMoving);
         let held = (self.quiesce.defers() || self.geometry.old_shape.is_some()) && !moving;
@@ -253,12 +253,12 @@ impl Shard {
         true
     }
 
-    /// It may visit.
+    /// The array grants the lease.
     pub(crate) fn grant_lease(&mut self) {
         self.lease.given = true;
     }
 
-    /// It is called home.
+    /// The array revokes the lease.
     pub(crate) fn revoke_lease(&mut self) {
         self.lease.given = false;
         self.lease.round += 1;
