@@ -10,8 +10,8 @@
 //! is (`zeroing`), until the last one is Clean, durably.
 //!
 //! Invariants:
-//! * Nothing is read or written by a request in a region before all of it is zero, durably, on every member that
-//!   counts as having it; who does not is behind.
+//! * No request reads or writes a region before all of it is zero, durably, on every member that has it. A
+//!   region that some member lacks is stale.
 //! * No region is begun while data moves, or while a resync or a rebuild is at work.
 //!
 //! Deliberately absent: regions that are discarded behind it. They stay Unwritten.

@@ -1,38 +1,38 @@
-//! Members that were away come back by the regions written since: partial rebuild.
+//! Members that were away rejoin by a partial rebuild: of the regions that were written meanwhile.
 //!
-//! A region is *behind* if it was, or may have been, written while some slot was not in sync. The
-//! flag lies beside the region's state in the map; a member that comes back is rebuilt there and
-//! holds what it should everywhere else.
+//! A region is *stale* (on the members: the flag `behind`) if it was, or may have been, written while
+//! some slot was not in sync. The map has the flag beside the region's state. A member that comes back
+//! is rebuilt in stale regions, and holds the right data in all others.
 //!
 //! Protocol:
-//! 1. A member leaves: every region that is neither Clean nor Unwritten is behind from then on.
-//!    Nothing is written for that: on the members such a region is Dirty or NeedSync, and a start
-//!    that does not find the array whole takes those for behind.
-//! 2. A region is opened while the array is not whole: the page that says Dirty says behind, too.
-//!    The same for a region in which blocks are given up as unreadable, be it Clean: what a member
-//!    that is away holds there does not agree with the others any more.
-//! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the
-//!    slot's incoming member, `kept`; when that is durable everywhere, the regions that it lacks
-//!    are fixed: those behind, and those that are not quiet at that very moment. In all others it
-//!    is read and written at once. The rebuild passes over the regions that it lacks. One whose region
-//!    map lacks a version that the member had is an older image of it, and does not come back (`regions::last_whole`).
-//! 4. The last slot is in sync: the table that says so takes `whole_since`, and only when it is
-//!    durable everywhere are the flags cleared.
+//! 1. A member leaves: every region that is neither Clean nor Unwritten is stale from then on. The
+//!    array writes nothing for that: on the members such a region is Dirty or NeedSync, and a start
+//!    that does not find the array whole takes those regions as stale.
+//! 2. A region is opened while the array is not whole: the page that records Dirty also sets the flag.
+//!    The page also sets it, even for a Clean region, where blocks are given up as unreadable: what an
+//!    absent member holds there no longer agrees with the others.
+//! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the slot's
+//!    incoming member, `kept`. When that is durable everywhere, the array fixes the set of regions that
+//!    the member lacks: the stale ones, and those that are not quiet at that moment. In all others the
+//!    member is read and written at once. The rebuild covers the regions that it lacks. A device whose
+//!    region map lacks a version that the member had is an older image of it, and does not rejoin
+//!    (`regions::last_whole`).
+//! 4. The last slot is in sync: the table that records it takes `whole_since`, and the flags are
+//!    cleared only when that table is durable everywhere.
 //!
-//! Why a Clean region is safe although members have volatile caches: Clean is written only after
-//! every member flushed what it had answered there, and a flush that fails puts its member out
-//! before the page that builds on it. What a member loses with its power lies in regions that are
-//! not Clean, and those are behind.
+//! Why a Clean region is safe although members have volatile caches: a page says Clean only after every
+//! member flushed what it had answered there, and a member whose flush fails is out before a page relies
+//! on it. Whatever a member loses with its power lies in regions that are not Clean, and those are stale.
 //!
 //! Invariants:
-//! * A region in which a write may be missing on a member that is out is behind, or not Clean, in
-//!   the newest page on every live member.
+//! * If an absent member may lack a write to a region, that region is stale, or not Clean, in the newest
+//!   page on every live member.
 //! * No flag is cleared before a table in which every slot is in sync is durable.
-//! * What an incoming member holds by this does not shrink while it serves: a region that becomes
-//!   behind later was written with it.
+//! * The regions that an incoming member holds do not shrink while it serves: a region that becomes
+//!   stale later was written on it as well.
 //!
-//! Deliberately absent: which devices are looked at (runtime, daemon), and any memory of when in
-//! its absence a region was written: there is one flag for all members that are away.
+//! Deliberately absent: which devices are looked at (runtime, daemon), and when during an absence a
+//! region was written: all absent members share one flag.
 
 use std::sync::Arc;
 
@@ -45,11 +45,11 @@ use crate::geometry::region_set::RegionSet;
 use crate::proto::*;
 use crate::units::*;
 
-/// What a member holds is not called in question by the way in which it left. One that failed to
-/// write or to read is: its medium is to be written anew.
+/// Whether a member that left for this cause still holds valid data. One that failed to write or to read
+/// does not: its medium must be written anew.
 pub(crate) fn keeps(cause: OutCause) -> bool {
     match cause {
-        // Of these the device that was found does not count, but the member itself may still come.
+        // The device that was found does not count, but the member itself may still come.
         OutCause::OlderImage | OutCause::Unfit => true,
         OutCause::Emptied | OutCause::Shrunk => false,
         OutCause::NotFound
@@ -89,16 +89,16 @@ impl Array {
         }
         for region in (0..self.geometry.regions()).map(RegionNo) {
             if !matches!(self.map.phase(region), Phase::Unwritten | Phase::Clean) {
-                self.map.mark_behind(region);
+                self.map.mark_stale(region);
             }
         }
     }
 
     /// The superblocks are durable: if they say that the array is whole, nothing is behind any
     /// more.
-    pub(crate) fn forget_behind(&mut self) {
+    pub(crate) fn forget_stale(&mut self) {
         if self.map.flagged() && self.whole() {
-            self.map.clear_behind();
+            self.map.clear_stale();
             self.write_pages();
         }
     }
@@ -123,8 +123,8 @@ impl Array {
             }
             let lacks = |region: RegionNo| match self.map.phase(region) {
                 Phase::Unwritten => false,
-                Phase::Clean => self.map.is_behind(region),
-                _ => self.map.is_behind(region) || !hit(Canary::KeptTooSoon),
+                Phase::Clean => self.map.is_stale(region),
+                _ => self.map.is_stale(region) || !hit(Canary::KeptTooSoon),
             };
             let set = RegionSet::of(self.geometry.regions(), lacks);
             self.lacking.insert(device, Arc::new(set));
@@ -139,11 +139,11 @@ impl Array {
     }
 
     /// Bytes of each member in regions that are behind.
-    pub(crate) fn behind_bytes(&self) -> u64 {
+    pub(crate) fn stale_bytes(&self) -> u64 {
         (0..self.geometry.regions())
             .map(RegionNo)
             .filter(|&region| self.map.phase(region) != Phase::Unwritten)
-            .filter(|&region| self.map.is_behind(region) || self.map.phase(region) != Phase::Clean)
+            .filter(|&region| self.map.is_stale(region) || self.map.phase(region) != Phase::Clean)
             .map(|region| self.geometry.region_rows(region))
             .map(|rows| (rows.end - rows.start) * self.geometry.strip)
             .sum()
@@ -203,7 +203,7 @@ impl Array {
     }
 
     pub(crate) fn tell_returned(&mut self, slot: Slot, device: DeviceId) {
-        let behind_bytes = self.behind_bytes();
+        let behind_bytes = self.stale_bytes();
         self.event(EventKind::Returned {
             slot,
             device,

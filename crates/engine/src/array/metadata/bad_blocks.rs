@@ -180,7 +180,7 @@ impl Array {
         }
         for part in parts {
             let (_, row) = self.geometry.row(part.stripe);
-            self.note_behind(self.geometry.region(row));
+            self.note_stale(self.geometry.region(row));
         }
         self.change_list(lost, waiter);
         Ok(())

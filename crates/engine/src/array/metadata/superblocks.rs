@@ -204,7 +204,7 @@ impl Array {
         if std::mem::take(&mut self.persist.view_due) {
             self.publish();
         }
-        self.forget_behind();
+        self.forget_stale();
         for waiter in std::mem::take(&mut self.persist.waiters) {
             match waiter {
                 SuperblockWaiter::Done(id, changed) => self.done(id, Ok(changed)),

@@ -1,7 +1,7 @@
 //! Which version of each page of the region map every member had when the array was last whole: what a member
 //! that was away must show, lest it be an older image of the member (RFD 19).
 //!
-//! Regions that are not quiet when a member leaves are behind from then on, so of what it holds only regions
+//! Regions that are not quiet when a member leaves are stale from then on, so of what it holds only regions
 //! that are Clean then are believed when it comes back. Such a region became Clean by a version of its page
 //! that every member had. An image from before lacks what was written in the region after it was taken only if
 //! it lacks that version, too.

@@ -107,7 +107,7 @@ pub(crate) struct Region {
     /// What the newest page version says (or will say, once written).
     pub(crate) disk: RegionState,
     /// Written while some slot was not in sync: see `members::rejoin`.
-    behind: bool,
+    stale: bool,
     /// Strips of it were built from others that did not agree.
     pub(crate) undecided: bool,
     /// A shard asked for it during a transition.
@@ -157,7 +157,7 @@ pub(crate) struct Map {
     unmapping: Vec<(RequestId, u32, Result<(), RequestError>)>,
     /// Shards that have, or had, nothing but zeros in a region.
     pub(crate) empty: BTreeMap<RegionNo, BTreeSet<ShardNo>>,
-    /// Some region may be behind.
+    /// Some region may be stale.
     flagged: bool,
     /// Some regions need a resync that no page records yet.
     unrecorded: bool,
@@ -166,7 +166,7 @@ pub(crate) struct Map {
 impl Map {
     /// From the pages chosen at assembly; Dirty regions need a resync after a stop that was unclean
     /// and not covered by the stripe log. Where not every slot is in sync (`whole`), what is
-    /// neither Clean nor Unwritten is behind.
+    /// neither Clean nor Unwritten is stale.
     pub(crate) fn new(
         geometry: &Geometry,
         page_regions: u16,
@@ -184,7 +184,7 @@ impl Map {
         let mut unrecorded = false;
         let regions: Vec<Region> = states
             .take(geometry.regions() as usize)
-            .map(|(disk, (behind, undecided))| {
+            .map(|(disk, (stale, undecided))| {
                 let phase = match disk {
                     RegionState::Unwritten => Phase::Unwritten,
                     RegionState::Clean => Phase::Clean,
@@ -199,7 +199,7 @@ impl Map {
                 Region {
                     phase,
                     disk: if due { RegionState::NeedSync } else { disk },
-                    behind: behind || (open && !whole && !canary::hit(Canary::StaleMapTrusted)),
+                    stale: stale || (open && !whole && !canary::hit(Canary::StaleMapTrusted)),
                     undecided,
                     wanted: false,
                     unmap: Vec::new(),
@@ -217,7 +217,7 @@ impl Map {
                 ..Page::default()
             })
             .collect();
-        let flagged = regions.iter().any(|r| r.behind);
+        let flagged = regions.iter().any(|r| r.stale);
         Map {
             regions,
             flagged,
@@ -266,26 +266,26 @@ impl Map {
         }
     }
 
-    pub(crate) fn is_behind(&self, region: RegionNo) -> bool {
-        self.regions[region.0 as usize].behind
+    pub(crate) fn is_stale(&self, region: RegionNo) -> bool {
+        self.regions[region.0 as usize].stale
     }
 
-    pub(crate) fn mark_behind(&mut self, region: RegionNo) {
-        self.region(region).behind = true;
+    pub(crate) fn mark_stale(&mut self, region: RegionNo) {
+        self.region(region).stale = true;
         self.flagged = true;
     }
 
-    /// Some region may be behind.
+    /// Some region may be stale.
     pub(crate) fn flagged(&self) -> bool {
         self.flagged
     }
 
-    /// Nothing is behind any more; the pages that say otherwise are to be written.
-    pub(crate) fn clear_behind(&mut self) {
+    /// No region is stale any more; pages that record stale regions are written again.
+    pub(crate) fn clear_stale(&mut self) {
         let regions = self.regions.chunks_mut(self.page_regions);
         for (page, regions) in self.pages.iter_mut().zip(regions) {
             for region in regions.iter_mut() {
-                page.dirty |= std::mem::take(&mut region.behind);
+                page.dirty |= std::mem::take(&mut region.stale);
             }
         }
         self.flagged = false;
@@ -346,7 +346,7 @@ impl Map {
         let unwritten = Region {
             phase: Phase::Unwritten,
             disk: RegionState::Unwritten,
-            behind: false,
+            stale: false,
             undecided: false,
             wanted: false,
             unmap: Vec::new(),
@@ -369,7 +369,7 @@ impl Map {
             return;
         }
         (entry.phase, entry.disk) = (Phase::Unwritten, RegionState::Unwritten);
-        (entry.behind, entry.undecided) = (false, false);
+        (entry.stale, entry.undecided) = (false, false);
         self.pages[page].dirty = true;
     }
 
@@ -498,7 +498,7 @@ impl Array {
         match then {
             AfterZeroing::Clean if !self.map.wanted(region) => {
                 if !self.whole() && !canary::hit(Canary::InitForgetsAbsent) {
-                    self.map.mark_behind(region);
+                    self.map.mark_stale(region);
                 }
                 self.flush_region(region, false);
             }
@@ -517,7 +517,7 @@ impl Array {
 
     pub(crate) fn open_region(&mut self, region: RegionNo) {
         if !self.whole() && !canary::hit(Canary::BehindNotSet) {
-            self.map.mark_behind(region);
+            self.map.mark_stale(region);
         }
         self.set_phase(region, Phase::Opening);
         self.write_state(region, RegionState::Dirty);
@@ -525,15 +525,15 @@ impl Array {
 
     /// Content changes in the region in whatever state it is: a member that is away lacks it, and so does an image
     /// of one that is there. Durable when no page is being written.
-    pub(crate) fn note_behind(&mut self, region: RegionNo) {
+    pub(crate) fn note_stale(&mut self, region: RegionNo) {
         let clean = self.map.phase(region) == Phase::Clean;
         match self.whole() {
             // Any other takes a new version of its page when it becomes Clean.
             true if !clean => return,
             true => {}
-            false if self.map.is_behind(region) => return,
+            false if self.map.is_stale(region) => return,
             false if clean && canary::hit(Canary::CleanNotBehind) => return,
-            false => self.map.mark_behind(region),
+            false => self.map.mark_stale(region),
         }
         let at = self.map.page_of(region);
         self.map.pages[at].dirty = true;
@@ -604,9 +604,9 @@ impl Array {
             .collect();
         let shown = self.map.regions.iter().skip(first).zip(&states);
         // What was never written is zeroed on whoever is there before its first write.
-        let behind: Vec<u16> = (0..)
+        let stale: Vec<u16> = (0..)
             .zip(shown)
-            .filter(|(_, (r, state))| r.behind && **state != RegionState::Unwritten)
+            .filter(|(_, (r, state))| r.stale && **state != RegionState::Unwritten)
             .map(|(at, _)| at)
             .collect();
         self.map.pages[at as usize].pending = devices.len() as u32;
@@ -620,7 +620,7 @@ impl Array {
                 epoch: self.sb.epoch,
                 sequence,
                 states: states.clone(),
-                behind: behind.clone(),
+                behind: stale.clone(),
                 undecided: undecided.clone(),
                 whole_at: says,
             };

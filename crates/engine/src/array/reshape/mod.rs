@@ -10,7 +10,7 @@
 //!    be, which does not touch the old B places ([`Layout::grown`]). Superblocks with the old places
 //!    find the former, superblocks with the new places the latter, and both say the same. Before
 //!    that, where the last region was shorter than others and was written, what it gets is zeroed
-//!    on every live member, and is behind on those that were lost meanwhile;
+//!    on every live member, and is stale for those that were lost meanwhile;
 //! 5. superblocks with the new shape, in an epoch of their own (`shape_since`);
 //! 6. shards begin anew with the new geometry, and with what waited.
 //!
@@ -624,7 +624,7 @@ impl Array {
         if let Some((last, _)) = self.added_to_last(data_bytes).filter(|_| !self.whole()) {
             // Whoever was lost since the change was begun may lack the zeroes, however quiet the
             // region was.
-            self.map.mark_behind(last);
+            self.map.mark_stale(last);
         }
         let devices: Vec<DeviceId> = self.members.keys().copied().collect();
         for device in devices {
