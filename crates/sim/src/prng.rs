@@ -32,7 +32,7 @@ pub enum Purpose {
     /// How many shards a start has.
     Shards = 9,
     /// When devices dawdle, and what the engine makes of it.
-    Dawdle = 10,
+    LatencyFault = 10,
     /// What is trimmed.
     Trim = 11,
     /// To which strips data moves.
@@ -54,7 +54,7 @@ pub enum Purpose {
     /// When devices are reset, and when those that were out for it are there again.
     Reset = 21,
     /// When devices that are about to vanish fail all for a moment before.
-    Ebb = 22,
+    Removal = 22,
 }
 
 /// A seeded stream of numbers.

@@ -83,7 +83,7 @@ struct Flight {
     /// Its deadline, where it may be missed.
     watched: Option<Watched>,
     /// The device dawdled when it took it: it may take longer than the deadline by itself.
-    dawdles: bool,
+    slow: bool,
 }
 
 /// What the driver knows of an I/O that may miss its deadline.
@@ -305,7 +305,7 @@ impl Ssd {
             abandoned: false,
             retry: None,
             watched: None,
-            dawdles: false,
+            slow: false,
         };
         let crowd = self.flights.len() as u64;
         self.flights.insert(op, flight);
@@ -314,7 +314,7 @@ impl Ssd {
 
     /// An I/O is on its way, for the first time or again; `crowd` others are.
     fn dispatch(&mut self, op: OpNo, crowd: u64, latencies: &Latencies, rng: &mut Prng) -> Timing {
-        let dawdles = self.faults.dawdles();
+        let is_slow = self.faults.is_slow();
         let slow = u64::from(self.faults.slowness.max(1));
         let mut done_ns = rng.range(latencies.low_ns, latencies.high_ns) * slow;
         if rng.one_in(50) && self.faults.crowding_ns == 0 {
@@ -331,7 +331,7 @@ impl Ssd {
         }
         let mut flight = self.flights.remove(&op).expect("it is in flight");
         let fate = self.fate(&flight.kind);
-        (flight.fate, flight.issued, flight.dawdles) = (fate, self.moment, dawdles);
+        (flight.fate, flight.issued, flight.slow) = (fate, self.moment, is_slow);
         self.flights.insert(op, flight);
         let mut late_ns = None;
         if fate == Fate::TimesOut {
@@ -349,7 +349,7 @@ impl Ssd {
         if self.faults.gone {
             return Fate::Fails(IoError::Gone);
         }
-        if self.faults.ebbs {
+        if self.faults.vanishing {
             return Fate::Fails(IoError::Unclear);
         }
         if Overlay::take(&mut self.faults.stalls) {
@@ -460,9 +460,9 @@ impl Ssd {
     }
 
     /// It answers late, or will answer late what it was given.
-    pub fn dawdles(&self) -> bool {
+    pub fn is_slow(&self) -> bool {
         let mut waiting = self.flights.values().filter(|flight| !flight.abandoned);
-        self.faults.dawdles() || waiting.any(|flight| flight.dawdles)
+        self.faults.is_slow() || waiting.any(|flight| flight.slow)
     }
 
     /// Some I/O that failed on its way is still to be answered.
@@ -504,7 +504,7 @@ impl Ssd {
     pub fn unwatched(&self) -> Vec<OpNo> {
         let plain = |flight: &Flight| {
             let plain = flight.fate == Fate::Normal && flight.retry.is_none();
-            plain && !flight.dawdles && !flight.abandoned && flight.watched.is_none()
+            plain && !flight.slow && !flight.abandoned && flight.watched.is_none()
         };
         let flights = self.flights.iter().filter(|(_, flight)| plain(flight));
         flights.map(|(op, _)| *op).collect()
@@ -762,7 +762,7 @@ impl Ssd {
                 abandoned: false,
                 retry: None,
                 watched: None,
-                dawdles: false,
+                slow: false,
             };
             self.told.push((op, told));
         }

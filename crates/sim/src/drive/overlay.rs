@@ -42,7 +42,7 @@ pub struct Overlay {
     /// The device does not answer any more.
     pub gone: bool,
     /// It is about to be: all fails, and nobody says why.
-    pub ebbs: bool,
+    pub vanishing: bool,
     /// Its medium has failed an I/O since it was there last: a verdict over it may rest on that.
     pub medium_failed: bool,
     /// So many of the next writes fail.
@@ -78,7 +78,7 @@ impl Overlay {
         }
     }
     /// Does it take longer than others by itself, perhaps longer than the deadline?
-    pub fn dawdles(&self) -> bool {
+    pub fn is_slow(&self) -> bool {
         self.slowness > 1 || self.hiccup_one_in > 0 || self.pauses > 0
     }
     /// Is a block of `first..end` unreadable?

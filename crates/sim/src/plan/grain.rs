@@ -8,7 +8,7 @@ use super::*;
 
 /// What a plan is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purport {
+pub(crate) enum PlanUse {
     /// A script: strips of 8 KiB at most, devices that tell of no write granularity and grow alike, and nothing
     /// that spoils what was written.
     Script,
@@ -150,7 +150,7 @@ impl Plan {
 
 /// Rules under which a handful of reads suffices, and a budget that is often used up.
 pub(crate) fn draw_rules(seed: u64) -> HedgeRules {
-    let mut rng = Prng::new(seed, Purpose::Dawdle);
+    let mut rng = Prng::new(seed, Purpose::LatencyFault);
     HedgeRules {
         samples_min: rng.pick(&[1, 2, 8]),
         floor_ns: rng.pick(&[1_000, 20_000, 200_000]),

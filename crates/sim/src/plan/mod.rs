@@ -21,7 +21,7 @@ use crate::drive::overlay::FaultSet;
 use crate::plan::disaster::Disaster;
 use crate::prng::{self, Prng, Purpose};
 
-pub(crate) use grain::{Purport, grain_at, growth};
+pub(crate) use grain::{PlanUse, grain_at, growth};
 
 /// Shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -479,18 +479,18 @@ impl Plan {
 
     /// The plan of a seed; `level` is an index of [`LEVELS`].
     pub fn draw(seed: u64, level: Option<usize>) -> Plan {
-        Plan::draw_for(seed, level, Purport::Seed)
+        Plan::draw_for(seed, level, PlanUse::Seed)
     }
 
     /// The same, for a script perhaps.
-    pub(crate) fn draw_for(seed: u64, level: Option<usize>, purport: Purport) -> Plan {
+    pub(crate) fn draw_for(seed: u64, level: Option<usize>, plan_use: PlanUse) -> Plan {
         let mut rng = Prng::new(seed, Purpose::Plan);
         let (focus, shape) = Focus::draw(seed, level, &mut rng);
         let shape = shape.widened(seed);
         let strip = rng.pick(&[4096, 4096, 4096, 8192]);
-        let strip = match purport {
-            Purport::Script => strip,
-            Purport::Seed => grain::strip(seed, &shape, strip),
+        let strip = match plan_use {
+            PlanUse::Script => strip,
+            PlanUse::Seed => grain::strip(seed, &shape, strip),
         };
         let mut tiny = Tiny {
             align_bytes: rng.pick(&[4096, 8192]),
@@ -567,7 +567,7 @@ impl Plan {
             accepts: false,
             spoils_recent: false,
             regrains: false,
-            grows_unequally: purport == Purport::Seed && grain::grows_unequally(seed),
+            grows_unequally: plan_use == PlanUse::Seed && grain::grows_unequally(seed),
             volumes: false,
         };
         if focus != Focus::Wide {
@@ -583,7 +583,7 @@ impl Plan {
         plan.draw_back();
         plan.draw_policies();
         plan.draw_decay();
-        if purport == Purport::Seed {
+        if plan_use == PlanUse::Seed {
             plan.draw_spoilt();
             plan.draw_accepted();
             plan.draw_grain();

@@ -23,12 +23,12 @@ use strake_format::{Level, Settings, Superblock, WriteHole};
 
 use crate::canary::Canary;
 use crate::plan::workload::{Ask, AskKind};
-use crate::plan::{Focus, LEVELS, Plan, Purport};
+use crate::plan::{Focus, LEVELS, Plan, PlanUse};
 use crate::report::tally::Area;
 use crate::world::fault::misdirected::Armed;
-use crate::world::fault::silent::Misfortune;
+use crate::world::fault::silent::WriteFault;
 use crate::world::launch::{self, Half};
-use crate::world::{Drive, Going, World};
+use crate::world::{Drive, SimResult, World};
 
 /// A script under way. Every step panics with the story if it does not come out as it must.
 pub struct Scenario {
@@ -56,7 +56,7 @@ impl Scenario {
             .position(|name| *name == level)
             .expect("a level");
         let fits = |plan: &Plan| plan.shape.members == members && plan.focus == Focus::Wide;
-        let plans = (1..10_000).map(|seed| Plan::draw_for(seed, Some(index), Purport::Script));
+        let plans = (1..10_000).map(|seed| Plan::draw_for(seed, Some(index), PlanUse::Script));
         let mut plan = plans
             .into_iter()
             .find(fits)
@@ -123,7 +123,7 @@ impl Scenario {
         self
     }
 
-    fn must<T>(&mut self, going: Going<T>) -> T {
+    fn must<T>(&mut self, going: SimResult<T>) -> T {
         going.unwrap_or_else(|failure| {
             panic!("{}\nthe story:\n{}", failure.text, failure.story.join("\n"))
         })
@@ -274,10 +274,10 @@ impl Scenario {
         self
     }
     /// All fails that the device in this slot is asked for, and a moment later it vanishes.
-    pub fn ebb(&mut self, slot: u8) -> usize {
+    pub fn vanish_soon(&mut self, slot: u8) -> usize {
         let drive = self.drive(slot);
         let device = self.world.drives[drive].device.expect("it is open");
-        self.world.ebb(drive, device);
+        self.world.vanish_soon(drive, device);
         drive
     }
     /// Nothing gets through to the device in this slot for so long; perhaps it loses what its cache answered.
@@ -461,15 +461,15 @@ impl Scenario {
         self
     }
     /// The write of such metadata to a drive that comes after `skip` others goes wrong.
-    pub fn mislead(
+    pub fn misdirect(
         &mut self,
         drive: usize,
         area: Area,
-        misfortune: Misfortune,
+        fault: WriteFault,
         skip: u64,
     ) -> &mut Self {
         self.world.metadata.armed = Some(Armed {
-            misfortune,
+            fault,
             area,
             drive: Some(drive),
             skip,

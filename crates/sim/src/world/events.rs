@@ -5,11 +5,11 @@
 use strake_engine::Decision;
 use strake_engine::event::*;
 
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 impl World {
-    pub(crate) fn hear(&mut self, event: Event) -> Going {
-        self.hear_scrub(&event.kind);
+    pub(crate) fn hear(&mut self, event: Event) -> SimResult {
+        self.note_scrub(&event.kind);
         match event.kind {
             EventKind::JobFinished {
                 kind: JobKind::Rebuild,
@@ -107,7 +107,7 @@ impl World {
             EventKind::JobStopped {
                 kind: JobKind::Restripe,
                 cause: StopCause::Inconsistent,
-            } if self.silent.lies.is_empty() => {
+            } if self.silent.corrupt.is_empty() => {
                 return self.failure("rows that nobody lied about stopped a move");
             }
             EventKind::Started { unclean: true } if self.clean => {

@@ -13,8 +13,8 @@ use strake_format::{Level, MemberUuid, RegionState, SlotState, Superblock};
 
 use crate::canary::Canary;
 use crate::world::clock::Lanes;
-use crate::world::fault::tolerance::{Atlas, Condition, Rules, Situation};
-use crate::world::{Going, World};
+use crate::world::fault::tolerance::{Condition, Rules, Situation, Tolerance};
+use crate::world::{SimResult, World};
 
 /// What serves a slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,8 +66,8 @@ impl World {
 
     /// Whoever was told that a slot is in sync may have pulled another member since: every member
     /// that was shown in sync says it of all that were, also after a crash.
-    pub(crate) fn shown_is_on_media(&mut self, shown: &[(usize, usize)]) -> Going<()> {
-        if !self.silent.lies.is_empty() {
+    pub(crate) fn shown_is_on_media(&mut self, shown: &[(usize, usize)]) -> SimResult<()> {
+        if !self.silent.corrupt.is_empty() {
             return Ok(());
         }
         for &(_, holder) in shown {
@@ -108,8 +108,8 @@ impl World {
         &mut self,
         newcomers: &[usize],
         shown: &[(usize, usize)],
-    ) -> Going<()> {
-        if !self.silent.lies.is_empty() {
+    ) -> SimResult<()> {
+        if !self.silent.corrupt.is_empty() {
             return Ok(());
         }
         let table = |drive: usize| {
@@ -212,7 +212,7 @@ impl World {
         };
         let faults = &drive.ssd.faults;
         let errors = faults.write_errors + faults.flush_errors;
-        let fine = !faults.gone && !faults.ebbs && errors == 0 && faults.stalls == 0;
+        let fine = !faults.gone && !faults.vanishing && errors == 0 && faults.stalls == 0;
         let layout = &self.superblock.layout;
         let row = |block: &u64| {
             let data = (block * drive.ssd.block).checked_sub(layout.data_offset);
@@ -282,9 +282,9 @@ impl World {
     }
 
     /// The atlas of this world.
-    pub fn atlas(&self) -> Atlas {
+    pub fn tolerance(&self) -> Tolerance {
         let geometry = &self.geometry;
-        Atlas {
+        Tolerance {
             groups: geometry.neighbours().chain(self.wary.clone()).collect(),
             tolerated: geometry.m,
             mirrored: geometry.mirrored() && !self.becomes_parity(),
@@ -357,7 +357,7 @@ impl World {
             drive.device = None;
             drive.stands = None;
             (drive.doomed, drive.stalls) = (false, false);
-            drive.ssd.faults.ebbs = false;
+            drive.ssd.faults.vanishing = false;
             drive.ssd.faults.write_errors = 0;
             drive.ssd.faults.flush_errors = 0;
             drive.ssd.faults.read_errors = 0;
@@ -369,7 +369,7 @@ impl World {
     }
 
     /// Goes on until `until` says so.
-    pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> Going {
+    pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> SimResult {
         let limit = Time(self.clock.now().0 + 30_000_000_000);
         let mut round = 0u32;
         loop {

@@ -28,7 +28,7 @@ use crate::drive::Ssd;
 use crate::oracle::Version;
 use crate::plan::{Device, Plan, grain_at};
 use crate::prng::{Prng, Purpose};
-use crate::world::{Drive, Going, Machines, World};
+use crate::world::{Drive, Machines, SimResult, World};
 
 /// A new array.
 pub struct Made {
@@ -536,12 +536,12 @@ impl World {
     }
 
     /// Starts the process: assembles the array and lets it begin.
-    pub fn launch(&mut self) -> Going {
+    pub fn launch(&mut self) -> SimResult {
         self.launch_as(false)
     }
 
     /// The same, by force or not.
-    pub fn launch_as(&mut self, force: bool) -> Going {
+    pub fn launch_as(&mut self, force: bool) -> SimResult {
         self.look_at_damage();
         self.shards = self.shards_to_start();
         self.starts += 1;

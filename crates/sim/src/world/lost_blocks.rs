@@ -11,7 +11,7 @@ use strake_engine::geometry::{Shape, StripPart};
 use strake_engine::units::{Row, StripeNo};
 
 use crate::world::inspect::Look;
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 impl World {
     /// Tells the oracle of every block that cannot be computed now. To be called whenever a member
@@ -86,7 +86,7 @@ impl World {
     }
 
     /// The engine gave blocks up: each must be one that could not be computed.
-    pub(crate) fn given_up(&mut self, offset: u64, len: u64) -> Going {
+    pub(crate) fn given_up(&mut self, offset: u64, len: u64) -> SimResult {
         self.note_lost_blocks();
         let size = self.geometry.block;
         self.stats.lost_blocks += len / size;

@@ -41,13 +41,13 @@ use crate::report::{Failure, Stats};
 use crate::world::clock::{Clock, Lanes, Place};
 use crate::world::fault::planted::Planted;
 use crate::world::fault::silent::Silent;
-use crate::world::user::Asked;
+use crate::world::user::PendingRequest;
 
 /// The longest way of what the array tells a shard that hears late, nanoseconds.
 const SLOW_MAIL_NS: u64 = 2_000_000;
 
 /// Result of going on: a failure ends the world.
-pub type Going<T = ()> = Result<T, Box<Failure>>;
+pub type SimResult<T = ()> = Result<T, Box<Failure>>;
 
 /// What travels on the clock's queue.
 pub enum Happening {
@@ -161,11 +161,11 @@ pub struct Chances {
     /// Identities.
     pub identity: Prng,
     /// Devices that dawdle.
-    pub dawdle: Prng,
+    pub latency_fault: Prng,
     /// Devices that are reset.
     pub reset: Prng,
     /// Devices that are about to vanish.
-    pub ebb: Prng,
+    pub removal: Prng,
     /// What stands still.
     pub standstill: Prng,
 }
@@ -203,7 +203,7 @@ pub struct World {
     swarm: Swarm,
     cursor: u64,
     /// Requests under way.
-    pub asks: BTreeMap<RequestId, Asked>,
+    pub asks: BTreeMap<RequestId, PendingRequest>,
     next_request: u64,
     /// Commands under way, in words.
     commands: BTreeMap<CommandId, String>,
@@ -291,9 +291,9 @@ impl World {
             faults: Prng::new(seed, Purpose::Faults),
             fate: Prng::new(seed, Purpose::Fate),
             identity: made.identity,
-            dawdle: Prng::new(seed ^ 1, Purpose::Dawdle),
+            latency_fault: Prng::new(seed ^ 1, Purpose::LatencyFault),
             reset: Prng::new(seed, Purpose::Reset),
-            ebb: Prng::new(seed, Purpose::Ebb),
+            removal: Prng::new(seed, Purpose::Removal),
             standstill: Prng::new(seed, Purpose::Standstill),
         };
         let mut workload = chance.workload;
@@ -372,7 +372,7 @@ impl World {
         self.story.push(line);
     }
     /// The world has failed.
-    pub fn failure<T>(&mut self, text: impl Into<String>) -> Going<T> {
+    pub fn failure<T>(&mut self, text: impl Into<String>) -> SimResult<T> {
         let text = text.into();
         self.note(format!("FAILURE: {text}"));
         Err(Box::new(Failure {
@@ -436,7 +436,7 @@ impl World {
     // ---- what happens -------------------------------------------------------------------------
 
     /// One event. False if nothing more will happen by itself.
-    pub fn step(&mut self) -> Going<bool> {
+    pub fn step(&mut self) -> SimResult<bool> {
         let Some(happening) = self.clock.advance() else {
             return Ok(false);
         };
@@ -450,7 +450,7 @@ impl World {
         Ok(true)
     }
 
-    pub(crate) fn happen(&mut self, happening: Happening) -> Going {
+    pub(crate) fn happen(&mut self, happening: Happening) -> SimResult {
         let now = self.clock.now();
         match happening {
             Happening::Io(drive, op) => self.io_done(drive, op)?,
@@ -502,7 +502,7 @@ impl World {
                 self.machines().array.command(now, id, command);
                 self.poll_array()?;
             }
-            Happening::Vanishes(drive, device) => self.ebbed(drive, device)?,
+            Happening::Vanishes(drive, device) => self.removed(drive, device)?,
             Happening::Gone(device) => {
                 self.trace([7, u64::from(device.0), 0, 0], || {
                     format!("array: gone {device:?}")
@@ -532,7 +532,7 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> Going {
+    pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> SimResult {
         if self.is_put_off(drive, op) {
             return Ok(());
         }
@@ -556,7 +556,7 @@ impl World {
         drive: usize,
         (owner, device, completion): (Owner, DeviceId, Completion),
         retry: Option<RetryState>,
-    ) -> Going {
+    ) -> SimResult {
         self.trace(
             [
                 9,
@@ -577,7 +577,7 @@ impl World {
         {
             self.stats.io_errors += 1;
             // Perhaps the error that was one too many.
-            self.drives[drive].doomed |= self.atlas().rules.errors_fail_members;
+            self.drives[drive].doomed |= self.tolerance().rules.errors_fail_members;
         }
         if let Some(retry) = retry {
             let got_through = completion.result.is_ok();
@@ -658,7 +658,7 @@ impl World {
     }
 
     /// Notes whose place a read fills.
-    fn lend(&mut self, shard: u16, io: &MemberIo, piece: RequestId) -> Going {
+    fn lend(&mut self, shard: u16, io: &MemberIo, piece: RequestId) -> SimResult {
         let IoKind::ReadInPlace { at, len, .. } = io.kind else {
             unreachable!("only a read in place fills one")
         };
@@ -674,7 +674,7 @@ impl World {
 
     /// Puts what a read in place has brought into the place of its request, if it was one. A request
     /// whose place a device still fills is not answered.
-    fn filled(&mut self, shard: u16, mut completion: Completion) -> Going<Completion> {
+    fn filled(&mut self, shard: u16, mut completion: Completion) -> SimResult<Completion> {
         let key = (shard, completion.io.0);
         let Some((request, bytes)) = self.machines().in_place.remove(&key) else {
             return Ok(completion);
@@ -693,7 +693,7 @@ impl World {
     }
 
     /// Polls every shard: buffers were dropped.
-    pub fn poll_shards(&mut self) -> Going {
+    pub fn poll_shards(&mut self) -> SimResult {
         for shard in 0..self.shards {
             let now = self.ran(Owner::Shard(shard));
             self.machines().shards[usize::from(shard)].tick(now);
@@ -702,7 +702,7 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn poll_shard(&mut self, shard: u16) -> Going {
+    pub(crate) fn poll_shard(&mut self, shard: u16) -> SimResult {
         for _ in 0..100_000 {
             let Some(output) = self.machines().shards[usize::from(shard)].poll() else {
                 self.arm_shard_tick(shard);
@@ -741,7 +741,7 @@ impl World {
     }
 
     /// Polls the array dry.
-    pub fn poll_array(&mut self) -> Going {
+    pub fn poll_array(&mut self) -> SimResult {
         for _ in 0..100_000 {
             let Some(output) = self.machines().array.poll() else {
                 return self.arm_tick();
@@ -751,7 +751,7 @@ impl World {
         self.failure("the array does not come to an end of its outputs")
     }
 
-    pub(crate) fn arm_tick(&mut self) -> Going {
+    pub(crate) fn arm_tick(&mut self) -> SimResult {
         let now = self.clock.now();
         let machines = self.machines.as_mut().expect("the process lives");
         if let Some(deadline) = machines.array.deadline()
@@ -765,7 +765,7 @@ impl World {
         Ok(())
     }
 
-    fn array_output(&mut self, output: ArrayOutput) -> Going {
+    fn array_output(&mut self, output: ArrayOutput) -> SimResult {
         match output {
             ArrayOutput::Io(io) => {
                 self.machines().array_ios += 1;
@@ -847,7 +847,7 @@ impl World {
         }
     }
 
-    fn command_done(&mut self, id: CommandId, result: Result<Changed, CommandError>) -> Going {
+    fn command_done(&mut self, id: CommandId, result: Result<Changed, CommandError>) -> SimResult {
         self.hash.add(id.0 << 8 | u64::from(result.is_ok()));
         let Some(text) = self.commands.remove(&id) else {
             return self.failure(format!("command {} was answered twice", id.0));
@@ -868,7 +868,7 @@ impl World {
 
     // ---- member I/O ---------------------------------------------------------------------------
 
-    fn submit_io(&mut self, owner: Owner, mut io: MemberIo) -> Going {
+    fn submit_io(&mut self, owner: Owner, mut io: MemberIo) -> SimResult {
         let Some(&index) = self.devices.get(io.device.0 as usize) else {
             return self.failure(format!("I/O to {:?}, which does not exist", io.device));
         };
@@ -893,9 +893,9 @@ impl World {
             )
         });
         if owner != Owner::Array {
-            self.mislead(index, &mut io);
+            self.strike_data_write(index, &mut io);
         }
-        self.mislead_metadata(index, &mut io);
+        self.strike_metadata_write(index, &mut io);
         let mut target = index;
         if let Some(mut planted) = self.planted.take() {
             target = planted.strike(self, index, &mut io);

@@ -15,7 +15,7 @@ use crate::plan::growth;
 use crate::plan::workload;
 use crate::prng::{Prng, Purpose};
 use crate::world::clock::Place;
-use crate::world::{Going, Happening, World};
+use crate::world::{Happening, SimResult, World};
 
 impl World {
     /// Queues on the thread of a shard.
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// A piece comes back to the router that made it: the shape has changed since.
-    pub(crate) fn split_anew(&mut self, queue: u16, piece: Request) -> Going {
+    pub(crate) fn split_anew(&mut self, queue: u16, piece: Request) -> SimResult {
         self.trace([12, u64::from(queue), piece.id.0, 0], || {
             format!("queue {queue}: piece {:#x} again", piece.id.0)
         });
@@ -59,7 +59,7 @@ impl World {
         }
         if let FromShard::RegionEmpty { region } = message {
             self.stats.emptied += 1;
-            self.ends_lies(region);
+            self.ends_corrupt(region);
         }
         let what = Happening::FromShard(shard, message);
         self.send(from, Place::Array, what);
@@ -80,14 +80,14 @@ impl World {
         }
         self.reshaping |= superblock.moving.is_some();
         (self.geometry, self.superblock) = (geometry, superblock);
-        self.end_lies_of_lost_parity();
+        self.end_corrupt_of_lost_parity();
         self.sort_damage();
     }
 
     /// Asks for members on so many fresh devices, if there are as many and nobody lies, and for
     /// what else is to be another.
     pub fn restripe(&mut self, count: usize, data: DataShape) -> Option<CommandId> {
-        if !self.silent.lies.is_empty() || self.silent.armed.is_some() {
+        if !self.silent.corrupt.is_empty() || self.silent.armed.is_some() {
             return None;
         }
         let devices: Vec<NewDevice> = (0..count).map_while(|_| self.fresh()).collect();
@@ -110,8 +110,8 @@ impl World {
 
     /// Asks for so many parities fewer, if nobody lies where data has to move for that.
     pub fn lower(&mut self, fewer: Fewer) -> Option<CommandId> {
-        let lies = !self.silent.lies.is_empty() || self.silent.armed.is_some();
-        if lies && fewer.parities > self.geometry.fixed {
+        let corrupt = !self.silent.corrupt.is_empty() || self.silent.armed.is_some();
+        if corrupt && fewer.parities > self.geometry.fixed {
             return None;
         }
         Some(self.command(Command::DropParity(fewer)))

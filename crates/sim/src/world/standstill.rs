@@ -23,7 +23,7 @@ use crate::drive::{OpNo, Owner, Watched};
 use crate::plan::Plan;
 use crate::prng::{self, Prng, Purpose};
 use crate::world::clock::Place;
-use crate::world::{Going, Happening, World};
+use crate::world::{Happening, SimResult, World};
 
 /// The pulses of a process that begins: the array's thread, then each shard's.
 pub(crate) fn pulses(plan: &Plan, shards: u16, now: Time) -> Vec<Pulse> {
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// A thread looks whether an I/O is overdue.
-    pub(crate) fn due(&mut self, drive: usize, op: OpNo) -> Going {
+    pub(crate) fn due(&mut self, drive: usize, op: OpNo) -> SimResult {
         let Some(owner) = self.drives[drive].ssd.owner_of(op) else {
             return Ok(());
         };
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// The array hears of it.
-    pub(crate) fn overdue(&mut self, device: DeviceId, rounds: u32) -> Going {
+    pub(crate) fn overdue(&mut self, device: DeviceId, rounds: u32) -> SimResult {
         self.trace([16, u64::from(device.0), rounds.into(), 0], || {
             format!("array: {device:?} is overdue, {rounds}")
         });
@@ -147,7 +147,7 @@ impl World {
     }
 
     /// A thread hears of it.
-    pub(crate) fn judged(&mut self, owner: Owner, device: DeviceId, verdict: Verdict) -> Going {
+    pub(crate) fn judged(&mut self, owner: Owner, device: DeviceId, verdict: Verdict) -> SimResult {
         let (ran, deadline_ns) = (self.ran(owner), self.plan.latencies.deadline_ns);
         let drive = self.devices[device.0 as usize];
         for op in self.drives[drive].ssd.overdue(owner, device) {
@@ -305,7 +305,7 @@ impl World {
     }
 
     /// A thread goes on: answers of devices first, then messages, then the clock.
-    pub(crate) fn goes_on(&mut self, owner: Owner) -> Going {
+    pub(crate) fn goes_on(&mut self, owner: Owner) -> SimResult {
         let now = self.clock.now();
         let pulse = self.pulse(owner);
         let gap_ns = pulse.wakes(now);
@@ -353,7 +353,7 @@ impl World {
         let several: Vec<(usize, Vec<OpNo>)> = of_slots
             .filter(|&index| {
                 let faults = &self.drives[index].ssd.faults;
-                !faults.gone && !faults.ebbs && faults.reset.is_none()
+                !faults.gone && !faults.vanishing && faults.reset.is_none()
             })
             .map(|index| (index, self.drives[index].ssd.unwatched()))
             .filter(|(_, ops)| !ops.is_empty())

@@ -14,10 +14,10 @@ use crate::oracle::{self, Ticket};
 use crate::plan::workload::{Ask, AskKind};
 use crate::world::clock::Place;
 use crate::world::life::beyond_tolerance::Demand;
-use crate::world::{Going, Happening, World};
+use crate::world::{Happening, SimResult, World};
 
 /// A request under way.
-pub struct Asked {
+pub struct PendingRequest {
     pub(crate) ask: Ask,
     /// Where else it lies: a volume's request in several extents.
     pub(crate) more: Vec<Ask>,
@@ -29,7 +29,7 @@ pub struct Asked {
     pub(crate) place: Vec<u8>,
 }
 
-impl Asked {
+impl PendingRequest {
     /// All of where it lies.
     pub(crate) fn asks(&self) -> impl Iterator<Item = &Ask> {
         std::iter::once(&self.ask).chain(&self.more)
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// Submits one more request of the user, unless it would read too much at once.
-    fn ask(&mut self) -> Going<bool> {
+    fn ask(&mut self) -> SimResult<bool> {
         if self.volumes.is_some() {
             return self.ask_volume();
         }
@@ -89,7 +89,7 @@ impl World {
         let mut ask = ask;
         let changes = ask.kind.changes();
         let busy = !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
-        if changes && (busy || self.touches_lies(&ask)) {
+        if changes && (busy || self.touches_corrupt(&ask)) {
             ask = Ask {
                 kind: AskKind::Read,
                 fua: false,
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Submits this request of the user.
-    pub fn submit(&mut self, ask: Ask) -> Going {
+    pub fn submit(&mut self, ask: Ask) -> SimResult {
         self.stats.asks += 1;
         self.touch_decay(&ask);
         if self.asks.is_empty() {
@@ -141,7 +141,7 @@ impl World {
         let queue = (id.0 % u64::from(self.plan.queues)) as u16;
         self.asks.insert(
             id,
-            Asked {
+            PendingRequest {
                 buffers,
                 ask,
                 more: Vec::new(),
@@ -245,7 +245,7 @@ impl World {
     }
 
     /// Submits requests as long as the user wants to.
-    pub fn pump(&mut self) -> Going {
+    pub fn pump(&mut self) -> SimResult {
         let ready = self
             .machines
             .as_ref()
@@ -272,7 +272,7 @@ impl World {
 
     // ---- answers ------------------------------------------------------------------------------
 
-    pub(crate) fn answer(&mut self, queue: u16, reply: Reply) -> Going {
+    pub(crate) fn answer(&mut self, queue: u16, reply: Reply) -> SimResult {
         self.trace([10, reply.id.0, reply.result.is_ok().into(), 0], || {
             let result = reply.result.as_ref().map(|slices| slices.len());
             format!("queue {queue}: answer {:#x} {result:?}", reply.id.0)
@@ -283,13 +283,13 @@ impl World {
         }
     }
 
-    pub(crate) fn answered(&mut self, reply: Reply) -> Going {
+    pub(crate) fn answered(&mut self, reply: Reply) -> SimResult {
         let (id, well) = (reply.id, reply.result.is_ok());
-        self.hear_answer(reply)?;
-        self.volumes_hear(id, well)
+        self.take_answer(reply)?;
+        self.volumes_note(id, well)
     }
 
-    fn hear_answer(&mut self, reply: Reply) -> Going {
+    fn take_answer(&mut self, reply: Reply) -> SimResult {
         let Some(asked) = self.asks.remove(&reply.id) else {
             return self.failure(format!("request {} was answered twice", reply.id.0));
         };
@@ -354,7 +354,7 @@ impl World {
     }
 
     /// A clean error: the blocks are old or new.
-    fn refused(&mut self, asked: &Asked) -> Going {
+    fn refused(&mut self, asked: &PendingRequest) -> SimResult {
         self.stats.refused += 1;
         match &asked.ticket {
             Some(ticket) => self.oracle.unanswered(ticket),
@@ -365,7 +365,7 @@ impl World {
     }
 
     /// An error is right only for a read of a block that could not be computed.
-    fn unreadable(&mut self, asked: &Asked, error: RequestError) -> Going {
+    fn unreadable(&mut self, asked: &PendingRequest, error: RequestError) -> SimResult {
         self.note_lost_blocks();
         let ask = asked.ask;
         let mut blocks = ask.first..ask.first + ask.count;
@@ -383,7 +383,7 @@ impl World {
         Ok(())
     }
 
-    fn read_answered(&mut self, asked: &Asked, slices: Slices) -> Going {
+    fn read_answered(&mut self, asked: &PendingRequest, slices: Slices) -> SimResult {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         asked.read_into(&slices, &mut bytes);
@@ -399,7 +399,7 @@ impl World {
         {
             self.zero_missing(asked.ask.first, &mut bytes);
         }
-        self.excuse_lies(asked, &mut bytes);
+        self.excuse_corrupt(asked, &mut bytes);
         let first = asked.ask.first;
         let rotten = (first..first + asked.ask.count)
             .filter(|&block| self.may_be_rotten(asked.moment, block));

@@ -44,7 +44,7 @@ fn a_degraded_array_still_names_the_liar_while_two_strips_are_left_to_spare() {
     // Columns that have no member cannot rot.
     for column in 0..6 {
         raid.rot(3, column);
-        if !raid.world.silent.lies.is_empty() {
+        if !raid.world.silent.corrupt.is_empty() {
             raid.cure();
         }
     }

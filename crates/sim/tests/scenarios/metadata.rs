@@ -4,7 +4,7 @@ use strake_engine::event::{Command, Setting};
 use strake_engine::units::Slot;
 use strake_format::{Layout, MapPage, region_map};
 use strake_sim::scenario::Scenario;
-use strake_sim::silent::Misfortune;
+use strake_sim::silent::WriteFault;
 use strake_sim::ssd::written;
 use strake_sim::tally::{Area, Damage};
 use strake_sim::world::{Drive, World};
@@ -94,9 +94,9 @@ fn all_drives(array: &mut Scenario) -> Vec<usize> {
 #[test]
 fn a_start_whose_writes_go_wrong_on_one_member_is_mended_by_the_next() {
     for area in [Area::Superblock, Area::Map, Area::List] {
-        for (misfortune, kind) in [
-            (Misfortune::Lost, Damage::Lost),
-            (Misfortune::Misdirected, Damage::Misdirected),
+        for (fault, kind) in [
+            (WriteFault::Lost, Damage::Lost),
+            (WriteFault::Misdirected, Damage::Misdirected),
         ] {
             let mut placed = 0;
             for seed in 0..18 {
@@ -107,13 +107,13 @@ fn a_start_whose_writes_go_wrong_on_one_member_is_mended_by_the_next() {
                 array.begin_to_write(20, 30 * seed).power_cut();
                 // Superblocks are written twice, and every page of the map.
                 let slot = (seed % u64::from(members)) as u8;
-                array.mislead(drives[usize::from(slot)], area, misfortune, seed / 6 % 2);
+                array.misdirect(drives[usize::from(slot)], area, fault, seed / 6 % 2);
                 array.start().begin_to_write(20, 20 * seed).power_cut();
                 placed += array.world.stats.metadata.of(kind, area);
                 hide_others(&mut array, slot, &drives);
                 array.start().verify();
             }
-            assert!(placed >= 10, "{area:?} {misfortune:?}: {placed}");
+            assert!(placed >= 10, "{area:?} {fault:?}: {placed}");
         }
     }
 }
@@ -129,7 +129,7 @@ fn a_member_that_knows_of_no_loss_is_told_by_the_others() {
         raid6.write_all().rest();
         let drives = all_drives(&mut raid6);
         // The second copy of the flight that tells of the failure.
-        raid6.mislead(drives[0], Area::Superblock, Misfortune::Lost, 1);
+        raid6.misdirect(drives[0], Area::Superblock, WriteFault::Lost, 1);
         raid6.begin_to_write(20, 0);
         raid6.world.command(Command::Fail(Slot(3)));
         let priority = Setting::RebuildPriority(10);
@@ -169,9 +169,9 @@ fn a_member_that_knows_of_no_loss_is_told_by_the_others() {
 /// Records of a write lay on one member less than the engine believed.
 #[test]
 fn a_batch_of_the_log_that_one_member_lacks_costs_nothing_while_that_member_may_be_lost() {
-    for (misfortune, kind) in [
-        (Misfortune::Lost, Damage::Lost),
-        (Misfortune::Misdirected, Damage::Misdirected),
+    for (fault, kind) in [
+        (WriteFault::Lost, Damage::Lost),
+        (WriteFault::Misdirected, Damage::Misdirected),
     ] {
         let mut replayed = 0;
         for seed in 0..60 {
@@ -181,7 +181,7 @@ fn a_batch_of_the_log_that_one_member_lacks_costs_nothing_while_that_member_may_
             let drives = all_drives(&mut array);
             let slot = (seed / 4 % u64::from(members)) as u8;
             let drive = drives[usize::from(slot)];
-            array.mislead(drive, Area::Log, misfortune, seed % 6);
+            array.misdirect(drive, Area::Log, fault, seed % 6);
             array.begin_to_write(60, 100 + 25 * (seed % 16)).power_cut();
             if array.world.stats.metadata.of(kind, Area::Log) == 0 {
                 continue;
@@ -190,7 +190,7 @@ fn a_batch_of_the_log_that_one_member_lacks_costs_nothing_while_that_member_may_
             array.start().verify();
             replayed += u64::from(array.world.stats.log_replays > 0);
         }
-        assert!(replayed > 15, "{misfortune:?}: {replayed}");
+        assert!(replayed > 15, "{fault:?}: {replayed}");
     }
 }
 

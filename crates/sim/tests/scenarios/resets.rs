@@ -277,7 +277,7 @@ fn a_member_that_fails_all_for_a_moment_and_vanishes_is_kept_and_gets_what_was_w
     for seed in 0..20 {
         let mut raid6 = Scenario::new("6", 6).no_caches().seed(seed).start();
         raid6.fill().begin_to_write(60, 3 * seed);
-        let pulled = raid6.ebb(2);
+        let pulled = raid6.vanish_soon(2);
         raid6.wait("it is out", |world| world.looks()[2].in_sync.is_none());
         raid6.wait("requests are answered", |world| world.asks.is_empty());
         assert_eq!(state(&mut raid6, 2), MemberState::Missing);
@@ -293,7 +293,7 @@ fn so_is_one_that_was_being_zeroed() {
         let draft = Scenario::new("6", 6).no_caches().init(Init::Zero);
         let mut raid6 = draft.seed(seed).start();
         raid6.steps(10 * seed);
-        let pulled = raid6.ebb(2);
+        let pulled = raid6.vanish_soon(2);
         raid6.wait("it is out", |world| world.looks()[2].in_sync.is_none());
         raid6.write(20);
         assert_eq!(state(&mut raid6, 2), MemberState::Missing);
@@ -317,7 +317,7 @@ fn a_member_may_be_failed_for_a_sector_while_it_is_about_to_vanish() {
         if raid6.world.looks()[2].in_sync.is_none() {
             continue;
         }
-        raid6.ebb(2);
+        raid6.vanish_soon(2);
         raid6.wait("it is out", |world| world.looks()[2].in_sync.is_none());
         failed += usize::from(state(&mut raid6, 2) == MemberState::Failed);
         raid6.rest().verify();

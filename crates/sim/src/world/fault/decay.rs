@@ -34,7 +34,7 @@ use crate::plan::workload::{Ask, AskKind};
 use crate::plan::{Action, End, Life, Moment as At, Plan, aimed_life};
 use crate::prng::{self, Prng, Purpose};
 use crate::world::launch::{self, Reading};
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 /// One array with parity in so many rots like this.
 const ONE_IN: u64 = 6;
@@ -252,7 +252,7 @@ impl World {
     }
 
     /// A block rots, if some may.
-    pub(crate) fn decay(&mut self) -> Going {
+    pub(crate) fn decay(&mut self) -> SimResult {
         if self.decay.spots.len() >= SPOTS_MOST || self.geometry.old_shape.is_some() {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl World {
     }
 
     /// The block at this byte of a strip rots, if it may.
-    pub fn decay_at(&mut self, stripe: StripeNo, column: usize, at: u64) -> Going {
+    pub fn decay_at(&mut self, stripe: StripeNo, column: usize, at: u64) -> SimResult {
         let geometry = self.geometry.clone();
         if geometry.mirrored() || geometry.m == 0 || !geometry.exists(stripe) {
             return Ok(());
@@ -346,7 +346,7 @@ impl World {
     }
 
     /// Where an administrator takes data for right, in so many of a hundred cases: what lies in undecided regions.
-    pub(crate) fn accept_some(&mut self, percent: u64) -> Going {
+    pub(crate) fn accept_some(&mut self, percent: u64) -> SimResult {
         let undecided = !self.machines().array.status().undecided.is_empty();
         if undecided && self.plan.accepts && self.decay.chance.percent(percent) {
             self.command(Command::AcceptData);
@@ -526,7 +526,7 @@ impl World {
     }
 
     /// Looks at the media of every spot: see the module.
-    pub(crate) fn audit_decay(&mut self) -> Going {
+    pub(crate) fn audit_decay(&mut self) -> SimResult {
         self.watch_decay();
         if self.decay.is_empty() || !self.machines().started {
             return Ok(());
@@ -651,7 +651,7 @@ impl World {
     }
 
     /// The end of a life in peace: most often a scrub must find what rots, and what is left is written anew, durably.
-    pub(crate) fn cure_decay(&mut self, all: bool) -> Going {
+    pub(crate) fn cure_decay(&mut self, all: bool) -> SimResult {
         self.audit_decay()?;
         if self.decay.is_empty() || !all && self.decay.chance.percent(40) {
             return Ok(());
@@ -704,7 +704,7 @@ impl World {
         Ok(())
     }
 
-    fn scrub_finds_decay(&mut self) -> Going {
+    fn scrub_finds_decay(&mut self) -> SimResult {
         let mode = match self.decay.chance.percent(60) {
             true => ScrubMode::Check,
             false => ScrubMode::Repair,

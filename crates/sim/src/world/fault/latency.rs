@@ -17,15 +17,15 @@ use strake_format::RegionState;
 
 use crate::drive::overlay::{FaultKind, FaultSet};
 
-use crate::world::{Going, Happening, World};
+use crate::world::{Happening, SimResult, World};
 
 /// So many of the stripes that were being written at a crash are looked at.
 const TORN_MOST: usize = 8;
 
 impl World {
     /// At the beginning of a life: some device has hiccups from now on.
-    pub(crate) fn begin_to_dawdle(&mut self, without: FaultSet) {
-        let rng = &mut self.chance.dawdle;
+    pub(crate) fn begin_latency_faults(&mut self, without: FaultSet) {
+        let rng = &mut self.chance.latency_fault;
         if without.has(FaultKind::Slow) || rng.percent(50) {
             return;
         }
@@ -34,8 +34,8 @@ impl World {
     }
 
     /// In the course of it: some device stands still for a moment.
-    pub(crate) fn dawdle(&mut self, without: FaultSet) {
-        let rng = &mut self.chance.dawdle;
+    pub(crate) fn latency_fault(&mut self, without: FaultSet) {
+        let rng = &mut self.chance.latency_fault;
         if without.has(FaultKind::Slow) || !rng.one_in(20) {
             return;
         }
@@ -47,14 +47,14 @@ impl World {
 
     /// The array serves again after a crash: perhaps the user looks at what was being written then,
     /// a few times, and some device dawdles meanwhile.
-    pub(crate) fn look_at_torn(&mut self, without: FaultSet) -> Going {
+    pub(crate) fn look_at_torn(&mut self, without: FaultSet) -> SimResult {
         let torn = std::mem::take(&mut self.torn_stripes);
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();
         if torn.is_empty() || !parity || without.has(FaultKind::Slow) {
             return Ok(());
         }
         let waits = self.region_states().contains(&RegionState::NeedSync);
-        let rng = &mut self.chance.dawdle;
+        let rng = &mut self.chance.latency_fault;
         if !waits || rng.percent(10) {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn shard_tick(&mut self, shard: u16) -> Going {
+    pub(crate) fn shard_tick(&mut self, shard: u16) -> SimResult {
         self.trace([13, u64::from(shard), 0, 0], || {
             format!("shard {shard}: tick")
         });

@@ -31,7 +31,7 @@ use strake_format::{
 use crate::report::tally::{Area, Damage};
 use crate::world::fault::misdirected::Armed;
 use crate::world::inspect::{Look, calls_live};
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 /// Bytes of a block of metadata.
 pub(crate) const BLOCK: usize = 4096;
@@ -135,9 +135,9 @@ impl World {
     /// One place of a member that the array could do without becomes unreadable, or rots.
     pub(crate) fn spoil_metadata(&mut self) {
         let (drives, situation) = self.condition_on_media();
-        let atlas = self.atlas();
+        let tolerance = self.tolerance();
         let fair: Vec<usize> = (0..drives.len())
-            .filter(|&slot| atlas.may_lose(&situation, slot))
+            .filter(|&slot| tolerance.may_lose(&situation, slot))
             .collect();
         let Some(slot) = self.choose(&fair) else {
             return;
@@ -304,7 +304,7 @@ impl World {
     }
 
     /// The array serves: what was damaged was seen, and written again where it is in use.
-    pub(crate) fn metadata_is_mended(&mut self) -> Going {
+    pub(crate) fn metadata_is_mended(&mut self) -> SimResult {
         self.sort_damage();
         self.forget_mended();
         let looks = self.looks();

@@ -17,7 +17,7 @@ use crate::drive::overlay::{FaultKind, FaultSet};
 use crate::report::tally::{Area, Damage};
 use crate::world::World;
 use crate::world::fault::metadata::BLOCK;
-use crate::world::fault::silent::Misfortune;
+use crate::world::fault::silent::WriteFault;
 
 /// So many writes pass before one is considered again, where one was not fair.
 const UNFAIR_SKIP: u64 = 5;
@@ -26,7 +26,7 @@ const UNFAIR_SKIP: u64 = 5;
 #[derive(Clone, Copy, Debug)]
 pub struct Armed {
     /// How.
-    pub misfortune: Misfortune,
+    pub fault: WriteFault,
     /// What it writes.
     pub area: Area,
     /// To which drive; any if not given.
@@ -39,13 +39,13 @@ pub struct Armed {
 
 impl World {
     /// Some write of metadata that is to come goes wrong.
-    pub(crate) fn arm_metadata(&mut self, misfortune: Misfortune, into_data: bool) {
+    pub(crate) fn arm_metadata(&mut self, fault: WriteFault, into_data: bool) {
         let areas = [Area::Superblock, Area::Map, Area::List, Area::Log];
         let area = areas[self.chance.faults.weighted(&[3, 3, 2, 4])];
         let slots = self.geometry.slots() as u64;
         let skip = self.chance.faults.below(2 * slots + 1);
         self.metadata.arm(Armed {
-            misfortune,
+            fault,
             area,
             drive: None,
             skip,
@@ -66,17 +66,17 @@ impl World {
         if !self.chance.faults.percent(15) {
             return;
         }
-        let (misfortune, kind) = match self.chance.faults.percent(50) {
-            true => (Misfortune::Lost, FaultKind::LostWrite),
-            false => (Misfortune::Misdirected, FaultKind::Misdirected),
+        let (fault, kind) = match self.chance.faults.percent(50) {
+            true => (WriteFault::Lost, FaultKind::LostWrite),
+            false => (WriteFault::Misdirected, FaultKind::Misdirected),
         };
         if !without.has(kind) {
-            self.arm_metadata(misfortune, false);
+            self.arm_metadata(fault, false);
         }
     }
 
     /// An I/O is on its way to a drive: perhaps the one that goes wrong.
-    pub(crate) fn mislead_metadata(&mut self, drive: usize, io: &mut MemberIo) {
+    pub(crate) fn strike_metadata_write(&mut self, drive: usize, io: &mut MemberIo) {
         let Some(armed) = self.metadata.armed else {
             return;
         };
@@ -92,16 +92,16 @@ impl World {
             self.metadata.armed = Some(Armed { skip, ..armed });
             return;
         }
-        if !self.may_mislead(drive) {
+        if !self.may_strike_metadata(drive) {
             // To ask that for each of thousands of writes would take longer than all the rest.
             let skip = UNFAIR_SKIP;
             self.metadata.armed = Some(Armed { skip, ..armed });
             return;
         }
         let (offset, data) = (*offset, data.bytes().to_vec());
-        let gone_wrong = match armed.misfortune {
-            Misfortune::Lost => self.lose_metadata(drive, armed.area, offset, &data),
-            Misfortune::Misdirected => self.misdirect_metadata(drive, &armed, offset, &data),
+        let gone_wrong = match armed.fault {
+            WriteFault::Lost => self.lose_metadata(drive, armed.area, offset, &data),
+            WriteFault::Misdirected => self.misdirect_metadata(drive, &armed, offset, &data),
         };
         if gone_wrong {
             io.kind = IoKind::Discard { offset: 0, len: 0 };
@@ -110,8 +110,8 @@ impl World {
     }
 
     /// The drive serves a slot, and the array could do without it.
-    fn may_mislead(&mut self, drive: usize) -> bool {
-        if self.geometry.m == 0 || !self.silent.lies.is_empty() || self.plan.decays {
+    fn may_strike_metadata(&mut self, drive: usize) -> bool {
+        if self.geometry.m == 0 || !self.silent.corrupt.is_empty() || self.plan.decays {
             return false;
         }
         let mut looks = self.looks().into_iter();
@@ -119,7 +119,7 @@ impl World {
             return false;
         };
         let situation = self.situation();
-        self.atlas().may_lose(&situation, slot)
+        self.tolerance().may_lose(&situation, slot)
     }
 
     fn lose_metadata(&mut self, drive: usize, area: Area, offset: u64, data: &[u8]) -> bool {
@@ -234,7 +234,7 @@ impl World {
             victim.offset, victim.stripe
         ));
         self.land(drive, victim.offset, data);
-        self.lies(victim);
+        self.add_corrupt(victim);
         self.lacks(drive, area, offset, data);
         self.count_damage(Damage::Misdirected, area, offset);
         self.stats.misdirected_into_data += 1;

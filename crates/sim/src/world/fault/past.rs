@@ -29,7 +29,7 @@ use strake_format::{Layout, MemberUuid, SUPERBLOCK_BYTES, Superblock};
 use crate::drive::overlay::{FaultKind, FaultSet};
 use crate::prng::{Prng, Purpose};
 use crate::world::inspect::Look;
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 /// Images that are kept at the same time.
 const IMAGES_MOST: usize = 3;
@@ -154,8 +154,8 @@ impl World {
 
     /// While the array serves: now and then all that a member holds is noted.
     pub(crate) fn take_live_image(&mut self) {
-        let lies = !self.decay.is_empty() || !self.silent.lies.is_empty();
-        if lies || !self.pasts.live.chance.percent(25) {
+        let corrupt = !self.decay.is_empty() || !self.silent.corrupt.is_empty();
+        if corrupt || !self.pasts.live.chance.percent(25) {
             return;
         }
         let drives: Vec<usize> = self.shown_in_sync().iter().map(|&(_, d)| d).collect();
@@ -196,8 +196,9 @@ impl World {
         let (image, _) = self.pasts.live.images.remove(at);
         let ssd = &self.drives[drive].ssd;
         let same = self.drives[drive].named(self.array) == Some(image.member);
-        let lies = !self.decay.is_empty() || !self.silent.lies.is_empty();
-        if lies || !same || ssd.len() != image.bytes.len() as u64 || self.pasts.is_strange(drive) {
+        let corrupt = !self.decay.is_empty() || !self.silent.corrupt.is_empty();
+        if corrupt || !same || ssd.len() != image.bytes.len() as u64 || self.pasts.is_strange(drive)
+        {
             return;
         }
         self.drives[drive].ssd.rot(0, &image.bytes);
@@ -328,7 +329,7 @@ impl World {
     /// One of these drives whose content may be lost now: the array could do without it, or does already.
     fn one_to_lose(&mut self, drives: &[usize], spared: bool) -> Option<usize> {
         let (serving, situation) = self.condition_on_media();
-        let atlas = self.atlas();
+        let tolerance = self.tolerance();
         let fair = |&drive: &usize| {
             let own = &self.drives[drive];
             let carries = own.named(self.array).is_some();
@@ -338,7 +339,7 @@ impl World {
                 return false;
             }
             match serving.iter().position(|&serves| serves == Some(drive)) {
-                Some(slot) => !spared && atlas.may_lose(&situation, slot),
+                Some(slot) => !spared && tolerance.may_lose(&situation, slot),
                 None => self.is_out(drive),
             }
         };
@@ -367,7 +368,7 @@ impl World {
         &mut self,
         device: DeviceId,
         result: &Result<Changed, CommandError>,
-    ) -> Going {
+    ) -> SimResult {
         let drive = self.devices[device.0 as usize];
         match result {
             Ok(_) if self.pasts.is_strange(drive) => self.failure(format!(
@@ -378,7 +379,7 @@ impl World {
     }
 
     /// None that is not what it was last serves.
-    pub(crate) fn strangers_are_out(&mut self) -> Going {
+    pub(crate) fn strangers_are_out(&mut self) -> SimResult {
         let looks = self.looks();
         let strange = |look: &Look| {
             let serving = look.in_sync.or(look.incoming);

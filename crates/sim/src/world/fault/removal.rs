@@ -14,18 +14,18 @@ use strake_engine::units::*;
 
 use crate::canary::Canary;
 use crate::drive::OpNo;
-use crate::world::{Going, Happening, World};
+use crate::world::{Happening, SimResult, World};
 
 /// The longest moment, in parts of the deadline.
 const MOMENT_PARTS: u64 = 70;
 
 impl World {
     /// A member vanishes: at once, or so that everything it is asked for fails a moment before.
-    pub(crate) fn vanish_somehow(&mut self, index: usize) -> Going {
+    pub(crate) fn vanish_somehow(&mut self, index: usize) -> SimResult {
         let device = self.drives[index].device;
-        match device.filter(|_| self.chance.ebb.percent(40)) {
+        match device.filter(|_| self.chance.removal.percent(40)) {
             Some(device) => {
-                self.ebb(index, device);
+                self.vanish_soon(index, device);
                 Ok(())
             }
             None => self.vanish(index),
@@ -33,23 +33,23 @@ impl World {
     }
 
     /// All that the drive is asked for fails, and a moment later it is gone.
-    pub fn ebb(&mut self, index: usize, device: DeviceId) {
+    pub fn vanish_soon(&mut self, index: usize, device: DeviceId) {
         let longest = self.plan.latencies.deadline_ns / MOMENT_PARTS;
-        let ns = self.chance.ebb.range(1, longest.max(2));
+        let ns = self.chance.removal.range(1, longest.max(2));
         self.note(format!("drive {index} will vanish in {} us", ns / 1000));
         self.drives[index].doomed = true;
-        self.drives[index].ssd.faults.ebbs = true;
+        self.drives[index].ssd.faults.vanishing = true;
         self.clock.after(ns, Happening::Vanishes(index, device));
     }
 
     /// The moment is over.
-    pub(crate) fn ebbed(&mut self, index: usize, device: DeviceId) -> Going {
+    pub(crate) fn removed(&mut self, index: usize, device: DeviceId) -> SimResult {
         let drive = &self.drives[index];
-        if !drive.ssd.faults.ebbs || drive.device.is_some_and(|now| now != device) {
+        if !drive.ssd.faults.vanishing || drive.device.is_some_and(|now| now != device) {
             return Ok(());
         }
         let faults = &mut self.drives[index].ssd.faults;
-        (faults.ebbs, faults.medium_failed) = (false, false);
+        (faults.vanishing, faults.medium_failed) = (false, false);
         self.stats.ebbs += 1;
         self.vanish(index)
     }
@@ -80,14 +80,14 @@ impl World {
 
     /// A member went out: not for an error of a device that was about to vanish, unless its medium has
     /// failed as well.
-    pub(crate) fn judge_verdict(&mut self, device: Option<DeviceId>, cause: OutCause) -> Going {
+    pub(crate) fn judge_verdict(&mut self, device: Option<DeviceId>, cause: OutCause) -> SimResult {
         let failed = matches!(cause, OutCause::WriteError | OutCause::ReadErrors);
         let Some(device) = device.filter(|_| failed) else {
             return Ok(());
         };
         let index = self.devices[device.0 as usize];
         let faults = &self.drives[index].ssd.faults;
-        match faults.ebbs && !faults.medium_failed {
+        match faults.vanishing && !faults.medium_failed {
             false => Ok(()),
             true => self.failure(format!(
                 "{device:?} has failed, and was only about to vanish"

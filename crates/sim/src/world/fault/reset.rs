@@ -24,7 +24,7 @@ use crate::canary::Canary;
 use crate::drive::overlay::{FaultKind, FaultSet, Reset};
 use crate::drive::{CutReport, OpNo, Owner};
 use crate::prng::{self, Prng, Purpose};
-use crate::world::{Going, Happening, World};
+use crate::world::{Happening, SimResult, World};
 
 /// A device is left in peace after a reset for as long, in deadlines.
 const PEACE: u64 = 2;
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// An I/O is tried again, unless its device was let go meanwhile.
-    pub(crate) fn retry(&mut self, drive: usize, op: OpNo) -> Going {
+    pub(crate) fn retry(&mut self, drive: usize, op: OpNo) -> SimResult {
         let now = &mut self.drives[drive];
         let device = now.ssd.device_of(op);
         if device.is_some() && now.device != device {
@@ -113,22 +113,22 @@ impl World {
     }
 
     /// In the course of a life: some devices are reset, in the worlds that have such.
-    pub(crate) fn reset_some(&mut self, without: FaultSet) -> Going {
+    pub(crate) fn reset_some(&mut self, without: FaultSet) -> SimResult {
         let mut of_world = Prng::new(prng::mix(self.plan.seed), Purpose::Reset);
         let has = of_world.one_in(4);
         if !has || without.has(FaultKind::Reset) || !self.machines().started {
             return Ok(());
         }
-        if !self.chance.reset.one_in(12) || !self.silent.lies.is_empty() {
+        if !self.chance.reset.one_in(12) || !self.silent.corrupt.is_empty() {
             return Ok(());
         }
         if self.chance.reset.percent(50) {
             self.reset_harmlessly();
             return Ok(());
         }
-        let (situation, atlas) = (self.situation(), self.atlas());
+        let (situation, tolerance) = (self.situation(), self.tolerance());
         let fair: Vec<usize> = (0..situation.slots.len())
-            .filter(|&slot| atlas.may_lose(&situation, slot))
+            .filter(|&slot| tolerance.may_lose(&situation, slot))
             .collect();
         if fair.is_empty() {
             return Ok(());
@@ -160,7 +160,7 @@ impl World {
             let open = drive.device.is_some() && !drive.ssd.volatile_cache();
             // What takes most of the deadline takes longer than it has when it is tried again.
             if open
-                && !drive.ssd.dawdles()
+                && !drive.ssd.is_slow()
                 && self.in_peace(index)
                 && (all || self.chance.reset.one_in(3))
             {
@@ -185,7 +185,7 @@ impl World {
         if !self.drives.iter().any(|drive| drive.stalls) || !self.machines().started {
             return;
         }
-        if !self.chance.reset.one_in(30) || !self.silent.lies.is_empty() {
+        if !self.chance.reset.one_in(30) || !self.silent.corrupt.is_empty() {
             return;
         }
         let now = self.clock.now();
@@ -203,7 +203,7 @@ impl World {
     }
 
     /// A member went out: not because it was reset, or it had to.
-    pub(crate) fn judge_loss(&mut self, device: Option<DeviceId>, cause: OutCause) -> Going {
+    pub(crate) fn judge_loss(&mut self, device: Option<DeviceId>, cause: OutCause) -> SimResult {
         let Some(device) = device.filter(|_| cause == OutCause::TimedOut) else {
             return Ok(());
         };

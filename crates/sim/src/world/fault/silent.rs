@@ -27,15 +27,15 @@ use strake_parity::Code;
 use crate::oracle::Moment;
 use crate::plan::workload::{Ask, AskKind};
 use crate::prng;
-use crate::world::user::Asked;
-use crate::world::{Going, World};
+use crate::world::user::PendingRequest;
+use crate::world::{SimResult, World};
 
 /// The widest stripe in which something lies.
 const WIDEST: usize = 11;
 
 /// How the next write of data goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misfortune {
+pub enum WriteFault {
     /// It is reported done and never happens.
     Lost,
     /// It lands elsewhere on the same member.
@@ -44,7 +44,7 @@ pub enum Misfortune {
 
 /// A piece of a strip that is not what was written there.
 #[derive(Clone, Debug)]
-pub struct Lie {
+pub struct CorruptStrip {
     /// The drive.
     pub drive: usize,
     /// The stripe that it belongs to.
@@ -63,14 +63,14 @@ pub struct Lie {
 #[derive(Debug, Default)]
 pub struct Silent {
     /// A drive whose next fair write goes wrong.
-    pub armed: Option<(usize, Misfortune)>,
+    pub armed: Option<(usize, WriteFault)>,
     /// What lies.
-    pub lies: Vec<Lie>,
+    pub corrupt: Vec<CorruptStrip>,
     /// Regions that may have been given back since the start, or may be at any moment.
     pub emptied: BTreeSet<RegionNo>,
     /// Strips that were put right while requests were under way, which may have met them before.
     /// With when that was.
-    pub(crate) ended: Vec<(Moment, Lie)>,
+    pub(crate) ended: Vec<(Moment, CorruptStrip)>,
     /// Blocks that a scrub named: drive and block.
     named: BTreeSet<(usize, u64)>,
     /// Stripes in which it could name nobody.
@@ -92,7 +92,7 @@ impl World {
             .asks
             .values()
             .filter(|asked| asked.ask.kind.changes() && self.touches(&asked.ask, stripe));
-        let lied = self.silent.lies.iter().any(|lie| lie.stripe == stripe);
+        let lied = self.silent.corrupt.iter().any(|bad| bad.stripe == stripe);
         let stays = !self.silent.emptied.contains(&region);
         written && stays && !lied && changing.count() == asks
     }
@@ -160,9 +160,9 @@ impl World {
     }
 
     /// Would this request change a stripe in which a strip lies?
-    pub(crate) fn touches_lies(&self, ask: &Ask) -> bool {
-        let mut lies = self.silent.lies.iter();
-        lies.any(|lie| self.touches(ask, lie.stripe))
+    pub(crate) fn touches_corrupt(&self, ask: &Ask) -> bool {
+        let mut corrupt = self.silent.corrupt.iter();
+        corrupt.any(|bad| self.touches(ask, bad.stripe))
     }
 
     /// The stripe, the column and the byte within its strip that lie here on a drive.
@@ -182,7 +182,7 @@ impl World {
     }
 
     /// Some blocks of a member's data rot; with three parities, perhaps of two members at once.
-    pub(crate) fn rot(&mut self) -> Going {
+    pub(crate) fn rot(&mut self) -> SimResult {
         if !self.all_well() {
             return Ok(());
         }
@@ -198,8 +198,8 @@ impl World {
         let mut columns: Vec<usize> = (0..self.geometry.width).collect();
         self.chance.faults.shuffle(&mut columns);
         let most = if self.geometry.m >= 3 { 2 } else { 1 };
-        let liars = self.chance.faults.range(1, most) as usize;
-        for &column in &columns[..liars] {
+        let count = self.chance.faults.range(1, most) as usize;
+        for &column in &columns[..count] {
             self.rot_at(stripe, column, from, (blocks * block) as usize);
         }
         Ok(())
@@ -229,7 +229,7 @@ impl World {
         ));
         self.drives[drive].ssd.rot(offset, &rotten);
         self.stats.rot += 1;
-        self.lies(Lie {
+        self.add_corrupt(CorruptStrip {
             drive,
             stripe,
             column,
@@ -241,54 +241,54 @@ impl World {
 
     /// All that a shard has in a region is zero by now, and the array may give it back at any moment:
     /// nothing is there then that could lie. What lies there is put right.
-    pub(crate) fn ends_lies(&mut self, region: RegionNo) {
+    pub(crate) fn ends_corrupt(&mut self, region: RegionNo) {
         let geometry = Arc::clone(&self.geometry);
         let of = |stripe: StripeNo| geometry.region(geometry.row(stripe).1);
-        let (ended, lies) = std::mem::take(&mut self.silent.lies)
+        let (ended, corrupt) = std::mem::take(&mut self.silent.corrupt)
             .into_iter()
-            .partition(|lie| of(lie.stripe) == region);
-        self.silent.lies = lies;
+            .partition(|bad| of(bad.stripe) == region);
+        self.silent.corrupt = corrupt;
         self.void_decay(region);
-        let ended: Vec<Lie> = ended;
-        for lie in ended {
-            self.drives[lie.drive].ssd.put_right(lie.offset, &lie.truth);
-            self.silent.ended.push((self.oracle.moment(), lie));
+        let ended: Vec<CorruptStrip> = ended;
+        for bad in ended {
+            self.drives[bad.drive].ssd.put_right(bad.offset, &bad.truth);
+            self.silent.ended.push((self.oracle.moment(), bad));
         }
         self.silent.emptied.insert(region);
     }
 
     /// The array may have fewer parities than before: what lay in those is of no stripe any more, and
     /// without any nobody could find what else lies, which is put right.
-    pub(crate) fn end_lies_of_lost_parity(&mut self) {
+    pub(crate) fn end_corrupt_of_lost_parity(&mut self) {
         let geometry = Arc::clone(&self.geometry);
-        let there = |lie: &Lie| lie.column < geometry.columns(lie.stripe).width;
-        self.silent.lies.retain(there);
+        let there = |bad: &CorruptStrip| bad.column < geometry.columns(bad.stripe).width;
+        self.silent.corrupt.retain(there);
         if geometry.m == 0 {
-            for lie in std::mem::take(&mut self.silent.lies) {
-                self.drives[lie.drive].ssd.put_right(lie.offset, &lie.truth);
-                self.silent.ended.push((self.oracle.moment(), lie));
+            for bad in std::mem::take(&mut self.silent.corrupt) {
+                self.drives[bad.drive].ssd.put_right(bad.offset, &bad.truth);
+                self.silent.ended.push((self.oracle.moment(), bad));
             }
         }
     }
 
-    pub(crate) fn lies(&mut self, lie: Lie) {
-        self.silent.lies.push(lie);
+    pub(crate) fn add_corrupt(&mut self, bad: CorruptStrip) {
+        self.silent.corrupt.push(bad);
         self.scrub_must_agree = false;
     }
 
     /// The next fair write of some member goes wrong.
-    pub(crate) fn arm(&mut self, misfortune: Misfortune) {
+    pub(crate) fn arm(&mut self, fault: WriteFault) {
         let looks = self.looks();
         let serving: Vec<usize> = looks.iter().filter_map(|look| look.in_sync).collect();
         if self.silent.armed.is_none() && !serving.is_empty() {
             let drive = self.chance.faults.pick(&serving);
-            self.silent.armed = Some((drive, misfortune));
+            self.silent.armed = Some((drive, fault));
         }
     }
 
     /// A shard's I/O is on its way to a drive: perhaps the one that goes wrong.
-    pub(crate) fn mislead(&mut self, drive: usize, io: &mut MemberIo) {
-        let Some((_, misfortune)) = self.silent.armed.filter(|&(armed, _)| armed == drive) else {
+    pub(crate) fn strike_data_write(&mut self, drive: usize, io: &mut MemberIo) {
+        let Some((_, fault)) = self.silent.armed.filter(|&(armed, _)| armed == drive) else {
             return;
         };
         let IoKind::Write { offset, data, .. } = &io.kind else {
@@ -304,7 +304,7 @@ impl World {
         if old == truth || !fair || !self.all_well() {
             return;
         }
-        if misfortune == Misfortune::Misdirected {
+        if fault == WriteFault::Misdirected {
             let Some(victim) = self.victim(drive, offset - from, from, &truth) else {
                 return;
             };
@@ -316,7 +316,7 @@ impl World {
                 *offset = victim.offset;
             }
             self.stats.misdirected += 1;
-            self.lies(victim);
+            self.add_corrupt(victim);
         } else {
             self.note(format!(
                 "drive {drive}: a write of {stripe} to {offset:#x} is lost"
@@ -325,7 +325,7 @@ impl World {
             self.stats.silently_lost += 1;
         }
         self.silent.armed = None;
-        self.lies(Lie {
+        self.add_corrupt(CorruptStrip {
             drive,
             stripe,
             column,
@@ -342,7 +342,7 @@ impl World {
         strip_at: u64,
         from: u64,
         data: &[u8],
-    ) -> Option<Lie> {
+    ) -> Option<CorruptStrip> {
         let layout = self.superblock.layout;
         let strip = self.geometry.strip;
         let row = (strip_at - layout.data_offset) / strip;
@@ -358,7 +358,7 @@ impl World {
         let (stripe, column, _) = self.stripe_at(drive, offset)?;
         let truth = self.drives[drive].ssd.bytes()[offset as usize..][..data.len()].to_vec();
         let fair = truth != data && self.fair(stripe, 0);
-        fair.then_some(Lie {
+        fair.then_some(CorruptStrip {
             drive,
             stripe,
             column,
@@ -370,15 +370,15 @@ impl World {
 
     /// What the user read may lie where a strip does, and where a late read was computed from one
     /// that does. Of exactly such blocks the truth is put in their place before they are judged.
-    pub(crate) fn excuse_lies(&mut self, asked: &Asked, bytes: &mut [u8]) {
-        if self.silent.lies.is_empty() && self.silent.ended.is_empty() {
+    pub(crate) fn excuse_corrupt(&mut self, asked: &PendingRequest, bytes: &mut [u8]) {
+        if self.silent.corrupt.is_empty() && self.silent.ended.is_empty() {
             return;
         }
         let slots: Vec<Option<usize>> = self.looks().iter().map(|look| look.in_sync).collect();
         let block = self.geometry.block;
         for (index, bytes) in (asked.ask.first..).zip(bytes.chunks_mut(block as usize)) {
             let place = self.geometry.locate(index * block);
-            let columns = self.tellings(&place, &slots, asked.moment);
+            let columns = self.possible_contents(&place, &slots, asked.moment);
             let told = |own: &Vec<&[u8]>| own.contains(&&*bytes);
             let lied = columns.iter().any(|column| column.len() > 1);
             let Some(&truth) = columns[place.column].first().filter(|_| lied) else {
@@ -398,7 +398,12 @@ impl World {
     /// What each column of a stripe may hold at the block of this place: the truth first, then what
     /// lies in its stead. Nothing changes where a strip lies, so what a medium holds beside it is the
     /// truth.
-    fn tellings(&self, place: &Place, slots: &[Option<usize>], since: Moment) -> Vec<Vec<&[u8]>> {
+    fn possible_contents(
+        &self,
+        place: &Place,
+        slots: &[Option<usize>],
+        since: Moment,
+    ) -> Vec<Vec<&[u8]>> {
         let (block, data) = (
             self.geometry.block as usize,
             self.superblock.layout.data_offset,
@@ -408,19 +413,19 @@ impl World {
         let telling = |column| {
             let ended = self.silent.ended.iter();
             let met = ended.filter(|(moment, _)| since <= *moment);
-            let lies = self.silent.lies.iter().chain(met.map(|(_, lie)| lie));
-            let mut here = lies.filter(|l| (l.stripe, l.column) == (place.stripe, column));
-            let lie = here.find_map(|lie| {
-                let from = place.offset.checked_sub((lie.offset - data) % strip)? as usize;
+            let corrupt = self.silent.corrupt.iter().chain(met.map(|(_, bad)| bad));
+            let mut here = corrupt.filter(|l| (l.stripe, l.column) == (place.stripe, column));
+            let bad = here.find_map(|bad| {
+                let from = place.offset.checked_sub((bad.offset - data) % strip)? as usize;
                 let part = from..from + block;
-                Some(vec![lie.truth.get(part.clone())?, lie.held.get(part)?])
+                Some(vec![bad.truth.get(part.clone())?, bad.held.get(part)?])
             });
             let slot = self.geometry.slot(place.stripe, column);
             let on_medium = |drive: usize| {
                 let bytes = self.drives[drive].ssd.bytes();
                 vec![&bytes[at as usize..][..block]]
             };
-            lie.unwrap_or_else(|| slots[slot.index()].map(on_medium).unwrap_or_default())
+            bad.unwrap_or_else(|| slots[slot.index()].map(on_medium).unwrap_or_default())
         };
         (0..self.geometry.width).map(telling).collect()
     }
@@ -449,7 +454,7 @@ impl World {
     }
 
     /// A scrub told something.
-    pub(crate) fn hear_scrub(&mut self, kind: &EventKind) {
+    pub(crate) fn note_scrub(&mut self, kind: &EventKind) {
         match *kind {
             EventKind::Mismatch {
                 device,
@@ -479,12 +484,12 @@ impl World {
         }
     }
 
-    fn bytes_at(&self, lie: &Lie) -> &[u8] {
-        &self.drives[lie.drive].ssd.bytes()[lie.offset as usize..][..lie.truth.len()]
+    fn bytes_at(&self, bad: &CorruptStrip) -> &[u8] {
+        &self.drives[bad.drive].ssd.bytes()[bad.offset as usize..][..bad.truth.len()]
     }
 
     /// Is there redundancy enough left in every group to name who lies?
-    fn names_liars(&mut self) -> bool {
+    fn names_corrupt(&mut self) -> bool {
         let looks = self.looks();
         let lost = |group: std::ops::Range<usize>| {
             let lost = looks[group].iter().filter(|look| look.in_sync.is_none());
@@ -495,23 +500,23 @@ impl World {
     }
 
     /// Scrubs, and demands that it finds what lies and nothing else.
-    fn scrub_finds(&mut self, mode: ScrubMode) -> Going {
-        let lies = self.silent.lies.clone();
-        let before: Vec<Vec<u8>> = lies.iter().map(|l| self.bytes_at(l).to_vec()).collect();
+    fn scrub_finds(&mut self, mode: ScrubMode) -> SimResult {
+        let corrupt = self.silent.corrupt.clone();
+        let before: Vec<Vec<u8>> = corrupt.iter().map(|l| self.bytes_at(l).to_vec()).collect();
         let block = self.geometry.block as usize;
         // A scrub in the middle of life may have repaired it already.
         let mut expected = BTreeSet::new();
         let mut stripes = BTreeSet::new();
-        for (lie, held) in lies.iter().zip(&before) {
-            let pieces = lie.truth.chunks(block).zip(held.chunks(block));
-            for (index, (truth, held)) in (lie.offset / block as u64..).zip(pieces) {
+        for (bad, held) in corrupt.iter().zip(&before) {
+            let pieces = bad.truth.chunks(block).zip(held.chunks(block));
+            for (index, (truth, held)) in (bad.offset / block as u64..).zip(pieces) {
                 if truth != held {
-                    expected.insert((lie.drive, index));
-                    stripes.insert(lie.stripe.0);
+                    expected.insert((bad.drive, index));
+                    stripes.insert(bad.stripe.0);
                 }
             }
         }
-        let names = self.names_liars();
+        let names = self.names_corrupt();
         self.silent.named.clear();
         self.silent.unclear.clear();
         self.command(Command::StopScrub);
@@ -534,10 +539,10 @@ impl World {
             );
             return self.failure(text);
         }
-        for (lie, before) in lies.iter().zip(&before) {
-            let wanted = if repairs { &lie.truth } else { before };
-            if self.bytes_at(lie) != wanted.as_slice() {
-                let text = format!("{mode:?} of {}, drive {}: wrong", lie.stripe, lie.drive);
+        for (bad, before) in corrupt.iter().zip(&before) {
+            let wanted = if repairs { &bad.truth } else { before };
+            if self.bytes_at(bad) != wanted.as_slice() {
+                let text = format!("{mode:?} of {}, drive {}: wrong", bad.stripe, bad.drive);
                 return self.failure(text);
             }
         }
@@ -557,10 +562,10 @@ impl World {
     }
 
     /// Everything that lies is found and made true again: see the module.
-    pub fn cure(&mut self) -> Going {
+    pub fn cure(&mut self) -> SimResult {
         self.silent.armed = None;
         self.spare_data();
-        if self.silent.lies.is_empty() {
+        if self.silent.corrupt.is_empty() {
             return Ok(());
         }
         self.wait("nothing is under way", World::at_rest)?;
@@ -568,10 +573,10 @@ impl World {
             self.scrub_finds(ScrubMode::Check)?;
         }
         self.scrub_finds(ScrubMode::Repair)?;
-        let names = self.names_liars();
-        for lie in std::mem::take(&mut self.silent.lies) {
+        let names = self.names_corrupt();
+        for bad in std::mem::take(&mut self.silent.corrupt) {
             if !names {
-                self.drives[lie.drive].ssd.put_right(lie.offset, &lie.truth);
+                self.drives[bad.drive].ssd.put_right(bad.offset, &bad.truth);
             }
         }
         self.stats.cures += 1;

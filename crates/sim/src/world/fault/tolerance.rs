@@ -54,7 +54,7 @@ pub struct Situation {
 
 /// The level's tolerance.
 #[derive(Clone, Debug)]
-pub struct Atlas {
+pub struct Tolerance {
     /// Slots of each group; of both shapes, and of one that may come, while data moves.
     pub groups: Vec<Range<usize>>,
     /// Members of a group that may be lost.
@@ -65,7 +65,7 @@ pub struct Atlas {
     pub rules: Rules,
 }
 
-impl Atlas {
+impl Tolerance {
     /// Does the array have parity that an unclean stop can leave untrue?
     fn has_parity(&self) -> bool {
         !self.mirrored && self.tolerated > 0
@@ -204,22 +204,22 @@ mod tests {
 
     #[test]
     fn each_group_may_lose_what_the_level_tolerates_and_no_more() {
-        let atlas = Atlas {
+        let tolerance = Tolerance {
             groups: vec![0..3, 3..6],
             tolerated: 1,
             mirrored: false,
             rules: RULES,
         };
         let mut situation = whole(6);
-        assert!(atlas.may_lose(&situation, 0));
+        assert!(tolerance.may_lose(&situation, 0));
         situation.slots[1].intact = false;
-        assert!(!atlas.may_lose(&situation, 0));
-        assert!(atlas.may_lose(&situation, 3));
+        assert!(!tolerance.may_lose(&situation, 0));
+        assert!(tolerance.may_lose(&situation, 3));
     }
 
     #[test]
     fn while_data_moves_to_other_groups_both_shapes_must_survive() {
-        let atlas = Atlas {
+        let tolerance = Tolerance {
             groups: vec![0..3, 3..6, 0..5],
             tolerated: 1,
             mirrored: false,
@@ -228,13 +228,13 @@ mod tests {
         let mut situation = whole(6);
         situation.slots[1].intact = false;
         // Another group of the new shape, and the same one of the old.
-        assert!(!atlas.may_lose(&situation, 4) && !atlas.may_spoil(&situation, 4, &[1]));
-        assert!(atlas.may_lose(&situation, 5) && atlas.may_spoil(&situation, 5, &[1]));
+        assert!(!tolerance.may_lose(&situation, 4) && !tolerance.may_spoil(&situation, 4, &[1]));
+        assert!(tolerance.may_lose(&situation, 5) && tolerance.may_spoil(&situation, 5, &[1]));
     }
 
     #[test]
     fn unreadable_sectors_count_in_their_row_only() {
-        let atlas = Atlas {
+        let tolerance = Tolerance {
             groups: one_group(),
             tolerated: 1,
             mirrored: false,
@@ -242,9 +242,9 @@ mod tests {
         };
         let mut situation = whole(4);
         situation.slots[2].spoiled_rows = vec![7];
-        assert!(!atlas.may_spoil(&situation, 0, &[7]));
-        assert!(atlas.may_spoil(&situation, 0, &[8]));
-        assert!(!atlas.may_lose(&situation, 0));
+        assert!(!tolerance.may_spoil(&situation, 0, &[7]));
+        assert!(tolerance.may_spoil(&situation, 0, &[8]));
+        assert!(!tolerance.may_lose(&situation, 0));
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
             lose_blocks: true,
             ..RULES
         };
-        let mut atlas = Atlas {
+        let mut tolerance = Tolerance {
             groups: one_group(),
             tolerated: 1,
             mirrored: false,
@@ -261,12 +261,14 @@ mod tests {
         };
         let mut situation = whole(4);
         situation.slots[2].damaged = true;
-        assert!(!atlas.may_lose(&situation, 0) && atlas.may_lose(&situation, 2));
-        assert!(atlas.may_crash(&whole(4)) && !atlas.may_crash(&situation));
-        atlas.rules.write_hole_closed = true;
-        assert!(atlas.may_crash(&situation));
-        atlas.rules.lose_blocks = false;
-        assert!(!atlas.may_spoil(&situation, 0, &[3]) && atlas.may_spoil(&situation, 2, &[3]));
+        assert!(!tolerance.may_lose(&situation, 0) && tolerance.may_lose(&situation, 2));
+        assert!(tolerance.may_crash(&whole(4)) && !tolerance.may_crash(&situation));
+        tolerance.rules.write_hole_closed = true;
+        assert!(tolerance.may_crash(&situation));
+        tolerance.rules.lose_blocks = false;
+        assert!(
+            !tolerance.may_spoil(&situation, 0, &[3]) && tolerance.may_spoil(&situation, 2, &[3])
+        );
     }
 
     #[test]
@@ -275,7 +277,7 @@ mod tests {
             lose_blocks: true,
             ..RULES
         };
-        let mut atlas = Atlas {
+        let mut tolerance = Tolerance {
             groups: one_group(),
             tolerated: 1,
             mirrored: false,
@@ -283,29 +285,29 @@ mod tests {
         };
         let mut situation = whole(4);
         situation.slots[2].spoiled_rows = vec![7];
-        assert!(atlas.may_spoil(&situation, 0, &[7]));
-        assert!(atlas.may_lose(&situation, 0));
+        assert!(tolerance.may_spoil(&situation, 0, &[7]));
+        assert!(tolerance.may_lose(&situation, 0));
         // Unless its read errors may take the member out.
-        atlas.rules.errors_fail_members = true;
-        assert!(!atlas.may_lose(&situation, 0) && !atlas.may_spoil(&situation, 0, &[8]));
+        tolerance.rules.errors_fail_members = true;
+        assert!(!tolerance.may_lose(&situation, 0) && !tolerance.may_spoil(&situation, 0, &[8]));
     }
 
     #[test]
     fn a_degraded_parity_array_is_not_cut_off_while_it_writes() {
-        let mut atlas = Atlas {
+        let mut tolerance = Tolerance {
             groups: one_group(),
             tolerated: 2,
             mirrored: false,
             rules: RULES,
         };
         let mut situation = whole(4);
-        assert!(atlas.may_crash(&situation));
+        assert!(tolerance.may_crash(&situation));
         situation.slots[0].intact = false;
-        assert!(!atlas.may_crash(&situation));
+        assert!(!tolerance.may_crash(&situation));
         situation.writing = false;
-        assert!(atlas.may_crash(&situation));
+        assert!(tolerance.may_crash(&situation));
         situation.writing = true;
-        atlas.rules.write_hole_closed = true;
-        assert!(atlas.may_crash(&situation));
+        tolerance.rules.write_hole_closed = true;
+        assert!(tolerance.may_crash(&situation));
     }
 }

@@ -28,9 +28,9 @@ use crate::drive::overlay::FaultSet;
 use crate::plan::disaster::Disaster;
 use crate::plan::workload::{Ask, AskKind};
 use crate::plan::{End, Life, Moment};
-use crate::world::life::Parting;
-use crate::world::user::Asked;
-use crate::world::{Going, World};
+use crate::world::life::LifeOutcome;
+use crate::world::user::PendingRequest;
+use crate::world::{SimResult, World};
 
 /// What is demanded while more is lost than the level survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,14 +82,14 @@ impl World {
     pub(crate) fn go_beyond(
         &mut self,
         disaster: Disaster,
-        parting: Parting,
+        outcome: LifeOutcome,
         without: FaultSet,
-    ) -> Going<Parting> {
+    ) -> SimResult<LifeOutcome> {
         self.silent.armed = None;
         self.metadata.spare();
         let group = self.chance.faults.index(self.geometry.groups as usize);
         self.note(format!("beyond the tolerance: {disaster:?}, group {group}"));
-        self.begin(&quiet_life(), parting, without)?;
+        self.begin(&quiet_life(), outcome, without)?;
         self.wait("the array starts", |world| world.machines().started)?;
         self.work()?;
         match disaster {
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Requests, some of which are left under way.
-    pub(crate) fn work(&mut self) -> Going {
+    pub(crate) fn work(&mut self) -> SimResult {
         self.asks_left += self.chance.faults.range(4, 40);
         self.pump()?;
         let events = self.chance.faults.pick(&[0, 20, 100, 400]);
@@ -118,7 +118,7 @@ impl World {
         self.steps(events)
     }
 
-    pub(crate) fn steps(&mut self, events: u64) -> Going {
+    pub(crate) fn steps(&mut self, events: u64) -> SimResult {
         for _ in 0..events {
             if !self.step()? {
                 break;
@@ -155,7 +155,7 @@ impl World {
         disaster: Disaster,
         group: usize,
         without: FaultSet,
-    ) -> Going<Parting> {
+    ) -> SimResult<LifeOutcome> {
         match disaster {
             Disaster::Rebuilding => {
                 self.stats.beyond_rebuilding += 1;
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Members of the group vanish until too many are gone, and perhaps some more.
-    fn strike_beyond(&mut self, group: usize, pause: u64) -> Going<Vec<usize>> {
+    fn strike_beyond(&mut self, group: usize, pause: u64) -> SimResult<Vec<usize>> {
         let mut victims = Vec::new();
         if self.chance.faults.percent(30) {
             let slots = self.slots_of(group);
@@ -212,7 +212,7 @@ impl World {
             }
             let (slot, drive) = self.chance.faults.pick(&serving);
             let situation = self.situation();
-            if !self.atlas().may_lose(&situation, slot) && self.demand == Demand::All {
+            if !self.tolerance().may_lose(&situation, slot) && self.demand == Demand::All {
                 self.demand = Demand::NothingWrong;
                 self.note("from here on errors are fair".to_owned());
             }
@@ -224,7 +224,7 @@ impl World {
         Ok(victims)
     }
 
-    fn begin_to_rebuild(&mut self, group: usize) -> Going {
+    fn begin_to_rebuild(&mut self, group: usize) -> SimResult {
         let serving = self.serving(group);
         if let Some(&(slot, _)) = serving.first()
             && let Some(new) = self.fresh()
@@ -236,20 +236,20 @@ impl World {
     }
 
     /// The power goes, and the array starts anew, in the middle of its replay.
-    fn begin_to_replay(&mut self, without: FaultSet) -> Going {
+    fn begin_to_replay(&mut self, without: FaultSet) -> SimResult {
         let situation = self.situation();
-        if !self.atlas().may_crash(&situation) {
+        if !self.tolerance().may_crash(&situation) {
             return Ok(());
         }
-        let parting = self.crash(true)?;
-        self.begin(&quiet_life(), parting, without)?;
+        let outcome = self.crash(true)?;
+        self.begin(&quiet_life(), outcome, without)?;
         let events = self.chance.faults.below(60);
         self.steps(events)
     }
 
     /// Too much is gone: nothing wrong is answered, and as soon as the array had to notice it says
     /// that it has failed, and does nothing more.
-    fn outage(&mut self, group: usize) -> Going {
+    fn outage(&mut self, group: usize) -> SimResult {
         self.wait("it serves, or says that it has failed", |world| {
             world.machines().started || world.has_failed()
         })?;
@@ -286,7 +286,7 @@ impl World {
     }
 
     /// A write and a read in every stripe.
-    fn probe_all(&mut self) -> Going {
+    fn probe_all(&mut self) -> SimResult {
         let stripe = self.shape.stripe;
         let all = self.oracle.blocks();
         for first in (0..all).step_by(stripe as usize) {
@@ -299,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn ask_for(&mut self, kind: AskKind, first: u64, count: u64) -> Going {
+    pub(crate) fn ask_for(&mut self, kind: AskKind, first: u64, count: u64) -> SimResult {
         let ask = Ask {
             kind,
             first,
@@ -315,7 +315,7 @@ impl World {
     }
 
     /// Nothing is asked of any device any more, whatever the user asks for.
-    fn nothing_is_written(&mut self) -> Going {
+    fn nothing_is_written(&mut self) -> SimResult {
         self.steps(2000)?;
         if !self.machines().started {
             return Ok(());
@@ -339,7 +339,7 @@ impl World {
     }
 
     /// The answer to a request is an error because too much is lost; true if that is fair.
-    pub(crate) fn excused_beyond(&mut self, asked: &Asked, error: RequestError) -> bool {
+    pub(crate) fn excused_beyond(&mut self, asked: &PendingRequest, error: RequestError) -> bool {
         let named = matches!(error, RequestError::Failed | RequestError::Unreadable);
         let fair = match self.demand {
             Demand::All => false,
@@ -365,7 +365,7 @@ impl World {
     // ---- the end of the outage ----------------------------------------------------------------
 
     /// The process ends in the middle of it.
-    pub(crate) fn fall(&mut self, power: bool) -> Going {
+    pub(crate) fn fall(&mut self, power: bool) -> SimResult {
         self.demand = Demand::All;
         self.crash(power)?;
         self.forget_what_was_pulled();
@@ -380,7 +380,7 @@ impl World {
     }
 
     /// An array that has failed is stopped by command.
-    fn stop_failed(&mut self) -> Going {
+    fn stop_failed(&mut self) -> SimResult {
         if !self.has_failed() {
             return self.fall(false);
         }
@@ -433,7 +433,7 @@ impl World {
     }
 
     /// With these gone the array starts neither by itself nor by force.
-    fn refuse_too_little(&mut self) -> Going {
+    fn refuse_too_little(&mut self) -> SimResult {
         let hidden = self.hide_who_is_out();
         let refused = self.refused_by_name();
         for (drive, hidden) in self.drives.iter_mut().zip(hidden) {
@@ -452,7 +452,7 @@ impl World {
         hidden
     }
 
-    fn refused_by_name(&mut self) -> Going {
+    fn refused_by_name(&mut self) -> SimResult {
         for force in [false, true] {
             match self.assemble(force) {
                 Ok(_) => return self.failure(format!("it starts from too little (force {force})")),

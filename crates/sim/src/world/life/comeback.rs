@@ -23,9 +23,9 @@ use crate::drive::overlay::{FaultKind, FaultSet, Overlay};
 use crate::plan::workload::AskKind;
 use crate::prng;
 use crate::world::launch::{Reading, map};
-use crate::world::life::Parting;
+use crate::world::life::LifeOutcome;
 use crate::world::life::beyond_tolerance::{Demand, is_too_little};
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 impl World {
     /// The drive carries a member of the array that is out, and nobody uses it.
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// Members come back, first some of them, then all.
-    pub(crate) fn come_back(&mut self, victims: &[usize]) -> Going<Parting> {
+    pub(crate) fn come_back(&mut self, victims: &[usize]) -> SimResult<LifeOutcome> {
         // The writes that were cut off may be lost where a member comes back stale.
         self.doubt_torn_blocks();
         // Somebody who was in service to the end: others alone could not tell that there was more.
@@ -149,7 +149,7 @@ impl World {
 
     /// Those that are there now are enough, and the array is to be started from them. If it is
     /// refused, force does not help, unless all that is wrong is what force is for.
-    fn some_suffice(&mut self) -> Going<bool> {
+    fn some_suffice(&mut self) -> SimResult<bool> {
         let refusal = self.assemble(false).err();
         let forced = self.assemble(true).is_ok();
         self.drives.iter_mut().for_each(|drive| drive.device = None);
@@ -167,7 +167,7 @@ impl World {
 
     /// The array starts, by itself or by force if that is what is said; everything is read, written
     /// to, and stopped.
-    pub(crate) fn start_again(&mut self) -> Going<Parting> {
+    pub(crate) fn start_again(&mut self) -> SimResult<LifeOutcome> {
         self.take_leftovers_away();
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();
         // Without a log, or not yet resynced from when there was none.
@@ -200,7 +200,7 @@ impl World {
 
     /// After a start by force one more member is lost, before parity is true again: what force was
     /// used for is not said of it. It may answer an error, and nothing wrong.
-    fn lose_another(&mut self) -> Going<Parting> {
+    fn lose_another(&mut self) -> SimResult<LifeOutcome> {
         let looks = self.looks();
         let can_do_without = |slot: &usize| {
             let groups = self.geometry.neighbours();
@@ -228,7 +228,7 @@ impl World {
     }
 
     /// Force suffices; nothing is demanded any more of what it says that it gives up.
-    fn accept_losses(&mut self) -> Going<bool> {
+    fn accept_losses(&mut self) -> SimResult<bool> {
         self.stats.forced_starts += 1;
         let array = match self.assemble(true) {
             Ok(array) => array,
@@ -260,7 +260,7 @@ impl World {
 
     /// Sectors of more members than parity covers become unreadable, in the same rows: exactly what
     /// they held is lost.
-    pub(crate) fn spoil_beyond(&mut self, group: usize) -> Going<Parting> {
+    pub(crate) fn spoil_beyond(&mut self, group: usize) -> SimResult<LifeOutcome> {
         self.stats.beyond_sectors += 1;
         self.plan.lose_blocks = true;
         let width = self.geometry.width;
@@ -309,7 +309,7 @@ impl World {
 
     /// Log areas are destroyed: of all members after a clean stop, else of as many as may be lost.
     /// Nothing is missed.
-    pub(crate) fn destroy_logs(&mut self) -> Going<Parting> {
+    pub(crate) fn destroy_logs(&mut self) -> SimResult<LifeOutcome> {
         self.stats.beyond_logs += 1;
         let crashed = self.chance.faults.percent(50);
         if crashed {
@@ -352,7 +352,7 @@ impl World {
     /// Superblocks of too many members, or a page of the map or the list of unreadable blocks on
     /// all of them, are destroyed: the array is refused by name, and nothing is written, so that
     /// whoever has a copy of what was there can put it back.
-    pub(crate) fn destroy_metadata(&mut self, group: usize) -> Going<Parting> {
+    pub(crate) fn destroy_metadata(&mut self, group: usize) -> SimResult<LifeOutcome> {
         self.stats.beyond_metadata += 1;
         if self.chance.faults.percent(50) {
             self.crash(true)?;
@@ -416,7 +416,7 @@ impl World {
 
     /// Writes were under way without a log, and members that the level could do without are gone
     /// with the power: force starts it, and gives up only what it says.
-    pub(crate) fn lose_unlogged(&mut self) -> Going<Parting> {
+    pub(crate) fn lose_unlogged(&mut self) -> SimResult<LifeOutcome> {
         self.stats.beyond_unlogged += 1;
         self.fall(true)?;
         self.doubt_torn_blocks();
@@ -441,7 +441,7 @@ impl World {
 
     /// Two parts of the array, each of which can run alone, are started apart. Together they are
     /// refused; the one that is kept has its own past.
-    pub(crate) fn part(&mut self, without: FaultSet) -> Going<Parting> {
+    pub(crate) fn part(&mut self, without: FaultSet) -> SimResult<LifeOutcome> {
         self.wait("requests are answered", |world| {
             world.asks_left == 0 && world.asks.is_empty()
         })?;
@@ -449,7 +449,7 @@ impl World {
         let (width, k) = (self.geometry.width, self.geometry.k);
         let looks = self.looks();
         let serving: Vec<Option<usize>> = looks.iter().map(|look| look.in_sync).collect();
-        let parting = self.stop()?;
+        let outcome = self.stop()?;
         let enough = |group: &[Option<usize>]| group.iter().flatten().count() >= 2 * k;
         let whole = (0..self.drives.len()).all(|i| self.drives[i].ssd.faults.latent.is_empty());
         let two = self.geometry.regroups() || !self.wary.is_empty();
@@ -458,7 +458,7 @@ impl World {
             || !serving.chunks(width).all(enough)
             || without.has(crate::drive::overlay::FaultKind::Kill)
         {
-            return Ok(parting);
+            return Ok(outcome);
         }
         self.stats.beyond_parted += 1;
         let mut halves: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
@@ -503,7 +503,7 @@ impl World {
     }
 
     /// A part of the array is started where nothing else is, and written to.
-    fn live_alone(&mut self, members: &[usize]) -> Going {
+    fn live_alone(&mut self, members: &[usize]) -> SimResult {
         self.show_only(members);
         self.note(format!("drives {members:?} alone:"));
         self.launch()?;

@@ -9,10 +9,10 @@ use strake_format::RegionState;
 
 use crate::drive::overlay::FaultSet;
 use crate::plan::workload::{Ask, AskKind};
-use crate::world::life::Parting;
+use crate::world::life::LifeOutcome;
 use crate::world::life::beyond_tolerance::quiet_life;
 use crate::world::redundancy;
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 impl World {
     /// Nothing is under way, and no job is at work.
@@ -25,8 +25,8 @@ impl World {
         !self.resyncing && status.jobs.iter().all(|job| job.paused)
     }
 
-    pub(crate) fn finale(&mut self, parting: Parting, without: FaultSet) -> Going {
-        self.begin(&quiet_life(), parting, without)?;
+    pub(crate) fn finale(&mut self, outcome: LifeOutcome, without: FaultSet) -> SimResult {
+        self.begin(&quiet_life(), outcome, without)?;
         self.wait("the array starts", |world| world.machines().started)?;
         self.settle()?;
         if self.plan.made_whole {
@@ -52,7 +52,7 @@ impl World {
     }
 
     /// Rebuilds go on and come to an end.
-    pub(crate) fn settle(&mut self) -> Going {
+    pub(crate) fn settle(&mut self) -> SimResult {
         for index in 0..self.drives.len() {
             if let (true, Some(device)) = (
                 self.drives[index].ssd.faults.gone,
@@ -67,7 +67,7 @@ impl World {
     }
 
     /// With nothing to do, the array asks for no more ticks.
-    fn fall_asleep(&mut self) -> Going {
+    fn fall_asleep(&mut self) -> SimResult {
         // A member that fails at the last reads brings a rebuild, and data moves on behind that.
         for _ in 0..2 {
             for _ in 0..3000 {
@@ -82,7 +82,7 @@ impl World {
     }
 
     /// Every slot gets a member in sync.
-    fn make_whole(&mut self) -> Going {
+    fn make_whole(&mut self) -> SimResult {
         for _ in 0..24 {
             let looks = self.looks();
             let Some(slot) = looks.iter().position(|look| look.in_sync.is_none()) else {
@@ -107,7 +107,7 @@ impl World {
         self.failure(format!("the array is not made whole; {state}"))
     }
 
-    fn check_optimal(&mut self) -> Going {
+    fn check_optimal(&mut self) -> SimResult {
         let state = self.machines().array.status().state;
         if state == ArrayState::Optimal {
             return Ok(());
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Reads every block.
-    pub fn read_everything(&mut self) -> Going {
+    pub fn read_everything(&mut self) -> SimResult {
         let total = self.oracle.blocks();
         let stripe = self.geometry.stripe_bytes() / self.geometry.block;
         let piece = (stripe * 3).min(self.longest_read());
@@ -149,7 +149,7 @@ impl World {
         self.wait("every block is read", |world| world.asks.is_empty())
     }
 
-    pub(crate) fn read_piece(&mut self, first: u64, count: u64) -> Going {
+    pub(crate) fn read_piece(&mut self, first: u64, count: u64) -> SimResult {
         let ask = Ask {
             kind: AskKind::Read,
             first,
@@ -165,13 +165,13 @@ impl World {
     }
 
     /// Reads everything once more, with as many members missing as is fair.
-    fn read_degraded(&mut self) -> Going {
+    fn read_degraded(&mut self) -> SimResult {
         let (drives, mut situation) = self.condition_on_media();
-        let atlas = self.atlas();
+        let tolerance = self.tolerance();
         let mut order: Vec<usize> = (0..drives.len()).collect();
         self.chance.faults.shuffle(&mut order);
         for slot in order {
-            if let Some(index) = drives[slot].filter(|_| atlas.may_lose(&situation, slot)) {
+            if let Some(index) = drives[slot].filter(|_| tolerance.may_lose(&situation, slot)) {
                 situation.slots[slot].intact = false;
                 self.drives[index].hidden = true;
                 self.note(format!("drive {index} (slot {slot}) is taken away"));

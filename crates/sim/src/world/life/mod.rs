@@ -24,37 +24,37 @@ use strake_format::{RegionState, SlotState, WriteHole};
 use crate::drive::overlay::{FaultKind, FaultSet, Overlay};
 use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
 use crate::prng::Prng;
-use crate::world::fault::silent::Misfortune;
+use crate::world::fault::silent::WriteFault;
 use crate::world::fault::tolerance::{Condition, Situation};
 use crate::world::inspect::{Look, calls_live};
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 /// How the last life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parting {
+pub struct LifeOutcome {
     /// Nothing was being written and redundancy was true.
     pub calm: bool,
 }
 
 impl World {
     /// Everything that the plan says, and the verification at the end.
-    pub fn run(&mut self, without: FaultSet) -> Going {
+    pub fn run(&mut self, without: FaultSet) -> SimResult {
         let lives = self.plan.lives.clone();
-        let mut parting = Parting {
+        let mut outcome = LifeOutcome {
             calm: self.oracle_is_defined(),
         };
         for life in &lives {
             if life.enlarge_bytes > 0 && !without.has(FaultKind::Command) {
                 self.enlarge(life.enlarge_bytes);
             }
-            self.begin(life, parting, without)?;
-            parting = self.live(life, without)?;
+            self.begin(life, outcome, without)?;
+            outcome = self.live(life, without)?;
         }
         if let Some(disaster) = self.plan.beyond.filter(|_| !without.has(FaultKind::Beyond)) {
             self.volumes = None;
-            parting = self.go_beyond(disaster, parting, without)?;
+            outcome = self.go_beyond(disaster, outcome, without)?;
         }
-        self.finale(parting, without)
+        self.finale(outcome, without)
     }
 
     fn oracle_is_defined(&self) -> bool {
@@ -63,11 +63,16 @@ impl World {
 
     // ---- beginning ----------------------------------------------------------------------------
 
-    pub(crate) fn begin(&mut self, life: &Life, parting: Parting, without: FaultSet) -> Going {
+    pub(crate) fn begin(
+        &mut self,
+        life: &Life,
+        outcome: LifeOutcome,
+        without: FaultSet,
+    ) -> SimResult {
         if !without.has(FaultKind::StaleReturn) {
             self.bring_back(life.return_percent);
         }
-        let spared = !self.atlas().may_start_without(parting.calm);
+        let spared = !self.tolerance().may_start_without(outcome.calm);
         let missing = !without.has(FaultKind::MissingAtStart)
             && !spared
             && self.chance.faults.percent(life.missing_percent);
@@ -78,7 +83,7 @@ impl World {
             self.hide_some();
         }
         if self.chance.faults.percent(15) {
-            self.tempt()?;
+            self.try_forced_start()?;
         }
         self.take_leftovers_away();
         // A crash may have torn the other copy, so that this one is all that the member has.
@@ -91,7 +96,7 @@ impl World {
 
     /// Somebody tries to start the array by force from a part of its members, fair or not. It is
     /// refused by name, or there is enough of it: never a crash, never too little.
-    fn tempt(&mut self) -> Going {
+    fn try_forced_start(&mut self) -> SimResult {
         let before: Vec<bool> = self.drives.iter().map(|drive| drive.hidden).collect();
         for index in 0..self.drives.len() {
             self.drives[index].hidden |= self.chance.faults.percent(40);
@@ -210,7 +215,7 @@ impl World {
     /// Leaves out members at the next start, as many as are fair.
     fn hide_some(&mut self) {
         let (drives, mut situation) = self.condition_on_media();
-        let atlas = self.atlas();
+        let tolerance = self.tolerance();
         let order = self.victims();
         let most = self.chance.faults.range(1, 3) as usize;
         let mut hidden = 0;
@@ -218,7 +223,7 @@ impl World {
             let Some(index) = drives[slot].filter(|_| hidden < most) else {
                 continue;
             };
-            if atlas.may_lose(&situation, slot) {
+            if tolerance.may_lose(&situation, slot) {
                 situation.slots[slot].intact = false;
                 self.drives[index].hidden = true;
                 hidden += 1;
@@ -241,10 +246,10 @@ impl World {
 
     // ---- living -------------------------------------------------------------------------------
 
-    fn live(&mut self, life: &Life, without: FaultSet) -> Going<Parting> {
+    fn live(&mut self, life: &Life, without: FaultSet) -> SimResult<LifeOutcome> {
         let (mut threshold, mut audited) = (None, false);
         self.slow_some();
-        self.begin_to_dawdle(without);
+        self.begin_latency_faults(without);
         let total = life.asks;
         let mut held = if self.reads_first() { total } else { 0 };
         self.asks_left = total - held;
@@ -278,7 +283,7 @@ impl World {
             let asked = total - held - self.asks_left;
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
-                self.dawdle(without);
+                self.latency_fault(without);
                 self.reset_some(without)?;
                 self.stand_still_some(without);
             }
@@ -309,12 +314,12 @@ impl World {
             }
             let left = left_at.zip(life.end_after_left);
             let copied = copied || left.is_some_and(|(at, after)| self.stats.events >= at + after);
-            let true_now = self.silent.lies.is_empty();
+            let true_now = self.silent.corrupt.is_empty();
             let found = self.decay_strikes() || self.volumes_strike();
             let due = true_now && (found || fallen || reshaped || copied || passed(life.end_at));
             if let Some(kind) = crash.filter(|_| self.strikes(due)) {
                 let situation = self.situation();
-                if self.atlas().may_crash(&situation) {
+                if self.tolerance().may_crash(&situation) {
                     return self.crash(kind == FaultKind::PowerCut);
                 }
             }
@@ -353,7 +358,7 @@ impl World {
     }
 
     /// Everything is read before the user makes these requests.
-    fn look_first(&mut self, asks: u64) -> Going {
+    fn look_first(&mut self, asks: u64) -> SimResult {
         self.read_everything()?;
         self.asks_left = asks;
         self.pump()
@@ -365,7 +370,7 @@ impl World {
             return None;
         }
         let situation = self.situation();
-        self.atlas().may_crash(&situation).then(|| {
+        self.tolerance().may_crash(&situation).then(|| {
             self.note("in the middle of the replay:".to_owned());
             self.stats.crashes_replaying += 1;
             self.chance.faults.percent(70)
@@ -381,7 +386,7 @@ impl World {
         }
     }
 
-    pub(crate) fn check_alive(&mut self) -> Going {
+    pub(crate) fn check_alive(&mut self) -> SimResult {
         if self.clock.is_empty() && !(self.asks.is_empty() && self.commands.is_empty()) {
             let state = self.state_text();
             return self.failure(format!("nothing more happens; {state}"));
@@ -390,7 +395,11 @@ impl World {
     }
 
     /// The end of a life that had to wait until it was fair, or was to be clean.
-    fn end_in_peace(&mut self, crash: Option<FaultKind>, set: Option<CommandId>) -> Going<Parting> {
+    fn end_in_peace(
+        &mut self,
+        crash: Option<FaultKind>,
+        set: Option<CommandId>,
+    ) -> SimResult<LifeOutcome> {
         self.wait("requests and commands are answered", |world| {
             world.machines().started && world.asks.is_empty() && world.commands.is_empty()
         })?;
@@ -402,7 +411,7 @@ impl World {
         };
         for _ in 0..400 {
             let situation = self.situation();
-            if self.atlas().may_crash(&situation) {
+            if self.tolerance().may_crash(&situation) {
                 return self.crash(kind == FaultKind::PowerCut);
             }
             for _ in 0..20 {
@@ -415,7 +424,7 @@ impl World {
     }
 
     /// A clean stop.
-    pub fn stop(&mut self) -> Going<Parting> {
+    pub fn stop(&mut self) -> SimResult<LifeOutcome> {
         self.audit_decay()?;
         self.situation();
         let calm = !self.resyncing;
@@ -440,11 +449,11 @@ impl World {
         self.forget_process();
         self.clean = calm;
         self.clock.pass(1_000_000);
-        Ok(Parting { calm })
+        Ok(LifeOutcome { calm })
     }
 
     /// A power cut, or a SIGKILL.
-    pub fn crash(&mut self, power: bool) -> Going<Parting> {
+    pub fn crash(&mut self, power: bool) -> SimResult<LifeOutcome> {
         self.audit_decay()?;
         let situation = self.situation();
         let (shown, newcomers) = (self.shown_in_sync(), self.newcomers());
@@ -493,7 +502,7 @@ impl World {
         self.clean = false;
         self.resyncing |= !calm && self.geometry.m > 0;
         self.clock.pass(1_000_000);
-        Ok(Parting { calm })
+        Ok(LifeOutcome { calm })
     }
 
     /// A member is lost (or cannot be read everywhere) before the log was replayed: what was being
@@ -548,7 +557,7 @@ impl World {
 
     // ---- misfortunes --------------------------------------------------------------------------
 
-    fn act(&mut self, action: Action, without: FaultSet) -> Going {
+    fn act(&mut self, action: Action, without: FaultSet) -> SimResult {
         let kind = kind_of(action);
         if without.has(kind) || !self.machines().started {
             return Ok(());
@@ -563,7 +572,7 @@ impl World {
                 | Action::Set
                 | Action::Rot
         );
-        if !harmless && !self.silent.lies.is_empty() {
+        if !harmless && !self.silent.corrupt.is_empty() {
             return Ok(());
         }
         self.take_live_image();
@@ -577,19 +586,19 @@ impl World {
             // Which of them a change of volumes writes over again is not known.
             Action::LoseWrite | Action::MisdirectWrite if self.volumes.is_some() => Ok(()),
             Action::LoseWrite => {
-                self.arm(Misfortune::Lost);
+                self.arm(WriteFault::Lost);
                 Ok(())
             }
             Action::MisdirectWrite => {
-                self.arm(Misfortune::Misdirected);
+                self.arm(WriteFault::Misdirected);
                 Ok(())
             }
             Action::LoseMetadata => {
-                self.arm_metadata(Misfortune::Lost, true);
+                self.arm_metadata(WriteFault::Lost, true);
                 Ok(())
             }
             Action::MisdirectMetadata => {
-                self.arm_metadata(Misfortune::Misdirected, true);
+                self.arm_metadata(WriteFault::Misdirected, true);
                 Ok(())
             }
             Action::Slow => {
@@ -629,15 +638,15 @@ impl World {
     }
 
     /// Hits a member that may be hit.
-    fn strike(&mut self, action: Action) -> Going {
+    fn strike(&mut self, action: Action) -> SimResult {
         let situation = self.situation();
-        let atlas = self.atlas();
+        let tolerance = self.tolerance();
         let fair: Vec<usize> = match action {
             Action::Latent => (0..situation.slots.len())
                 .filter(|&s| situation.slots[s].intact)
                 .collect(),
             _ => (0..situation.slots.len())
-                .filter(|&s| atlas.may_lose(&situation, s))
+                .filter(|&s| tolerance.may_lose(&situation, s))
                 .collect(),
         };
         let Some(slot) = self.choose(&fair) else {
@@ -660,8 +669,8 @@ impl World {
                 self.note(format!(
                     "the next write of drive {index} (slot {slot}) will fail"
                 ));
-                let error = draw_write_error(&mut self.chance.ebb);
-                let of_flush = self.chance.ebb.one_in(4);
+                let error = draw_write_error(&mut self.chance.removal);
+                let of_flush = self.chance.removal.one_in(4);
                 let drive = &mut self.drives[index];
                 let of_flush = of_flush && drive.ssd.volatile_cache();
                 match of_flush {
@@ -694,7 +703,7 @@ impl World {
     }
 
     /// Nothing is left to lose somewhere: there the array must refuse to fail a member.
-    pub fn ask_too_much(&mut self) -> Going {
+    pub fn ask_too_much(&mut self) -> SimResult {
         // A spare that waits, or a command that brings one, could be whole in its slot before the
         // command arrives.
         let members = self.machines().array.status().members;
@@ -726,7 +735,7 @@ impl World {
     }
 
     /// A drive vanishes, perhaps noticed by the runtime.
-    pub fn vanish(&mut self, index: usize) -> Going {
+    pub fn vanish(&mut self, index: usize) -> SimResult {
         let pulled = self.chance.faults.percent(self.plan.pulled_percent);
         let noticed = self.chance.faults.percent(50);
         self.note(format!(
@@ -745,7 +754,7 @@ impl World {
         Ok(())
     }
 
-    fn lose_target(&mut self) -> Going {
+    fn lose_target(&mut self) -> SimResult {
         let targets: Vec<usize> = self
             .looks()
             .iter()
@@ -757,7 +766,7 @@ impl World {
         }
     }
 
-    fn spoil(&mut self, situation: &Situation, slot: usize, index: usize) -> Going {
+    fn spoil(&mut self, situation: &Situation, slot: usize, index: usize) -> SimResult {
         let layout = self.superblock.layout;
         let size = self.geometry.block;
         let first = layout.data_offset / size;
@@ -769,7 +778,7 @@ impl World {
         let row = |block: u64| (block * size - layout.data_offset) / self.geometry.strip;
         let rows: BTreeSet<u64> = (at..at + count).map(row).collect();
         let rows: Vec<u64> = rows.into_iter().collect();
-        if self.atlas().may_spoil(situation, slot, &rows) {
+        if self.tolerance().may_spoil(situation, slot, &rows) {
             self.note(format!(
                 "drive {index} (slot {slot}): rows {rows:?} become unreadable"
             ));
@@ -797,7 +806,7 @@ impl World {
         (!sectors.is_empty()).then(|| self.chance.faults.pick(&sectors).min(limit))
     }
 
-    fn administer(&mut self, action: Action) -> Going {
+    fn administer(&mut self, action: Action) -> SimResult {
         let looks = self.looks();
         let slots = |fits: &dyn Fn(&Look) -> bool| -> Vec<usize> {
             (0..looks.len())
@@ -892,8 +901,8 @@ impl World {
 
     pub(crate) fn scrub(&mut self) {
         self.refresh_resyncing();
-        let lies = !self.silent.lies.is_empty() || !self.decay.is_empty();
-        self.scrub_must_agree = !self.resyncing && !lies;
+        let corrupt = !self.silent.corrupt.is_empty() || !self.decay.is_empty();
+        self.scrub_must_agree = !self.resyncing && !corrupt;
         let mode = match self.chance.faults.percent(50) {
             true => ScrubMode::Repair,
             false => ScrubMode::Check,

@@ -17,7 +17,7 @@ use strake_format::WriteHole;
 use crate::plan::workload::{Ask, AskKind};
 use crate::plan::{Action, End, Life, Moment as At, Plan, aimed_life};
 use crate::prng::{Prng, Purpose};
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 /// One array with parity in so many has such sectors.
 const ONE_IN: u64 = 7;
@@ -97,7 +97,7 @@ fn spoiling_life(rng: &mut Prng) -> Life {
 
 impl World {
     /// Sectors at one byte of the strips of a stripe that was written last become unreadable.
-    pub(crate) fn spoil_recent(&mut self) -> Going {
+    pub(crate) fn spoil_recent(&mut self) -> SimResult {
         let geometry = self.geometry.clone();
         let looks = self.looks();
         let rng = &mut self.decay.chance;
@@ -134,7 +134,7 @@ impl World {
         let row = geometry.row(stripe).1;
         let data_offset = self.superblock.layout.data_offset;
         let sector = (data_offset + geometry.row_offset(row) + place) / block;
-        let (situation, atlas) = (self.situation(), self.atlas());
+        let (situation, tolerance) = (self.situation(), self.tolerance());
         let rows = [row.0];
         let mut spoilt = Vec::new();
         for column in columns {
@@ -143,7 +143,7 @@ impl World {
             let Some(drive) = drive.filter(|_| spoilt.len() < count) else {
                 continue;
             };
-            if atlas.may_spoil(&situation, slot, &rows) {
+            if tolerance.may_spoil(&situation, slot, &rows) {
                 self.drives[drive].ssd.faults.latent.insert(sector);
                 spoilt.push(column);
             }

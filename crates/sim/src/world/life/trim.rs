@@ -6,11 +6,11 @@
 
 use crate::plan::workload::{Ask, AskKind};
 use crate::prng::{Prng, Purpose};
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 impl World {
     /// Trims a region in parts.
-    pub(crate) fn trim(&mut self) -> Going {
+    pub(crate) fn trim(&mut self) -> SimResult {
         if self.volumes.is_some() {
             // Regions are not the user's there.
             return Ok(());
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// Asks for a change, unless the usual user would not.
-    fn change(&mut self, kind: AskKind, first: u64, count: u64) -> Going {
+    fn change(&mut self, kind: AskKind, first: u64, count: u64) -> SimResult {
         let fua = false;
         let ask = Ask {
             kind,
@@ -52,7 +52,7 @@ impl World {
             fua,
         };
         let busy = !self.swarm.overlapping && self.oracle.busy(first, count);
-        match busy || self.touches_lies(&ask) {
+        match busy || self.touches_corrupt(&ask) {
             true => Ok(()),
             false => self.submit(ask),
         }

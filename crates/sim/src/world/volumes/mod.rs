@@ -32,7 +32,7 @@ use crate::oracle::{self, Oracle, Ticket, Version};
 use crate::plan::Plan;
 use crate::plan::workload::{Ask, AskKind};
 use crate::prng::{Prng, Purpose};
-use crate::world::{Going, World};
+use crate::world::{SimResult, World};
 
 mod through;
 
@@ -296,7 +296,7 @@ impl World {
     }
 
     /// Whatever is under way of a change goes on, after an event.
-    pub(crate) fn volumes_step(&mut self) -> Going {
+    pub(crate) fn volumes_step(&mut self) -> SimResult {
         let ready = self
             .machines
             .as_ref()
@@ -340,7 +340,7 @@ impl World {
     }
 
     /// The array serves: carve it, or find out what it has.
-    fn bring_up(&mut self) -> Going {
+    fn bring_up(&mut self) -> SimResult {
         let carved = self.machines().array.status().superblock.carved;
         if self.vols().carved && !carved {
             return self.failure("the array has forgotten that it is carved");
@@ -376,7 +376,7 @@ impl World {
     }
 
     /// Asks for the next copy of the table.
-    fn read_copy(&mut self) -> Going {
+    fn read_copy(&mut self) -> SimResult {
         let copy = self.vols().copies.len() as u64;
         let count = COPY_BYTES / self.geometry.block;
         self.vols().waits = Some(RequestId(self.next_request));
@@ -389,7 +389,7 @@ impl World {
     }
 
     /// What a copy says whose blocks were read.
-    fn copy_read(&mut self, bytes: &[u8]) -> Going<Copy> {
+    fn copy_read(&mut self, bytes: &[u8]) -> SimResult<Copy> {
         let block = self.geometry.block;
         let copy = self.vols().copies.len();
         let first = copy as u64 * COPY_BYTES / block;
@@ -414,7 +414,7 @@ impl World {
     }
 
     /// Both copies were read: which table is it?
-    fn choose_table(&mut self) -> Going {
+    fn choose_table(&mut self) -> SimResult {
         let copies: [Copy; 2] = std::mem::take(&mut self.vols().copies)
             .try_into()
             .expect("there are two");
@@ -481,7 +481,7 @@ impl World {
     }
 
     /// The change goes on as far as it can without an answer.
-    fn change_on(&mut self) -> Going {
+    fn change_on(&mut self) -> SimResult {
         loop {
             let vols = self.vols();
             let Some(change) = &mut vols.change else {
@@ -507,7 +507,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, task: Task) -> Going {
+    fn carry_out(&mut self, task: Task) -> SimResult {
         let block = self.geometry.block;
         let over = |kind, range: &Range<u64>| Ask {
             kind,
@@ -525,7 +525,7 @@ impl World {
             }
             _ => over(AskKind::Flush, &(0..0)),
         };
-        if ask.kind.changes() && self.touches_lies(&ask) {
+        if ask.kind.changes() && self.touches_corrupt(&ask) {
             // As the usual user, it changes nothing where nobody was told what lies there.
             let change = self.vols().change.as_mut();
             change.expect("it is under way").tasks.push_front(task);
@@ -605,7 +605,7 @@ impl World {
     }
 
     /// A request that was made for volumes was answered.
-    pub(crate) fn volumes_hear(&mut self, id: RequestId, well: bool) -> Going {
+    pub(crate) fn volumes_note(&mut self, id: RequestId, well: bool) -> SimResult {
         let waits = self.volumes.as_ref().and_then(|vols| vols.waits);
         if waits != Some(id) {
             return Ok(());
@@ -669,7 +669,7 @@ impl World {
     }
 
     /// Somebody asks for a change.
-    fn begin_change(&mut self) -> Going {
+    fn begin_change(&mut self) -> SimResult {
         let block = self.geometry.block;
         let uuid = VolumeUuid(self.vols().chance.bytes16());
         let vols = self.vols();
@@ -734,7 +734,7 @@ impl World {
         before: &VolumeTable,
         mut after: VolumeTable,
         withdrawn: Option<VolumeUuid>,
-    ) -> Going {
+    ) -> SimResult {
         let steps = volumes::steps(before, &mut after);
         self.note(format!("volumes are to be {}", text(&after)));
         let ground = self.ground(after.unit_bytes);
@@ -758,7 +758,7 @@ impl World {
         self.change_on()
     }
 
-    fn change_refused(&mut self, error: VolumeError) -> Going {
+    fn change_refused(&mut self, error: VolumeError) -> SimResult {
         use VolumeError::{NameTaken, NoSpace, WouldShrink};
         self.stats.volume_changes_refused += 1;
         match error {

@@ -13,7 +13,7 @@ use strake_engine::{Buf, Slice};
 use crate::canary::Canary;
 use crate::oracle::Moment;
 use crate::world::Happening;
-use crate::world::user::Asked;
+use crate::world::user::PendingRequest;
 
 /// A request of a volume under way.
 pub(super) struct Through {
@@ -37,19 +37,19 @@ struct Part {
 
 impl World {
     /// Submits one more request of a user of volumes, unless it would read too much at once.
-    pub(crate) fn ask_volume(&mut self) -> Going<bool> {
-        let lies = !self.silent.lies.is_empty() || self.silent.armed.is_some();
+    pub(crate) fn ask_volume(&mut self) -> SimResult<bool> {
+        let corrupt = !self.silent.corrupt.is_empty() || self.silent.armed.is_some();
         let vols = self.vols();
         if vols.phase != Phase::Serving {
             // What it waits for may last.
-            let waits = lies || vols.refused_at.is_some();
+            let waits = corrupt || vols.refused_at.is_some();
             if waits {
                 self.asks_left -= 1;
                 self.flush_volumes()?;
             }
             return Ok(waits);
         }
-        let idle = vols.change.is_none() && !lies;
+        let idle = vols.change.is_none() && !corrupt;
         if idle && (vols.table.volumes.is_empty() || vols.chance.one_in(3)) {
             self.begin_change()?;
         }
@@ -103,7 +103,7 @@ impl World {
         let parts = self.parts_of(volume, kind, first, count);
         let busy = |ask: &Ask| {
             let busy = !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
-            busy || self.touches_lies(ask)
+            busy || self.touches_corrupt(ask)
         };
         if kind.changes() && parts.iter().any(|part| busy(&part.ask)) {
             kind = AskKind::Read;
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// Now and then somebody asks for more than there is: no byte of another is touched.
-    fn ask_beyond(&mut self, volume: &Volume) -> Going {
+    fn ask_beyond(&mut self, volume: &Volume) -> SimResult {
         let block = self.geometry.block;
         let rng = &mut self.vols().chance;
         if !rng.one_in(8) {
@@ -177,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    fn flush_volumes(&mut self) -> Going {
+    fn flush_volumes(&mut self) -> SimResult {
         let models = self.vols().models.iter_mut();
         let moments = models.map(|(uuid, model)| (*uuid, model.oracle.flush()));
         let moments = moments.collect();
@@ -204,7 +204,7 @@ impl World {
         first: u64,
         count: u64,
         fua: bool,
-    ) -> Going {
+    ) -> SimResult {
         let block = self.geometry.block;
         let (offset, len) = (first * block, count * block);
         let mut parts = self.parts_of(volume, kind, first, count);
@@ -276,7 +276,7 @@ impl World {
         moment: Moment,
         through: Through,
         map: Option<&VolumeMap>,
-    ) -> Going {
+    ) -> SimResult {
         self.stats.asks += 1;
         self.stats.volume_asks += 1;
         self.stats.volume_asks_split += u64::from(through.parts.len() > 1);
@@ -297,7 +297,7 @@ impl World {
         });
         let queue = (id.0 % u64::from(self.plan.queues)) as u16;
         let more = through.parts.iter().skip(1).map(|part| part.ask).collect();
-        let asked = Asked {
+        let asked = PendingRequest {
             ask,
             more,
             ticket: None,
@@ -319,9 +319,9 @@ impl World {
     /// The answer to a request of a volume's user, if it was one.
     pub(crate) fn volume_answered(
         &mut self,
-        asked: Asked,
+        asked: PendingRequest,
         reply: Reply,
-    ) -> Going<Option<(Asked, Reply)>> {
+    ) -> SimResult<Option<(PendingRequest, Reply)>> {
         let vols = self.volumes.as_mut();
         let Some(through) = vols.and_then(|vols| vols.under_way.remove(&reply.id)) else {
             return Ok(Some((asked, reply)));
@@ -356,7 +356,12 @@ impl World {
     }
 
     /// An error is right where it is for the array's user.
-    fn volume_refused(&mut self, asked: &Asked, through: &Through, error: RequestError) -> Going {
+    fn volume_refused(
+        &mut self,
+        asked: &PendingRequest,
+        through: &Through,
+        error: RequestError,
+    ) -> SimResult {
         self.note_lost_blocks();
         let mut parts = through.parts.iter().map(|part| part.ask);
         let lost = |ask: Ask| {
@@ -392,7 +397,12 @@ impl World {
         self.poll_shards()
     }
 
-    fn volume_read(&mut self, asked: &Asked, through: &Through, slices: Slices) -> Going {
+    fn volume_read(
+        &mut self,
+        asked: &PendingRequest,
+        through: &Through,
+        slices: Slices,
+    ) -> SimResult {
         let bytes = asked.bytes(&slices);
         let size = self.geometry.block as usize;
         let count: u64 = through.parts.iter().map(|part| part.ask.count).sum();
@@ -410,7 +420,7 @@ impl World {
             if planted == Some(Canary::ReconstructZeros) {
                 self.zero_missing(part.ask.first, &mut bytes);
             }
-            let alone = Asked {
+            let alone = PendingRequest {
                 ask: part.ask,
                 more: Vec::new(),
                 ticket: None,
@@ -418,7 +428,7 @@ impl World {
                 buffers: 0,
                 place: Vec::new(),
             };
-            self.excuse_lies(&alone, &mut bytes);
+            self.excuse_corrupt(&alone, &mut bytes);
             if let Err(mismatch) = self.oracle.seen(asked.moment, part.ask.first, &bytes) {
                 let place = self.place(mismatch.block);
                 return self.failure(format!("{} ({place})", mismatch.text));
@@ -459,7 +469,7 @@ impl World {
     }
 
     /// At the end each volume is read from one end to the other; then the array is read as a whole again.
-    pub(crate) fn verify_volumes(&mut self) -> Going {
+    pub(crate) fn verify_volumes(&mut self) -> SimResult {
         if !self.volumes.as_ref().is_some_and(|v| v.carved) {
             self.volumes = None;
             return Ok(());
