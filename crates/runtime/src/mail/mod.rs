@@ -39,7 +39,7 @@ pub(crate) enum Mail {
     Piece(Request),
     /// A read that another shard began, and the member that is late with it, if one is.
     Passed(Request, Option<DeviceId>),
-    /// The turn of a rebuild comes to this shard.
+    /// The write token of a rebuild comes to this shard.
     WriteToken(WriteToken),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),

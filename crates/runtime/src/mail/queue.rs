@@ -66,7 +66,7 @@ impl Mode {
     }
 
     /// As `STRAKE_UBLK_MODE` and `strake show` call it.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match (self.data, self.batch) {
             (Data::UserCopy, false) => "user-copy",
             (Data::UserCopy, true) => "batch-user-copy",

@@ -32,7 +32,7 @@ pub(crate) enum Call {
 
 /// See the module. Places are those of the table of what is in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(BTreeMap<DeviceId, OfDevice>);
+pub(crate) struct Limiter(BTreeMap<DeviceId, OfDevice>);
 
 #[derive(Debug, Default)]
 struct OfDevice {
@@ -62,7 +62,7 @@ impl OfDevice {
     }
 }
 
-impl Turns {
+impl Limiter {
     /// A call on this device wants to be in the kernel: true if it may, else it waits.
     pub(crate) fn enter(&mut self, device: DeviceId, call: Call, place: u32) -> bool {
         let of_device = self.0.entry(device).or_default();
@@ -105,51 +105,59 @@ mod tests {
 
     #[test]
     fn of_each_device_a_few_run_and_the_others_wait_in_their_order() {
-        let mut turns = Turns::default();
+        let mut limiter = Limiter::default();
         let (one, other) = (DeviceId(1), DeviceId(2));
         let entered: Vec<bool> = (0..5)
-            .map(|place| turns.enter(one, Call::Range, place))
+            .map(|place| limiter.enter(one, Call::Range, place))
             .collect();
         assert_eq!(entered, [true, true, true, false, false]);
         assert!(
-            turns.enter(other, Call::Range, 10),
+            limiter.enter(other, Call::Range, 10),
             "another device has turns of its own"
         );
-        assert_eq!(turns.leave(one, 2), Some(3));
-        assert_eq!(turns.give_up(|place| place != 3), [0; 0], "one is at work");
-        assert_eq!(turns.give_up(|_| true), [4]);
+        assert_eq!(limiter.leave(one, 2), Some(3));
+        assert_eq!(
+            limiter.give_up(|place| place != 3),
+            [0; 0],
+            "one is at work"
+        );
+        assert_eq!(limiter.give_up(|_| true), [4]);
         for place in [0, 1, 3] {
-            assert_eq!(turns.leave(one, place), None);
+            assert_eq!(limiter.leave(one, place), None);
         }
-        assert_eq!(turns.leave(other, 10), None);
-        assert!(turns.0.is_empty());
+        assert_eq!(limiter.leave(other, 10), None);
+        assert!(limiter.0.is_empty());
     }
 
     #[test]
     fn a_flush_does_not_wait_behind_ranges() {
-        let (mut turns, device) = (Turns::default(), DeviceId(1));
+        let (mut limiter, device) = (Limiter::default(), DeviceId(1));
         (0..20).for_each(|place| {
-            turns.enter(device, Call::Range, place);
+            limiter.enter(device, Call::Range, place);
         });
         assert!(
-            turns.enter(device, Call::Flush, 20),
+            limiter.enter(device, Call::Flush, 20),
             "a place is left to it"
         );
-        assert!(!turns.enter(device, Call::Flush, 21));
-        assert_eq!(turns.leave(device, 0), Some(21), "before ranges that wait");
-        assert_eq!(turns.leave(device, 20), Some(3));
-        assert_eq!(turns.leave(device, 21), None, "ranges leave a place");
-        assert!(turns.enter(device, Call::Flush, 22));
+        assert!(!limiter.enter(device, Call::Flush, 21));
+        assert_eq!(
+            limiter.leave(device, 0),
+            Some(21),
+            "before ranges that wait"
+        );
+        assert_eq!(limiter.leave(device, 20), Some(3));
+        assert_eq!(limiter.leave(device, 21), None, "ranges leave a place");
+        assert!(limiter.enter(device, Call::Flush, 22));
     }
 
     #[test]
     fn ranges_go_on_however_many_flushes_come() {
-        let (mut turns, device) = (Turns::default(), DeviceId(1));
+        let (mut limiter, device) = (Limiter::default(), DeviceId(1));
         (0..20).for_each(|place| {
-            turns.enter(device, Call::Flush, place);
+            limiter.enter(device, Call::Flush, place);
         });
-        assert!(!turns.enter(device, Call::Range, 20));
-        assert_eq!(turns.leave(device, 0), Some(20));
-        assert_eq!(turns.leave(device, 1), Some(4), "one is at work");
+        assert!(!limiter.enter(device, Call::Range, 20));
+        assert_eq!(limiter.leave(device, 0), Some(20));
+        assert_eq!(limiter.leave(device, 1), Some(4), "one is at work");
     }
 }

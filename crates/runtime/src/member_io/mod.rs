@@ -45,7 +45,7 @@ use strake_engine::units::*;
 use strake_engine::{EioGrace, Pulse, Repeats, Retried, RetryPolicy, RetryState, Verdict};
 
 use crate::device::{Device, Kind};
-use crate::member_io::limiter::{Call, Turns};
+use crate::member_io::limiter::{Call, Limiter};
 use crate::memory::buffers::{Registered, Slab};
 use crate::ring::{File, Pushed, Ring, Token};
 use merge::{Merged, Newest};
@@ -70,7 +70,7 @@ pub(crate) enum Owner {
 
 /// Pages of a ublk request that a read fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lent {
+pub(crate) struct BorrowedPages {
     /// The queue and the tag that they belong to.
     pub(crate) queue: u16,
     pub(crate) tag: u16,
@@ -99,7 +99,7 @@ enum Work {
     /// Into pages of a request, from byte `at` of them on.
     ReadInPlace {
         offset: u64,
-        lent: Lent,
+        borrowed: BorrowedPages,
         at: u64,
         len: usize,
         done: usize,
@@ -128,13 +128,13 @@ enum Work {
 
 impl Work {
     /// `lent`: what a read in place fills.
-    fn of(kind: IoKind, lent: Option<Lent>) -> Work {
+    fn of(kind: IoKind, borrowed: Option<BorrowedPages>) -> Work {
         match kind {
             IoKind::ReadInPlace {
                 offset, len, at, ..
             } => Work::ReadInPlace {
                 offset,
-                lent: lent.expect("whose pages are filled is known before they are"),
+                borrowed: borrowed.expect("the pages to fill are known before the read starts"),
                 at,
                 len,
                 done: 0,
@@ -214,7 +214,7 @@ pub(crate) type Finished = (Owner, Completion);
 /// See the module.
 pub(crate) struct MemberIos {
     flights: Slab<Flight>,
-    turns: Turns,
+    limiter: Limiter,
     attached: BTreeMap<DeviceId, Attached>,
     registered: Registered,
     zeros: Slice,
@@ -229,7 +229,7 @@ pub(crate) struct MemberIos {
     /// How many wait to be tried again.
     pausing: usize,
     /// Pages that the kernel has let go of.
-    given_back: Vec<Lent>,
+    given_back: Vec<BorrowedPages>,
     /// What became of I/Os that were tried again.
     retried: Vec<Retried>,
     /// I/Os that lie side by side go as one.
@@ -250,7 +250,7 @@ impl MemberIos {
     pub(crate) fn new(registered: Registered, timeout: Duration) -> MemberIos {
         MemberIos {
             flights: Slab::default(),
-            turns: Turns::default(),
+            limiter: Limiter::default(),
             attached: BTreeMap::new(),
             registered,
             zeros: Slice::new(Buf::zeroed(ZERO_PART), 0, ZERO_PART),
@@ -350,7 +350,7 @@ impl MemberIos {
     }
 
     /// Pages that were lent and that the kernel has let go of since the last call.
-    pub(crate) fn given_back(&mut self) -> Option<Lent> {
+    pub(crate) fn given_back(&mut self) -> Option<BorrowedPages> {
         self.given_back.pop()
     }
 
@@ -366,11 +366,11 @@ impl MemberIos {
         ring: &mut Ring,
         owner: Owner,
         io: MemberIo,
-        lent: Option<Lent>,
+        borrowed: Option<BorrowedPages>,
         now: Time,
     ) -> Option<Finished> {
         let Some(attached) = self.attached.get(&io.device) else {
-            self.given_back.extend(lent);
+            self.given_back.extend(borrowed);
             let buf = match io.kind {
                 IoKind::Read { buf, .. } => Some(buf),
                 _ => None,
@@ -385,7 +385,7 @@ impl MemberIos {
             ));
         };
         let repeats = Repeats::of(&attached.device.info(), &io.kind);
-        let work = Work::of(io.kind, lent);
+        let work = Work::of(io.kind, borrowed);
         let call = match work {
             Work::Flush => Some(Call::Flush),
             Work::Range { .. } => Some(Call::Range),
@@ -414,7 +414,7 @@ impl MemberIos {
             merged: None,
         });
         if !self.join(ring, place, now)
-            && call.is_none_or(|call| self.turns.enter(io.device, call, place))
+            && call.is_none_or(|call| self.limiter.enter(io.device, call, place))
         {
             let pushed = self.begin(ring, place, file, now);
             self.may_be_joined(place, pushed);
@@ -583,7 +583,7 @@ impl MemberIos {
         let flight = self.flights.remove(place).expect("it is in the table");
         let verdict = verdict.map_err(RetryPolicy::verdict);
         if flight.blocks
-            && let Some(next) = self.turns.leave(flight.id, place)
+            && let Some(next) = self.limiter.leave(flight.id, place)
         {
             let file = self
                 .flights
@@ -592,8 +592,8 @@ impl MemberIos {
                 .file;
             self.begin(ring, next, file, now);
         }
-        if let Work::ReadInPlace { lent, .. } = flight.work {
-            self.given_back.push(lent);
+        if let Work::ReadInPlace { borrowed, .. } = flight.work {
+            self.given_back.push(borrowed);
         }
         if flight.abandoned {
             tracing::debug!(device = %flight.device.path().display(), "an abandoned I/O came back");
@@ -677,7 +677,7 @@ impl MemberIos {
     fn give_up_turns(&mut self, now: Time, finished: &mut Vec<Finished>) {
         let flights = &mut self.flights;
         let stuck = |place| flights.get_mut(place).is_none_or(|flight| flight.abandoned);
-        for place in self.turns.give_up(stuck) {
+        for place in self.limiter.give_up(stuck) {
             let flight = self.flights.remove(place).expect("it waits in the table");
             self.retried.extend(flight.retried(false, now));
             finished.push((flight.owner, flight.unanswered()));
@@ -727,7 +727,7 @@ enum Step {
 
 impl Flight {
     /// Why nothing is heard of it.
-    fn silence(&self) -> IoError {
+    fn timeout_error(&self) -> IoError {
         self.device.why_gone().unwrap_or(IoError::TimedOut)
     }
 
@@ -741,7 +741,7 @@ impl Flight {
             _ => {}
         }
         let device = self.device.path().display();
-        let error = self.silence();
+        let error = self.timeout_error();
         tracing::warn!(%device, ?error, "an I/O outlasted its deadline");
     }
 
@@ -759,7 +759,7 @@ impl Flight {
     fn unanswered(&self) -> Completion {
         Completion {
             io: self.io,
-            result: Err(self.silence()),
+            result: Err(self.timeout_error()),
             buf: None,
         }
     }
@@ -878,14 +878,14 @@ fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) ->
         }
         Work::ReadInPlace {
             offset,
-            lent,
+            borrowed,
             at,
             len,
             done,
         } => {
             // A request's pages have no address of ours: they begin at 0.
             let base = (*at + *done as u64) as usize as *mut u8;
-            opcode::ReadFixed::new(fd, base, transfer(*len - *done), lent.index)
+            opcode::ReadFixed::new(fd, base, transfer(*len - *done), borrowed.index)
                 .offset(*offset + *done as u64)
                 .build()
         }

@@ -54,7 +54,7 @@ use crate::serve::placement::{
     Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
 use crate::serve::volumes::Served;
-use crate::thread::control::{Control, EventRecord, Turn};
+use crate::thread::control::{Control, EventRecord, Lifecycle};
 use crate::thread::counters::{Counters, Tally, declare_io_flusher, lock_memory};
 use crate::thread::worker::Worker;
 use crate::thread::{Threads, thread_name};
@@ -131,7 +131,7 @@ pub struct Serving {
     placed: Placed,
     /// Buffers of a strip that each thread has.
     strips: usize,
-    turns: Mutex<Receiver<Turn>>,
+    lifecycle: Mutex<Receiver<Lifecycle>>,
     /// Given back when the threads have ended.
     memory: Option<Reserved>,
 }
@@ -676,12 +676,15 @@ impl Serving {
     }
 
     fn wait_until_stopped(&self, until: Instant) -> Result<(), ServeError> {
-        let turns = self.turns.lock().expect("no thread panics with the turns");
+        let lifecycle = self
+            .lifecycle
+            .lock()
+            .expect("no thread panics with the receiver");
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match turns.recv_timeout(left) {
-                Ok(Turn::Stopped) => return Ok(()),
-                Ok(Turn::Started | Turn::Failed(_)) => {}
+            match lifecycle.recv_timeout(left) {
+                Ok(Lifecycle::Stopped) => return Ok(()),
+                Ok(Lifecycle::Started | Lifecycle::Failed(_)) => {}
                 Err(_) => {
                     let source = io::Error::from(io::ErrorKind::TimedOut);
                     return Err(ServeError::io("wait for the array to become quiet", source));
@@ -745,29 +748,29 @@ impl ThreadStart {
         exports: Exports,
     ) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
         let (events, event_receiver) = channel();
-        let (turns, turn_receiver) = channel();
+        let (lifecycle, lifecycle_receiver) = channel();
         let devices = Arc::clone(&self.devices);
         let (tallies, client_memory) = (Arc::clone(&self.tallies), Arc::clone(&self.client_memory));
         let shape = self.shape.clone();
         let placed = self.placed.clone();
         let strips = limits::largest_in(&self.stock);
-        let threads = self.threads(shards, array, events, turns)?;
+        let threads = self.threads(shards, array, events, lifecycle)?;
         threads.peers.array().post(Mail::Start);
         // Member I/O has deadlines, so the array comes to an end of its start.
-        match turn_receiver.recv_timeout(STOP_PATIENCE) {
-            Ok(Turn::Started) => {}
-            Ok(Turn::Failed(FailCause::ListFull)) => return Err(ServeError::ListFull),
-            Ok(Turn::Failed(FailCause::NumbersExhausted)) => {
+        match lifecycle_receiver.recv_timeout(STOP_PATIENCE) {
+            Ok(Lifecycle::Started) => {}
+            Ok(Lifecycle::Failed(FailCause::ListFull)) => return Err(ServeError::ListFull),
+            Ok(Lifecycle::Failed(FailCause::NumbersExhausted)) => {
                 return Err(ServeError::NumbersExhausted);
             }
             Err(RecvTimeoutError::Timeout) => return Err(ServeError::Silent),
-            Ok(Turn::Failed(FailCause::MembersLost) | Turn::Stopped) | Err(_) => {
+            Ok(Lifecycle::Failed(FailCause::MembersLost) | Lifecycle::Stopped) | Err(_) => {
                 return Err(ServeError::MembersFailed(crate::thread::control::out(
                     &event_receiver,
                 )));
             }
         }
-        let turns = Mutex::new(turn_receiver);
+        let lifecycle = Mutex::new(lifecycle_receiver);
         let target = export::Target {
             name: exports.name,
             tag: exports.tag,
@@ -792,7 +795,7 @@ impl ThreadStart {
             shape,
             placed,
             strips,
-            turns,
+            lifecycle,
             memory: None,
         };
         Ok((serving, event_receiver))
@@ -804,7 +807,7 @@ impl ThreadStart {
         shards: u16,
         array: Array,
         events: Sender<EventRecord>,
-        turns: Sender<Turn>,
+        lifecycle: Sender<Lifecycle>,
     ) -> Result<Threads, ServeError> {
         let mut watch = Watch::new();
         for (id, device) in self.devices.all() {
@@ -814,7 +817,7 @@ impl ThreadStart {
             array,
             watch,
             events,
-            turns,
+            lifecycle,
             self.shape.clone(),
         ));
         let (mailboxes, receivers): (Vec<_>, Vec<_>) = (0..shards)

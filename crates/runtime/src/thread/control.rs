@@ -40,9 +40,9 @@ pub(crate) fn out(events: &Receiver<EventRecord>) -> Vec<(PathBuf, Option<i32>)>
     events.try_iter().filter_map(out).collect()
 }
 
-/// A turn in the life of an array.
+/// A change in the life cycle of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Lifecycle {
     /// It serves.
     Started,
     /// It cannot go on.
@@ -58,7 +58,7 @@ pub(crate) struct Control {
     commands: BTreeMap<CommandId, Sender<Result<Changed, CommandError>>>,
     next_command: u64,
     events: Sender<EventRecord>,
-    turns: Sender<Turn>,
+    lifecycle: Sender<Lifecycle>,
     /// What others know of its shape.
     shape: Shape,
 }
@@ -69,7 +69,7 @@ impl Control {
         array: Array,
         watch: Watch,
         events: Sender<EventRecord>,
-        turns: Sender<Turn>,
+        lifecycle: Sender<Lifecycle>,
         shape: Shape,
     ) -> Control {
         Control {
@@ -79,7 +79,7 @@ impl Control {
             commands: BTreeMap::new(),
             next_command: 0,
             events,
-            turns,
+            lifecycle,
         }
     }
 
@@ -146,8 +146,8 @@ impl Control {
             }
             ArrayOutput::Event(event) => self.tell(clock, event, devices),
             ArrayOutput::Reshaped(geometry) => self.shape.set(geometry),
-            ArrayOutput::Started => self.turn(Turn::Started),
-            ArrayOutput::Stopped => self.turn(Turn::Stopped),
+            ArrayOutput::Started => self.report_lifecycle(Lifecycle::Started),
+            ArrayOutput::Stopped => self.report_lifecycle(Lifecycle::Stopped),
             ArrayOutput::Io(_)
             | ArrayOutput::Reply(_)
             | ArrayOutput::Again(_)
@@ -157,15 +157,15 @@ impl Control {
         }
     }
 
-    fn turn(&self, turn: Turn) {
+    fn report_lifecycle(&self, lifecycle: Lifecycle) {
         // Nobody listens between start and stop.
-        let _ = self.turns.send(turn);
+        let _ = self.lifecycle.send(lifecycle);
     }
 
     fn tell(&self, clock: &Clock, event: Event, devices: &Devices) {
         tracing::info!(event = ?event.kind, "array");
         if let EventKind::Failed { cause } = event.kind {
-            self.turn(Turn::Failed(cause));
+            self.report_lifecycle(Lifecycle::Failed(cause));
         }
         let device = match event.kind {
             EventKind::MemberOut { device, .. } | EventKind::CountersReset { device, .. } => device,

@@ -37,7 +37,7 @@ use crate::clock::{Clock, unix_s};
 use crate::device::set::Devices;
 use crate::export::ublk;
 use crate::mail::{Answer, Mail, Peers, QueueStart};
-use crate::member_io::{Finished, Lent, MemberIos, Owner};
+use crate::member_io::{BorrowedPages, Finished, MemberIos, Owner};
 use crate::memory::buffers::Slab;
 use crate::ring::{Reaped, Ring, Token};
 use crate::thread::GRACE;
@@ -515,16 +515,22 @@ impl Worker {
         let (queue, tag) = (*queue, *tag);
         let serving = self.work.queues.get_mut(&queue);
         let index = serving.expect("a queue outlives its requests").lend(tag);
-        self.start_with(now, owner, io, Some(Lent { queue, tag, index }));
+        self.start_with(now, owner, io, Some(BorrowedPages { queue, tag, index }));
     }
 
-    fn start_with(&mut self, now: Time, owner: Owner, io: MemberIo, lent: Option<Lent>) {
+    fn start_with(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        io: MemberIo,
+        borrowed: Option<BorrowedPages>,
+    ) {
         if !self.ios.knows(io.device)
             && let Some(device) = self.devices.get(io.device)
         {
             self.ios.attach(&mut self.ring, io.device, device);
         }
-        if let Some(finished) = self.ios.start(&mut self.ring, owner, io, lent, now) {
+        if let Some(finished) = self.ios.start(&mut self.ring, owner, io, borrowed, now) {
             self.work.ready.push_back(finished);
         }
         self.take_back();
@@ -532,10 +538,10 @@ impl Worker {
 
     /// Tells the queues of pages that the kernel has let go of.
     fn take_back(&mut self) {
-        while let Some(lent) = self.ios.given_back() {
-            if let Some(queue) = self.work.queues.get_mut(&lent.queue) {
+        while let Some(borrowed) = self.ios.given_back() {
+            if let Some(queue) = self.work.queues.get_mut(&borrowed.queue) {
                 // The answer may have kept buffers of other shards until now.
-                let answered = queue.given_back(&mut self.ring, lent.tag);
+                let answered = queue.given_back(&mut self.ring, borrowed.tag);
                 self.work.foreign_dropped |= answered && self.peers.count() > 1;
             }
         }

@@ -35,7 +35,7 @@ pub(super) fn negotiate<S: Read + Write>(
     if flags & !u32::from(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES) != 0 {
         return Err(broken("unknown client flags"));
     }
-    let mut haggle = Haggle {
+    let mut negotiation = Negotiation {
         stream,
         target,
         fixed: flags & u32::from(wire::FLAG_FIXED_NEWSTYLE) != 0,
@@ -43,9 +43,9 @@ pub(super) fn negotiate<S: Read + Write>(
         agreed: Agreed::default(),
     };
     for _ in 0..OPTIONS_MAX {
-        match haggle.option()? {
+        match negotiation.option()? {
             Next::Option => {}
-            Next::Transmission => return Ok(Some(haggle.agreed)),
+            Next::Transmission => return Ok(Some(negotiation.agreed)),
             Next::End => return Ok(None),
         }
     }
@@ -58,7 +58,7 @@ enum Next {
     End,
 }
 
-struct Haggle<'a, S> {
+struct Negotiation<'a, S> {
     stream: &'a mut S,
     target: &'a Target,
     fixed: bool,
@@ -66,7 +66,7 @@ struct Haggle<'a, S> {
     agreed: Agreed,
 }
 
-impl<S: Read + Write> Haggle<'_, S> {
+impl<S: Read + Write> Negotiation<'_, S> {
     fn option(&mut self) -> io::Result<Next> {
         let mut head = [0; OptionHead::BYTES];
         self.stream.read_exact(&mut head)?;

@@ -10,7 +10,7 @@
 //! data goes through pread and pwrite on /dev/ublkcN; else *copy*, where the driver copies to and
 //! from an address given with each fetch. The first two come with a command for each request, or
 //! with commands for many (7.0, `batch`). `STRAKE_UBLK_MODE` overrides the choice
-//! ([`Mode::word`]). A device left behind is taken over in the mode that it has, but that copy and
+//! ([`Mode::as_str`]). A device left behind is taken over in the mode that it has, but that copy and
 //! the others do not mix: their memory differs.
 //!
 //! Invariants: one queue is served by one thread; control commands run on the caller's thread,
@@ -459,8 +459,8 @@ fn choose(features: u64, wanted: Option<&str>) -> Result<Mode, String> {
     let Some(word) = wanted else {
         return Ok(mode_of(features));
     };
-    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.word() == word) else {
-        let words = Mode::ALL.map(Mode::word).join(", ");
+    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.as_str() == word) else {
+        let words = Mode::ALL.map(Mode::as_str).join(", ");
         return Err(format!("STRAKE_UBLK_MODE is one of {words}, not {word}"));
     };
     let lacks = |flag| needs(mode) & !features & flag != 0;
@@ -598,7 +598,7 @@ impl Device {
         let driver = self.driver();
         UblkExport {
             id: self.id,
-            mode: driver.mode.word(),
+            mode: driver.mode.as_str(),
             queues: self.queues,
             depth: self.depth,
             kernel_features: abi::feature_names(driver.features),
@@ -709,13 +709,13 @@ mod tests {
     fn the_best_mode_is_chosen_unless_another_is_asked_for() {
         let auto = abi::F_USER_COPY | abi::F_AUTO_BUF_REG;
         let batch = auto | abi::F_BATCH_IO;
-        let chosen = |features, wanted| choose(features, wanted).map(Mode::word);
+        let chosen = |features, wanted| choose(features, wanted).map(Mode::as_str);
         assert_eq!(chosen(0, None), Ok("copy"));
         assert_eq!(chosen(abi::F_USER_COPY, None), Ok("user-copy"));
         assert_eq!(chosen(auto, None), Ok("auto-buffer"));
         assert_eq!(chosen(batch, None), Ok("batch-auto-buffer"));
         for mode in Mode::ALL {
-            assert_eq!(chosen(batch, Some(mode.word())), Ok(mode.word()));
+            assert_eq!(chosen(batch, Some(mode.as_str())), Ok(mode.as_str()));
             assert_eq!(mode_of(needs(mode)), mode, "a device says what it is");
         }
         assert!(choose(0, Some("user-copy")).is_err());

@@ -125,7 +125,7 @@ enum Tag {
         len: u64,
         buf: Option<Buf>,
         /// Reads of members that fill the request's pages now.
-        lent: u32,
+        borrowed: u32,
         /// An answer that waits for them.
         late: Option<Answered>,
     },
@@ -419,7 +419,7 @@ impl Queue {
             read,
             len,
             buf: kept,
-            lent: 0,
+            borrowed: 0,
             late: None,
         };
         Begun::Request(op)
@@ -464,20 +464,20 @@ impl Queue {
     /// A member is about to fill pages of a request: where the ring's table has them.
     pub(crate) fn lend(&mut self, tag: u16) -> u16 {
         let page = self.page_of(tag);
-        let Tag::Busy { lent, .. } = &mut self.tags[usize::from(tag)] else {
+        let Tag::Busy { borrowed, .. } = &mut self.tags[usize::from(tag)] else {
             panic!("tag {tag} asks nothing that could be filled")
         };
-        *lent += 1;
+        *borrowed += 1;
         page.expect("only a tag with a place asks to be read in place")
     }
 
     /// The kernel has let go of pages that were lent; true if an answer had waited for it.
     pub(crate) fn given_back(&mut self, ring: &mut Ring, tag: u16) -> bool {
-        let Tag::Busy { lent, late, .. } = &mut self.tags[usize::from(tag)] else {
+        let Tag::Busy { borrowed, late, .. } = &mut self.tags[usize::from(tag)] else {
             panic!("tag {tag} has lent nothing")
         };
-        *lent -= 1;
-        let waited = late.take_if(|_| *lent == 0);
+        *borrowed -= 1;
+        let waited = late.take_if(|_| *borrowed == 0);
         let answers = waited.is_some();
         if let Some(result) = waited {
             self.answer(ring, tag, result);
@@ -487,8 +487,8 @@ impl Queue {
 
     /// The array has answered a request.
     pub(crate) fn answer(&mut self, ring: &mut Ring, tag: u16, result: Answered) {
-        if let Tag::Busy { lent, late, .. } = &mut self.tags[usize::from(tag)]
-            && *lent > 0
+        if let Tag::Busy { borrowed, late, .. } = &mut self.tags[usize::from(tag)]
+            && *borrowed > 0
         {
             *late = Some(result);
             return;
