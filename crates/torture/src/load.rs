@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use strake_sim::oracle::{Oracle, Ticket, Version, content};
 use strake_sim::prng::{Prng, Purpose};
 
-use crate::nbd::{Ask, Client, Trouble};
+use crate::nbd::{Ask, Client, NbdError};
 
 const EIO: u32 = 5;
 const ESHUTDOWN: u32 = 108;
@@ -122,31 +122,31 @@ impl Field {
                 self.verified.fetch_add(blocks, Ordering::Relaxed);
                 Some(())
             }
-            Err(trouble) => {
+            Err(error) => {
                 locked(&self.oracle).unread(moment);
                 let blocks = (bytes.len() / self.block) as u64;
                 let excused = locked(&self.excused)
                     .range(first..first + blocks)
                     .next()
                     .is_some();
-                match trouble {
-                    Trouble::Refused(EIO) if excused && blocks == 1 => Some(()),
-                    Trouble::Refused(EIO) if excused => bytes
+                match error {
+                    NbdError::Refused(EIO) if excused && blocks == 1 => Some(()),
+                    NbdError::Refused(EIO) if excused => bytes
                         .chunks_mut(self.block)
                         .zip(first..)
                         .try_for_each(|(one, at)| self.read(client, at, one)),
-                    _ => self.trouble(&format!("read of block {first}"), trouble),
+                    _ => self.note_error(&format!("read of block {first}"), error),
                 }
             }
         }
     }
 
     /// A request came to nothing. Only what a kill or a stop explains is no fault.
-    fn trouble(&self, what: &str, trouble: Trouble) -> Option<()> {
-        match trouble {
-            Trouble::Cut | Trouble::Refused(ESHUTDOWN) => {}
-            Trouble::Refused(errno) => self.blame(format!("{what} was refused: errno {errno}")),
-            Trouble::Silent => self.blame(format!("{what} was never answered")),
+    fn note_error(&self, what: &str, error: NbdError) -> Option<()> {
+        match error {
+            NbdError::Cut | NbdError::Refused(ESHUTDOWN) => {}
+            NbdError::Refused(errno) => self.blame(format!("{what} was refused: errno {errno}")),
+            NbdError::Silent => self.blame(format!("{what} was never answered")),
         }
         None
     }
@@ -181,10 +181,10 @@ impl Field {
                 }
                 Some(())
             }
-            Err(trouble) => {
+            Err(error) => {
                 locked(&self.oracle).unanswered(&ticket);
                 locked(&self.cut).extend(first..first + count);
-                self.trouble(&format!("{ask:?} of block {first}"), trouble)
+                self.note_error(&format!("{ask:?} of block {first}"), error)
             }
         }
     }
@@ -228,7 +228,7 @@ impl Field {
             3 if mix.writes => self.change(client, Ask::Trim, first, bytes),
             4 => match client.ask(Ask::Flush, 0, &mut []) {
                 Ok(()) => Some(()),
-                Err(trouble) => self.trouble("a flush", trouble),
+                Err(error) => self.note_error("a flush", error),
             },
             _ => self.read(client, first, bytes),
         }

@@ -32,7 +32,7 @@ pub(crate) enum Ask {
 
 /// How a request ended without a good answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum NbdError {
     /// The array said this errno.
     Refused(u32),
     /// The connection broke: nobody knows what came of the request.
@@ -92,13 +92,13 @@ impl Client {
 
     /// Asks and waits for the answer. `bytes` is what is written, or where what is read goes; for
     /// the other requests only its length counts.
-    pub(crate) fn ask(&mut self, ask: Ask, offset: u64, bytes: &mut [u8]) -> Result<(), Trouble> {
+    pub(crate) fn ask(&mut self, ask: Ask, offset: u64, bytes: &mut [u8]) -> Result<(), NbdError> {
         match self.exchange(ask, offset, bytes) {
             Ok(0) => Ok(()),
-            Ok(errno) => Err(Trouble::Refused(errno)),
+            Ok(errno) => Err(NbdError::Refused(errno)),
             Err(error) => Err(match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Trouble::Silent,
-                _ => Trouble::Cut,
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => NbdError::Silent,
+                _ => NbdError::Cut,
             }),
         }
     }
