@@ -431,6 +431,28 @@ fn requests_without_data_wait_in_the_socket_of_a_client_that_does_not_read() {
 }
 
 #[test]
+fn clients_that_connect_and_say_nothing_keep_no_other_out() {
+    let rig = Rig::create(Spec::new(Level::Raid5, 3));
+    let (serving, _) = rig.serve();
+    let connect = || std::os::unix::net::UnixStream::connect(rig.socket()).expect("connects");
+    let mut first = rig.client();
+    let silent: Vec<_> = (0..100).map(|_| connect()).collect();
+    let mut late = rig.client();
+    late.write(0, &pattern(0, 4096, 1)).expect("writes");
+    first.read(0, 4096).expect("who serves stays");
+    // Whoever has negotiated gives way to no other.
+    let serves: Vec<_> = (0..30).map(|_| rig.client()).collect();
+    let refused = std::io::Read::read(&mut connect(), &mut [0; 1]).expect("it is hung up");
+    assert_eq!(
+        refused, 0,
+        "32 connections are served, and one more was accepted"
+    );
+    late.read(0, 4096).expect("reads");
+    drop((silent, serves));
+    serving.stop().expect("stops");
+}
+
+#[test]
 fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let rig = Rig::create(Spec::new(Level::Raid1, 2));
     drop(std::os::unix::net::UnixListener::bind(rig.socket()).expect("binds"));

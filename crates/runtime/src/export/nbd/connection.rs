@@ -50,12 +50,22 @@ const REQUESTS_MAX: NonZeroU32 = NonZeroU32::new(256).expect("not zero");
 /// Extents in one answer, at most.
 const EXTENTS_MAX: u32 = 4096;
 
-/// Negotiates, then serves until the client leaves or the stream ends.
-pub(super) fn serve(stream: &UnixStream, target: &Target, shard: ShardNo) -> io::Result<()> {
+/// Negotiates, then serves until the client leaves or the stream ends. `has_agreed` learns that the
+/// negotiation is over; it is false for a connection that is to end all the same.
+pub(super) fn serve(
+    stream: &UnixStream,
+    target: &Target,
+    shard: ShardNo,
+    has_agreed: impl FnOnce() -> bool,
+) -> io::Result<()> {
     let mut hurried = Hurried::new(stream, NEGOTIATION);
-    let Some(agreed) = negotiate(&mut hurried, target)? else {
+    let Some((agreed, last)) = negotiate(&mut hurried, target)? else {
         return Ok(());
     };
+    if !has_agreed() {
+        return Ok(());
+    }
+    hurried.write_all(&last)?;
     hurried.at_leisure()?;
     let share = Share::new(&STOCK).ok_or(io::ErrorKind::OutOfMemory)?;
     let share = Arc::new(share);

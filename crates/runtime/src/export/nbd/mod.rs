@@ -59,7 +59,40 @@ struct Shared {
 struct State {
     stopping: bool,
     next: u64,
-    open: BTreeMap<u64, UnixStream>,
+    open: BTreeMap<u64, Open>,
+}
+
+/// A connection.
+#[derive(Debug)]
+struct Open {
+    stream: UnixStream,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Negotiating,
+    /// It made room for another, and its thread ends.
+    GaveWay,
+    Serving,
+}
+
+impl State {
+    /// Is there room for one more connection? If not, the oldest that still negotiates gives way:
+    /// clients that connect and say nothing keep no other client out.
+    fn make_room(&mut self) -> bool {
+        let counted = self.open.values().filter(|c| c.stage != Stage::GaveWay);
+        if counted.count() < CONNECTIONS_MAX {
+            return true;
+        }
+        let mut open = self.open.values_mut();
+        let Some(silent) = open.find(|c| c.stage == Stage::Negotiating) else {
+            return false;
+        };
+        silent.stage = Stage::GaveWay;
+        let _ = silent.stream.shutdown(Shutdown::Both);
+        true
+    }
 }
 
 impl Shared {
@@ -138,8 +171,8 @@ impl Server {
         let mut state = self.shared.state();
         state.stopping = true;
         // Readers see the end of their requests and finish what they have begun.
-        for stream in state.open.values() {
-            let _ = stream.shutdown(Shutdown::Read);
+        for open in state.open.values() {
+            let _ = open.stream.shutdown(Shutdown::Read);
         }
         drop(state);
         let _ = rustix::net::shutdown(self.listener.as_fd(), rustix::net::Shutdown::Both);
@@ -156,9 +189,9 @@ impl Server {
                 .expect("no thread panics with the list of connections")
                 .0;
         }
-        for stream in state.open.values() {
+        for open in state.open.values() {
             tracing::debug!("a client does not read its answers: hung up");
-            let _ = stream.shutdown(Shutdown::Both);
+            let _ = open.stream.shutdown(Shutdown::Both);
         }
     }
 }
@@ -219,7 +252,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             if state.stopping {
                 return;
             }
-            if state.open.len() >= CONNECTIONS_MAX {
+            if !state.make_room() {
                 drop(state);
                 let array = shared.target().name.clone();
                 let client = client_of(&stream);
@@ -234,7 +267,14 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             }
             state.next += 1;
             let number = state.next;
-            state.open.insert(number, handle);
+            let stage = Stage::Negotiating;
+            state.open.insert(
+                number,
+                Open {
+                    stream: handle,
+                    stage,
+                },
+            );
             number
         };
         let own = Arc::clone(shared);
@@ -247,7 +287,13 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         let spawned = std::thread::Builder::new()
             .name("strake-nbd-in".into())
             .spawn(move || {
-                if let Err(error) = connection::serve(&stream, &target, shard) {
+                let agreed = || {
+                    let mut state = own.state();
+                    let open = state.open.get_mut(&number);
+                    let open = open.filter(|open| open.stage == Stage::Negotiating);
+                    open.map(|open| open.stage = Stage::Serving).is_some()
+                };
+                if let Err(error) = connection::serve(&stream, &target, shard, agreed) {
                     tracing::debug!(%error, "an NBD connection ended");
                 }
                 let _ = stream.shutdown(Shutdown::Both);

@@ -23,11 +23,12 @@ const SKIP_BYTES_MAX: u32 = 1 << 20;
 /// Options that a client may send.
 const OPTIONS_MAX: u32 = 1000;
 
-/// Runs the negotiation. `None`: the client has left in good order.
+/// Runs the negotiation, all but its last reply, which begins the transmission. `None`: the client
+/// has left in good order.
 pub(super) fn negotiate<S: Read + Write>(
     stream: &mut S,
     target: &Target,
-) -> io::Result<Option<Agreed>> {
+) -> io::Result<Option<(Agreed, Vec<u8>)>> {
     stream.write_all(&wire::greeting())?;
     let mut flags = [0; 4];
     stream.read_exact(&mut flags)?;
@@ -45,7 +46,7 @@ pub(super) fn negotiate<S: Read + Write>(
     for _ in 0..OPTIONS_MAX {
         match negotiation.option()? {
             Next::Option => {}
-            Next::Transmission => return Ok(Some(negotiation.agreed)),
+            Next::Transmission(last) => return Ok(Some((negotiation.agreed, last))),
             Next::End => return Ok(None),
         }
     }
@@ -54,7 +55,8 @@ pub(super) fn negotiate<S: Read + Write>(
 
 enum Next {
     Option,
-    Transmission,
+    /// After this reply.
+    Transmission(Vec<u8>),
     End,
 }
 
@@ -149,8 +151,7 @@ impl<S: Read + Write> Negotiation<'_, S> {
         if !self.no_zeroes {
             answer.extend([0; 124]);
         }
-        self.stream.write_all(&answer)?;
-        Ok(Next::Transmission)
+        Ok(Next::Transmission(answer))
     }
 
     fn go(&mut self, head: OptionHead, go: bool, data: &[u8]) -> io::Result<Next> {
@@ -174,8 +175,12 @@ impl<S: Read + Write> Negotiation<'_, S> {
         );
         self.reply(head, OptionReply::Info, &export)?;
         self.reply(head, OptionReply::Info, &sizes)?;
+        if go {
+            let last = wire::option_reply(head.number, OptionReply::Ack, &[]);
+            return Ok(Next::Transmission(last));
+        }
         self.reply(head, OptionReply::Ack, &[])?;
-        Ok(if go { Next::Transmission } else { Next::Option })
+        Ok(Next::Option)
     }
 
     fn list(&mut self, head: OptionHead, data: &[u8]) -> io::Result<()> {
