@@ -1,6 +1,6 @@
 //! All of `strake` but its entry: the command line, the daemon, its HTTP/JSON API, the demo.
 //!
-//! Order: arguments → `cli::run` → exit status. Every error goes to standard error as one line
+//! Order: arguments → `commands::run` → exit status. Every error goes to standard error as one line
 //! (`error[code]: found; cure`, or the same three fields in JSON).
 //!
 //! **Architecture invariant:** the only serde types and the only async runtime of what is shipped
@@ -19,21 +19,26 @@ macro_rules! tell {
 
 mod api;
 mod cli;
+mod commands;
+mod common;
 mod daemon;
 mod demo;
 mod drives;
-mod errors;
+mod http;
 #[cfg(test)]
 mod reference;
+mod serve;
+mod settings;
+mod view;
 
-pub use api::routes::without_changes as api_without_changes;
+pub use http::routes::without_changes as api_without_changes;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::errors::{Code, Failure};
+use crate::common::errors::{Code, Failure, tell_failure};
 
 /// The program.
 pub fn main() -> ExitCode {
@@ -42,8 +47,8 @@ pub fn main() -> ExitCode {
         Err(error) => return refused(&error),
     };
     let json = cli.json;
-    let result = cli::run(cli);
-    daemon::log::flush();
+    let result = commands::run(cli);
+    common::log::flush();
     match (result, cli::unwritten()) {
         (Ok(status), None) => ExitCode::from(status),
         (Err(failure), _) | (Ok(_), Some(failure)) => say(&failure, json),
@@ -54,14 +59,6 @@ pub fn main() -> ExitCode {
 fn say(failure: &Failure, json: bool) -> ExitCode {
     tell_failure(failure, json);
     ExitCode::from(failure.code.exit() as u8)
-}
-
-/// Writes an error to standard error.
-fn tell_failure(failure: &Failure, json: bool) {
-    match serde_json::to_string(&failure.json()) {
-        Ok(text) if json => tell!("{text}"),
-        _ => tell!("{failure}"),
-    }
 }
 
 /// What clap did not take: help and version are answers, the rest is an error like all others.

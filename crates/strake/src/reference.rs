@@ -11,14 +11,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, CommandFactory};
 
-use crate::api::openapi::SHAPES;
-use crate::api::routes::ROUTES;
-use crate::api::{latency, metrics, view};
 use crate::cli::args::Cli;
-use crate::cli::settings;
-use crate::daemon::placement::PlacementRecord;
-use crate::daemon::settings as ranges;
-use crate::errors::{Code, Exit};
+use crate::commands::settings;
+use crate::common::errors::{Code, Exit};
+use crate::http::metrics;
+use crate::http::openapi::SHAPES;
+use crate::http::routes::ROUTES;
+use crate::settings as ranges;
+use crate::settings::placement::PlacementRecord;
+use crate::view;
+use crate::view::latency;
 
 const COLUMNS: usize = 99;
 const MADE: &str =

@@ -1,27 +1,15 @@
-//! A backup of the configuration: its shape, and the routes that give and take it.
+//! A backup of the configuration, and what becomes of it.
 //!
 //! Invariants: what a backup says of an array is enough to make its metadata again over its members' data; a backup of
-//! another format is refused, never guessed at. Handlers only translate. Deliberately absent: data, and what drives tell
-//! of themselves again (sizes, wear).
+//! another format is refused, never guessed at. Deliberately absent: data, and what drives tell of themselves again
+//! (sizes, wear).
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
-use strake_engine::create::Definition;
-use strake_format::{Layout, SlotState, Superblock};
 
-use crate::api::routes::{Answer, In, Shared, blocking};
-use crate::api::types::SettingsJson;
-use crate::daemon::service::Service;
-use crate::drives::make;
-use crate::errors::{Code, Failure};
-
-/// Room for the last superblock, wherever data ends.
-const TAIL_BYTES: u64 = 256 << 10;
+use crate::api::SettingsJson;
+use crate::common::errors::{Code, Failure};
 
 /// The format of a backup.
 pub(crate) const FORMAT: u32 = 1;
@@ -104,15 +92,15 @@ pub(crate) struct BackupArrayJson {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupLayoutJson {
-    map_offset: u64,
-    map_pages: u32,
-    page_regions: u16,
-    unreadable_bytes: u32,
-    log_offset: u64,
-    log_bytes: u64,
-    data_offset: u64,
-    data_bytes: u64,
-    region_bytes: u64,
+    pub(crate) map_offset: u64,
+    pub(crate) map_pages: u32,
+    pub(crate) page_regions: u16,
+    pub(crate) unreadable_bytes: u32,
+    pub(crate) log_offset: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) data_offset: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) region_bytes: u64,
 }
 
 /// One member.
@@ -193,86 +181,6 @@ pub(crate) struct RestoredArrayJson {
     pub(crate) not_applied: Option<String>,
 }
 
-impl BackupArrayJson {
-    /// What this superblock says of its array.
-    pub(crate) fn of(
-        sb: &Superblock,
-        settings: SettingsJson,
-        export: String,
-        device: impl Fn(usize) -> Option<String>,
-    ) -> BackupArrayJson {
-        let member = |(slot, row): (usize, &strake_format::SlotRecord)| BackupMemberJson {
-            uuid: row.member.to_string(),
-            in_sync: row.state == SlotState::InSync,
-            device: device(slot),
-        };
-        let layout = &sb.layout;
-        BackupArrayJson {
-            name: sb.name.to_string(),
-            uuid: sb.array.to_string(),
-            level: sb.level.to_string(),
-            strip_bytes: sb.strip_bytes,
-            band_rows: sb.band_rows,
-            group_size: sb.group_size,
-            fixed_parities: sb.fixed_parities,
-            epoch: sb.epoch.0,
-            moving: sb.moving.is_some(),
-            block_bytes: sb.block_bytes,
-            carved: sb.carved,
-            layout: BackupLayoutJson {
-                map_offset: layout.map_offset,
-                map_pages: layout.map_pages,
-                page_regions: layout.page_regions,
-                unreadable_bytes: layout.unreadable_bytes,
-                log_offset: layout.log_offset,
-                log_bytes: layout.log_bytes,
-                data_offset: layout.data_offset,
-                data_bytes: layout.data_bytes,
-                region_bytes: layout.region_bytes,
-            },
-            export,
-            settings,
-            members: sb.slots.iter().enumerate().map(member).collect(),
-        }
-    }
-
-    /// The array as it is to be made again; the format's own checks are still to come.
-    pub(crate) fn definition(&self) -> Result<Definition, Failure> {
-        let l = &self.layout;
-        let members = u8::try_from(self.members.len()).unwrap_or(u8::MAX);
-        Ok(Definition {
-            name: make::parse_name(&self.name)?,
-            level: make::parse_level(&self.level)?,
-            strip_bytes: self.strip_bytes,
-            band_rows: self.band_rows,
-            group_size: self.group_size,
-            members,
-            fixed_parities: self.fixed_parities,
-            block_bytes: self.block_bytes,
-            write_hole: make::parse_write_hole(self.settings.write_hole.as_deref())?,
-            // The others follow once it serves, by the words of `set`.
-            settings: strake_format::Settings::default(),
-            carved: self.carved,
-            layout: Layout {
-                // Of some device that has room for all of it.
-                device_bytes: l
-                    .data_offset
-                    .saturating_add(l.data_bytes)
-                    .saturating_add(TAIL_BYTES),
-                map_offset: l.map_offset,
-                map_pages: l.map_pages,
-                page_regions: l.page_regions,
-                unreadable_bytes: l.unreadable_bytes,
-                log_offset: l.log_offset,
-                log_bytes: l.log_bytes,
-                data_offset: l.data_offset,
-                data_bytes: l.data_bytes,
-                region_bytes: l.region_bytes,
-            },
-        })
-    }
-}
-
 impl BackupJson {
     /// Refuses what is not of this format.
     pub(crate) fn check(&self) -> Result<(), Failure> {
@@ -282,19 +190,4 @@ impl BackupJson {
         let found = format!("a backup of format {}, not {FORMAT}", self.strake_backup);
         Err(Failure::new(Code::BackupInvalid, found))
     }
-}
-
-/// The routes below `/v1/config`.
-pub(super) fn router() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/config/backup", get(backup))
-        .route("/v1/config/restore", post(restore))
-}
-
-async fn backup(State(service): Shared) -> Answer {
-    blocking(move || Ok(service.backup())).await
-}
-
-async fn restore(State(service): Shared, In(request): In<RestoreRequest>) -> Answer {
-    blocking(move || service.restore(&request)).await
 }

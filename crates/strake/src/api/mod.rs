@@ -1,15 +1,25 @@
-//! HTTP/JSON over a Unix socket: the shapes, the routes, their OpenAPI document.
+//! The JSON shapes of the API and of `--json`, as cli.md has them, by subject.
 //!
-//! Invariants: the shapes are those of cli.md, in one place; every route stands in the OpenAPI
-//! document (a test walks both). Deliberately absent: decisions about arrays (daemon).
+//! Invariants: units stand last in every name; what is not known is `null`, never 0 or an empty
+//! text; new fields are only ever added. Deliberately absent: types of the engine (see `view`).
 
+mod array;
+mod changes;
 pub(crate) mod config;
-pub(crate) mod latency;
-pub(crate) mod listen;
-pub(crate) mod metrics;
-pub(crate) mod openapi;
+mod daemon;
+mod drives;
+mod jobs;
+mod members;
 mod pools;
-pub(crate) mod routes;
-pub(crate) mod types;
-pub(crate) mod view;
+mod settings;
 mod volumes;
+
+pub(crate) use array::*;
+pub(crate) use changes::*;
+pub(crate) use daemon::*;
+pub(crate) use drives::*;
+pub(crate) use jobs::*;
+pub(crate) use members::*;
+pub(crate) use pools::*;
+pub(crate) use settings::*;
+pub(crate) use volumes::*;

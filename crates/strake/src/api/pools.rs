@@ -1,55 +1,56 @@
-//! The routes of pools of spares.
-//!
-//! Invariant: as in `routes`: handlers only translate. Deliberately absent: a list of routes of their own; they stand in
-//! that of all.
+//! Pools of spares.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::routing::{get, post};
+use serde::{Deserialize, Serialize};
 
-use crate::api::routes::{Answer, In, Shared, blocking};
-use crate::api::types::PoolRequest;
-use crate::daemon::service::Service;
-
-/// The routes below `/v1/pools`.
-pub(super) fn router() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/pools", get(show))
-        .route("/v1/pools/{name}", get(show_one).post(create))
-        .route("/v1/pools/{name}/add", post(add))
-        .route("/v1/pools/{name}/remove", post(remove))
+/// A pool of spares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolJson {
+    pub(crate) name: String,
+    /// `null` where no device of it was found.
+    pub(crate) uuid: Option<String>,
+    pub(crate) devices: Vec<PoolDeviceJson>,
+    /// Those that may take from it.
+    pub(crate) arrays: Vec<PoolUserJson>,
 }
 
-async fn show(State(service): Shared) -> Answer {
-    blocking(move || Ok(service.pools().show())).await
+/// A device in a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolDeviceJson {
+    pub(crate) device: String,
+    pub(crate) uuid: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) block_bytes: u32,
 }
 
-async fn show_one(State(service): Shared, Path(name): Path<String>) -> Answer {
-    blocking(move || service.pools().show_one(&name)).await
+/// An array that may take from a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolUserJson {
+    pub(crate) name: String,
+    /// Devices of the pool that can be a spare of it.
+    pub(crate) fitting: usize,
 }
 
-async fn create(
-    State(service): Shared,
-    Path(name): Path<String>,
-    In(request): In<PoolRequest>,
-) -> Answer {
-    blocking(move || service.pool_change(|pools| pools.create(&name, &request))).await
+/// Body of the requests that change a pool.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PoolRequest {
+    #[serde(default)]
+    pub(crate) devices: Vec<PathBuf>,
+    /// All that the pool has (`remove`): the pool itself.
+    #[serde(default)]
+    pub(crate) all: bool,
+    #[serde(default)]
+    pub(crate) force: bool,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
 }
 
-async fn add(
-    State(service): Shared,
-    Path(name): Path<String>,
-    In(request): In<PoolRequest>,
-) -> Answer {
-    blocking(move || service.pool_change(|pools| pools.add(&name, &request))).await
-}
-
-async fn remove(
-    State(service): Shared,
-    Path(name): Path<String>,
-    In(request): In<PoolRequest>,
-) -> Answer {
-    blocking(move || service.pool_change(|pools| pools.remove(&name, &request))).await
+/// What was done to a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolDone {
+    pub(crate) pool: String,
+    pub(crate) changed: bool,
+    pub(crate) what: String,
 }

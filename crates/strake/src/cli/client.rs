@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
+use crate::common::errors::{Code, Failure, FailureJson};
 use crate::daemon::state::Dir;
-use crate::errors::{Code, Failure, FailureJson};
 
 /// A daemon that answers.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Client {
             }
             Ok(false) | Err(_) => return Ok(None),
         }
-        let runtime = crate::daemon::runtime()?;
+        let runtime = crate::common::process::runtime()?;
         let connected = runtime
             .block_on(async { tokio::time::timeout(CONNECT_PATIENCE, connect(&socket)).await });
         let connected = connected.map_err(|_| silent("accept a connection", CONNECT_PATIENCE))?;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::api::latency::LatenciesJson;
-use crate::api::types::*;
-use crate::cli::{size, volume};
-use crate::daemon::events::errno_text;
+use crate::api::*;
+use crate::common::errors::errno_text;
+use crate::common::size;
+use crate::view::latency::LatenciesJson;
 
 /// Columns, as wide as they must be.
 #[derive(Debug, Default)]
@@ -345,7 +345,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     }
     text.push_str(&unreadable(a));
     text.push_str(&undecided(a));
-    text.push_str(&volume::text(&a.volumes));
+    text.push_str(&volumes(&a.volumes));
     let mut table = Table::new(&[
         "SLOT",
         "STATE",
@@ -780,6 +780,43 @@ impl Bar {
     pub(crate) fn end(self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// The volumes of an array; nothing where it is not carved.
+pub(crate) fn volumes(volumes: &VolumesJson) -> String {
+    if volumes.damaged {
+        return "  the table of volumes is damaged: no volume is served\n".to_owned();
+    }
+    let (Some(free), Some(unit)) = (volumes.free_bytes, volumes.unit_bytes) else {
+        return match volumes.carved {
+            true => "  carved into volumes\n".to_owned(),
+            false => String::new(),
+        };
+    };
+    let told = format!(
+        "  {}, {} free in units of {}\n",
+        size::count(volumes.volumes.len(), "volume"),
+        size::bytes(free),
+        size::bytes(unit)
+    );
+    match volumes.volumes.is_empty() {
+        true => told,
+        false => volume_table(&volumes.volumes) + &told,
+    }
+}
+
+pub(crate) fn volume_table(volumes: &[VolumeJson]) -> String {
+    let mut table = Table::new(&["VOLUME", "SIZE", "ALLOCATED", "EXTENTS", "DEVICE"]);
+    for volume in volumes {
+        table.row(vec![
+            volume.name.clone(),
+            size::bytes(volume.size_bytes),
+            size::bytes(volume.allocated_bytes),
+            volume.extents.to_string(),
+            or_dash(volume.device.as_ref()),
+        ]);
+    }
+    table.text(2)
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::api::types::*;
+use crate::api::*;
 use crate::cli::client::Client;
-use crate::cli::output::{self, Bar};
+use crate::cli::output;
+use crate::cli::output::Bar;
 use crate::cli::{Context, DONE, Ended, state_exit, url};
-use crate::errors::{Code, Exit, Failure};
+use crate::common::errors::{Code, Exit, Failure};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::errors::{Code, Failure};
+use crate::common::errors::{Code, Failure};
 
 /// The key of all pools of spares.
 pub(crate) const POOLS: &str = "pools/";

@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::errors::{Code, Failure};
+use crate::common::errors::{Code, Failure};
 
 /// So long the play may take to end by itself: longer than the clean end of a daemon.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -49,7 +49,7 @@ pub(super) fn set() -> MutexGuard<'static, Set> {
 /// Catches the signals from now on.
 pub(super) fn catch() -> Result<(), Failure> {
     let cannot = |e: io::Error| Failure::io("catching signals", &e);
-    let runtime = crate::daemon::runtime()?;
+    let runtime = crate::common::process::runtime()?;
     let mut signals = {
         let _within = runtime.enter();
         let caught = [

@@ -23,15 +23,16 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use strake_format::Level;
 
-use crate::api::types::*;
+use crate::api::*;
 use crate::cli::args::DemoArgs;
 use crate::cli::output::{Bar, Table};
-use crate::cli::{Ended, print, size};
+use crate::cli::{Ended, print};
+use crate::common::errors::{Code, Failure};
+use crate::common::size;
 use crate::demo::load::{Field, Mixture};
 use crate::demo::oracle::{BLOCK, Oracle};
 use crate::demo::stage::{NAME, Stage};
 use crate::demo::target::Target;
-use crate::errors::{Code, Failure};
 
 /// The slot whose member is taken away.
 const VICTIM: usize = 1;

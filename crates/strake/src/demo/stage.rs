@@ -18,11 +18,11 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
-use crate::api::types::*;
+use crate::api::*;
 use crate::cli::client::Client;
+use crate::common::errors::{Code, Failure};
 use crate::daemon::state::Dir;
 use crate::demo::interrupt;
-use crate::errors::{Code, Failure};
 
 /// Name of the demo's array.
 pub(crate) const NAME: &str = "demo";

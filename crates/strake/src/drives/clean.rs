@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use strake_format::{ArrayUuid, Layout, Role, Superblock};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
+use crate::common::errors::{Code, Failure};
 use crate::drives::pool;
 use crate::drives::reused;
 use crate::drives::safety;
-use crate::errors::{Code, Failure};
 
 /// What was found on a device.
 #[derive(Debug)]

@@ -3,15 +3,17 @@
 //! Order: all are held, so that nobody can start the array in between → the superblocks go, one member after the other.
 //! Invariants: over what somebody else put on a member nothing is written but zeroes over what is certainly ours; a
 //! member that cannot be wiped keeps none of the others from it, and what still carries a superblock is named.
-//! Deliberately absent: remembering the array as destroyed (`daemon::destroyed`).
+//! Deliberately absent: remembering the array as destroyed (`daemon::state::destroyed`).
 
 use strake_format::{Layout, MemberUuid};
 use strake_runtime::{Device, OpenMode};
 
-use crate::cli::size;
-use crate::drives::find::{self, FoundArray};
-use crate::drives::{make, reused};
-use crate::errors::Failure;
+use crate::common::errors::Failure;
+use crate::common::size;
+use crate::drives::find;
+use crate::drives::find::FoundArray;
+use crate::drives::make;
+use crate::drives::reused;
 
 /// Wipes the superblocks of every member found, or says that it would. Answers what was done, and which members still
 /// carry one.

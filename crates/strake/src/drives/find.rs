@@ -15,14 +15,14 @@ use strake_engine::Geometry;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
-use crate::api::types::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
-use crate::api::view;
-use crate::drives::looks::Looks;
+use crate::api::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
+use crate::common::errors::{Code, Failure};
+use crate::drives::machine::looks::Looks;
+use crate::drives::machine::stack::Stack;
+use crate::drives::machine::sysfs;
 use crate::drives::pool::Pool;
 use crate::drives::reused;
-use crate::drives::stack::Stack;
-use crate::drives::sysfs;
-use crate::errors::{Code, Failure};
+use crate::view;
 
 /// A member found.
 #[derive(Clone, Debug)]
@@ -350,7 +350,7 @@ impl FoundArray {
     }
 
     /// As `show` tells an array that does not run.
-    pub(crate) fn stopped_json(&self) -> crate::api::types::ArrayJson {
+    pub(crate) fn stopped_json(&self) -> crate::api::ArrayJson {
         let authority = &self.authority().image;
         let lost = authority.lost_bytes().unwrap_or_default();
         let path = |member| self.path_of(member);
@@ -365,7 +365,7 @@ impl FoundArray {
                 member.state = found.state;
             }
         }
-        crate::api::types::ArrayJson {
+        crate::api::ArrayJson {
             startable: Some(matches!(
                 self.readiness(),
                 Readiness::Complete | Readiness::Degraded

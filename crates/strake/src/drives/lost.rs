@@ -11,8 +11,9 @@ use strake_format::unreadable;
 use strake_format::{ArrayUuid, Layout, MapPage, MemberUuid, Superblock, UnreadableList};
 use strake_runtime::{Device, OpenMode};
 
-use crate::drives::stack::Stack;
-use crate::drives::{pool, sysfs};
+use crate::drives::machine::stack::Stack;
+use crate::drives::machine::sysfs;
+use crate::drives::pool;
 
 /// What a device carries of an array.
 #[derive(Clone, Debug)]

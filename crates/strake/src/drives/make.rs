@@ -20,12 +20,14 @@ use strake_engine::event::DeviceInfo;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
-use crate::api::types::CreateRequest;
-use crate::cli::size;
+use crate::api::CreateRequest;
+use crate::common::errors::{Code, Failure};
+use crate::common::size;
 use crate::drives::notes;
 use crate::drives::reused;
-use crate::drives::safety::{self, Permit};
-use crate::errors::{Code, Failure};
+use crate::drives::safety;
+use crate::drives::safety::Permit;
+use crate::settings::words;
 
 /// What to write over the data areas first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +60,6 @@ pub(crate) fn random_uuid() -> [u8; 16] {
     *uuid::Uuid::new_v4().as_bytes()
 }
 
-/// Parses an array name.
-pub(crate) fn parse_name(text: &str) -> Result<ArrayName, Failure> {
-    text.parse::<ArrayName>()
-        .map_err(|e| Failure::new(Code::NameInvalid, format!("'{text}': {e}")))
-}
-
-pub(crate) fn parse_level(text: &str) -> Result<Level, Failure> {
-    text.parse::<Level>()
-        .map_err(|e| Failure::new(Code::LevelUnknown, format!("level '{text}' is {e}")))
-}
-
 fn parse_init(text: Option<&str>) -> Result<(Init, Prepare), Failure> {
     Ok(match text.unwrap_or("auto") {
         "auto" | "lazy" => (Init::Lazy, Prepare::Nothing),
@@ -81,17 +72,6 @@ fn parse_init(text: Option<&str>) -> Result<(Init, Prepare), Failure> {
             let cure = "use auto, trim, lazy, zero, sync or assume-clean";
             return Err(Failure::new(Code::Usage, found).cure(cure));
         }
-    })
-}
-
-/// The policy that a text names; the write hole is closed unless a user says otherwise.
-pub(crate) fn parse_write_hole(text: Option<&str>) -> Result<WriteHole, Failure> {
-    let Some(text) = text else {
-        return Ok(WriteHole::Closed);
-    };
-    text.parse().map_err(|e| {
-        let found = format!("write-hole policy '{text}' is {e}");
-        Failure::new(Code::Usage, found).cure("use closed, degraded or resync")
     })
 }
 
@@ -111,7 +91,7 @@ pub(crate) fn make(
     taken: &[String],
     may: impl Fn(&Superblock, usize) -> Result<(), Failure>,
 ) -> Result<Made, Failure> {
-    let (mut spec, prepare) = words(request)?;
+    let (mut spec, prepare) = spec_of(request)?;
     if taken.iter().any(|t| t == spec.name.as_str()) {
         let found = format!("an array {} exists already", spec.name);
         return Err(Failure::new(Code::NameExists, found));
@@ -310,16 +290,16 @@ pub(crate) fn now_unix_s() -> u64 {
 }
 
 /// What is to be made, as far as words and numbers say; the devices are still to come.
-fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
+fn spec_of(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
     let (init, prepare) = parse_init(request.init.as_deref())?;
     let spec = CreateSpec {
         array: ArrayUuid(random_uuid()),
-        name: parse_name(&request.name)?,
-        level: parse_level(&request.level)?,
+        name: words::parse_name(&request.name)?,
+        level: words::parse_level(&request.level)?,
         strip_bytes: parse_strip(request.strip_bytes)?,
         group_size: request.group_size,
         block_bytes: request.block_bytes,
-        write_hole: parse_write_hole(request.write_hole.as_deref())?,
+        write_hole: words::parse_write_hole(request.write_hole.as_deref())?,
         settings: Settings {
             latency_target_us: latency_target(request.latency_target_us)?,
             ..Settings::default()
@@ -335,7 +315,7 @@ fn words(request: &CreateRequest) -> Result<(CreateSpec, Prepare), Failure> {
 
 /// The latency target that is asked for, in microseconds; none is 0.
 fn latency_target(us: Option<u32>) -> Result<u32, Failure> {
-    crate::daemon::settings::latency_target(us.unwrap_or(0))
+    crate::settings::latency_target(us.unwrap_or(0))
 }
 
 fn write_or_wipe(devices: &[Device], plan: &CreatePlan, prepare: Prepare) -> Result<(), Failure> {
@@ -456,17 +436,17 @@ mod tests {
             Some((Init::Zero, Prepare::Nothing))
         );
         assert_eq!(parse_init(Some("no")).map_err(|f| f.code), Err(Code::Usage));
-        assert_eq!(parse_write_hole(None).ok(), Some(WriteHole::Closed));
+        assert_eq!(words::parse_write_hole(None).ok(), Some(WriteHole::Closed));
         for policy in ["closed", "degraded", "resync"] {
-            let parsed = parse_write_hole(Some(policy)).ok();
+            let parsed = words::parse_write_hole(Some(policy)).ok();
             assert_eq!(parsed, policy.parse().ok());
         }
         assert_eq!(
-            parse_write_hole(Some("x")).map_err(|f| f.code),
+            words::parse_write_hole(Some("x")).map_err(|f| f.code),
             Err(Code::Usage)
         );
         assert_eq!(
-            parse_level("8").map_err(|f| f.code),
+            words::parse_level("8").map_err(|f| f.code),
             Err(Code::LevelUnknown)
         );
         for bad in [0, 3, 2048, 65537, 2 << 20, 1 << 40] {
@@ -477,7 +457,7 @@ mod tests {
         }
         assert_eq!(parse_strip(Some(65536)), Ok(Some(65536)));
         assert_eq!(
-            parse_name("a/b").map_err(|f| f.code),
+            words::parse_name("a/b").map_err(|f| f.code),
             Err(Code::NameInvalid)
         );
     }

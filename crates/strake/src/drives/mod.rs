@@ -6,15 +6,10 @@
 pub(crate) mod clean;
 pub(crate) mod destroy;
 pub(crate) mod find;
-pub(crate) mod health;
-pub(crate) mod helper;
-pub(crate) mod locate;
-pub(crate) mod looks;
 pub(crate) mod lost;
+pub(crate) mod machine;
 pub(crate) mod make;
 pub(crate) mod notes;
 pub(crate) mod pool;
 pub(crate) mod reused;
 pub(crate) mod safety;
-pub(crate) mod stack;
-pub(crate) mod sysfs;

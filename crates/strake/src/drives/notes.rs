@@ -11,7 +11,7 @@ use std::path::Path;
 
 use strake_engine::Geometry;
 
-use crate::cli::size;
+use crate::common::size;
 
 /// What sequential writers ask for at most in one request, as kernels and databases are set.
 const REQUEST_BYTES: u64 = 1 << 20;

@@ -11,14 +11,16 @@ use strake_engine::event::DeviceInfo;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
-use crate::api::types::{ScanDeviceJson, ScanJson};
-use crate::drives::looks::Looks;
-use crate::drives::make::{self, random_uuid};
+use crate::api::{ScanDeviceJson, ScanJson};
+use crate::common::errors::{Code, Failure};
+use crate::drives::machine::looks::Looks;
+use crate::drives::machine::stack::Stack;
+use crate::drives::machine::sysfs;
+use crate::drives::make;
+use crate::drives::make::random_uuid;
 use crate::drives::reused;
-use crate::drives::safety::{self, Permit};
-use crate::drives::stack::Stack;
-use crate::drives::sysfs;
-use crate::errors::{Code, Failure};
+use crate::drives::safety;
+use crate::drives::safety::Permit;
 
 /// A device in a pool.
 #[derive(Clone, Debug)]

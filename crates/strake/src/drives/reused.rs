@@ -18,8 +18,8 @@ use strake_format::{
 };
 use strake_runtime::{Device, OpenMode};
 
+use crate::common::errors::{Code, Failure};
 use crate::drives::safety;
-use crate::errors::{Code, Failure};
 
 /// What lies at the place of a copy of a superblock or label.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -18,11 +18,12 @@ use strake_engine::event::DeviceInfo;
 use strake_format::{ArrayUuid, Layout, Role};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
-use crate::drives::helper;
+use crate::common::errors::{Code, Failure};
+use crate::drives::machine::helper;
+use crate::drives::machine::stack::{Shared, Stack};
+use crate::drives::machine::sysfs;
+use crate::drives::machine::sysfs::Identity;
 use crate::drives::pool;
-use crate::drives::stack::{Shared, Stack};
-use crate::drives::sysfs::{self, Identity};
-use crate::errors::{Code, Failure};
 
 /// What the caller permits.
 #[derive(Clone, Copy, Debug, Default)]

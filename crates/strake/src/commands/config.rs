@@ -1,0 +1,149 @@
+//! `strake config`: the configuration of all arrays in a file, and arrays made again from it.
+//!
+//! Invariants: those of the command line (`cli`); a backup needs no daemon, a file is replaced as a whole or not at all.
+//! Deliberately absent: deciding what may be restored (the daemon's).
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::api::config::{
+    BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, RestoredPoolJson, SlotDevice,
+};
+use crate::cli::args::config::{ConfigCommand, RestoreArgs};
+use crate::cli::client::Client;
+use crate::cli::{Context, DONE, Ended, confirm};
+use crate::commands::offline;
+use crate::common::errors::{Code, Exit, Failure};
+use crate::common::size;
+use crate::common::{absolute, absolutes};
+use crate::daemon::service::backup;
+use crate::daemon::state::replace_bytes;
+
+/// Carries it out.
+pub(crate) fn run(context: &Context, command: &ConfigCommand) -> Ended {
+    match command {
+        ConfigCommand::Backup { file } => write(context, file.as_deref()),
+        ConfigCommand::Restore(args) => restore(context, args),
+    }
+}
+
+fn write(context: &Context, file: Option<&Path>) -> Ended {
+    let backup: BackupJson = match Client::find(&context.dir)? {
+        Some(client) => client.get("/v1/config/backup")?,
+        None => {
+            offline::say_no_daemon(context);
+            backup::of_found(
+                &context.dir,
+                &offline::scan(context, &[]),
+                &offline::found_pools(context),
+            )
+        }
+    };
+    let mut text = serde_json::to_string_pretty(&backup).expect("the shapes are all JSON");
+    text.push('\n');
+    let Some(file) = file else {
+        context.say(&backup, |_| text.clone());
+        return Ok(DONE);
+    };
+    replace_bytes(&absolute(file), text.as_bytes()).map_err(|e| Failure::io(file.display(), &e))?;
+    context.say(&backup, |backup| {
+        let pools = match backup.pools.len() {
+            0 => String::new(),
+            n => format!(" and {}", size::count(n, "pool")),
+        };
+        format!(
+            "{}{pools} in {}\n",
+            size::count(backup.arrays.len(), "array"),
+            file.display()
+        )
+    });
+    Ok(DONE)
+}
+
+fn restore(context: &Context, args: &RestoreArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let text = fs::read_to_string(&args.file).map_err(|error| {
+        let shown = args.file.display();
+        match error.kind() {
+            ErrorKind::NotFound => {
+                Failure::new(Code::FileNotFound, format!("{shown} does not exist"))
+            }
+            _ => Failure::io(shown, &error),
+        }
+    })?;
+    let mut request = RestoreRequest {
+        backup: backup::read_backup(&text, &args.file)?,
+        names: args.names.clone(),
+        devices: absolutes(&args.devices),
+        slots: args
+            .slots
+            .iter()
+            .map(|told| slot(told))
+            .collect::<Result<_, _>>()?,
+        force: args.force,
+        accept_stale: args.accept_stale,
+        dry_run: true,
+    };
+    // Looked at first, so that it is known what the answer is about.
+    let mut restored: RestoredJson = client.post("/v1/config/restore", &request)?;
+    let planned: Vec<&RestoredArrayJson> = restored
+        .arrays
+        .iter()
+        .filter(|array| array.restored)
+        .collect();
+    let pools: Vec<&RestoredPoolJson> = restored.pools.iter().filter(|p| p.restored).collect();
+    let nothing = planned.is_empty() && pools.is_empty();
+    if !args.dry_run && !nothing {
+        let names: Vec<String> = planned
+            .iter()
+            .map(|array| {
+                let doubt = array.doubt.as_ref().map(|why| format!(" ({why})"));
+                let (name, devices) = (&array.name, array.devices.join(", "));
+                format!("{name} on {devices}{}", doubt.unwrap_or_default())
+            })
+            .collect();
+        let mut what = Vec::new();
+        if !names.is_empty() {
+            what.push(format!(
+                "new superblocks for {}; the order of slots must be right and no member stale, or data is lost",
+                names.join("; ")
+            ));
+        }
+        what.extend(pools.iter().map(|pool| {
+            let devices = pool.devices.join(", ");
+            format!(
+                "{devices} for the pool {}: what lies there is lost",
+                pool.name
+            )
+        }));
+        confirm(args.yes, &what.join("; "))?;
+        request.dry_run = false;
+        restored = client.post("/v1/config/restore", &request)?;
+    }
+    restored.dry_run = args.dry_run;
+    context.say(&restored, |restored| {
+        let line = |array: &RestoredArrayJson| format!("{}: {}\n", array.name, array.what);
+        let pool = |pool: &RestoredPoolJson| format!("pool {}: {}\n", pool.name, pool.what);
+        let arrays = restored.arrays.iter().map(line);
+        arrays.chain(restored.pools.iter().map(pool)).collect()
+    });
+    let lacks = |array: &RestoredArrayJson| array.not_applied.is_some();
+    Ok(match restored.arrays.iter().any(lacks) {
+        true => Exit::Degraded as u8,
+        false => DONE,
+    })
+}
+
+/// `N=DEV`.
+fn slot(told: &str) -> Result<SlotDevice, Failure> {
+    let wrong = || {
+        let failure = Failure::new(Code::Usage, format!("'{told}' names no slot"));
+        failure.cure("use --slot N=DEV, as --slot 0=/dev/nvme0n1")
+    };
+    let (number, device) = told.split_once('=').ok_or_else(wrong)?;
+    Ok(SlotDevice {
+        slot: number.parse().map_err(|_| wrong())?,
+        device: absolute(Path::new(device)),
+    })
+}

@@ -1,0 +1,620 @@
+//! The commands: each asks the daemon, or does itself what needs none.
+//!
+//! Invariants: those of the command line (`cli`). Deliberately absent: engine and devices (they are behind the API and
+//! `offline`).
+
+pub(crate) mod config;
+pub(crate) mod offline;
+pub(crate) mod pool;
+mod reshape;
+pub(crate) mod settings;
+pub(crate) mod upkeep;
+pub(crate) mod volume;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::CommandFactory;
+use strake_runtime::{Device, OpenMode};
+
+use crate::api::*;
+use crate::cli::args::*;
+use crate::cli::client::Client;
+use crate::cli::wait::Wait;
+use crate::cli::*;
+use crate::common::errors::{Code, Exit, Failure};
+use crate::common::{absolute, absolutes, log, size};
+use crate::daemon::array::running::Limits;
+use crate::daemon::sources::Sources;
+use crate::daemon::state::Dir;
+use crate::drives::machine::sysfs;
+use crate::serve::{self, Config};
+use crate::settings as ranges;
+use crate::settings::degraded::Rule;
+use crate::view::latency::LatenciesJson;
+
+/// Carries out a command.
+pub(crate) fn run(cli: Cli) -> Ended {
+    let context = Context {
+        dir: Dir::from_env(),
+        json: cli.json,
+    };
+    match cli.command {
+        Command::Create(args) => create(&context, *args),
+        Command::Show {
+            name: Some(name),
+            wear: true,
+            since,
+            ..
+        } => wear(&context, &name, since),
+        Command::Show {
+            name: Some(name),
+            latency: true,
+            ..
+        } => latency(&context, &name),
+        Command::Show { name, .. } => show(&context, name.as_deref()),
+        Command::Start(args) => start(&context, &args),
+        Command::Import(args) => upkeep::import(&context, args),
+        Command::Stop(args) => stop(&context, &args),
+        Command::Destroy { name, yes, dry_run } => destroy(&context, &name, yes, dry_run),
+        Command::Scan { devices } => scan(&context, &devices),
+        Command::Examine { device } => offline::examine(&context, &device),
+        Command::Fail(args) => of_member(&context, "fail", &args),
+        Command::Remove(args) => of_member(&context, "remove", &args),
+        Command::Add(args) => add(&context, &args),
+        Command::Replace(args) => replace(&context, &args),
+        Command::Drive(DriveCommand::Clean(args)) => upkeep::clean(&context, &args),
+        Command::Drive(DriveCommand::Locate(args)) => upkeep::locate_drive(&context, &args),
+        Command::Locate(args) => upkeep::locate(&context, &args),
+        Command::Reset(args) => upkeep::reset(&context, &args),
+        Command::Rename { name, new, dry_run } => upkeep::rename(&context, &name, new, dry_run),
+        Command::Grow(args) => reshape::grow(&context, &args),
+        Command::Restripe(args) => reshape::restripe(&context, &args),
+        Command::Rebuild(args) => start_or_stop(&context, "rebuild", &args),
+        Command::Init(args) => start_or_stop(&context, "init", &args),
+        Command::Scrub(args) => scrub(&context, &args),
+        Command::Set {
+            name,
+            settings,
+            dry_run,
+        } => settings::set(&context, &name, &settings, dry_run),
+        Command::Get { name, key } => settings::get(&context, &name, key.as_deref()),
+        Command::Pool(command) => pool::run(&context, &command),
+        Command::Config(command) => config::run(&context, &command),
+        Command::Volume(command) => volume::run(&context, &command),
+        Command::Events { follow } => events(&context, follow),
+        Command::Explain { name, lba } => explain(&context, &name, lba),
+        Command::Demo(args) => crate::demo::run(&args, cli.json),
+        Command::Daemon(args) => run_daemon(context.dir, &args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "strake", &mut script);
+            print(&script);
+            Ok(DONE)
+        }
+    }
+}
+
+/// What the words of `create` ask for.
+fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
+    let strip_bytes = args.strip.as_deref().map(size::parse).transpose()?;
+    let block_bytes = args
+        .block_size
+        .as_deref()
+        .map(size::parse)
+        .transpose()?
+        .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+    let latency_target = args.latency_target.as_deref().map(|text| {
+        let us = size::micros(text);
+        us.and_then(|us| ranges::latency_target(us).ok())
+            .ok_or_else(|| ranges::not_taken("latency_target", text))
+    });
+    let memory_limit = args.memory_limit.as_deref().map(size::parse).transpose()?;
+    // As the API has them, 0 is what is not said.
+    for (given, option) in [
+        (args.shards.map(u64::from), "--shards"),
+        (args.requests.map(u64::from), "--requests"),
+        (memory_limit, "--memory-limit"),
+    ] {
+        if given == Some(0) {
+            return Err(Failure::new(
+                Code::SettingInvalid,
+                format!("{option} 0 leaves nothing to work with"),
+            )
+            .cure("give more, or leave it away"));
+        }
+    }
+    Ok(CreateRequest {
+        name: args.name,
+        level: args.level,
+        strip_bytes,
+        group_size: args.group_size,
+        write_hole: args.write_hole,
+        latency_target_us: latency_target.transpose()?,
+        cpus: args.cpus,
+        shards: args.shards,
+        memory_limit_bytes: memory_limit,
+        requests: args.requests,
+        pool: args.pool,
+        degraded: args.degraded,
+        init: args.init,
+        block_bytes,
+        devices: absolutes(&args.devices),
+        spares: absolutes(&args.spares),
+        export: args.export,
+        force: args.force,
+        dry_run: args.dry_run,
+    })
+}
+
+fn create(context: &Context, args: CreateArgs) -> Ended {
+    let (yes, wait) = (args.yes, args.wait && !args.dry_run);
+    let request = create_request(args)?;
+    let client = match wait {
+        // Who waits waits for an array that serves.
+        true => Some(Client::need(&context.dir)?),
+        false => Client::find(&context.dir)?,
+    };
+    let ask = |request: &CreateRequest| match &client {
+        Some(client) => client.post::<CreatedJson>("/v1/arrays", request),
+        None => offline::create(context, request),
+    };
+    if request.force && !request.dry_run {
+        confirm_force(yes, |force| {
+            ask(&CreateRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            })
+        })?;
+    }
+    let mut created = ask(&request)?;
+    if let Some(client) = client.filter(|_| wait) {
+        let wait = Wait::new(context, &client, &request.name)?;
+        for kind in ["init", "resync"] {
+            created.array = wait.until_over(kind)?.needs_done(kind)?;
+        }
+    }
+    context.notes(&created.notes);
+    context.say(&created, |c| {
+        let mut text = output::array(&c.array);
+        match (c.dry_run, c.serving) {
+            (true, _) => text.push_str("nothing was written (--dry-run)\n"),
+            (false, true) => {}
+            (false, false) => text.push_str(
+                "made, but nothing serves it yet: run strake daemon, or \
+                 strake start --foreground\n",
+            ),
+        }
+        text
+    });
+    Ok(state_exit(&created.array))
+}
+
+fn show(context: &Context, name: Option<&str>) -> Ended {
+    let client = Client::find(&context.dir)?;
+    let here = client.is_none();
+    if let Some(name) = name {
+        let path = url(name, "")?;
+        let array: ArrayJson = match client {
+            Some(client) => client.get(&path)?,
+            None => offline::shown(context, &offline::found(context, name)?),
+        };
+        if here && !context.json {
+            offline::say_no_daemon(context);
+        }
+        context.say(&array, output::array);
+        return Ok(shown_exit(&array));
+    }
+    let all: Vec<ArrayJson> = match client {
+        Some(client) => client.get("/v1/arrays")?,
+        None => offline::scan(context, &[])
+            .iter()
+            .map(|a| offline::shown(context, a))
+            .collect(),
+    };
+    if here && (!context.json || all.is_empty()) {
+        offline::say_no_daemon(context);
+    }
+    context.say(&all, |all| output::arrays(all));
+    // The first of these that any of them has. That one is stopped is no fault of all.
+    let faults = [Exit::ArrayFailed, Exit::TooFew, Exit::Degraded];
+    let exits: Vec<u8> = all.iter().map(shown_exit).collect();
+    let worst = faults
+        .map(|e| e as u8)
+        .into_iter()
+        .find(|exit| exits.contains(exit));
+    Ok(worst.unwrap_or(DONE))
+}
+
+/// What `show NAME` answers: the state of the array as an exit status.
+fn shown_exit(array: &ArrayJson) -> u8 {
+    match (array.state.as_str(), array.startable) {
+        ("stopped", Some(false)) => Exit::TooFew as u8,
+        ("stopped", _) => Exit::Stopped as u8,
+        ("unknown", _) => Exit::Unknown as u8,
+        _ => state_exit(array),
+    }
+}
+
+fn wear(context: &Context, name: &str, since: Option<Duration>) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let over = since.map_or_else(String::new, |since| format!("?since_s={}", since.as_secs()));
+    let wear: WearJson = client.get(&(url(name, "wear")? + &over))?;
+    context.say(&wear, output::wear);
+    Ok(DONE)
+}
+
+fn latency(context: &Context, name: &str) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let latencies: LatenciesJson = client.get(&url(name, "latency")?)?;
+    context.say(&latencies, output::all_latencies);
+    Ok(DONE)
+}
+
+fn start(context: &Context, args: &StartArgs) -> Ended {
+    if args.foreground {
+        let name = args.name.as_deref().unwrap_or_default();
+        checked(name)?;
+        return offline::foreground(context, name, args);
+    }
+    let client = Client::need(&context.dir)?;
+    let names = match &args.name {
+        Some(name) => vec![name.clone()],
+        None => {
+            let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
+            all.into_iter()
+                .filter(|a| a.state == "stopped")
+                .map(|a| a.uuid)
+                .collect()
+        }
+    };
+    let request = StartRequest {
+        export: args.export.clone(),
+        force: args.force,
+        devices: absolutes(&args.devices),
+        dry_run: args.dry_run,
+        by_rule: args.all,
+    };
+    let mut worst = DONE;
+    let mut refused: Option<Failure> = None;
+    for name in names {
+        note_ignored(context, &client, &name, &args.devices)?;
+        if args.force && !args.dry_run {
+            confirm_emptied(args.yes, &name, |force| {
+                let rehearsal = StartRequest {
+                    force,
+                    dry_run: true,
+                    ..request.clone()
+                };
+                client.post::<ArrayJson>(&url(&name, "start")?, &rehearsal)
+            })?;
+        }
+        let array: ArrayJson = match client.post(&url(&name, "start")?, &request) {
+            Ok(array) => array,
+            // It keeps none of the others from it.
+            Err(failure) if args.all && failure.code == Code::DegradedStart => {
+                if let Some(one_more) = refused.replace(failure) {
+                    context.notes(&[one_more.found]);
+                }
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        if args.dry_run {
+            context.would(&array.name, &format!("start ({} now)", array.state))?;
+            continue;
+        }
+        worst = worst.max(context.array(&array)?);
+    }
+    refused.map_or(Ok(worst), Err)
+}
+
+fn stop(context: &Context, args: &OneOrAll) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let names = match &args.name {
+        Some(name) => vec![name.clone()],
+        None => {
+            let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
+            all.into_iter()
+                .filter(|a| a.state != "stopped")
+                .map(|a| a.name)
+                .collect()
+        }
+    };
+    for name in names {
+        let dry_run = args.dry_run;
+        let outcome: OutcomeJson = client.post(&url(&name, "stop")?, &DryRequest { dry_run })?;
+        match dry_run {
+            true => context.planned(&outcome)?,
+            false => context.outcome(&outcome)?,
+        };
+    }
+    Ok(DONE)
+}
+
+fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
+    let path = url(name, "")?;
+    let client = Client::find(&context.dir)?;
+    let array: ArrayJson = match &client {
+        Some(client) => client.get(&path)?,
+        None => offline::found(context, name)?.stopped_json(),
+    };
+    if array.state != "stopped" {
+        let cure = format!("strake stop {name} first");
+        return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
+    }
+    let ask = |dry_run| match &client {
+        Some(client) => client.call("DELETE", &path, &DryRequest { dry_run }),
+        None => offline::destroy(context, name, dry_run),
+    };
+    // Looked at first, so that it is known what the answer is about.
+    let planned: OutcomeJson = ask(true)?;
+    if dry_run {
+        return context.planned(&planned);
+    }
+    confirm(yes, &format!("strake destroy {name} {}", planned.what))?;
+    context.outcome(&ask(false)?)
+}
+
+fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
+    for device in devices.iter().filter(|device| !device.is_dir()) {
+        sysfs::identity(device)?;
+        // Of one that cannot be read it is not known that it carries nothing.
+        Device::open(device, OpenMode::ReadOnly)?;
+    }
+    let client = match devices {
+        [] => Client::find(&context.dir)?,
+        _ => None,
+    };
+    let all: Vec<ScanJson> = match client {
+        Some(client) => client.get("/v1/scan")?,
+        None => offline::scan_json(context, devices),
+    };
+    context.say(&all, |all| output::scan(all));
+    Ok(DONE)
+}
+
+fn of_member(context: &Context, verb: &str, args: &OfMember) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = MemberRequest {
+        member: upkeep::whole(&args.member),
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = client.post(&url(&args.name, verb)?, &request)?;
+    match args.dry_run {
+        true => context.planned(&outcome),
+        false => context.outcome(&outcome),
+    }
+}
+
+fn add(context: &Context, args: &AddArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = DeviceRequest {
+        member: None,
+        device: Some(absolute(&args.device)),
+        force: args.force,
+        dry_run: args.dry_run,
+    };
+    take_device(
+        context,
+        &client,
+        &url(&args.name, "add")?,
+        &request,
+        args.yes,
+    )
+}
+
+fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = DeviceRequest {
+        member: Some(upkeep::whole(&args.member)),
+        device: args.device.as_deref().map(absolute),
+        force: args.force,
+        dry_run: args.dry_run,
+    };
+    take_device(
+        context,
+        &client,
+        &url(&args.name, "replace")?,
+        &request,
+        args.yes,
+    )
+}
+
+/// Gives a device to an array. What `--force` overwrites on it is asked about.
+fn take_device(
+    context: &Context,
+    client: &Client,
+    path: &str,
+    request: &DeviceRequest,
+    yes: bool,
+) -> Ended {
+    if request.force && !request.dry_run {
+        confirm_force(yes, |force| {
+            let rehearsal = DeviceRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            client.post::<OutcomeJson>(path, &rehearsal)
+        })?;
+    }
+    context.outcome(&client.post(path, request)?)
+}
+
+fn start_or_stop(context: &Context, verb: &str, args: &JobArgs) -> Ended {
+    let request = JobRequest {
+        action: args.action.clone(),
+        repair: false,
+        halt: false,
+        dry_run: args.how.dry_run,
+    };
+    job(context, verb, &args.name, &request, &args.how)
+}
+
+fn scrub(context: &Context, args: &ScrubArgs) -> Ended {
+    if args.action == "status" {
+        let found: ScrubsJson = match Client::find(&context.dir)? {
+            Some(client) => client.get(&url(&args.name, "scrub")?)?,
+            None => offline::scrubs(context, &args.name)?,
+        };
+        context.say(&found, output::scrubs);
+        return Ok(DONE);
+    }
+    let request = JobRequest {
+        action: args.action.clone(),
+        repair: args.repair,
+        halt: args.halt,
+        dry_run: args.how.dry_run,
+    };
+    let accepts = args.action == "accept";
+    if accepts && !args.how.dry_run {
+        let rehearsal = JobRequest {
+            dry_run: true,
+            ..request.clone()
+        };
+        let would: OutcomeJson =
+            Client::need(&context.dir)?.post(&url(&args.name, "scrub")?, &rehearsal)?;
+        let what = format!(
+            "strake scrub {} accept {}: what other strips say of these data is lost",
+            args.name, would.what
+        );
+        confirm(args.yes, &what)?;
+    }
+    job(context, "scrub", &args.name, &request, &args.how)
+}
+
+fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &JobHow) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let accepts = request.action == "accept";
+    let waits = how.wait && (request.action == "start" || accepts) && !request.dry_run;
+    let wait = waits.then(|| Wait::new(context, &client, name));
+    let wait = wait.transpose()?;
+    let outcome: OutcomeJson = client.post(&url(name, verb)?, request)?;
+    if request.dry_run {
+        return context.planned(&outcome);
+    }
+    match wait {
+        Some(wait) => {
+            let kind = if accepts { "accept" } else { verb };
+            wait.until_over(kind)?.answer(context, &outcome)
+        }
+        None => context.outcome(&outcome),
+    }
+}
+
+fn events(context: &Context, follow: bool) -> Ended {
+    let print = |line: &str| {
+        let text = if context.json {
+            format!("{line}\n")
+        } else if let Ok(event) = serde_json::from_str::<EventJson>(line) {
+            format!("{}\n", output::event(&event))
+        } else {
+            return;
+        };
+        if !print(text.as_bytes()) {
+            // No further line can be written, and there is nothing to undo.
+            std::process::exit(match unwritten() {
+                Some(failure) => {
+                    crate::common::errors::tell_failure(&failure, context.json);
+                    failure.code.exit() as i32
+                }
+                None => i32::from(DONE),
+            });
+        }
+    };
+    let client = match follow {
+        true => Some(Client::need(&context.dir)?),
+        false => Client::find(&context.dir)?,
+    };
+    match client {
+        Some(client) => client.lines(&format!("/v1/events?follow={follow}"), print)?,
+        None => offline::events(context)?.iter().for_each(|e| print(e)),
+    }
+    Ok(DONE)
+}
+
+fn explain(context: &Context, name: &str, lba: u64) -> Ended {
+    let path = format!("{}?lba={lba}", url(name, "explain")?);
+    let explained: ExplainJson = match Client::find(&context.dir)? {
+        Some(client) => client.get(&path)?,
+        None => crate::daemon::service::explain_offline(&offline::found(context, name)?, lba)?,
+    };
+    context.say(&explained, output::explain);
+    Ok(DONE)
+}
+
+fn seconds(value: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| Failure::new(Code::Usage, format!("{value} is no number of seconds")))
+}
+
+/// Has the kernel end this process with the one that started it.
+fn end_with(parent: u32) -> Result<(), Failure> {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|e| Failure::io("ending with the parent process", &e.into()))?;
+    let alive = getppid()
+        .map(Pid::as_raw_nonzero)
+        .map(|pid| pid.get().unsigned_abs());
+    match alive == Some(parent) {
+        true => Ok(()),
+        false => Err(Failure::new(Code::Usage, "the parent process is gone")),
+    }
+}
+
+fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
+    log::to_stderr("info");
+    args.end_with.map(end_with).transpose()?;
+    let mut limits = Limits::default();
+    let usage = |found: String, cure: &str| Failure::new(Code::Usage, found).cure(cure);
+    if let Some(shards) = args.shards {
+        if !(1..=64).contains(&shards) {
+            let found = format!("--shards {shards}: an array has 1 to 64 threads");
+            return Err(usage(found, "give 1 to 64"));
+        }
+        limits.shards = shards;
+    }
+    if let Some(memory) = &args.memory {
+        let bytes = size::parse(memory)?;
+        limits.memory_bytes = usize::try_from(bytes)
+            .ok()
+            .filter(|&b| b > 0)
+            .ok_or_else(|| {
+                let found = format!("--memory {memory} leaves nothing to work with");
+                usage(found, "give more, or omit it")
+            })?;
+    }
+    if let Some(timeout) = args.io_timeout {
+        limits.io_timeout = seconds(timeout)?;
+        if limits.io_timeout < Duration::from_millis(100) {
+            let found = format!("--io-timeout {timeout}: every I/O would count as timed out");
+            return Err(usage(found, "give 0.1 seconds or more; 75 is usual"));
+        }
+    }
+    let sources = Sources {
+        devices: !args.no_devices,
+        extra: absolutes(&args.scan),
+    };
+    serve::run(Config {
+        dir,
+        sources,
+        limits,
+        degraded: Rule {
+            start: args.degraded,
+            wait: seconds(args.wait)?,
+        },
+    })?;
+    Ok(DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,409 @@
+//! What needs no daemon: making and destroying, looking, and serving one array in the foreground.
+//!
+//! Invariant: the same code as the daemon's does the work; members that a daemon (of another
+//! STRAKE_DIR) serves are held exclusively, so this never touches them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use strake_runtime::{Device, OpenMode};
+
+use crate::api::*;
+use crate::cli::args::StartArgs;
+use crate::cli::output;
+use crate::cli::{Context, Ended, confirm_emptied, done};
+use crate::common::absolutes;
+use crate::common::errors::{Code, Failure};
+use crate::common::log;
+use crate::common::process::EndSignals;
+use crate::common::size;
+use crate::daemon::array::running;
+use crate::daemon::array::running::{Limits, Start};
+use crate::daemon::events::EventLog;
+use crate::daemon::events::journal;
+use crate::daemon::service;
+use crate::daemon::service::ending::{QUIET_PATIENCE, note_unclean};
+use crate::daemon::service::pools::{Pools, check_named};
+use crate::daemon::service::rename;
+use crate::daemon::service::scrubs;
+use crate::daemon::sources::Sources;
+use crate::daemon::state::{keep_placement, may_keep};
+use crate::drives::destroy;
+use crate::drives::find;
+use crate::drives::find::FoundArray;
+use crate::drives::machine::sysfs;
+use crate::drives::make;
+use crate::drives::pool;
+use crate::settings::placement::{PlacementRecord, Wanted};
+use crate::settings::words;
+use crate::view;
+
+/// Arrays on these devices, or on all that can be found.
+pub(crate) fn scan(context: &Context, devices: &[PathBuf]) -> Vec<FoundArray> {
+    find::group(find::members(&paths(context, devices)))
+}
+
+fn paths(context: &Context, devices: &[PathBuf]) -> Vec<PathBuf> {
+    match devices {
+        [] => Sources {
+            devices: true,
+            extra: Vec::new(),
+        }
+        .paths(&context.dir),
+        given => find::expand(given),
+    }
+}
+
+/// As `scan` tells it.
+pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson> {
+    let paths = paths(context, devices);
+    say_unread(context, &paths);
+    let all = find::scan_json(&find::group(find::members(&paths)), &pool::find(&paths));
+    context.dir.with_destroyed(all)
+}
+
+/// The pools that are found.
+pub(crate) fn found_pools(context: &Context) -> Vec<pool::Pool> {
+    pool::find(&paths(context, &[]))
+}
+
+/// Pools of spares on this machine.
+pub(crate) fn pools(context: &Context) -> Pools<'_> {
+    Pools::new(&context.dir, paths(context, &[]))
+}
+
+/// The array of that name or uuid.
+pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure> {
+    find::pick(scan(context, &[]), name).map_err(|failure| {
+        let unread = unread(&paths(context, &[]));
+        if failure.code != Code::ArrayNotFound || unread.is_empty() {
+            return failure;
+        }
+        let found = format!("{}; {}", failure.found, unread_text(&unread));
+        Failure::new(Code::Permission, found)
+    })
+}
+
+/// An array that no daemon here serves, as `show` says it. Somebody else may serve it, which its
+/// members being held gives away: then its state is not known.
+pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
+    let array = context.dir.seats(found.uuid).shown(found.stopped_json());
+    let mut array = view::with_placement(array, &context.dir.placement(found.uuid));
+    if let Some(held) = found.members.iter().find(|m| sysfs::is_held(&m.path)) {
+        let (name, path) = (&array.name, held.path.display());
+        context.notes(&[format!(
+            "{name}: {path} is held by another process, such as a daemon with a STRAKE_DIR of its own"
+        )]);
+        array.state = "unknown".to_owned();
+        array.startable = None;
+    }
+    array
+}
+
+/// Says that no daemon answers.
+pub(crate) fn say_no_daemon(context: &Context) {
+    let dir = context.dir.path().display();
+    context.aside(&format!(
+        "no daemon listens in {dir}: this is what the drives say, and nothing is known of what runs"
+    ));
+    say_unread(context, &paths(context, &[]));
+}
+
+/// Says which devices this user may not read: what they carry is not known.
+pub(crate) fn say_unread(context: &Context, paths: &[PathBuf]) {
+    let unread = unread(paths);
+    if !unread.is_empty() {
+        context.aside(&unread_text(&unread));
+    }
+}
+
+fn unread_text(unread: &[String]) -> String {
+    format!(
+        "{} may not be read by this user, so what they carry is not known: {}",
+        size::count(unread.len(), "device"),
+        unread.join(", ")
+    )
+}
+
+fn unread(paths: &[PathBuf]) -> Vec<String> {
+    use rustix::fs::{Access, access};
+    let denied = |path: &&PathBuf| access(*path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS);
+    let shown = |path: &PathBuf| path.display().to_string();
+    paths.iter().filter(denied).map(shown).collect()
+}
+
+/// Makes an array.
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<CreatedJson, Failure> {
+    running::check_export(request.export.as_deref())?;
+    let mut taken = scan(context, &[]);
+    taken.extend(scan(context, &request.devices));
+    // A device of the request that is itself a member is named as such, not as a taken name.
+    let given = |a: &FoundArray| a.members.iter().any(|m| request.devices.contains(&m.path));
+    let names: Vec<String> = taken
+        .iter()
+        .filter(|a| !given(a))
+        .map(|a| a.name().to_string())
+        .collect();
+    let mut placement = service::placement_of(request, Limits::default().shards)?;
+    placement.export.clone_from(&request.export);
+    check_named(&pools(context), request.pool.as_deref())?;
+    if placement != PlacementRecord::default() {
+        // It is to be kept there, which is looked at before superblocks are written.
+        context.dir.check()?;
+    }
+    if !request.dry_run && placement != PlacementRecord::default() {
+        context.dir.make()?;
+        may_keep(&context.dir, &placement)?;
+    }
+    let mut made = make::make(request, &names, |_, _| Ok(()))?;
+    if !request.dry_run {
+        let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
+        // Without a folder of its own a user names the files again; block devices are found anyway.
+        let _ = context.dir.make();
+        let name = made.superblock.name.to_string();
+        made.notes.extend(context.dir.not_remembered(&name, &paths));
+        keep_placement(&context.dir, made.superblock.array, &placement)?;
+        context
+            .dir
+            .own(&made.superblock.name, made.superblock.array);
+    }
+    Ok(service::created_json(&made, &placement, request.dry_run))
+}
+
+/// Wipes the superblocks of an array, or says that it would.
+pub(crate) fn destroy(
+    context: &Context,
+    name: &str,
+    dry_run: bool,
+) -> Result<OutcomeJson, Failure> {
+    let found = found(context, name)?;
+    running::not_left_in_use(&context.dir, found.uuid)?;
+    let what = destroy::found(&found, dry_run)?;
+    if dry_run {
+        return Ok(service::outcome(name, false, &what));
+    }
+    context.dir.forget(found.uuid);
+    context.dir.destroyed(found.uuid, found.name());
+    let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
+    // A folder that cannot be written remembers files that carry nothing: harmless.
+    let _ = context.dir.forget_files(&paths);
+    Ok(done(name, &what))
+}
+
+/// Gives an array that does not run another name.
+pub(crate) fn rename(
+    context: &Context,
+    name: &str,
+    request: &RenameRequest,
+) -> Result<OutcomeJson, Failure> {
+    let new = words::parse_name(&request.name)?;
+    let all = scan(context, &[]);
+    let found = find::pick(all.clone(), name)?;
+    if *found.name() == new {
+        return Ok(service::outcome(
+            name,
+            false,
+            &format!("it is called {new} already"),
+        ));
+    }
+    rename::check_free(&new, found.uuid, &all)?;
+    rename::check_whole(&found)?;
+    if request.dry_run {
+        return Ok(service::outcome(
+            name,
+            false,
+            &format!("would be called {new}"),
+        ));
+    }
+    rename::rename_stopped(&context.dir, &found, &new)?;
+    context.dir.own(&new, found.uuid);
+    Ok(done(name, &format!("is called {new} now")))
+}
+
+/// Adopts an array: the next who serves arrays here serves it, by this name.
+pub(crate) fn import(
+    context: &Context,
+    array: &str,
+    request: &ImportRequest,
+) -> Result<ArrayJson, Failure> {
+    let wanted = request.name.as_deref().map(words::parse_name).transpose()?;
+    let mut all = scan(context, &request.devices);
+    let found = find::pick(all.clone(), array)?;
+    all.extend(scan(context, &[]));
+    let name = wanted.unwrap_or_else(|| found.name().clone());
+    rename::check_free(&name, found.uuid, &all).map_err(|f| f.cure("give it another with --as"))?;
+    if !request.dry_run {
+        if name != *found.name() {
+            rename::rename_stopped(&context.dir, &found, &name)?;
+        }
+        context.dir.make()?;
+        let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
+        // A folder that cannot be written makes a user name the files again: harmless.
+        let _ = context.dir.remember_files(&paths);
+        context.dir.own(&name, found.uuid);
+    }
+    Ok(ArrayJson {
+        name: name.to_string(),
+        ..found.stopped_json()
+    })
+}
+
+/// Settings that an array carries.
+pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Failure> {
+    let found = found(context, name)?;
+    let placement = context.dir.placement(found.uuid);
+    Ok(view::settings(
+        &found.authority().image.superblock,
+        &placement,
+    ))
+}
+
+/// The events that the journal holds, each as a line of JSON; says that no daemon answers.
+pub(crate) fn events(context: &Context) -> Result<Vec<String>, Failure> {
+    let dir = context.dir.path().display();
+    let mut unread = None;
+    for path in context.dir.events() {
+        if !path.exists() {
+            continue;
+        }
+        match journal::read(&path) {
+            Ok(events) => {
+                let path = path.display();
+                context.aside(&format!(
+                    "no daemon listens in {dir}: these events are those of the journal {path}"
+                ));
+                let line = |event| serde_json::to_string(event).expect("the shapes are all JSON");
+                return Ok(events.iter().map(line).collect());
+            }
+            Err(error) => unread = Some(Failure::io(path.display(), &error)),
+        }
+    }
+    let found = format!("no daemon listens in {dir}, and there is no journal of events");
+    Err(unread.unwrap_or_else(|| Failure::new(Code::NoDaemon, found)))
+}
+
+/// Changes what an array may take of this machine, which its members do not carry: it may be what
+/// keeps the daemon from serving it.
+pub(crate) fn set(
+    context: &Context,
+    name: &str,
+    wanted: &SettingsJson,
+) -> Result<OutcomeJson, Failure> {
+    let asked = SettingsJson {
+        dry_run: false,
+        ..wanted.clone()
+    };
+    if !asked.only_places() {
+        let what = format!("no daemon listens in {}", context.dir.path().display());
+        let cure = "without one only cpus, shards, memory_limit, requests, replace_at_wear, pool and degraded can be set";
+        return Err(Failure::new(Code::NoDaemon, what).cure(cure));
+    }
+    check_named(&pools(context), asked.pool.as_deref())?;
+    let found = found(context, name)?;
+    let before = context.dir.placement(found.uuid);
+    let record = before.with(Wanted::of_settings(&asked))?;
+    let remembered = context.dir.record(found.uuid);
+    let export = running::parse_export(remembered.as_ref().map_or("auto", |r| &r.export))?;
+    let superblock = &found.authority().image.superblock;
+    record.check_memory(superblock, export, Limits::default().shards)?;
+    let changed = record != before && !wanted.dry_run;
+    if changed {
+        context.dir.make()?;
+        context.dir.place(found.uuid, &record)?;
+    }
+    Ok(service::outcome(found.name().as_str(), changed, "set"))
+}
+
+/// What past scrubs of an array found.
+pub(crate) fn scrubs(context: &Context, name: &str) -> Result<ScrubsJson, Failure> {
+    let found = found(context, name)?;
+    let sb = &found.authority().image.superblock;
+    Ok(scrubs::json(&context.dir, sb, &[]))
+}
+
+/// Tells what lies on one member.
+pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
+    crate::drives::machine::sysfs::identity(device)?;
+    let looked = find::look(device).map_err(|failure| match failure.code {
+        Code::Damaged => failure.cure(
+            "nothing of this member can be believed; strake scan shows whether the other members start the array",
+        ),
+        _ => failure,
+    })?;
+    let Some(image) = looked else {
+        let shown = device.display();
+        if let Some(label) = pool::label_of(&Device::open(device, OpenMode::ReadOnly)?)? {
+            let found = format!("{shown} is no member: it waits in the pool {}", label.name);
+            let cure = "strake pool show tells of pools";
+            return Err(Failure::new(Code::NotAMember, found).cure(cure));
+        }
+        let found = format!("{shown} holds no Strake superblock");
+        return Err(Failure::new(Code::NotAMember, found));
+    };
+    context.say(&view::examine(&image), output::examine);
+    Ok(0)
+}
+
+/// Serves one array until the process is asked to end.
+pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> Ended {
+    log::to_stderr("warn");
+    running::check_export(args.export.as_deref())?;
+    let devices = absolutes(&args.devices);
+    for device in &devices {
+        crate::drives::machine::sysfs::identity(device).or_else(|failure| {
+            match device.is_dir() {
+                true => Ok(crate::drives::machine::sysfs::Identity::Block(0)),
+                false => Err(failure),
+            }
+        })?;
+    }
+    let found = find::pick(scan(context, &devices), name)?;
+    let how = Start {
+        export: args.export.clone(),
+        force: args.force,
+        named: !devices.is_empty(),
+        ..Start::of_daemon(Limits::default())
+    };
+    if args.dry_run {
+        running::may_start(&context.dir, &found, &how)?;
+        let what = format!("start ({})", found.word());
+        return context.would(name, &what);
+    }
+    if args.force {
+        confirm_emptied(args.yes, name, |force| {
+            let how = Start {
+                force,
+                ..how.clone()
+            };
+            running::may_start(&context.dir, &found, &how)
+        })?;
+    }
+    strake_runtime::check_descriptors_left()?;
+    context.dir.make()?;
+    let log = Arc::new(EventLog::open(&context.dir.events()));
+    let runtime = crate::common::process::runtime()?;
+    let signals = {
+        let _within = runtime.enter();
+        EndSignals::catch()?
+    };
+    let running = running::start(&context.dir, &log, &found, &how)?;
+    let ended = running.json().and_then(|array| context.array(&array));
+    runtime.block_on(signals.asked());
+    match running.not_in_use() {
+        Ok(()) => {
+            // The log names devices that stay busy.
+            let stopped = running.stop_within(&context.dir, QUIET_PATIENCE);
+            if let Err(failure) = &stopped {
+                note_unclean(&log, running.name().as_str(), failure);
+            }
+            log.finish();
+            stopped?;
+        }
+        // To stop it would take the block device from under its users.
+        Err(failure) => {
+            running.leave();
+            return Err(failure);
+        }
+    }
+    ended
+}

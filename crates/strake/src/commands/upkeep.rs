@@ -1,0 +1,171 @@
+//! Commands for what an administrator asks of an array now and then.
+//!
+//! Invariants: those of the command line (`cli`). Deliberately absent: deciding (the daemon's).
+
+use std::path::Path;
+
+use crate::api::*;
+use crate::cli::args::*;
+use crate::cli::client::Client;
+use crate::cli::{Context, DONE, Ended, confirm, confirm_emptied, done, note_ignored, url};
+use crate::commands::offline;
+use crate::common::{absolute, absolutes};
+use crate::daemon::service::upkeep::{clean_devices, light, switch_light};
+
+/// A member as the daemon is told: a slot number, or a device with its whole path.
+pub(crate) fn whole(member: &str) -> String {
+    match member.parse::<u8>() {
+        Ok(slot) => slot.to_string(),
+        Err(_) => absolute(Path::new(member)).display().to_string(),
+    }
+}
+
+/// Wipes what Strake left on devices.
+pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
+    let client = Client::find(&context.dir)?;
+    let devices = absolutes(&args.devices);
+    let ask = |dry_run| match &client {
+        Some(client) => {
+            let devices = devices.clone();
+            client.post("/v1/drives/clean", &CleanRequest { devices, dry_run })
+        }
+        None => clean_devices(&context.dir, &devices, &[], dry_run),
+    };
+    // Looked at first, so that it is known what the answer is about.
+    let mut cleaned: CleanedJson = ask(true)?;
+    if !args.dry_run {
+        let what: Vec<String> = cleaned.devices.iter().map(device_text).collect();
+        let what = format!("strake drive clean would wipe {}", what.join(", "));
+        confirm(args.yes, &what)?;
+        cleaned = ask(false)?;
+    }
+    context.say(&cleaned, |cleaned| {
+        let word = if cleaned.dry_run { "would be" } else { "is" };
+        let line = |device: &CleanedDeviceJson| {
+            format!("{} {word} clean: was {}\n", device.device, device.was)
+        };
+        cleaned.devices.iter().map(line).collect()
+    });
+    Ok(DONE)
+}
+
+fn device_text(device: &CleanedDeviceJson) -> String {
+    format!("{} ({})", device.device, device.was)
+}
+
+/// Switches the light of a member's drive.
+pub(crate) fn locate(context: &Context, args: &LocateArgs) -> Ended {
+    let path = url(&args.name, "locate")?;
+    let request = LocateRequest {
+        member: whole(&args.member),
+        on: args.light == OnOff::On,
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = match Client::find(&context.dir)? {
+        Some(client) => client.post(&path, &request)?,
+        None => {
+            let array = offline::shown(context, &offline::found(context, &args.name)?);
+            switch_light(&context.dir, &array, &request)?
+        }
+    };
+    context.outcome(&outcome)
+}
+
+/// Switches the light of a drive: of a member, or of any device.
+pub(crate) fn locate_drive(context: &Context, args: &DriveLocateArgs) -> Ended {
+    let device = match args.drive.as_slice() {
+        [name, member] => {
+            return locate(
+                context,
+                &LocateArgs {
+                    name: name.clone(),
+                    member: member.clone(),
+                    light: args.light,
+                    dry_run: args.dry_run,
+                },
+            );
+        }
+        drive => absolute(Path::new(drive.first().map_or("", String::as_str))),
+    };
+    let request = DriveLocateRequest {
+        device,
+        on: args.light == OnOff::On,
+        dry_run: args.dry_run,
+    };
+    let done: DriveDone = match Client::find(&context.dir)? {
+        Some(client) => client.post("/v1/drives/locate", &request)?,
+        None => light(&request.device, request.on, request.dry_run)?,
+    };
+    context.say(&done, |done| {
+        let unchanged = if done.changed {
+            ""
+        } else {
+            " (nothing changed)"
+        };
+        format!("{}{unchanged}\n", done.what)
+    });
+    Ok(DONE)
+}
+
+/// Counts errors from zero again.
+pub(crate) fn reset(context: &Context, args: &ResetArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let request = ResetRequest {
+        member: args.member.as_deref().map(whole),
+        dry_run: args.dry_run,
+    };
+    let outcome: OutcomeJson = client.post(&url(&args.name, "reset")?, &request)?;
+    match args.dry_run {
+        true => context.planned(&outcome),
+        false => context.outcome(&outcome),
+    }
+}
+
+/// Gives an array another name.
+pub(crate) fn rename(context: &Context, name: &str, new: String, dry_run: bool) -> Ended {
+    let path = url(name, "rename")?;
+    let request = RenameRequest { name: new, dry_run };
+    let outcome: OutcomeJson = match Client::find(&context.dir)? {
+        Some(client) => client.post(&path, &request)?,
+        None => offline::rename(context, name, &request)?,
+    };
+    context.outcome(&outcome)
+}
+
+/// Adopts an array.
+pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
+    let path = url(&args.array, "import")?;
+    let request = ImportRequest {
+        name: args.name,
+        export: args.export,
+        force: args.force,
+        devices: absolutes(&args.devices),
+        dry_run: args.dry_run,
+    };
+    let client = Client::find(&context.dir)?;
+    if let Some(client) = &client {
+        note_ignored(context, client, &args.array, &request.devices)?;
+    }
+    if let Some(client) = client
+        .as_ref()
+        .filter(|_| request.force && !request.dry_run)
+    {
+        confirm_emptied(args.yes, &args.array, |force| {
+            let rehearsal = ImportRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            client.post::<ArrayJson>(&path, &rehearsal)
+        })?;
+    }
+    let array: ArrayJson = match &client {
+        Some(client) => client.post(&path, &request)?,
+        None => offline::import(context, &args.array, &request)?,
+    };
+    match (request.dry_run, client) {
+        (true, _) => context.would(&array.name, &format!("import array {}", array.uuid)),
+        (false, Some(_)) => context.array(&array),
+        (false, None) => context.outcome(&done(&array.name, "adopted; nothing serves it yet")),
+    }
+}

@@ -1,0 +1,21 @@
+//! What every room may use: errors, sizes, times, the log, the process.
+//!
+//! Invariant: a leaf; it knows no array, no daemon and no command.
+
+pub(crate) mod errors;
+pub(crate) mod log;
+pub(crate) mod process;
+pub(crate) mod size;
+pub(crate) mod time;
+
+use std::path::{Path, PathBuf};
+
+/// A path from the root, as the daemon needs it, which works elsewhere.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The same of many.
+pub(crate) fn absolutes(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().map(|p| absolute(p)).collect()
+}

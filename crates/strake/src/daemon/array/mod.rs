@@ -1,0 +1,5 @@
+//! An array in service: what opens it, what it tells, which device sits in which slot.
+
+pub(crate) mod opening;
+pub(crate) mod running;
+pub(crate) mod seats;

@@ -1,0 +1,312 @@
+//! Opening the members of an array that is to be started.
+//!
+//! A member that cannot be used is set aside with the reason, and the array starts without it where it may start without
+//! a missing one. A member that another program holds may be in service there, together with the rest of the array:
+//! then the array starts here only if more than half of its members are free and believed. Two programs cannot both
+//! have more than half. A device that is busy with I/O of an array which was stopped here is held by the kernel alone: the
+//! array starts without it as without one that is missing.
+//!
+//! Tables of partitions over members are believed to have destroyed nothing else only where an administrator says so:
+//! `start --force` with these devices named. Their signatures are wiped then, outside the data.
+//!
+//! Invariants: members are opened exclusively, and read again after that; nothing is written before [`Opened::claim`].
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use strake_engine::StartError;
+use strake_format::{Slot, SlotRecord};
+use strake_runtime::{Device, MemberImage, OpenMode, ServeError};
+
+use crate::common::errors::{Code, Failure};
+use crate::common::size;
+use crate::daemon::array::running::Start;
+use crate::daemon::array::seats::Seats;
+use crate::drives::find::{Aside, FoundArray, FoundMember, aside_text};
+use crate::drives::machine::sysfs;
+use crate::drives::reused;
+use crate::drives::safety;
+use crate::drives::safety::Permit;
+
+/// How long a predecessor that was killed may hold members.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The members of an array, held.
+pub(crate) struct Opened {
+    pub(crate) members: Vec<(Device, MemberImage)>,
+    /// Members that were found and are not used.
+    pub(crate) aside: Vec<Aside>,
+    /// Of the members, those that carry a table of partitions which is to be wiped.
+    tables: Vec<usize>,
+}
+
+/// Another program may have it in service.
+pub(crate) fn is_held(failure: &Failure) -> bool {
+    matches!(
+        failure.code,
+        Code::DeviceBusy | Code::DeviceMounted | Code::Permission
+    )
+}
+
+/// Opens what can be used of the members found.
+pub(crate) fn open(found: &FoundArray, how: &Start) -> Result<Opened, Failure> {
+    let give_up = Instant::now() + PATIENCE;
+    let mut opened = Opened {
+        members: Vec::new(),
+        aside: Vec::new(),
+        tables: Vec::new(),
+    };
+    for member in &found.members {
+        match one(found, member, how, give_up) {
+            Ok((device, image, table)) => {
+                opened.tables.extend(table.then_some(opened.members.len()));
+                opened.members.push((device, image));
+            }
+            // A start that is refused names it in its error alone.
+            Err(why) => opened.aside.push(Aside::of(member, why)),
+        }
+    }
+    opened.check(found, &how.left_behind)?;
+    Ok(opened)
+}
+
+fn one(
+    found: &FoundArray,
+    member: &FoundMember,
+    how: &Start,
+    give_up: Instant,
+) -> Result<(Device, MemberImage, bool), Failure> {
+    let path = &member.path;
+    let is_table = |why: &Failure| {
+        how.force && how.named && why.code == Code::DevicePartitioned && safety::only_tables(path)
+    };
+    if let Some(why) = member.trouble.as_ref().filter(|why| !is_table(why)) {
+        return Err(why.clone());
+    }
+    // Who uses a loop device over it, or another path to it, writes it, too.
+    safety::not_in_use(sysfs::identity(path)?, path)?;
+    let patience = give_up.saturating_duration_since(Instant::now());
+    let device = Device::open_within(path, OpenMode::Member, patience)?;
+    let image = device.read_member()?;
+    if image.superblock.array != found.uuid {
+        let other = format!("{} is now a member of another array", path.display());
+        return Err(Failure::new(Code::MemberOfArray, other));
+    }
+    match reused::still_ours(&device) {
+        Ok(()) => Ok((device, image, false)),
+        Err(why) if is_table(&why) => Ok((device, image, true)),
+        Err(why) => Err(why),
+    }
+}
+
+impl Opened {
+    /// Refuses where the rest may be in service elsewhere, and where nothing can be used.
+    fn check(&self, found: &FoundArray, left_behind: &BTreeSet<PathBuf>) -> Result<(), Failure> {
+        if self.members.is_empty() {
+            return Err(none_usable(found, &self.aside));
+        }
+        let elsewhere = |aside: &&Aside| is_held(&aside.why) && !left_behind.contains(&aside.path);
+        let Some(held) = self.aside.iter().find(elsewhere) else {
+            return Ok(());
+        };
+        let (live, believed) = found.believed();
+        let is_free = |(_, image): &&(Device, MemberImage)| {
+            live.contains(&image.superblock.member) && believed.contains(&image.superblock.member)
+        };
+        let free = self.members.iter().filter(is_free).count();
+        if 2 * free > live.len() {
+            return Ok(());
+        }
+        let what = format!(
+            "{}; {free} of {} members are free, and others may be in service where it is held",
+            held.why.found,
+            live.len()
+        );
+        Err(Failure::new(held.why.code, what).cure(held.why.cure.clone()))
+    }
+
+    /// Wipes the tables of partitions that an administrator named.
+    pub(crate) fn claim(&self, found: &FoundArray) -> Result<(), Failure> {
+        for &at in &self.tables {
+            let (device, image) = &self.members[at];
+            let permit = Permit {
+                force: true,
+                own: Some(found.uuid),
+                half_made: None,
+                data: Some(safety::data_of(&image.superblock.layout)),
+            };
+            safety::wipe_tables(device, permit)?;
+        }
+        Ok(())
+    }
+}
+
+/// A start that came to nothing, with what was found, and set aside, and perhaps missed for it.
+pub(crate) fn with_aside(
+    error: ServeError,
+    found: &FoundArray,
+    aside: &[Aside],
+    seats: &Seats,
+) -> Failure {
+    with_set_aside(with_paths(error, found, seats), found, aside)
+}
+
+/// Slots of which no device was found, with what they had.
+fn absent(found: &FoundArray, seats: &Seats) -> String {
+    let rows = &found.authority().image.superblock.slots;
+    let is_there = |row: &SlotRecord| {
+        let mut members = found.members.iter();
+        members.any(|m| m.image.superblock.member == row.member)
+    };
+    let absent = (0..).zip(rows).filter(|(_, row)| !is_there(row));
+    let texts: Vec<String> = absent
+        .map(|(slot, _)| match seats.device_of(slot) {
+            Some(device) => format!("{slot} (it had {})", device.display()),
+            None => slot.to_string(),
+        })
+        .collect();
+    match texts.as_slice() {
+        [] => String::new(),
+        texts => format!("; no device was found of slot {}", texts.join(", ")),
+    }
+}
+
+/// The engine knows slots alone: a refusal that is about members found names their devices.
+fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
+    let ServeError::Start(StartError::TooFewMembers {
+        missing,
+        tolerated,
+        aside,
+    }) = error
+    else {
+        return error.into();
+    };
+    let path = |slot: Slot| {
+        let member = found.usable().find(|m| m.slot() == Some(slot.0));
+        member.map_or_else(|| "the member".to_owned(), |m| m.path.display().to_string())
+    };
+    let texts = aside
+        .iter()
+        .map(|(slot, why)| format!("; {} of slot {} {why}", path(*slot), slot.0));
+    let texts: String = texts.collect();
+    let refused = |aside| StartError::TooFewMembers {
+        missing,
+        tolerated,
+        aside,
+    };
+    let absent = absent(found, seats);
+    let found = format!("{}{texts}{absent}", refused(Vec::new()));
+    Failure {
+        found,
+        ..Failure::from(refused(aside))
+    }
+}
+
+pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) -> Failure {
+    if failure.code == Code::MemberTwice
+        && let Some((first, second)) = twice(found)
+    {
+        let told = |m: &FoundMember| {
+            let sb = &m.image.superblock;
+            let (path, slot) = (m.path.display(), Aside::of(m, failure.clone()).slot);
+            let slot = slot.map_or_else(|| "spare".to_owned(), |slot| format!("slot {slot}"));
+            format!(
+                "{path} ({slot}, epoch {}, generation {})",
+                sb.epoch.0, sb.generation.0
+            )
+        };
+        let found = format!(
+            "{} and {} carry the same member: one is a copy of the other",
+            told(first),
+            told(second)
+        );
+        return Failure::new(failure.code, found).cure(failure.cure);
+    }
+    let for_members = matches!(
+        failure.code,
+        Code::MembersMissing
+            | Code::MembersEmptied
+            | Code::ArrayNotFound
+            | Code::DirtyDegraded
+            | Code::DegradedStart
+            | Code::DeviceBusy
+    );
+    if aside.is_empty() || !for_members {
+        return failure;
+    }
+    let what = format!("{}; set aside: {}", failure.found, aside_text(aside));
+    let cure = to_do(found, aside).unwrap_or(failure.cure);
+    Failure::new(failure.code, what).cure(cure)
+}
+
+/// Two devices that carry one member.
+fn twice(found: &FoundArray) -> Option<(&FoundMember, &FoundMember)> {
+    found.usable().find_map(|first| {
+        let same = |m: &&FoundMember| {
+            m.path != first.path && m.image.superblock.member == first.image.superblock.member
+        };
+        found.usable().find(same).map(|second| (first, second))
+    })
+}
+
+/// Too few members can be used as they are.
+pub(crate) fn none_usable(found: &FoundArray, aside: &[Aside]) -> Failure {
+    let held = aside.iter().find(|aside| is_held(&aside.why));
+    let code = held.map_or(Code::MembersMissing, |held| held.why.code);
+    let what = format!(
+        "{} of {} {} found and cannot be used: {}",
+        size::count(aside.len(), "member"),
+        found.name(),
+        size::verb(aside.len(), "was", "were"),
+        aside_text(aside)
+    );
+    let failure = Failure::new(code, what);
+    match (to_do(found, aside), held) {
+        (Some(cure), _) => failure.cure(cure),
+        (None, Some(held)) => failure.cure(held.why.cure.clone()),
+        (None, None) => failure,
+    }
+}
+
+/// How data comes back that is whole under a table of partitions.
+pub(crate) fn way_on(found: &FoundArray, aside: &[Aside]) -> Option<String> {
+    let name = found.name();
+    let table = |aside: &&Aside| {
+        aside.why.code == Code::DevicePartitioned && safety::only_tables(&aside.path)
+    };
+    let mut tables = aside.iter().filter(table).peekable();
+    tables.peek()?;
+    let usable = found.usable().map(|m| &m.path);
+    let all = usable.chain(tables.map(|aside| &aside.path));
+    let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
+    Some(format!(
+        "if nothing but the table of partitions was written: strake start --force {name} {}",
+        all.join(" ")
+    ))
+}
+
+/// What an administrator can do with members that are set aside.
+fn to_do(found: &FoundArray, aside: &[Aside]) -> Option<String> {
+    let code = |code| aside.iter().find(|aside| aside.why.code == code);
+    if let Some(way) = way_on(found, aside) {
+        return Some(way);
+    }
+    let foreign = aside
+        .iter()
+        .filter(|aside| aside.why.code == Code::ForeignSignature);
+    let foreign: Vec<String> = foreign
+        .map(|aside| aside.path.display().to_string())
+        .collect();
+    if !foreign.is_empty() {
+        return Some(format!(
+            "bring the other members; or, if nothing but these signatures was written: wipefs -a {}; strake start {}",
+            foreign.join(" "),
+            found.name()
+        ));
+    }
+    let damaged = code(Code::Damaged)?.path.display();
+    Some(format!(
+        "strake examine {damaged} tells what is damaged; a device that shrank needs its size back; bring the other members"
+    ))
+}

@@ -1,0 +1,822 @@
+//! One array in service: opening its members, starting it, what it tells, stopping it.
+//!
+//! Invariant: members are opened exclusively and read again after opening, so that what is served
+//! is what was checked (`opening`).
+//!
+//! Deliberately absent: which arrays there are (service).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use strake_engine as engine;
+use strake_engine::event::{
+    Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
+};
+use strake_engine::units::DeviceId;
+use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Slot, Superblock};
+use strake_runtime::{Counters, Device, ExportKind, MemberImage, ServeConfig, Serving, Stopped};
+
+use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
+use crate::common::errors::{Code, Failure};
+use crate::common::size;
+use crate::daemon::array::opening;
+use crate::daemon::array::opening::Opened;
+use crate::daemon::array::seats::Keeper;
+use crate::daemon::events;
+use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::service::names;
+use crate::daemon::service::volumes::Volumes;
+use crate::daemon::state::{ArrayRecord, Dir};
+use crate::drives::find::{Aside, FoundArray, Readiness};
+use crate::drives::machine::sysfs;
+use crate::drives::machine::sysfs::Identity;
+use crate::settings::placement::PlacementRecord;
+use crate::view;
+use crate::view::latency;
+use crate::view::latency::LatenciesJson;
+
+/// How arrays are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Threads for each array.
+    pub(crate) shards: u16,
+    /// Buffer memory of each thread, bytes.
+    pub(crate) memory_bytes: usize,
+    /// A member I/O that takes longer counts as timed out; one that failed on its way is tried again for as
+    /// long.
+    pub(crate) io_timeout: Duration,
+}
+
+/// Longer than Linux needs to bring an NVMe controller to its senses, or to give it up: 30 s (nvme_core's
+/// `io_timeout`) until it asks the controller to abort a command, 30 s more until it resets it, and what a
+/// reset takes after that. What ends in this time never was an error to anybody. A member must not be put
+/// out before, and less than the 120 s after which the kernel complains of tasks that hang is waited.
+const IO_TIMEOUT: Duration = Duration::from_secs(75);
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Limits {
+            shards: cpus.clamp(1, 4) as u16,
+            memory_bytes: 64 << 20,
+            io_timeout: IO_TIMEOUT,
+        }
+    }
+}
+
+/// Who has a block device open only to look at it, as udev does, is waited for as long.
+const LOOKING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How to start one array.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    /// `auto`, `ublk`, `nbd` or `none`; `None`: as it was remembered, else auto.
+    pub(crate) export: Option<String>,
+    /// Although it is dirty and degraded.
+    pub(crate) force: bool,
+    /// Of devices that an administrator named.
+    pub(crate) named: bool,
+    /// By this name, whatever array had it here; `None`: by its own, unless that is another's here.
+    pub(crate) name: Option<ArrayName>,
+    /// Not without a member that was found and cannot be used after all.
+    pub(crate) whole: bool,
+    /// The array that it was before it was restored: its volumes are those of this one.
+    pub(crate) elder: Option<ArrayUuid>,
+    /// Devices on which the kernel still has I/O of an array that was stopped here.
+    pub(crate) left_behind: BTreeSet<PathBuf>,
+    /// Resources.
+    pub(crate) limits: Limits,
+}
+
+impl Start {
+    /// By itself, as the daemon does.
+    pub(crate) fn of_daemon(limits: Limits) -> Start {
+        Start {
+            export: None,
+            force: false,
+            named: false,
+            name: None,
+            whole: false,
+            elder: None,
+            left_behind: BTreeSet::new(),
+            limits,
+        }
+    }
+}
+
+/// An array in service.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) uuid: ArrayUuid,
+    /// As it is called now.
+    name: Mutex<ArrayName>,
+    /// Empty once it was stopped. The lock is never held while something waits: who asks the array
+    /// keeps it for as long as that takes.
+    serving: Arc<Mutex<Option<Arc<Serving>>>>,
+    record: Mutex<ArrayRecord>,
+    /// Known once it was started.
+    pub(crate) volumes: Volumes,
+    /// Under way at most.
+    requests: Option<u32>,
+    /// Members that were found when it was started: those that were set aside, and where each was.
+    aside: Arc<[Aside]>,
+    found: Vec<(MemberUuid, PathBuf)>,
+}
+
+/// Parses the word of `--export`.
+pub(crate) fn parse_export(text: &str) -> Result<ExportKind, Failure> {
+    Ok(match text {
+        "auto" => ExportKind::Auto,
+        "ublk" => ExportKind::Ublk,
+        "nbd" => ExportKind::Nbd,
+        "none" => ExportKind::None,
+        _ => {
+            let found = format!("'{text}' is no export");
+            return Err(Failure::new(Code::Usage, found).cure("use auto, ublk, nbd or none"));
+        }
+    })
+}
+
+/// Refuses, before anything is written, an export that this kernel cannot have.
+pub(crate) fn check_export(text: Option<&str>) -> Result<(), Failure> {
+    let kind = parse_export(text.unwrap_or("auto"))?;
+    if kind == ExportKind::Ublk && !Path::new("/dev/ublk-control").exists() {
+        return Err(Failure::new(
+            Code::NoUblk,
+            "no ublk: /dev/ublk-control is not there",
+        ));
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Where the block device of an array has its name, or the folder with those of its volumes.
+pub(crate) fn link_of(name: &ArrayName) -> PathBuf {
+    Path::new("/dev/strake").join(name.as_str())
+}
+
+/// What it takes to serve an array found: looked at, and its members held.
+struct Ready {
+    /// Of the export, as it is remembered.
+    word: String,
+    name: ArrayName,
+    left_volumes: BTreeMap<String, u32>,
+    requests: Option<u32>,
+    opened: Opened,
+    config: ServeConfig,
+}
+
+/// How an array that is still to be made would be served.
+pub(crate) fn trial(placement: &PlacementRecord, limits: Limits) -> Result<ServeConfig, Failure> {
+    Ok(ServeConfig {
+        members: Vec::new(),
+        shards: placement.shards(limits.shards),
+        memory_bytes: limits.memory_bytes,
+        placement: placement.for_runtime(),
+        io_timeout: limits.io_timeout,
+        force: false,
+        export: parse_export(placement.export.as_deref().unwrap_or("auto"))?,
+        nbd_socket: PathBuf::new(),
+        recover_ublk: None,
+        client_stock: Vec::new(),
+    })
+}
+
+/// Looks whether an array found may be started so, and holds its members.
+fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
+    let remembered = dir.record(found.uuid);
+    let word = how
+        .export
+        .clone()
+        .or_else(|| remembered.as_ref().map(|r| r.export.clone()))
+        .or_else(|| dir.placement(found.uuid).export)
+        .unwrap_or_else(|| "auto".to_owned());
+    check_export(Some(&word))?;
+    let left_behind = remembered.as_ref().and_then(|r| r.ublk);
+    let left_behind = left_behind.filter(|&id| ublk_exists(id));
+    if matches!(parse_export(&word)?, ExportKind::Nbd | ExportKind::None)
+        && let Some(user) = left_behind.and_then(user_of_ublk)
+    {
+        // Nobody would answer them any more.
+        let cure = format!(
+            "strake start {} --export ublk takes it over, or unmount it",
+            found.name()
+        );
+        return Err(Failure::new(Code::ArrayInUse, user).cure(cure));
+    }
+    let left_volumes = remembered.map(|r| r.volumes).unwrap_or_default();
+    let name = how.name.clone().unwrap_or_else(|| found.name().clone());
+    if how.name.is_none() {
+        names::check_owner(dir, &name, found.uuid)?;
+    }
+    let placement = dir.placement(found.uuid);
+    dir.not_destroyed(found.uuid, found.name(), how.force)?;
+    let opened = opening::open(found, how)?;
+    if how.whole && !opened.aside.is_empty() {
+        let left_out = opened.aside.len();
+        let what = format!(
+            "{} of {name} {} found and cannot be used",
+            size::count(left_out, "member"),
+            size::verb(left_out, "was", "were")
+        );
+        let cure = format!("look at them, or strake start {name} starts it without them");
+        // Nothing tells when a program lets go of one: that start is tried again.
+        let held = opened
+            .aside
+            .iter()
+            .any(|aside| opening::is_held(&aside.why));
+        let code = if held {
+            Code::DeviceBusy
+        } else {
+            Code::DegradedStart
+        };
+        let failure = Failure::new(code, what).cure(cure);
+        return Err(opening::with_set_aside(failure, found, &opened.aside));
+    }
+    let config = ServeConfig {
+        members: Vec::new(),
+        shards: placement.shards(how.limits.shards),
+        memory_bytes: how.limits.memory_bytes,
+        placement: placement.for_runtime(),
+        io_timeout: how.limits.io_timeout,
+        force: how.force,
+        export: parse_export(&word)?,
+        nbd_socket: dir.nbd_socket(&name),
+        recover_ublk: left_behind,
+        client_stock: Vec::new(),
+    };
+    Ok(Ready {
+        word,
+        name,
+        left_volumes,
+        requests: placement.requests,
+        opened,
+        config,
+    })
+}
+
+/// Whether an array found would be started so. Its members are held for a moment, and nothing is written.
+pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<(), Failure> {
+    let Ready { opened, config, .. } = ready(dir, found, how)?;
+    let (members, aside) = (opened.members, opened.aside);
+    let may = strake_runtime::may_serve(ServeConfig { members, ..config });
+    may.map_err(|error| opening::with_aside(error, found, &aside, &dir.seats(found.uuid)))
+}
+
+/// A member that lost a copy of its superblock: where that was, and where the member is.
+type Emptied = (MemberUuid, PathBuf, u64);
+
+fn emptied(members: &[(Device, MemberImage)]) -> Vec<Emptied> {
+    let emptied = |(device, image): &(Device, MemberImage)| {
+        Some((
+            image.superblock.member,
+            device.path().to_owned(),
+            image.emptied?,
+        ))
+    };
+    members.iter().filter_map(emptied).collect()
+}
+
+/// Notes each of these that is in service by an administrator's word.
+fn note_believed(log: &EventLog, name: &ArrayName, serving: &Serving, emptied: &[Emptied]) {
+    for (member, path, offset) in emptied {
+        let Ok(status) = serving.status_now() else {
+            return;
+        };
+        let Some(slot) = status.superblock.slot_of(*member) else {
+            continue;
+        };
+        let state = status.members.get(slot.index()).map(|member| member.state);
+        if state != Some(MemberState::InSync) {
+            continue;
+        }
+        log.note(Happened {
+            array: Some(name.to_string()),
+            slot: Some(slot.0),
+            event: "member_believed",
+            device: Some(path.display().to_string()),
+            cause: Some("start --force".to_owned()),
+            effect: Some(format!(
+                "in service without its superblock at byte {offset}, and perhaps without its content: check the data"
+            )),
+            ..Happened::default()
+        });
+    }
+}
+
+/// Starts an array found. Its events go to `log` until it stops.
+pub(crate) fn start(
+    dir: &Dir,
+    log: &Arc<EventLog>,
+    found: &FoundArray,
+    how: &Start,
+) -> Result<Running, Failure> {
+    let ready = ready(dir, found, how)?;
+    let (name, requests) = (ready.name, ready.requests);
+    ready.opened.claim(found)?;
+    let (members, aside) = (ready.opened.members, ready.opened.aside);
+    let emptied = match how.force && found.readiness() == Readiness::Incomplete {
+        true => emptied(&members),
+        false => Vec::new(),
+    };
+    let config = ServeConfig {
+        members,
+        ..ready.config
+    };
+    let (serving, receiver) = strake_runtime::serve(config)
+        .map_err(|error| opening::with_aside(error, found, &aside, &dir.seats(found.uuid)))?;
+    dir.not_destroyed_any_more(found.uuid);
+    note_believed(log, &name, &serving, &emptied);
+    for aside in &aside {
+        tracing::warn!(why = %aside.why, "member left out");
+        log.note(Happened {
+            array: Some(name.to_string()),
+            slot: aside.slot,
+            event: "member_set_aside",
+            device: Some(aside.path.display().to_string()),
+            cause: Some(format!("{}: {}", aside.why.code.name(), aside.why.found)),
+            effect: Some(format!("not used; {}", aside.why.cure)),
+            ..Happened::default()
+        });
+    }
+    if name != *found.name()
+        && let Err(failure) = rename(&serving, dir, &name)
+    {
+        serving.stop()?;
+        return Err(failure);
+    }
+    dir.own(&name, found.uuid);
+    let export = serving.export();
+    let ublk = export.ublk();
+    let record = ArrayRecord {
+        name: name.to_string(),
+        export: ready.word,
+        ublk,
+        volumes: ready.left_volumes,
+    };
+    if let Err(error) = dir.remember(found.uuid, &record) {
+        tracing::warn!(%error, "the export is not remembered");
+    }
+    if let (Some(device), Some(_)) = (export.device(), ublk) {
+        link(&link_of(&name), &device);
+    }
+    let aside: Arc<[Aside]> = aside.into();
+    let (events, mut array) = (Arc::clone(log), name.to_string());
+    let set_aside = Arc::clone(&aside);
+    let mut seats = Keeper::new(dir, found.uuid, &serving);
+    let serving = Arc::new(Mutex::new(Some(Arc::new(serving))));
+    let served = Arc::downgrade(&serving);
+    std::thread::Builder::new()
+        .name(format!("events {array}"))
+        .spawn(move || {
+            let _telling = events.telling();
+            for record in receiver {
+                seats.follow(&record, &set_aside);
+                let told = events::describe_with(&array, &record, &set_aside);
+                events.note_at(record.time, told);
+                if let EventKind::Renamed { to, .. } = &record.kind {
+                    array = to.to_string();
+                }
+                if let EventKind::Grown { to_bytes, .. } = record.kind
+                    && let Some(serving) = served.upgrade()
+                    && let Some(serving) = asked(&serving)
+                {
+                    let not_told = serving.has_grown(to_bytes);
+                    let not_told = not_told.map(|who| events::Happened::size_not_told(&array, who));
+                    not_told.into_iter().for_each(|news| events.note(news));
+                }
+            }
+        })
+        .map_err(|e| Failure::io("starting a thread", &e))?;
+    let running = Running {
+        uuid: found.uuid,
+        name: Mutex::new(name),
+        serving,
+        record: Mutex::new(record),
+        volumes: Volumes::default(),
+        requests,
+        aside,
+        found: found
+            .members
+            .iter()
+            .map(|m| (m.image.superblock.member, m.path.clone()))
+            .collect(),
+    };
+    let elder = how.elder.or_else(|| dir.elder_of(found.uuid));
+    running.bring_up_volumes(dir, log, elder)?;
+    Ok(running)
+}
+
+/// Gives it another name, on its members and to those who connect.
+fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Failure> {
+    let changed = serving.command(Command::Rename(name.clone()))?;
+    if let Err(error) = serving.rename_export(name, &dir.nbd_socket(name)) {
+        tracing::warn!(%error, "the socket keeps its name until the array is started again");
+    }
+    Ok(changed)
+}
+
+/// Whether the kernel has such a block device.
+pub(crate) fn ublk_exists(id: u32) -> bool {
+    Path::new(&format!("/sys/class/block/ublkb{id}")).exists()
+}
+
+/// Gives a block device a name that stays the same. It only saves typing.
+pub(crate) fn link(link: &Path, device: &str) {
+    if !is_root() {
+        return;
+    }
+    let folder = link.parent().unwrap_or(Path::new("/dev/strake"));
+    let made = std::fs::create_dir_all(folder).and_then(|()| match std::fs::remove_file(link) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => std::os::unix::fs::symlink(device, link),
+    });
+    if let Err(error) = made {
+        tracing::warn!(%error, link = %link.display(), "no link to the device");
+    }
+}
+
+/// Takes the name away again, if it is that of this device.
+pub(crate) fn unlink(link: &Path, id: u32) {
+    let ours = PathBuf::from(format!("/dev/ublkb{id}"));
+    if std::fs::read_link(link).is_ok_and(|target| target == ours) {
+        // It only saves typing; the device is what counts.
+        let _ = std::fs::remove_file(link);
+    }
+}
+
+/// Refuses an array that does not run and whose block device, which a daemon that was killed has
+/// left behind, is in use.
+pub(crate) fn not_left_in_use(dir: &Dir, array: ArrayUuid) -> Result<(), Failure> {
+    let Some(record) = dir.record(array) else {
+        return Ok(());
+    };
+    let left = record.ublk.into_iter().chain(record.volumes.into_values());
+    match left.filter(|&id| ublk_exists(id)).find_map(opener_of_ublk) {
+        Some(found) => {
+            let cure = format!("strake start {} takes it over, or unmount it", record.name);
+            Err(Failure::new(Code::ArrayInUse, found).cure(cure))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What keeps a ublk device busy.
+pub(crate) fn user_of_ublk(id: u32) -> Option<String> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
+    if let Some(point) = sysfs::mounted(rdev) {
+        return Some(format!("/dev/ublkb{id} is mounted on {point}"));
+    }
+    let holders = sysfs::holders(rdev);
+    if !holders.is_empty() {
+        let holders = holders.join(", ");
+        return Some(format!("/dev/ublkb{id} is held by {holders}"));
+    }
+    // Mounts in other mount namespaces cannot be seen, but they hold the device exclusively.
+    let exclusive = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::EXCL.bits() as i32)
+        .open(format!("/dev/ublkb{id}"));
+    let busy = exclusive.is_err_and(|e| e.kind() == std::io::ErrorKind::ResourceBusy);
+    busy.then(|| format!("/dev/ublkb{id} is in use"))
+}
+
+/// The same, and who only has it open, as virtual machines and databases do: for what takes data away. Who just looks
+/// at it, like udev, is waited for.
+pub(crate) fn opener_of_ublk(id: u32) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
+    let since = Instant::now();
+    loop {
+        if let Some(found) = user_of_ublk(id) {
+            return Some(found);
+        }
+        let opener = sysfs::opener(rdev)?;
+        if since.elapsed() > LOOKING_PATIENCE {
+            return Some(format!("/dev/ublkb{id} is open in {opener}"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What is served, for as long as somebody asks it something.
+fn asked(serving: &Mutex<Option<Arc<Serving>>>) -> Option<Arc<Serving>> {
+    let serving = serving.lock().unwrap_or_else(PoisonError::into_inner);
+    serving.clone()
+}
+
+/// It is in sync, being rebuilt, or a spare.
+fn in_service(member: &MemberStatus) -> bool {
+    use MemberState::{InSync, Rebuilding, Spare};
+    matches!(member.state, InSync | Rebuilding | Spare)
+}
+
+impl Running {
+    /// As it is called now.
+    pub(crate) fn name(&self) -> ArrayName {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        name.clone()
+    }
+    /// Gives it another name: on its members, then to all that goes by the name.
+    pub(crate) fn rename(&self, dir: &Dir, new: &ArrayName) -> Result<Changed, Failure> {
+        let old = self.name();
+        let changed = self.with(|s| {
+            self.not_carved(s, &old)?;
+            rename(s, dir, new)
+        })?;
+        dir.own(new, self.uuid);
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = new.clone();
+        if let Some(id) = self.with(|s| Ok(s.export().ublk()))? {
+            link(&link_of(new), &format!("/dev/ublkb{id}"));
+            unlink(&link_of(&old), id);
+        }
+        self.remember(dir, |record| record.name = new.to_string());
+        Ok(changed)
+    }
+    /// Its volumes go by its name, and are in use by it.
+    fn not_carved(&self, serving: &Serving, name: &ArrayName) -> Result<(), Failure> {
+        if !serving.status_now()?.superblock.carved {
+            return Ok(());
+        }
+        let found = format!("the volumes of {name} are served by its name");
+        let cure = format!("strake stop {name} first");
+        Err(Failure::new(Code::ArrayInUse, found).cure(cure))
+    }
+    /// Does something with it, while it is served.
+    pub(crate) fn with<T>(
+        &self,
+        act: impl FnOnce(&Serving) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match asked(&self.serving) {
+            Some(serving) => act(&serving),
+            None => Err(Failure::new(
+                Code::NotServing,
+                format!("{} is stopping", self.name()),
+            )),
+        }
+    }
+    /// As `show` tells it.
+    pub(crate) fn json(&self) -> Result<ArrayJson, Failure> {
+        Ok(self.told()?.0)
+    }
+    /// The same, with how long its members took.
+    pub(crate) fn told(&self) -> Result<(ArrayJson, LatenciesJson), Failure> {
+        self.with(|s| {
+            let placed = view::placed(s.placed(), self.requests);
+            let path = |id| s.path(id);
+            let status = s.status_now()?;
+            let told = view::running(&status, &s.export(), placed, path);
+            let volumes = self.volumes_json(s);
+            let latencies = latency::of(&status, path);
+            // One that came back since is not aside any more.
+            let back = |aside: &&Aside| {
+                let path = aside.path.display().to_string();
+                let mut all = told.members.iter().chain(&told.spares);
+                all.any(|m| m.device.as_ref() == Some(&path))
+            };
+            let aside = self.aside.iter().filter(|aside| !back(aside));
+            let not_used = status.members.iter().filter_map(|m| self.not_used(m));
+            let set_aside = aside.map(Aside::json).chain(not_used).collect();
+            let array = ArrayJson {
+                volumes,
+                set_aside,
+                ..told
+            };
+            Ok((array, latencies))
+        })
+    }
+    /// A member that was found at the start and that the engine does not use, and what to do with it.
+    fn not_used(&self, member: &MemberStatus) -> Option<SetAsideJson> {
+        let (aside, slot) = (member.aside?, member.slot?);
+        let is = |(found, _): &&(MemberUuid, PathBuf)| *found == member.member;
+        let device = self.found.iter().find(is)?.1.display().to_string();
+        let name = self.name();
+        let cure = match aside {
+            engine::Aside::BlockSize { .. } | engine::Aside::TooSmall { .. } => format!(
+                "give it back what it had and start the array anew, or strake replace {name} {} DEV with another",
+                slot.0
+            ),
+            engine::Aside::Past(Past::Other { .. }) => {
+                format!("strake add --force {name} {device} overwrites it and rebuilds it")
+            }
+            _ => format!("strake add {name} {device} takes it in, and rebuilds what it lacks"),
+        };
+        Some(SetAsideJson {
+            slot: Some(slot.0),
+            code: events::out_cause(aside.cause()).to_owned(),
+            found: format!("{device} {aside}"),
+            cure,
+            device,
+        })
+    }
+    /// As asked for.
+    pub(crate) fn export_kind(&self) -> Result<ExportKind, Failure> {
+        parse_export(&self.record().export)
+    }
+    /// What is remembered of it.
+    pub(crate) fn record(&self) -> ArrayRecord {
+        let record = self.record.lock();
+        record.expect("no thread panics with the record").clone()
+    }
+    /// Remembers something else.
+    pub(crate) fn remember(&self, dir: &Dir, change: impl FnOnce(&mut ArrayRecord)) {
+        let record = self.record.lock();
+        let mut record = record.expect("no thread panics with the record");
+        change(&mut record);
+        if let Err(error) = dir.remember(self.uuid, &record) {
+            tracing::warn!(%error, "the exports are not remembered");
+        }
+    }
+    /// Takes away the name of its own block device, before that goes.
+    pub(crate) fn unlink_array(&self, serving: &Serving) {
+        if let Some(id) = serving.export().ublk() {
+            unlink(&link_of(&self.name()), id);
+        }
+    }
+    /// The engine's status.
+    pub(crate) fn status(&self) -> Result<Status, Failure> {
+        self.with(|s| Ok(s.status_now()?))
+    }
+    /// Requests served.
+    pub(crate) fn counters(&self) -> Result<Counters, Failure> {
+        self.with(|s| Ok(s.counters()))
+    }
+    /// Carries out a command.
+    pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {
+        self.with(|s| Ok(s.command(command)? == Changed::Yes))
+    }
+    /// Whether it would carry out a command, which does nothing.
+    pub(crate) fn may(&self, command: Command) -> Result<(), Failure> {
+        self.with(|s| Ok(s.may(command)?))
+    }
+    /// Hands a device over and carries out the command made for it.
+    pub(crate) fn command_with(
+        &self,
+        device: Device,
+        make: impl FnOnce(strake_engine::units::DeviceId) -> Command,
+    ) -> Result<bool, Failure> {
+        self.with(|s| {
+            let id = s.attach(device);
+            let done = s.command(make(id));
+            if done.is_err() {
+                s.detach(id);
+            }
+            Ok(done? == Changed::Yes)
+        })
+    }
+    /// Where a device of it is.
+    pub(crate) fn path(&self, device: DeviceId) -> Result<String, Failure> {
+        let path = self.with(|s| Ok(s.path(device)))?;
+        Ok(path.map_or_else(|| "no device".to_owned(), |path| path.display().to_string()))
+    }
+    /// The member that a user means by a slot number or a device.
+    pub(crate) fn member(&self, text: &str) -> Result<MemberStatus, Failure> {
+        let wanted = std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text));
+        let wanted_id = sysfs::identity(&wanted).ok();
+        let found = self.with(|s| {
+            let is = |m: &&MemberStatus| match text.parse::<u8>() {
+                Ok(slot) => m.slot == Some(Slot(slot)),
+                Err(_) => m.device.and_then(|id| s.path(id)).is_some_and(|path| {
+                    path == wanted
+                        || (wanted_id.is_some() && sysfs::identity(&path).ok() == wanted_id)
+                }),
+            };
+            Ok(s.status_now()?.members.iter().find(is).cloned())
+        })?;
+        found.ok_or_else(|| {
+            let text = if text.is_empty() { "''" } else { text };
+            let found = format!("{text} is no slot or device of {}", self.name());
+            let cure = format!("strake show {} lists slots and devices", self.name());
+            Failure::new(Code::MemberNotFound, found).cure(cure)
+        })
+    }
+    /// How commands name that member.
+    pub(crate) fn reference(member: &MemberStatus) -> Result<MemberRef, Failure> {
+        match (member.slot, member.device) {
+            (Some(slot), _) => Ok(MemberRef::Slot(slot)),
+            (None, Some(device)) => Ok(MemberRef::Device(device)),
+            (None, None) => Err(Failure::new(Code::MemberNotFound, "the spare is not there")),
+        }
+    }
+    /// The same, where a device means that very device: in a slot that is being replaced there are
+    /// two.
+    pub(crate) fn exact_reference(member: &MemberStatus, text: &str) -> Result<MemberRef, Failure> {
+        match (text.parse::<u8>(), member.device) {
+            (Err(_), Some(device)) => Ok(MemberRef::Device(device)),
+            _ => Running::reference(member),
+        }
+    }
+    /// Is this device in service here already?
+    pub(crate) fn serves(&self, path: &Path) -> bool {
+        path.to_str()
+            .and_then(|text| self.member(text).ok())
+            .is_some_and(|member| in_service(&member))
+    }
+    /// Refuses a device whose superblock is that of a member or spare in service: another path to it,
+    /// or a copy of it.
+    pub(crate) fn not_in_service(&self, path: &Path, own: &Superblock) -> Result<(), Failure> {
+        if own.array != self.uuid {
+            return Ok(());
+        }
+        let found = self.with(|s| {
+            let is = |m: &&MemberStatus| m.member == own.member && in_service(m);
+            let status = s.status_now()?;
+            let device = status.members.iter().find(is).and_then(|m| m.device);
+            Ok(device.and_then(|device| s.path(device)))
+        })?;
+        match found {
+            Some(serving) => {
+                let (path, serving) = (path.display(), serving.display());
+                let found = format!("{path} is another path to {serving}, or a copy of it");
+                Err(Failure::new(Code::MemberTwice, found))
+            }
+            None => Ok(()),
+        }
+    }
+    /// Slots in service whose members are files, and which these are.
+    pub(crate) fn files(&self) -> Result<Vec<(Slot, PathBuf)>, Failure> {
+        self.with(|s| {
+            let status = s.status_now()?;
+            let file = |m: &MemberStatus| {
+                let path = s.path(m.device?)?;
+                let is_file = matches!(sysfs::identity(&path), Ok(Identity::File(..)));
+                Some((m.slot.filter(|_| is_file)?, path))
+            };
+            let served = status.members.iter().filter(|m| in_service(m));
+            Ok(served.filter_map(file).collect())
+        })
+    }
+    /// Where a block lies.
+    pub(crate) fn explain(&self, lba: u64) -> Result<ExplainJson, Failure> {
+        let members = self.json()?.members;
+        self.with(|s| {
+            let status = s.status_now()?;
+            let state = |offset, _| s.region_of(offset);
+            let (sb, lost) = (&status.superblock, &status.unreadable);
+            view::explain(sb, &members, lba, lost, &status.undecided, state)
+        })
+    }
+    /// Refuses if a block device of it is mounted, held or open.
+    pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
+        asked(&self.serving).map_or(Ok(()), |serving| self.free(&serving))
+    }
+    /// The same, for whoever holds it.
+    pub(crate) fn free(&self, serving: &Serving) -> Result<(), Failure> {
+        let own = serving.export().ublk().and_then(opener_of_ublk);
+        match own.or_else(|| self.volume_user(serving)) {
+            Some(found) => {
+                Err(Failure::new(Code::ArrayInUse, found).cure("unmount or close it first"))
+            }
+            None => Ok(()),
+        }
+    }
+    /// Lets go of it as a kill would: nothing more is written, and a ublk device stays for whoever
+    /// serves the array next.
+    pub(crate) fn leave(&self) {
+        if let Some(serving) = self.take() {
+            serving.abandon();
+        }
+    }
+    /// From now on nobody asks it anything.
+    fn take(&self) -> Option<Arc<Serving>> {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        serving.take()
+    }
+    /// Stops it cleanly, within a bounded time. Answers which devices stay busy. Nothing is done if
+    /// it was stopped already.
+    pub(crate) fn stop(&self, dir: &Dir) -> Result<Vec<PathBuf>, Failure> {
+        self.stop_by(dir, Serving::end)
+    }
+    /// The same as the process ends, which waits no longer than this for members that do not answer.
+    pub(crate) fn stop_within(
+        &self,
+        dir: &Dir,
+        patience: Duration,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        self.stop_by(dir, |serving| serving.end_within(patience))
+    }
+    fn stop_by(
+        &self,
+        dir: &Dir,
+        end: impl FnOnce(&Serving) -> Stopped,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let Some(serving) = self.take() else {
+            return Ok(Vec::new());
+        };
+        self.unlink_array(&serving);
+        self.unlink_volumes(&serving);
+        let stopped = end(&serving);
+        self.remember(dir, |record| {
+            record.ublk = None;
+            record.volumes.clear();
+        });
+        stopped.result?;
+        Ok(stopped.busy)
+    }
+}

@@ -1,0 +1,296 @@
+//! What is, and what was, in each slot: path, model and serial of the device, and why it left.
+//!
+//! A drive that is gone says nothing any more, and its members' table knows it by a uuid that no label
+//! on a drive carries. So what a drive calls itself is written down while it is there.
+//!
+//! Invariants: kept where state is kept, so it outlives restarts; written when a device takes a slot or
+//! leaves it, never by looking; what left a slot is remembered until its member is removed, comes back,
+//! or another device leaves. Nothing here decides anything about members.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use strake_engine::event::EventKind;
+use strake_format::{ArrayUuid, Slot};
+use strake_runtime::{EventRecord, Serving};
+
+use crate::api::{ArrayJson, WasJson};
+use crate::common::time::rfc3339;
+use crate::daemon::events;
+use crate::daemon::state::Dir;
+use crate::drives::find::Aside;
+use crate::drives::machine::locate;
+use crate::drives::machine::sysfs;
+
+/// A device in a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seat {
+    pub(crate) device: PathBuf,
+    pub(crate) model: Option<String>,
+    pub(crate) serial: Option<String>,
+    /// The file that switches the light of the place that it is plugged into.
+    pub(crate) light: Option<PathBuf>,
+}
+
+/// A device that left its slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Departed {
+    seat: Seat,
+    /// RFC 3339.
+    until: String,
+    cause: Option<String>,
+    errno: Option<i32>,
+}
+
+/// A slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    now: Option<Seat>,
+    was: Option<Departed>,
+}
+
+/// The slots of an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seats(BTreeMap<u8, Place>);
+
+impl Seat {
+    fn of(device: &Path) -> Seat {
+        let (model, serial) = sysfs::model_and_serial(device);
+        Seat {
+            device: device.to_owned(),
+            model,
+            serial,
+            light: locate::light_of(device),
+        }
+    }
+
+    /// Is the drive that is at its path now the same, as far as that can be known?
+    pub(crate) fn is_there(&self) -> bool {
+        self.device.exists() && sysfs::model_and_serial(&self.device).1 == self.serial
+    }
+}
+
+impl Seats {
+    /// The device that has a slot, or had it last.
+    pub(crate) fn device_of(&self, slot: u8) -> Option<&Path> {
+        let place = self.0.get(&slot)?;
+        let was = place.was.as_ref().map(|was| &was.seat);
+        place.now.as_ref().or(was).map(|seat| seat.device.as_path())
+    }
+    /// A device takes a slot.
+    fn take(&mut self, slot: Slot, seat: Seat) {
+        let place = self.0.entry(slot.0).or_default();
+        let same = |was: &Departed| match (&was.seat.serial, &seat.serial) {
+            (Some(was), Some(now)) => was == now,
+            _ => was.seat.device == seat.device,
+        };
+        place.was.take_if(|was| same(was));
+        place.now = Some(seat);
+    }
+
+    /// A device leaves a slot; `None` is the one that was there.
+    fn leave(&mut self, slot: Slot, device: Option<&Path>, event: &EventRecord, aside: &[Aside]) {
+        let place = self.0.entry(slot.0).or_default();
+        let own = |now: &mut Seat| device.is_none_or(|device| now.device == device);
+        let seat = match (place.now.take_if(own), device) {
+            (Some(seat), _) => Some(seat),
+            // It was replaced, and another has the slot already.
+            (None, Some(device)) => Some(Seat::of(device)),
+            (None, None) => None,
+        };
+        if let Some(seat) = seat {
+            place.was = Some(Departed {
+                seat,
+                until: rfc3339(event.time),
+                cause: events::out_cause_of(&event.kind, aside),
+                errno: event.errno,
+            });
+        }
+    }
+
+    /// What an event changes, where these were set aside at the start; whether it did.
+    fn follow(&mut self, event: &EventRecord, aside: &[Aside]) -> bool {
+        let before = self.clone();
+        let device = event.device.as_deref();
+        match (&event.kind, device) {
+            (EventKind::MemberOut { slot, .. }, device) => {
+                self.leave(*slot, device, event, aside);
+            }
+            (
+                EventKind::SpareUsed { slot, .. }
+                | EventKind::Returned { slot, .. }
+                | EventKind::Rebuilt { slot, .. },
+                Some(device),
+            ) => self.take(*slot, Seat::of(device)),
+            (EventKind::Removed { slot: Some(slot) }, _) => {
+                self.0.remove(&slot.0);
+            }
+            _ => {}
+        }
+        *self != before
+    }
+
+    /// The device in a slot, or what left it last.
+    pub(crate) fn seat(&self, slot: u8) -> Option<&Seat> {
+        let place = self.0.get(&slot)?;
+        place
+            .now
+            .as_ref()
+            .or(place.was.as_ref().map(|was| &was.seat))
+    }
+
+    fn was(&self, slot: u8, empty: bool) -> Option<WasJson> {
+        let place = self.0.get(&slot)?;
+        let json = |seat: &Seat| WasJson {
+            device: seat.device.display().to_string(),
+            model: seat.model.clone(),
+            serial: seat.serial.clone(),
+            ..WasJson::default()
+        };
+        match (&place.was, &place.now) {
+            // It was there when it was seen last, and is not now.
+            (_, Some(now)) if empty => Some(json(now)),
+            (Some(was), _) => Some(WasJson {
+                until: Some(was.until.clone()),
+                cause: was.cause.clone(),
+                errno: was.errno,
+                ..json(&was.seat)
+            }),
+            (None, _) => None,
+        }
+    }
+
+    /// An array with what its slots had.
+    pub(crate) fn shown(&self, mut array: ArrayJson) -> ArrayJson {
+        for member in &mut array.members {
+            member.was = member
+                .slot
+                .and_then(|slot| self.was(slot, member.device.is_none()));
+        }
+        array
+    }
+}
+
+/// Writes down what an array's slots have, as long as it serves.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    dir: Dir,
+    array: ArrayUuid,
+    seats: Seats,
+}
+
+impl Keeper {
+    /// Begins with the members that it has now.
+    pub(crate) fn new(dir: &Dir, array: ArrayUuid, serving: &Serving) -> Keeper {
+        let mut keeper = Keeper {
+            dir: dir.clone(),
+            array,
+            seats: dir.seats(array),
+        };
+        let before = keeper.seats.clone();
+        for member in &serving.status().members {
+            let device = member.device.and_then(|id| serving.path(id));
+            if let (Some(slot), Some(device)) = (member.slot, device) {
+                keeper.seats.take(slot, Seat::of(&device));
+            }
+        }
+        if keeper.seats != before {
+            keeper.keep();
+        }
+        keeper
+    }
+
+    /// Something happened to it.
+    pub(crate) fn follow(&mut self, event: &EventRecord, aside: &[Aside]) {
+        if self.seats.follow(event, aside) {
+            self.keep();
+        }
+    }
+
+    fn keep(&self) {
+        if let Err(failure) = self.dir.keep_seats(self.array, &self.seats) {
+            tracing::warn!(array = %self.array, %failure, "what its slots have is not kept");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use strake_engine::event::{Instead, OutCause};
+    use strake_engine::units::DeviceId;
+
+    use super::*;
+
+    fn seat(name: &str) -> Seat {
+        Seat {
+            device: PathBuf::from(format!("/dev/{name}")),
+            model: Some("M".to_owned()),
+            serial: Some(format!("serial-of-{name}")),
+            light: None,
+        }
+    }
+
+    fn out(device: Option<&str>, cause: OutCause, errno: Option<i32>) -> EventRecord {
+        EventRecord {
+            time: SystemTime::UNIX_EPOCH,
+            kind: EventKind::MemberOut {
+                slot: Slot(1),
+                device: device.map(|_| DeviceId(0)),
+                cause,
+                instead: Instead::Others,
+            },
+            device: device.map(|name| PathBuf::from(format!("/dev/{name}"))),
+            errno,
+        }
+    }
+
+    #[test]
+    fn what_failed_is_remembered_also_when_a_spare_has_its_slot() {
+        let mut seats = Seats::default();
+        seats.take(Slot(1), seat("a"));
+        assert_eq!(seats.was(1, false), None);
+        assert!(seats.follow(&out(Some("a"), OutCause::WriteError, Some(5)), &[]));
+        let was = seats.was(1, true).expect("it is remembered");
+        assert_eq!(was.serial.as_deref(), Some("serial-of-a"));
+        assert_eq!(
+            (was.cause.as_deref(), was.errno),
+            (Some("write_error"), Some(5))
+        );
+        seats.take(Slot(1), seat("b"));
+        assert_eq!(seats.was(1, false), Some(was));
+        assert_eq!(seats.seat(1), Some(&seat("b")));
+        // The same drive is back, by another path.
+        let back = Seat {
+            device: PathBuf::from("/dev/c"),
+            ..seat("a")
+        };
+        seats.take(Slot(1), back);
+        assert_eq!(seats.was(1, false), None);
+    }
+
+    #[test]
+    fn one_that_was_not_found_at_a_start_is_the_one_of_before() {
+        let mut seats = Seats::default();
+        seats.take(Slot(1), seat("a"));
+        let text = serde_json::to_string(&seats).expect("JSON");
+        let mut seats: Seats = serde_json::from_str(&text).expect("JSON");
+        let was = seats.was(1, true).expect("it was there");
+        assert_eq!((was.device.as_str(), was.cause), ("/dev/a", None));
+        seats.follow(&out(None, OutCause::NotFound, None), &[]);
+        let was = seats.was(1, true).expect("it was there");
+        assert_eq!(was.cause.as_deref(), Some("not_found"));
+        assert!(!seats.follow(&out(None, OutCause::NotFound, None), &[]));
+        let gone = EventKind::Removed {
+            slot: Some(Slot(1)),
+        };
+        let removed = EventRecord {
+            kind: gone,
+            ..out(None, OutCause::Asked, None)
+        };
+        seats.follow(&removed, &[]);
+        assert_eq!(seats.was(1, true), None);
+    }
+}

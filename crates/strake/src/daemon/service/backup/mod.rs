@@ -1,0 +1,977 @@
+//! A backup of the configuration, and arrays that are made again by it.
+//!
+//! Members carry all that an array is, so a backup is for the day on which their superblocks are gone: overwritten by
+//! a partition table, an installer, a careless hand. The array is made again over the data that its members hold, under
+//! an identity of its own (see [`strake_engine::restore`]).
+//!
+//! Order of a restore: what the backup says makes sense → the array is really not there → the device of every slot,
+//! recognised by what it still carries → none of them missed what the others got → nobody uses them → metadata, as with
+//! `create`. Invariant: nothing is written before all of that is known.
+//!
+//! Deliberately absent: arrays with members missing (parity that may be untrue brings back nothing), spares
+//! (they are added again by a command), and pools (`pool_backup`).
+
+pub(crate) mod pool_backup;
+
+use std::path::{Path, PathBuf};
+
+use strake_engine::create::Definition;
+use strake_engine::event::DeviceInfo;
+use strake_engine::restore::{self, RestoreSpec, Told};
+use strake_format::region_map::REGIONS_PER_PAGE;
+use strake_format::{ArrayUuid, MapPage, MemberUuid, SlotState, Superblock};
+use strake_runtime::Device;
+
+use crate::api::config::{
+    BackupArrayJson, BackupJson, BackupPoolJson, FORMAT, RestoreRequest, RestoredArrayJson,
+    RestoredJson, SlotDevice,
+};
+use crate::api::{ArrayJson, MemberJson, SettingsJson};
+use crate::common::absolute;
+use crate::common::errors::{Code, Failure};
+use crate::daemon::array::opening;
+use crate::daemon::events::Happened;
+use crate::daemon::service::Service;
+use crate::daemon::state::Dir;
+use crate::daemon::state::heirs::{Begun, Heir};
+use crate::drives::find;
+use crate::drives::find::{FoundArray, Readiness};
+use crate::drives::lost;
+use crate::drives::lost::Remains;
+use crate::drives::machine::sysfs;
+use crate::drives::make;
+use crate::drives::pool::Pool;
+use crate::drives::safety;
+use crate::drives::safety::Permit;
+use crate::view;
+
+/// A backup of these arrays and pools, none of which changes meanwhile.
+pub(crate) fn of_found(dir: &Dir, arrays: &[FoundArray], pools: &[Pool]) -> BackupJson {
+    let array = |found: &FoundArray| {
+        let sb = &found.authority().image.superblock;
+        let device = |slot: usize| {
+            let path = found.path_of(sb.slots[slot].member)?;
+            Some(path.display().to_string())
+        };
+        entry(dir, sb, device)
+    };
+    document(arrays.iter().map(array).collect(), pools)
+}
+
+fn document(arrays: Vec<BackupArrayJson>, pools: &[Pool]) -> BackupJson {
+    BackupJson {
+        strake_backup: FORMAT,
+        taken: jiff::Timestamp::now().to_string(),
+        arrays,
+        pools: pool_backup::of_pools(pools),
+    }
+}
+
+fn entry(dir: &Dir, sb: &Superblock, device: impl Fn(usize) -> Option<String>) -> BackupArrayJson {
+    let settings = view::settings(sb, &dir.placement(sb.array));
+    let export = dir.record(sb.array).map(|record| record.export);
+    let export = export.unwrap_or_else(|| "auto".to_owned());
+    BackupArrayJson::of(sb, settings, export, device)
+}
+
+/// What is to be made again, and of what.
+struct Wanted {
+    /// Its new identity.
+    array: ArrayUuid,
+    definition: Definition,
+    /// The device of each slot.
+    devices: Vec<PathBuf>,
+    /// What they tell of regions and lost blocks.
+    told: Told,
+    /// Why a member may be stale, where that was accepted.
+    doubt: Option<String>,
+}
+
+impl Service {
+    /// A backup of all arrays, running or not, and of pools.
+    pub(crate) fn backup(&self) -> BackupJson {
+        let mut arrays = Vec::new();
+        for running in self.all_running() {
+            let (Ok(status), Ok(json)) = (running.status(), running.json()) else {
+                continue;
+            };
+            let slots = &status.superblock.slots;
+            let device = |slot: usize| {
+                let member = Some(slots.get(slot)?.member.to_string());
+                let row = json.members.iter().find(|m| m.uuid == member)?;
+                row.device.clone()
+            };
+            arrays.push(entry(&self.dir, &status.superblock, device));
+        }
+        let mut stopped = self.scan(&[]);
+        stopped.retain(|found| !self.is_running(found.uuid));
+        arrays.extend(of_found(&self.dir, &stopped, &[]).arrays);
+        arrays.sort_by(|a, b| a.name.cmp(&b.name));
+        document(arrays, &self.scan_pools())
+    }
+
+    /// Makes the arrays and pools of a backup again that are not there any more.
+    pub(crate) fn restore(&self, request: &RestoreRequest) -> Result<RestoredJson, Failure> {
+        let (chosen, pools) = chosen(request)?;
+        // Arrays are told from which of them they take.
+        let pools = pools
+            .into_iter()
+            .map(|entry| self.restore_pool(entry, request));
+        let pools = pools.collect::<Result<Vec<_>, _>>()?;
+        let mut arrays = Vec::new();
+        for entry in chosen {
+            arrays.push(self.restore_one(entry, request)?);
+        }
+        Ok(RestoredJson {
+            dry_run: request.dry_run,
+            arrays,
+            pools,
+        })
+    }
+
+    fn restore_one(
+        &self,
+        entry: &BackupArrayJson,
+        request: &RestoreRequest,
+    ) -> Result<RestoredArrayJson, Failure> {
+        let mut doubt = None;
+        let answer = |restored, doubt, what: &str, devices: &[PathBuf]| RestoredArrayJson {
+            name: entry.name.clone(),
+            restored,
+            what: what.to_owned(),
+            doubt,
+            devices: devices.iter().map(|d| d.display().to_string()).collect(),
+            not_applied: None,
+        };
+        let array = uuid(&entry.uuid)?;
+        if entry.moving {
+            return Err(moved(entry, "was moving when the backup was taken"));
+        }
+        let definition = checked(entry)?;
+        let (name, made);
+        {
+            let _change = self
+                .changes
+                .begin(vec![entry.name.clone(), entry.uuid.clone()])?;
+            let mut paths = self.paths();
+            paths.extend(find::expand(&request.devices));
+            paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
+            let found = find::group(find::members_within(&self.looks, &paths));
+            let begun = self.dir.begun(array, &found);
+            if let Some(begun) = begun.as_ref().filter(|begun| self.is_made(begun)) {
+                if request.dry_run {
+                    let what = "was cut off when it was made again, and would be finished";
+                    return Ok(answer(true, None, what, &begun.heir.devices));
+                }
+                name = self.start_made(entry, array, begun)?;
+                made = begun.made;
+            } else {
+                if let Some(what) = self.is_there(&found, array, entry, &paths, request.force)? {
+                    self.slots_as_told(&found, array, request)?;
+                    return Ok(answer(false, None, what, &[]));
+                }
+                let wanted = match begun.as_ref().and_then(|begun| Some((begun, begun.found?))) {
+                    Some((begun, half)) => half_made(begun, half, array),
+                    None => {
+                        let request = as_begun(request, begun.as_ref());
+                        let wanted = self.recognise(entry, array, definition, &request, paths);
+                        // It may have been restored before: then no device carries what it was.
+                        let mut wanted = wanted.map_err(|failure| match failure.code {
+                            Code::MembersMissing => self
+                                .another(&found, &entry.name, &[array])
+                                .unwrap_or(failure),
+                            _ => failure,
+                        })?;
+                        let lost = begun.iter().flat_map(|begun| begun.heir.unreadable());
+                        wanted.told.unreadable.extend(lost);
+                        // What is remembered is that of one restore.
+                        if let Some(begun) = &begun {
+                            wanted.array = begun.made;
+                        }
+                        wanted
+                    }
+                };
+                doubt.clone_from(&wanted.doubt);
+                name = wanted.definition.name.to_string();
+                made = wanted.array;
+                if let Some(failure) = self.another(&found, &name, &[array, made]) {
+                    return Err(failure);
+                }
+                let permit = Permit {
+                    force: request.force,
+                    own: Some(array),
+                    half_made: Some(made),
+                    data: Some(safety::data_of(&wanted.definition.layout)),
+                };
+                if request.dry_run {
+                    make::again(&wanted.devices, permit, true, |devices| {
+                        plan(&wanted, devices)
+                    })?;
+                    return Ok(answer(true, doubt, "would be made again", &wanted.devices));
+                }
+                self.make_again(entry, array, request, &wanted, permit)?;
+            }
+        }
+        // The change is over: what follows is one of its own.
+        let devices = self.show_one(&name)?.members;
+        let devices: Vec<PathBuf> = devices
+            .into_iter()
+            .filter_map(|member| member.device.map(PathBuf::from))
+            .collect();
+        let not_applied = self.settle_restored(&name, &entry.settings);
+        self.dir.restored(&name);
+        self.dir.has_inherited(made);
+        let what = match &not_applied {
+            None => "made again: it serves, and its parity is being made true".to_owned(),
+            Some(not_applied) => {
+                format!(
+                    "made again: it serves, but its settings are not all as they were: {not_applied}"
+                )
+            }
+        };
+        Ok(RestoredArrayJson {
+            not_applied,
+            ..answer(true, doubt, &what, &devices)
+        })
+    }
+
+    /// A refusal where another array than these has this name.
+    fn another(&self, found: &[FoundArray], name: &str, than: &[ArrayUuid]) -> Option<Failure> {
+        let mut found = found.iter().filter(|other| other.name().as_str() == name);
+        let found = found.find(|other| !than.contains(&other.uuid));
+        let other = found.map(|other| other.uuid);
+        let other = other.or_else(|| self.find_running(name).map(|running| running.uuid))?;
+        let what = format!("there is another array called {name} ({other})");
+        let cure = "if it was restored from this backup, nothing is to be done; else rename it, or restore the others by name";
+        Some(Failure::new(Code::NameExists, what).cure(cure))
+    }
+
+    /// Is the array that a restore was making whole, or in service?
+    fn is_made(&self, begun: &Begun<'_>) -> bool {
+        self.is_running(begun.made) || begun.is_whole()
+    }
+
+    /// Starts an array that a restore made before it was cut off, unless it serves. Its name.
+    fn start_made(
+        &self,
+        entry: &BackupArrayJson,
+        array: ArrayUuid,
+        begun: &Begun<'_>,
+    ) -> Result<String, Failure> {
+        if let Some(running) = self
+            .all_running()
+            .into_iter()
+            .find(|r| r.uuid == begun.made)
+        {
+            return Ok(running.name().to_string());
+        }
+        let found = begun.found.expect("it is whole, or it would be running");
+        self.start_heir(entry, array, found)
+    }
+
+    /// Starts an array that takes the place of another. Its name.
+    fn start_heir(
+        &self,
+        entry: &BackupArrayJson,
+        elder: ArrayUuid,
+        found: &FoundArray,
+    ) -> Result<String, Failure> {
+        let mut how = self.how(Some(entry.export.clone()), false);
+        (how.name, how.elder) = (Some(found.name().clone()), Some(elder));
+        self.start_found(found, &how)?;
+        Ok(found.name().to_string())
+    }
+
+    /// Makes the metadata again, and starts the array.
+    fn make_again(
+        &self,
+        entry: &BackupArrayJson,
+        elder: ArrayUuid,
+        request: &RestoreRequest,
+        wanted: &Wanted,
+        permit: Permit,
+    ) -> Result<(), Failure> {
+        let name = wanted.definition.name.to_string();
+        let cause = || Some(format!("asked, by the backup of {}", request.backup.taken));
+        // Whatever becomes of it: which device is in which slot is known from here on, and in a file that stays when the
+        // power goes.
+        self.dir.restoring(&name, &wanted.devices)?;
+        let heir = Heir::new(elder, &wanted.devices, &wanted.told.unreadable);
+        self.dir.inherits(wanted.array, &heir)?;
+        self.events.note(Happened {
+            array: Some(name.clone()),
+            event: "restoring",
+            cause: cause(),
+            effect: Some(slots_text(&wanted.devices)),
+            ..Happened::default()
+        });
+        // A daemon that is killed from here on finds the devices again.
+        self.remember(wanted.devices.iter().cloned());
+        let made = make::again(&wanted.devices, permit, false, |devices| {
+            plan(wanted, devices)
+        });
+        // It is not cut off: it was refused, and its devices carry nothing of it.
+        let made = made.inspect_err(|_| self.dir.has_inherited(wanted.array))?;
+        self.events.note(Happened {
+            array: Some(name.clone()),
+            event: "restored",
+            cause: cause(),
+            effect: Some(format!("{} superblocks made again", made.paths.len())),
+            ..Happened::default()
+        });
+        let found = find::pick(find::group(find::members(&wanted.devices)), &name)?;
+        self.start_heir(entry, elder, &found).map(|_| ())
+    }
+
+    /// Gives a restored array its settings. A pool that is not there keeps none of the others from
+    /// it. What could not be applied, and why.
+    fn settle_restored(&self, name: &str, settings: &SettingsJson) -> Option<String> {
+        let failure = self.set(name, settings).err()?;
+        let without = SettingsJson {
+            pool: None,
+            ..settings.clone()
+        };
+        if failure.code == Code::PoolNotFound && self.set(name, &without).is_ok() {
+            let pool = settings.pool.as_deref().unwrap_or_default();
+            return Some(format!("pool={pool}: {}", failure.found));
+        }
+        Some(format!("none was applied: {}", failure.found))
+    }
+
+    /// Why the array needs no restoring, if that is so.
+    fn is_there(
+        &self,
+        all: &[FoundArray],
+        array: ArrayUuid,
+        entry: &BackupArrayJson,
+        paths: &[PathBuf],
+        force: bool,
+    ) -> Result<Option<&'static str>, Failure> {
+        if self.is_running(array) {
+            return Ok(Some("is serving"));
+        }
+        let Some(found) = all.iter().find(|found| found.uuid == array) else {
+            return Ok(None);
+        };
+        let sb = &found.authority().image.superblock;
+        let outlived = || {
+            let remains = lost::look(paths, array, &sb.layout);
+            sb.epoch.0 < entry.epoch || remains.iter().any(|r| is_later(r, sb.epoch.0))
+        };
+        match found.readiness() {
+            // Its data is whole under a table of partitions: it is started, not made again.
+            Readiness::Incomplete if !force => match opening::way_on(found, &found.aside()) {
+                Some(_) => Err(opening::none_usable(found, &found.aside())),
+                None => Ok(None),
+            },
+            // A half that was left behind can be started and is not the array that was backed up.
+            Readiness::Degraded if outlived() => Ok(None),
+            Readiness::Complete | Readiness::Degraded => {
+                Ok(Some("is there: strake start serves it"))
+            }
+            Readiness::Conflicting => {
+                let what = format!("the members of {} contradict each other", found.name());
+                Err(Failure::new(Code::SplitBrain, what))
+            }
+            Readiness::Incomplete => Ok(None),
+        }
+    }
+
+    /// Refuses a device that `--slot` names for an array that needs no restoring, unless it is the one that has the slot.
+    fn slots_as_told(
+        &self,
+        all: &[FoundArray],
+        array: ArrayUuid,
+        request: &RestoreRequest,
+    ) -> Result<(), Failure> {
+        if request.slots.is_empty() {
+            return Ok(());
+        }
+        let running = self.all_running().into_iter().find(|r| r.uuid == array);
+        let json = match (&running, all.iter().find(|found| found.uuid == array)) {
+            (Some(running), _) => running.json()?,
+            (None, Some(found)) => found.stopped_json(),
+            (None, None) => return Ok(()),
+        };
+        for told in &request.slots {
+            is_in_its_slot(&json, running.is_some(), told)?;
+        }
+        Ok(())
+    }
+
+    /// The device of each slot.
+    fn recognise(
+        &self,
+        entry: &BackupArrayJson,
+        array: ArrayUuid,
+        definition: Definition,
+        request: &RestoreRequest,
+        mut paths: Vec<PathBuf>,
+    ) -> Result<Wanted, Failure> {
+        let served = |path: &PathBuf| self.all_running().iter().any(|r| r.serves(path));
+        paths.retain(|path| !served(path));
+        let mut remains = lost::look(&paths, array, &definition.layout);
+        let mut named: Vec<MemberUuid> = Vec::new();
+        for member in &entry.members {
+            named.push(uuid(&member.uuid)?);
+        }
+        // A superblock that is left knows more than a backup that was taken before it, unless the others went on
+        // without its member.
+        let newest = remains
+            .iter()
+            .filter_map(|remains| remains.superblock.clone())
+            .filter(|sb| is_current(sb, entry, &named, &remains))
+            .max_by_key(|sb| (sb.epoch, sb.generation));
+        let mut members: Vec<MemberUuid> = Vec::new();
+        let mut doubt = None;
+        let definition = match &newest {
+            Some(sb) => {
+                if sb.moving.is_some() {
+                    return Err(moved(entry, "was moving when its superblocks were lost"));
+                }
+                all_were_in_sync(sb)?;
+                members.extend(sb.slots.iter().map(|row| row.member));
+                if sb.layout.map_pages != definition.layout.map_pages
+                    || sb.layout.map_offset != definition.layout.map_offset
+                    || sb.layout.regions() != definition.layout.regions()
+                {
+                    // The array has grown since: the places are others.
+                    remains = lost::look(&paths, array, &sb.layout);
+                }
+                Definition::of(sb)
+            }
+            None => {
+                members = named;
+                doubt = entry.members.iter().position(|member| !member.in_sync);
+                definition
+            }
+        };
+        let doubt = doubt.map(|slot| format!("slot {slot} was not in sync when it was backed up"));
+        let (slots, unlike) = assign(entry, &members, &remains, request, |told| {
+            named_device(told, array, &definition)
+        })?;
+        let doubt = doubt.or(unlike);
+        let found: Vec<Remains> = slots.into_iter().flatten().collect();
+        same_shape(&found, &definition.layout)?;
+        not_replaced(&found, &members, &remains, request)?;
+        let doubt = doubt.or_else(|| stale(&found));
+        let epoch = newest.as_ref().map_or(entry.epoch, |sb| sb.epoch.0);
+        let doubt = doubt.or_else(|| outdated(epoch, &found));
+        if let Some(why) = doubt.clone().filter(|_| !request.accept_stale) {
+            return Err(Failure::new(Code::MembersDisagree, why));
+        }
+        Ok(Wanted {
+            array: ArrayUuid(make::random_uuid()),
+            told: told_by(&found),
+            definition,
+            devices: found.into_iter().map(|remains| remains.path).collect(),
+            doubt,
+        })
+    }
+}
+
+/// Does a page of this region map come from a later epoch?
+fn is_later(remains: &Remains, epoch: u64) -> bool {
+    let mut pages = remains.newest().flatten();
+    pages.any(|page| page.epoch.0 > epoch)
+}
+
+/// Whether a superblock that is left tells the array's last members: it is no older than the backup, and no region map
+/// is from a later epoch. That of a member which failed and is still plugged in is older than both.
+fn is_current(
+    sb: &Superblock,
+    entry: &BackupArrayJson,
+    named: &[MemberUuid],
+    remains: &[Remains],
+) -> bool {
+    let same = || {
+        sb.slots
+            .iter()
+            .map(|row| row.member)
+            .eq(named.iter().copied())
+    };
+    let since_backup = match entry.epoch {
+        // An older Strake did not write it down.
+        0 => same(),
+        epoch if sb.epoch.0 == epoch => same(),
+        epoch => sb.epoch.0 > epoch,
+    };
+    since_backup && !remains.iter().any(|remains| is_later(remains, sb.epoch.0))
+}
+
+/// Refuses a device that does not have the slot which it is named for in an array that is there.
+fn is_in_its_slot(array: &ArrayJson, serves: bool, told: &SlotDevice) -> Result<(), Failure> {
+    let (name, slot) = (&array.name, told.slot);
+    let path = absolute(&told.device);
+    let id = sysfs::identity(&path)?;
+    let of = |slot: u8| array.members.iter().filter(move |m| m.slot == Some(slot));
+    if of(slot).next().is_none() {
+        let found = format!("{name} has no slot {slot}: its slots are 0 to {}", {
+            array
+                .members
+                .iter()
+                .filter_map(|m| m.slot)
+                .max()
+                .unwrap_or(0)
+        });
+        return Err(Failure::new(Code::MemberNotFound, found));
+    }
+    let is = |m: &&MemberJson| {
+        let device = m.device.as_ref().map(Path::new);
+        device.is_some_and(|device| sysfs::identity(device).is_ok_and(|other| other == id))
+    };
+    if of(slot).any(|m| is(&m)) {
+        return Ok(());
+    }
+    let path = path.display();
+    let is_there = match serves {
+        true => format!("{name} serves"),
+        false => format!("{name} is there, and strake start {name} serves it"),
+    };
+    let has = of(slot).find_map(|m| m.device.as_ref());
+    let has = match has {
+        Some(device) => format!("its slot {slot} has {device}, not {path}"),
+        None => format!("its slot {slot} has no device, and {path} is not its member"),
+    };
+    let found = format!("{is_there}: {has}");
+    let omit = format!("omit --slot {slot}: nothing is to be restored");
+    let start = match serves {
+        true => String::new(),
+        false => format!("strake start {name}, then "),
+    };
+    let other = array.members.iter().find(is).and_then(|m| m.slot);
+    let cure = match (other, of(slot).any(|m| m.device.is_some())) {
+        (Some(other), _) => format!("{omit}, and {path} has slot {other}"),
+        (None, true) => format!(
+            "{omit}; {start}strake replace {name} {slot} {path} puts it there, and rebuilds it"
+        ),
+        (None, false) => {
+            format!("{omit}; {start}strake add {name} {path} takes it in, and rebuilds it")
+        }
+    };
+    Err(Failure::new(Code::MembersDisagree, found).cure(cure))
+}
+
+/// What a device that somebody put into a slot still carries of the array.
+fn named_device(told: &SlotDevice, array: ArrayUuid, definition: &Definition) -> Remains {
+    let path = absolute(&told.device);
+    let found = lost::look_at(&path, array, &definition.layout);
+    found.unwrap_or_else(|| Remains::nothing(&path))
+}
+
+/// The device of each slot: the one that carries its member, else the one that is named for it. With them a doubt about
+/// one that was named.
+type Assigned = (Vec<Option<Remains>>, Option<String>);
+
+fn assign(
+    entry: &BackupArrayJson,
+    members: &[MemberUuid],
+    remains: &[Remains],
+    request: &RestoreRequest,
+    look: impl Fn(&SlotDevice) -> Remains,
+) -> Result<Assigned, Failure> {
+    let carries = |member: MemberUuid| remains.iter().filter(move |r| r.member == Some(member));
+    let mut slots: Vec<Option<Remains>> = vec![None; members.len()];
+    let mut doubt = None;
+    for told in &request.slots {
+        let device = look(told);
+        let Some(&member) = members.get(usize::from(told.slot)) else {
+            let found = format!("{} has no slot {}", entry.name, told.slot);
+            return Err(Failure::new(Code::MemberNotFound, found));
+        };
+        is_no_other(told, &device, members)?;
+        // One that left while the other took its place is older; then the one that is named is right.
+        let left = |other: &&Remains| device.member.is_some() && is_older(other, &device);
+        if device.member != Some(member)
+            && let Some(other) = carries(member).find(|other| !left(other))
+        {
+            let (path, other, slot) = (device.path.display(), other.path.display(), told.slot);
+            let what = match device.member {
+                Some(_) => "the region map of a member that the backup does not name",
+                None => "no region map",
+            };
+            let found =
+                format!("{path} carries {what}; {other} carries that of the member in slot {slot}");
+            if device.member.is_some() {
+                let cure = format!("leave --slot {slot} away: {other} is taken");
+                return Err(Failure::new(Code::MembersDisagree, found).cure(cure));
+            }
+            doubt = Some(found);
+        }
+        slots[usize::from(told.slot)] = Some(device);
+    }
+    for (slot, member) in slots.iter_mut().zip(members) {
+        if slot.is_some() {
+            continue;
+        }
+        let mut carry = carries(*member);
+        *slot = carry.next().cloned();
+        if let (Some(a), Some(b)) = (&*slot, carry.next()) {
+            let (a, b) = (a.path.display(), b.path.display());
+            let found = format!("{a} and {b} are copies of one member");
+            let cure = "take one of them away, or name the right one: --slot N=DEV";
+            return Err(Failure::new(Code::MembersDisagree, found).cure(cure));
+        }
+    }
+    let missing: Vec<String> = (0..slots.len())
+        .filter(|&slot| slots[slot].is_none())
+        .map(|slot| slot.to_string())
+        .collect();
+    if !missing.is_empty() {
+        let mut found = format!(
+            "no device carries what was in slot {} of {}",
+            missing.join(", "),
+            entry.name
+        );
+        for other in strangers(remains, members) {
+            let path = other.path.display();
+            found += &format!("; {path} was a member of it that the backup does not name");
+        }
+        let cure = "if you know it: strake config restore FILE NAME --slot N=DEV";
+        return Err(Failure::new(Code::MembersMissing, found).cure(cure));
+    }
+    Ok((slots, doubt))
+}
+
+/// Devices that were members of the array and are none of these.
+fn strangers<'a>(
+    remains: &'a [Remains],
+    members: &'a [MemberUuid],
+) -> impl Iterator<Item = &'a Remains> {
+    let other = |r: &&Remains| r.member.is_some_and(|member| !members.contains(&member));
+    remains.iter().filter(other)
+}
+
+/// Refuses a device that says itself that it was in another slot.
+fn is_no_other(
+    told: &SlotDevice,
+    remains: &Remains,
+    members: &[MemberUuid],
+) -> Result<(), Failure> {
+    let was = members
+        .iter()
+        .position(|other| Some(*other) == remains.member);
+    let Some(was) = was.filter(|&was| was != usize::from(told.slot)) else {
+        return Ok(());
+    };
+    let (path, slot) = (remains.path.display(), told.slot);
+    let found = format!("{path} was in slot {was} by its own region map, not in slot {slot}");
+    Err(Failure::new(Code::MembersDisagree, found).cure("leave --slot away for it"))
+}
+
+/// Refuses what is certainly stale, whatever is accepted: a device that the backup does not name and that is older than
+/// the others; and, unless it is named by `--slot`, one that is older than a device which the backup does not name yet.
+fn not_replaced(
+    found: &[Remains],
+    members: &[MemberUuid],
+    remains: &[Remains],
+    request: &RestoreRequest,
+) -> Result<(), Failure> {
+    let Some((older, page)) = older(found) else {
+        return Ok(());
+    };
+    let slot = found.iter().position(|r| r.path == older.path);
+    let path = older.path.display();
+    let what =
+        format!("{path} left the array before the others: its region map is older (page {page})");
+    if older
+        .member
+        .is_some_and(|member| !members.contains(&member))
+    {
+        let found = format!("{what}, and the backup does not name it");
+        let cure =
+            "bring the device that took its place; members that are missing cannot be done without";
+        return Err(Failure::new(Code::MembersMissing, found).cure(cure));
+    }
+    let named = |told: &SlotDevice| Some(usize::from(told.slot)) == slot;
+    if request.slots.iter().any(named) {
+        return Ok(());
+    }
+    let Some(other) = strangers(remains, members).find(|other| is_older(older, other)) else {
+        return Ok(());
+    };
+    let (other, slot) = (other.path.display(), slot.unwrap_or(0));
+    let found = format!("{what}, and {other} joined it after the backup was taken");
+    let cure =
+        format!("if {other} took its place: --slot {slot}={other}; if not: --slot {slot}={path}");
+    Err(Failure::new(Code::MembersDisagree, found).cure(cure))
+}
+
+/// Refuses members whose region maps are of another shape than the one that is to be made.
+fn same_shape(members: &[Remains], layout: &strake_format::Layout) -> Result<(), Failure> {
+    for member in members {
+        for page in member.newest().flatten() {
+            if page.states.len() != layout.regions_in_page(page.page) {
+                let found = format!(
+                    "the array had another shape when {} was written last than when it was backed up",
+                    member.path.display()
+                );
+                return Err(Failure::new(Code::BackupInvalid, found));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What these members tell of regions and lost blocks.
+fn told_by(members: &[Remains]) -> Told {
+    let mut told = Told::default();
+    for member in members {
+        for (page, places) in (0..).zip(&member.pages) {
+            told.take_page(page, places.each_ref().map(Option::as_ref));
+        }
+        if let Some(list) = &member.list {
+            told.unreadable.extend(list.ranges.iter().cloned());
+        }
+    }
+    told
+}
+
+/// What a restore that was cut off was making, and made in part: what it was to be is on the devices that it reached.
+fn half_made(begun: &Begun<'_>, half: &FoundArray, elder: ArrayUuid) -> Wanted {
+    let definition = Definition::of(&half.authority().image.superblock);
+    let devices = &begun.heir.devices;
+    let remains: Vec<Remains> = devices
+        .iter()
+        .filter_map(|path| lost::look_at(path, elder, &definition.layout))
+        .collect();
+    let mut told = told_by(&remains);
+    told.unreadable.extend(begun.heir.unreadable());
+    Wanted {
+        array: begun.made,
+        definition,
+        devices: devices.clone(),
+        told,
+        doubt: None,
+    }
+}
+
+/// The request, with the slots that the devices had when it was carried out and cut off.
+fn as_begun(request: &RestoreRequest, begun: Option<&Begun<'_>>) -> RestoreRequest {
+    let mut request = request.clone();
+    if let Some(begun) = begun.filter(|_| request.slots.is_empty()) {
+        let slot = |(slot, device): (u8, &PathBuf)| SlotDevice {
+            slot,
+            device: device.clone(),
+        };
+        request.slots = (0..).zip(&begun.heir.devices).map(slot).collect();
+    }
+    request
+}
+
+fn slots_text(devices: &[PathBuf]) -> String {
+    let slot = |(slot, path): (usize, &PathBuf)| format!("slot {slot}: {}", path.display());
+    let slots: Vec<String> = devices.iter().enumerate().map(slot).collect();
+    slots.join(", ")
+}
+
+/// Entries of a backup: arrays, and pools.
+type Chosen<'a> = (Vec<&'a BackupArrayJson>, Vec<&'a BackupPoolJson>);
+
+/// The arrays and pools that are asked for.
+fn chosen(request: &RestoreRequest) -> Result<Chosen<'_>, Failure> {
+    request.backup.check()?;
+    let (arrays, all_pools) = (&request.backup.arrays, &request.backup.pools);
+    let (mut chosen, mut pools) = (Vec::new(), Vec::new());
+    for name in &request.names {
+        let array = arrays
+            .iter()
+            .find(|entry| entry.name == *name || entry.uuid == *name);
+        let pool = all_pools
+            .iter()
+            .find(|entry| entry.name == *name || entry.uuid == *name);
+        if array.is_none() && pool.is_none() {
+            let found = format!("the backup has no array or pool {name}");
+            return Err(Failure::new(Code::ArrayNotFound, found));
+        }
+        chosen.extend(array);
+        pools.extend(pool);
+    }
+    if request.names.is_empty() {
+        chosen = arrays.iter().collect();
+        pools = all_pools.iter().collect();
+    }
+    if !request.slots.is_empty() && chosen.len() != 1 {
+        let found = "slots are those of one array".to_owned();
+        return Err(Failure::new(Code::Usage, found).cure("name that array"));
+    }
+    Ok((chosen, pools))
+}
+
+pub(super) fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
+    let wrong = |_| Failure::new(Code::BackupInvalid, format!("'{text}' is no uuid"));
+    text.parse().map_err(wrong)
+}
+
+/// The definition, if an array can be like that.
+fn checked(entry: &BackupArrayJson) -> Result<Definition, Failure> {
+    let definition = entry.definition()?;
+    let info = DeviceInfo {
+        bytes: definition.layout.device_bytes,
+        block_bytes: definition.block_bytes,
+        granularity_bytes: 0,
+        volatile_cache: false,
+        dma: false,
+    };
+    let members = entry.members.iter();
+    let trial = RestoreSpec {
+        array: ArrayUuid(make::random_uuid()),
+        created_unix_s: 0,
+        definition,
+        members: members
+            .map(|_| (info, MemberUuid(make::random_uuid())))
+            .collect(),
+        told: Told::default(),
+    };
+    let invalid = |why: String| {
+        let found = format!("of {}: {why}", entry.name);
+        Failure::new(Code::BackupInvalid, found)
+    };
+    // A file may say anything: pages of one region each would take gigabytes.
+    if usize::from(trial.definition.layout.page_regions) != REGIONS_PER_PAGE {
+        return Err(invalid("its region map is like no other".to_owned()));
+    }
+    restore::superblocks(&trial).map_err(|why| invalid(why.to_string()))?;
+    Ok(trial.definition)
+}
+
+/// Refuses an array of which a member was out: what it holds is not what it should.
+fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
+    let out = |row: &strake_format::SlotRecord| row.state != SlotState::InSync;
+    match sb.slots.iter().position(out) {
+        None => Ok(()),
+        Some(slot) => {
+            let found = format!("the member in slot {slot} of {} was not in sync", sb.name);
+            let cure = "bring back what carries its superblock: members that are missing cannot be done without";
+            Err(Failure::new(Code::MembersMissing, found).cure(cure))
+        }
+    }
+}
+
+/// A member whose region map is older than that of another, and a page that is.
+fn older(members: &[Remains]) -> Option<(&Remains, usize)> {
+    let pages = members.iter().map(|member| member.pages.len()).max();
+    for page in 0..pages.unwrap_or(0) {
+        // Of all that have it whole, not of neighbours: one whose page is damaged stands between none.
+        let told = members
+            .iter()
+            .filter_map(|m| Some((m.newest().nth(page)??, m)));
+        let Some((newest, _)) = told.clone().max_by_key(|(page, _)| page.sequence) else {
+            continue;
+        };
+        // A write of the page that was cut off reached some and not others; whoever was out when it was begun knows an
+        // older epoch.
+        let cut_off =
+            |page: &MapPage| page.epoch == newest.epoch && newest.sequence - page.sequence <= 1;
+        if let Some((_, older)) = told.clone().find(|(page, _)| !cut_off(page)) {
+            return Some((older, page));
+        }
+    }
+    None
+}
+
+/// Is the region map of `one` older than that of `other`?
+fn is_older(one: &Remains, other: &Remains) -> bool {
+    let both = [one.clone(), other.clone()];
+    older(&both).is_some_and(|(older, _)| older.path == one.path)
+}
+
+/// Why one of these may have missed what others got, if something says so.
+fn stale(members: &[Remains]) -> Option<String> {
+    if let Some((older, page)) = older(members) {
+        let path = older.path.display();
+        return Some(format!(
+            "{path} may have been out of the array: its region map is older (page {page})"
+        ));
+    }
+    // Flags are cleared when the array is whole, and not before.
+    let behind = |member: &&Remains| member.newest().flatten().any(|p| !p.behind.is_empty());
+    if let Some(member) = members.iter().find(behind) {
+        let path = member.path.display();
+        return Some(format!(
+            "a member was away or being rebuilt when {path} was written last"
+        ));
+    }
+    None
+}
+
+/// Why what is known of this epoch may be of another shape than the array had in the end, if something says so.
+fn outdated(epoch: u64, members: &[Remains]) -> Option<String> {
+    let member = members.iter().find(|member| is_later(member, epoch))?;
+    let path = member.path.display();
+    Some(format!(
+        "members or shape of the array have changed since the backup was taken, says the region map on {path}"
+    ))
+}
+
+fn moved(entry: &BackupArrayJson, when: &str) -> Failure {
+    let what = format!("data of {} {when}", entry.name);
+    Failure::new(Code::BackupMoving, what)
+}
+
+/// What is to be written on these devices, in the order of the slots.
+fn plan(wanted: &Wanted, devices: &[Device]) -> Result<strake_engine::create::CreatePlan, Failure> {
+    let spec = RestoreSpec {
+        array: wanted.array,
+        created_unix_s: make::now_unix_s(),
+        definition: wanted.definition.clone(),
+        members: devices
+            .iter()
+            .map(|device| (device.info(), MemberUuid(make::random_uuid())))
+            .collect(),
+        told: wanted.told.clone(),
+    };
+    restore::plan(&spec).map_err(|why| Failure::new(Code::DeviceTooSmall, why.to_string()))
+}
+
+/// The backup that a file holds.
+pub(crate) fn read_backup(text: &str, path: &Path) -> Result<BackupJson, Failure> {
+    let backup: BackupJson = serde_json::from_str(text).map_err(|why| {
+        let found = format!("{} is no backup: {why}", path.display());
+        Failure::new(Code::BackupInvalid, found)
+    })?;
+    backup.check()?;
+    Ok(backup)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_member_is_seen_past_one_whose_map_is_damaged() {
+        let page = |page: u32, (epoch, sequence): (u64, u64)| MapPage {
+            array: ArrayUuid([1; 16]),
+            member: MemberUuid([2; 16]),
+            page,
+            epoch: strake_format::Epoch(epoch),
+            sequence,
+            states: Vec::new(),
+            behind: Vec::new(),
+            undecided: Vec::new(),
+            whole_at: 0,
+        };
+        let member = |name: &str, versions: &[Option<(u64, u64)>]| Remains {
+            pages: (0..)
+                .zip(versions)
+                .map(|(at, version)| [version.map(|version| page(at, version)), None])
+                .collect(),
+            ..Remains::nothing(Path::new(name))
+        };
+        let mut members = vec![
+            member("a", &[Some((3, 5)), Some((1, 2))]),
+            member("b", &[None, Some((1, 2))]),
+            member("c", &[Some((3, 4)), None]),
+            member("d", &[]),
+        ];
+        assert_eq!(stale(&members), None);
+        members[2] = member("c", &[Some((2, 4)), None]);
+        let why = stale(&members).expect("c is older than a");
+        assert!(why.starts_with("c may"), "{why}");
+        members[2] = member("c", &[Some((3, 5)), None]);
+        let first = members[0].pages[0][0].as_mut().expect("a page");
+        first.behind.push(7);
+        let why = stale(&members).expect("a region is behind");
+        assert!(why.contains("being rebuilt"), "{why}");
+    }
+}

@@ -1,0 +1,181 @@
+//! How arrays stop: one that a user stops, and all of them as the daemon ends.
+//!
+//! Invariants: a stop takes a bounded time, whatever hangs; what is left busy is named. Deliberately
+//! absent: how one array becomes quiet (runtime).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use strake_engine::event::{ArrayState, Command, Status};
+
+use crate::api::OutcomeJson;
+use crate::common::errors::Failure;
+use crate::daemon::array::running::Running;
+use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::service::{Service, locked, outcome};
+use crate::daemon::state::Dir;
+use crate::drives::find;
+
+/// How long the end of the daemon waits for changes that are under way.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
+/// How long an array may take to become quiet as the process ends. Members that do not answer have longer
+/// deadlines, and whoever ends the daemon does not wait for these: the service manager kills it. An array that is
+/// not quiet then is left as after a kill, from which it comes back.
+pub(crate) const QUIET_PATIENCE: Duration = Duration::from_secs(12);
+/// How long the end of the daemon waits for arrays to stop: longer than each takes, whose exports have 5 s and whose
+/// threads have 10 s beside that ([`strake_runtime::Serving::end_within`]). All in all less than 30 s.
+const STOP_ALL_PATIENCE: Duration = Duration::from_secs(25);
+
+/// How long the files of an array are looked at before it stops.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Service {
+    /// Stops an array; it stays stopped until it is started again or the daemon is.
+    pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let Some(running) = self.find_running(name) else {
+            let found = find::pick(self.scan(&[]), name)?;
+            if !dry_run {
+                locked(&self.stopped).insert(found.uuid);
+            }
+            return Ok(outcome(name, false, "it was stopped already"));
+        };
+        running.not_in_use()?;
+        if dry_run {
+            return Ok(outcome(name, false, "would stop"));
+        }
+        put_out_emptied(&running, &self.events);
+        locked(&self.stopped).insert(running.uuid);
+        locked(&self.running).remove(&running.uuid);
+        let busy = running.stop(&self.dir)?;
+        locked(&self.left_behind).extend(busy.iter().cloned());
+        Ok(outcome(name, true, "stopped").noted(&busy_notes(&busy)))
+    }
+
+    /// Stops everything, as far as it can be.
+    ///
+    /// An array whose block device is in use is left as a kill would leave it: the device stays,
+    /// its users wait, and the next daemon takes it over. To stop it would take it from under them.
+    ///
+    /// Arrays stop at the same time, so that one with a member that hangs holds up no other.
+    pub(crate) fn stop_all(&self) {
+        if !self.changes.close(CLOSING_PATIENCE) {
+            tracing::warn!("a change is still under way: its array is stopped all the same");
+        }
+        let all = std::mem::take(&mut *locked(&self.running));
+        let (done, ends) = channel();
+        let mut left = 0;
+        for running in all.into_values() {
+            let (dir, done) = (self.dir.clone(), done.clone());
+            let events = Arc::clone(&self.events);
+            let name = running.name();
+            let stop = move || {
+                end(&running, &dir, &events);
+                // Nobody may wait any more.
+                let _ = done.send(());
+            };
+            let thread = std::thread::Builder::new().name(format!("stop {name}"));
+            match thread.spawn(stop) {
+                Ok(_) => left += 1,
+                Err(error) => tracing::error!(array = %name, %error, "no thread to stop it"),
+            }
+        }
+        drop(done);
+        let until = Instant::now() + STOP_ALL_PATIENCE;
+        while left > 0 {
+            let patience = until.saturating_duration_since(Instant::now());
+            if ends.recv_timeout(patience).is_err() {
+                tracing::error!(
+                    arrays = left,
+                    "arrays that do not stop are left as after a kill"
+                );
+                return;
+            }
+            left -= 1;
+        }
+    }
+}
+
+/// Stops an array as the daemon ends, or leaves it to the next daemon.
+fn end(running: &Running, dir: &Dir, events: &EventLog) {
+    let array = running.name();
+    if let Err(failure) = running.not_in_use() {
+        tracing::warn!(%array, %failure, "left for the next daemon");
+        running.leave();
+        return;
+    }
+    put_out_emptied(running, events);
+    if let Err(failure) = running.stop_within(dir, QUIET_PATIENCE) {
+        note_unclean(events, &array.to_string(), &failure);
+    }
+}
+
+/// An array is left as a kill would leave it.
+pub(crate) fn note_unclean(events: &EventLog, array: &str, failure: &Failure) {
+    tracing::error!(%array, %failure, "not stopped cleanly");
+    events.note(Happened {
+        array: Some(array.to_owned()),
+        event: "stopped",
+        cause: Some(failure.found.clone()),
+        effect: Some(
+            "not clean: as after a kill, its next start recovers what was under way".to_owned(),
+        ),
+        ..Happened::default()
+    });
+}
+
+/// Puts out member files that hold a superblock at neither of its places: they were emptied between two
+/// looks at their size. A stop would write both anew, and the member would pass for one in sync.
+fn put_out_emptied(running: &Running, events: &EventLog) {
+    // One that has failed writes no superblock as it stops.
+    let failed = |status: Status| status.state == ArrayState::Failed;
+    if running.status().is_ok_and(failed) {
+        return;
+    }
+    let Ok(files) = running.files() else { return };
+    let (found, emptied) = channel();
+    let look = move || {
+        for (slot, path) in files {
+            if matches!(find::look(&path), Ok(None)) && found.send((slot, path)).is_err() {
+                return;
+            }
+        }
+    };
+    // A file system that hangs does not keep an array from its stop.
+    let thread = std::thread::Builder::new().name("look".to_owned());
+    if thread.spawn(look).is_err() {
+        return;
+    }
+    let until = Instant::now() + LOOK_PATIENCE;
+    while let Ok((slot, path)) =
+        emptied.recv_timeout(until.saturating_duration_since(Instant::now()))
+    {
+        let out = running.command(Command::Fail(slot));
+        events.note(Happened {
+            array: Some(running.name().to_string()),
+            slot: Some(slot.0),
+            event: "member_emptied",
+            device: Some(path.display().to_string()),
+            cause: Some("no superblock is left at either of its places".to_owned()),
+            effect: Some(match out {
+                Ok(_) => "put out before the stop".to_owned(),
+                Err(failure) => format!("still in service: {}", failure.found),
+            }),
+            ..Happened::default()
+        });
+    }
+}
+
+/// What is said of devices that stay busy after a stop.
+fn busy_notes(busy: &[PathBuf]) -> Vec<String> {
+    let note = |device: &PathBuf| {
+        let device = device.display();
+        format!(
+            "{device} does not answer: the kernel still has I/O on it, and it stays busy until that ends; \
+             the other devices are free, and the array can be started without it"
+        )
+    };
+    busy.iter().map(note).collect()
+}

@@ -1,0 +1,993 @@
+//! The daemon's arrays and what can be asked of them; the API and the watcher call this.
+//!
+//! Invariants: changes (create, start, stop, destroy, add …) of one array are one at a time
+//! (`changes`), those of different arrays wait for nothing of each other; looking never waits for a change; an array is in `running` only while it serves. Verbs are
+//! idempotent and say whether they changed something.
+//!
+//! Deliberately absent: HTTP (api), looking for drives by itself (watch).
+
+pub(crate) mod backup;
+pub(crate) mod ending;
+pub(crate) mod names;
+pub(crate) mod pools;
+pub(crate) mod relief;
+pub(crate) mod rename;
+pub(crate) mod reshape;
+pub(crate) mod scrubs;
+pub(crate) mod settings;
+pub(crate) mod upkeep;
+pub(crate) mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use strake_engine::event::{
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode, Status,
+};
+use strake_engine::limits::Joining;
+use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
+use strake_runtime::{Device, MemberImage, OpenMode};
+
+use crate::api::*;
+use crate::common::absolute;
+use crate::common::errors::{Code, Failure};
+use crate::common::size;
+use crate::daemon::array::running;
+use crate::daemon::array::running::{Limits, Running, Start};
+use crate::daemon::changes::{Change, Changes};
+use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::service::pools::Tries;
+use crate::daemon::sources::Sources;
+use crate::daemon::state::Dir;
+use crate::daemon::state::wear::WearLog;
+use crate::daemon::state::{keep_placement, may_keep};
+use crate::drives::destroy;
+use crate::drives::find;
+use crate::drives::find::{FoundArray, Readiness};
+use crate::drives::machine::health;
+use crate::drives::machine::looks::Looks;
+use crate::drives::machine::sysfs;
+use crate::drives::make;
+use crate::drives::notes;
+use crate::drives::pool;
+use crate::drives::pool::Pool;
+use crate::drives::reused;
+use crate::drives::safety;
+use crate::drives::safety::Permit;
+use crate::settings::degraded;
+use crate::settings::degraded::OwnRule;
+use crate::settings::placement::{PlacementRecord, Wanted};
+use crate::settings::schedule;
+use crate::view;
+
+/// What a drive told when it was asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DriveTold {
+    pub(crate) temperature_c: i32,
+    /// Of its endurance; may exceed 100.
+    pub(crate) percentage_used: u8,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Service {
+    dir: Dir,
+    events: Arc<EventLog>,
+    wear: WearLog,
+    /// What drives told last, by their paths.
+    told: Mutex<BTreeMap<String, DriveTold>>,
+    pool_tries: Tries,
+    sources: Sources,
+    looks: Looks,
+    limits: Limits,
+    changes: Changes,
+    running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
+    stopped: Mutex<BTreeSet<ArrayUuid>>,
+    /// Devices on which the kernel still had I/O when their array was stopped.
+    left_behind: Mutex<BTreeSet<PathBuf>>,
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic left half-done is for its own request to answer for; the rest must go on.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Service {
+    /// The right to change an array, until it is dropped.
+    pub(super) fn change(&self, array: &str) -> Result<Change<'_>, Failure> {
+        self.changes.begin(self.keys(array))
+    }
+    /// The same, for an array in service and what is done by itself.
+    pub(super) fn change_running(
+        &self,
+        running: &Running,
+        more: &[&str],
+    ) -> Result<Change<'_>, Failure> {
+        let mut keys = vec![running.uuid.to_string(), running.name().to_string()];
+        keys.extend(more.iter().map(|&key| key.to_owned()));
+        self.changes.try_begin(keys)
+    }
+    /// What a change of this array holds: its name and its uuid, as far as they are known.
+    pub(super) fn keys(&self, array: &str) -> Vec<String> {
+        let mut keys = vec![array.to_owned()];
+        if let Some(running) = self.find_running(array) {
+            keys.extend([running.uuid.to_string(), running.name().to_string()]);
+        }
+        keys
+    }
+
+    /// A daemon without arrays.
+    pub(crate) fn new(dir: Dir, sources: Sources, limits: Limits) -> Service {
+        let events = Arc::new(EventLog::open(&dir.events()));
+        let wear = WearLog::open(&dir.wear());
+        Service {
+            dir,
+            events,
+            wear,
+            told: Mutex::default(),
+            pool_tries: Tries::default(),
+            sources,
+            looks: Looks::default(),
+            limits,
+            changes: Changes::default(),
+            running: Mutex::default(),
+            stopped: Mutex::default(),
+            left_behind: Mutex::default(),
+        }
+    }
+
+    /// Where it keeps what is to last.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+    /// What happens.
+    pub(crate) fn events(&self) -> &Arc<EventLog> {
+        &self.events
+    }
+    /// Where devices are looked at that may hang.
+    pub(crate) fn looks(&self) -> &Looks {
+        &self.looks
+    }
+
+    // ---- looking -----------------------------------------------------------------------------
+
+    /// Every device and file to look at.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.sources.paths(&self.dir)
+    }
+    /// Arrays in service.
+    pub(crate) fn all_running(&self) -> Vec<Arc<Running>> {
+        locked(&self.running).values().cloned().collect()
+    }
+    /// Was it stopped by a user in this daemon's life?
+    pub(crate) fn is_stopped(&self, uuid: ArrayUuid) -> bool {
+        locked(&self.stopped).contains(&uuid)
+    }
+    /// Is it in service?
+    pub(crate) fn is_running(&self, uuid: ArrayUuid) -> bool {
+        locked(&self.running).contains_key(&uuid)
+    }
+    /// What drives carry, with `extra` devices.
+    pub(crate) fn scan(&self, extra: &[PathBuf]) -> Vec<FoundArray> {
+        let paths = if extra.is_empty() {
+            self.paths()
+        } else {
+            find::expand(extra)
+        };
+        find::group(find::members_within(&self.looks, &paths))
+    }
+    /// Pools of spares on drives.
+    pub(super) fn scan_pools(&self) -> Vec<Pool> {
+        pool::find_within(&self.looks, &self.paths())
+    }
+    /// Arrays and pools, as `scan` tells them.
+    pub(crate) fn scan_json(&self) -> Vec<ScanJson> {
+        let all = find::scan_json(&self.scan(&[]), &self.scan_pools());
+        self.dir.with_destroyed(all)
+    }
+
+    /// The array in service of that name or uuid, if there is one.
+    pub(super) fn find_running(&self, name: &str) -> Option<Arc<Running>> {
+        let running = self.all_running();
+        running
+            .into_iter()
+            .find(|r| r.name().as_str() == name || r.uuid.to_string() == name)
+    }
+    /// The array in service of that name or uuid.
+    pub(crate) fn running(&self, name: &str) -> Result<Arc<Running>, Failure> {
+        if let Some(running) = self.find_running(name) {
+            return Ok(running);
+        }
+        find::pick(self.scan(&[]), name)?;
+        let cure = format!("strake start {name} first");
+        Err(Failure::new(Code::NotServing, format!("{name} is not started")).cure(cure))
+    }
+
+    /// All arrays, running or not.
+    pub(crate) fn show(&self) -> Vec<ArrayJson> {
+        let mut all: Vec<ArrayJson> = self
+            .all_running()
+            .iter()
+            .filter_map(|r| r.json().ok())
+            .map(|array| self.placed(array))
+            .collect();
+        let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
+        let others = self.scan(&[]);
+        all.extend(
+            others
+                .iter()
+                .filter(|a| !known.contains(&a.uuid.to_string()))
+                .map(|found| self.placed(found.stopped_json())),
+        );
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// One array, running or not.
+    pub(crate) fn show_one(&self, name: &str) -> Result<ArrayJson, Failure> {
+        if let Some(running) = self.find_running(name) {
+            return running.json().map(|array| self.placed(array));
+        }
+        let found = find::pick(self.scan(&[]), name)?;
+        Ok(self.placed(found.stopped_json()))
+    }
+
+    /// An array with what was said of it here.
+    pub(super) fn placed(&self, mut array: ArrayJson) -> ArrayJson {
+        self.events.explain_pauses(&mut array);
+        array.daemon = true;
+        match array.uuid.parse() {
+            Ok(uuid) => {
+                let array = self.dir.seats(uuid).shown(array);
+                view::with_placement(array, &self.dir.placement(uuid))
+            }
+            Err(_) => array,
+        }
+    }
+
+    /// Where a block lies.
+    pub(crate) fn explain(&self, name: &str, lba: u64) -> Result<ExplainJson, Failure> {
+        match self.find_running(name) {
+            Some(running) => running.explain(lba),
+            None => explain_offline(&find::pick(self.scan(&[]), name)?, lba),
+        }
+    }
+
+    /// Asks the drives of all arrays in service how they are; what is new becomes events.
+    pub(crate) fn ask_drives(&self) {
+        for running in self.all_running() {
+            let Ok(array) = running.json() else { continue };
+            let mut worn = Vec::new();
+            for member in array.members.iter().chain(&array.spares) {
+                let Some(device) = &member.device else {
+                    continue;
+                };
+                let Ok(health) = health::of(Path::new(device)) else {
+                    locked(&self.told).remove(device);
+                    continue;
+                };
+                let told = DriveTold {
+                    temperature_c: health.temperature_c,
+                    percentage_used: health.percentage_used,
+                };
+                locked(&self.told).insert(device.clone(), told);
+                worn.push((device.clone(), health.percentage_used));
+                for news in self.wear.note(SystemTime::now(), &health) {
+                    self.events.note(Happened {
+                        array: Some(array.name.clone()),
+                        slot: member.slot,
+                        device: Some(device.clone()),
+                        ..news
+                    });
+                }
+            }
+            self.relieve_worn(&running, &worn);
+        }
+    }
+
+    /// What the drive at this path told when it was asked last.
+    pub(crate) fn told(&self, device: &str) -> Option<DriveTold> {
+        locked(&self.told).get(device).copied()
+    }
+
+    /// How the drives of an array in service wear, over the time `since` (all that is known where
+    /// there is none).
+    pub(crate) fn wear(&self, name: &str, since: Option<Duration>) -> Result<WearJson, Failure> {
+        let array = self.running(name)?.json()?;
+        let of = |member: &MemberJson| {
+            let health = match &member.device {
+                Some(device) => health::of(Path::new(device)),
+                None => Err("no device".to_owned()),
+            };
+            let (wear, reason) = match health {
+                Ok(health) => (self.wear.member(SystemTime::now(), since, &health), None),
+                Err(reason) => (WearMemberJson::default(), Some(reason)),
+            };
+            WearMemberJson {
+                slot: member.slot,
+                device: member.device.clone(),
+                reason,
+                ..wear
+            }
+        };
+        let members = array.members.iter().chain(&array.spares).map(of).collect();
+        Ok(WearJson {
+            name: array.name,
+            members,
+        })
+    }
+
+    // ---- changing ----------------------------------------------------------------------------
+
+    /// Names in use.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .all_running()
+            .iter()
+            .map(|r| r.name().to_string())
+            .collect();
+        names.extend(self.scan(&[]).iter().map(|a| a.name().to_string()));
+        names
+    }
+
+    /// Makes an array and starts it.
+    pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
+        let _change = self.change(&request.name)?;
+        running::check_export(request.export.as_deref())?;
+        for path in request.devices.iter_mut().chain(&mut request.spares) {
+            *path = absolute(path);
+        }
+        let mut placement = placement_of(&request, self.limits.shards)?;
+        placement.export.clone_from(&request.export);
+        pools::check_named(&self.pools(), request.pool.as_deref())?;
+        strake_runtime::check_io_uring()?;
+        let name = request.name.clone();
+        let names = self.names();
+        if !request.dry_run {
+            may_keep(&self.dir, &placement)?;
+        }
+        let config = running::trial(&placement, self.limits)?;
+        let may = |superblock: &Superblock, devices: usize| {
+            Ok(strake_runtime::may_make(superblock, devices, &config)?)
+        };
+        if request.dry_run {
+            let made = make::make(&request, &names, may)?;
+            return Ok(created_json(&made, &placement, true));
+        }
+        let paths: Vec<PathBuf> = request
+            .devices
+            .iter()
+            .chain(&request.spares)
+            .cloned()
+            .collect();
+        // Before: a daemon that is killed when superblocks are written finds them again.
+        let known = self.dir.known_files();
+        let note = self.dir.not_remembered(&name, &paths);
+        let made = make::make(&request, &names, may);
+        let mut made = made.inspect_err(|_| self.dir.forget_but(&paths, &known))?;
+        made.notes.extend(note);
+        self.events.note(Happened {
+            array: Some(name.clone()),
+            event: "created",
+            cause: Some("asked".to_owned()),
+            effect: Some(size::count(made.paths.len(), "device")),
+            ..Happened::default()
+        });
+        keep_placement(&self.dir, made.superblock.array, &placement)?;
+        let found = find::pick(find::group(find::members(&paths)), &name)?;
+        let how = Start {
+            // Whatever array had it before was not found.
+            name: Some(made.superblock.name.clone()),
+            ..self.how(request.export, false)
+        };
+        let started = self.start_found(&found, &how);
+        let running = started.map_err(|failure| made_not_started(failure, &name))?;
+        Ok(CreatedJson {
+            dry_run: false,
+            serving: true,
+            notes: made.notes,
+            array: self.placed(running.json()?),
+        })
+    }
+
+    pub(crate) fn remember(&self, paths: impl Iterator<Item = PathBuf>) {
+        let paths: Vec<PathBuf> = paths.collect();
+        if let Err(error) = self.dir.remember_files(&paths) {
+            tracing::warn!(%error, "the members' paths are not remembered");
+        }
+    }
+
+    /// How to start what is asked for.
+    pub(super) fn how(&self, export: Option<String>, force: bool) -> Start {
+        Start {
+            export,
+            force,
+            left_behind: locked(&self.left_behind).clone(),
+            ..Start::of_daemon(self.limits)
+        }
+    }
+
+    pub(super) fn start_found(
+        &self,
+        found: &FoundArray,
+        how: &Start,
+    ) -> Result<Arc<Running>, Failure> {
+        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
+        let running = Arc::new(running::start(&self.dir, &self.events, found, how)?);
+        self.remember(found.members.iter().map(|m| absolute(&m.path)));
+        locked(&self.stopped).remove(&found.uuid);
+        locked(&self.running).insert(found.uuid, Arc::clone(&running));
+        Ok(running)
+    }
+
+    /// Starts an array that the watcher found.
+    pub(crate) fn start_by_itself(&self, found: &FoundArray, whole: bool) -> Result<(), Failure> {
+        let keys = vec![found.uuid.to_string(), found.name().to_string()];
+        let _change = self.changes.try_begin(keys)?;
+        if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
+            return Ok(());
+        }
+        self.check_alone(found)?;
+        let how = Start {
+            whole,
+            ..self.how(None, false)
+        };
+        self.start_found(found, &how).map(|_| ())
+    }
+
+    /// Starts an array as a user asks.
+    pub(crate) fn start(&self, name: &str, request: StartRequest) -> Result<ArrayJson, Failure> {
+        running::check_export(request.export.as_deref())?;
+        if let Some(running) = self.find_running(name) {
+            return running.json().map(|array| self.placed(array));
+        }
+        let found = find::pick(self.scan(&request.devices), name)?;
+        let keys = vec![found.uuid.to_string(), found.name().to_string()];
+        let _change = self.changes.begin(keys)?;
+        // Somebody else may have started it meanwhile.
+        if let Some(running) = self.find_running(name) {
+            return running.json().map(|array| self.placed(array));
+        }
+        let own = self.dir.placement(found.uuid).degraded;
+        let whole = request.by_rule && own == Some(OwnRule::Never);
+        if whole && found.readiness() == Readiness::Degraded {
+            return Err(degraded::refused(found.name().as_str()));
+        }
+        let how = Start {
+            whole,
+            named: !request.devices.is_empty(),
+            ..self.how(request.export.clone(), request.force)
+        };
+        if request.dry_run {
+            self.may_start(&found, &how)?;
+            return Ok(self.placed(found.stopped_json()));
+        }
+        keep_export(&self.dir, found.uuid, request.export.as_deref());
+        let started = self.start_found(&found, &how)?.json()?;
+        Ok(self.placed(started))
+    }
+
+    /// Whether an array found would be started so.
+    pub(super) fn may_start(&self, found: &FoundArray, how: &Start) -> Result<(), Failure> {
+        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
+        running::may_start(&self.dir, found, how)
+    }
+
+    /// Wipes the superblocks of a stopped array.
+    pub(crate) fn destroy(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+        let mut keys = self.keys(name);
+        if self.find_running(name).is_none() {
+            let found = find::pick(self.scan(&[]), name)?;
+            keys.extend([found.uuid.to_string(), found.name().to_string()]);
+        }
+        let _change = self.changes.begin(keys)?;
+        if let Some(running) = self.find_running(name) {
+            running.not_in_use()?;
+            let cure = format!("strake stop {name} first");
+            return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
+        }
+        let found = find::pick(self.scan(&[]), name)?;
+        running::not_left_in_use(&self.dir, found.uuid)?;
+        let what = destroy::found(&found, dry_run)?;
+        if dry_run {
+            return Ok(outcome(name, false, &what));
+        }
+        self.dir.forget(found.uuid);
+        self.dir.destroyed(found.uuid, found.name());
+        let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
+        if let Err(error) = self.dir.forget_files(&paths) {
+            tracing::warn!(%error, "the members' paths are still remembered");
+        }
+        self.events.note(Happened {
+            array: Some(name.to_owned()),
+            event: "destroyed",
+            cause: Some("asked".to_owned()),
+            effect: Some(what.clone()),
+            ..Happened::default()
+        });
+        Ok(outcome(name, true, &what))
+    }
+
+    /// Takes a member out of service.
+    pub(crate) fn fail(&self, name: &str, request: &MemberRequest) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let running = self.running(name)?;
+        let member = request.member.as_str();
+        let found = running.member(member)?;
+        // A device means that very device: in a slot that is being replaced there are two.
+        let command = match (member.parse::<u8>(), found.slot, found.device) {
+            (Ok(_), Some(slot), _) => Command::Fail(slot),
+            (Err(_), _, Some(device)) => Command::FailDevice(device),
+            _ => Command::Fail(slot_of(&running, member)?),
+        };
+        if request.dry_run {
+            running.may(command)?;
+            let what = format!(
+                "would take {member} ({}) out of service",
+                shown(&running, &found)?
+            );
+            return Ok(outcome(name, false, &what));
+        }
+        let changed = running.command(command)?;
+        Ok(outcome(
+            name,
+            changed,
+            &format!("{member} is out of service"),
+        ))
+    }
+
+    /// Forgets a member or spare.
+    pub(crate) fn remove(
+        &self,
+        name: &str,
+        request: &MemberRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let running = self.running(name)?;
+        let member = request.member.as_str();
+        let found = running.member(member)?;
+        let command = Command::Remove(Running::reference(&found)?);
+        if request.dry_run {
+            running.may(command)?;
+            let what = format!("would forget {member} ({})", shown(&running, &found)?);
+            return Ok(outcome(name, false, &what));
+        }
+        let changed = running.command(command)?;
+        Ok(outcome(name, changed, &format!("{member} removed")))
+    }
+
+    /// Adds a spare, or replaces a member where the request names one.
+    pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let running = self.running(name)?;
+        let device = request
+            .device
+            .as_deref()
+            .ok_or_else(|| Failure::new(Code::BadRequest, "a device is needed"))?;
+        let path = absolute(device);
+        let shown = path.display().to_string();
+        let slot = match &request.member {
+            Some(member) => Some(slot_of(&running, member)?),
+            None => None,
+        };
+        match (running.serves(&path), slot) {
+            (false, _) => {}
+            (true, None) => {
+                let what = format!("{shown} is in service already");
+                return Ok(outcome(name, false, &what));
+            }
+            (true, Some(_)) => {
+                let (found, cure) = match running.member(&shown)?.slot {
+                    Some(slot) => (
+                        format!("{shown} has slot {} of {name}", slot.0),
+                        "name a device that has no slot".to_owned(),
+                    ),
+                    None => (
+                        format!("{shown} is a spare of {name}"),
+                        format!("strake remove {name} {shown} first"),
+                    ),
+                };
+                return Err(Failure::new(Code::MemberInUse, found).cure(cure));
+            }
+        }
+        let own = own_superblock(&path, running.uuid);
+        let status = running.status()?;
+        let back = match &own {
+            Ok(Some(own)) => returns(own, &status.superblock),
+            _ => Returns::Afresh,
+        };
+        let kept = slot.is_none() && matches!(back, Returns::Kept(_));
+        let holds =
+            |image: MemberImage| image.emptied.is_none() && status.lacks(&image.map).is_none();
+        let kept = kept && find::look(&path)?.is_some_and(holds);
+        // What somebody else has written since is not believed, whatever is permitted.
+        let kept = kept && (!request.force || reused::is_still_ours(&path)?);
+        let layout = own.as_ref().ok().and_then(|own| Some(own.as_ref()?.layout));
+        let permit = Permit {
+            force: request.force,
+            own: Some(running.uuid),
+            half_made: None,
+            data: layout.filter(|_| kept).as_ref().map(safety::data_of),
+        };
+        let wipe = safety::check(std::slice::from_ref(&path), permit)?;
+        if let Some(own) = &own? {
+            running.not_in_service(&path, own)?;
+        }
+        if back == Returns::SplitBrain && !request.force {
+            let cure = format!("strake add --force {name} {shown} overwrites what it holds");
+            return Err(Failure::from(CommandError::SplitBrain).cure(cure));
+        }
+        if !kept {
+            may_take(&running, &path, slot)?;
+        }
+        let mut notes = joining_notes(&running, std::slice::from_ref(&path))?;
+        if request.dry_run {
+            safety::may_hold(std::slice::from_ref(&path))?;
+            let what = would_take(slot, kept, &shown);
+            return Ok(outcome(name, false, &what).noted(&notes));
+        }
+        // Before it is a member: a daemon that is killed then finds it again.
+        notes.extend(self.dir.not_remembered(name, std::slice::from_ref(&path)));
+        let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
+        let device = held.into_iter().next().expect("one path, one device");
+        let changed = take_in(&running, device, slot, kept)?;
+        let what = match slot {
+            Some(slot) => format!("slot {slot} is being rebuilt onto {shown}"),
+            None if kept => {
+                format!("{shown} is back: only what was written meanwhile is rebuilt onto it")
+            }
+            None => format!("{shown} added"),
+        };
+        Ok(outcome(name, changed, &what).noted(&notes))
+    }
+
+    /// Takes a member back that the watcher found, if it was only away: what failed, or was put out
+    /// by an administrator, waits for a word. Whether it was taken back.
+    pub(crate) fn return_by_itself(
+        &self,
+        running: &Running,
+        found: &find::FoundMember,
+    ) -> Result<bool, Failure> {
+        let _change = self.change_running(running, &[])?;
+        let own = &found.image.superblock;
+        let status = running.status()?;
+        let table = &status.superblock;
+        let Returns::Kept(slot) = returns(own, table) else {
+            return Ok(false);
+        };
+        let missing = table.slot(slot).map(|row| row.state) == Some(SlotState::Missing);
+        let older = status.lacks(&found.image.map).is_some();
+        if !missing || older || running.serves(&found.path) {
+            return Ok(false);
+        }
+        if found.image.emptied.is_some() {
+            // Whoever has it now is named.
+            reused::still_ours(&Device::open(&found.path, OpenMode::ReadOnly)?)?;
+            return Ok(false);
+        }
+        safety::not_in_use(sysfs::identity(&found.path)?, &found.path)?;
+        let device = Device::open(&found.path, OpenMode::Member)?;
+        take_in(running, device, None, true)
+    }
+
+    /// Starts or stops a job.
+    pub(crate) fn job(
+        &self,
+        name: &str,
+        kind: Job,
+        request: &JobRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let action = request.action.as_str();
+        let how = request.repair || request.halt;
+        if how && (kind != Job::Scrub || action != "start") || request.repair && request.halt {
+            let found = "repair or halt goes with the start of a scrub";
+            return Err(Failure::new(Code::Usage, found).cure("leave it away"));
+        }
+        let _change = self.change(name)?;
+        let running = self.running(name)?;
+        let (command, word) = match (kind, action) {
+            (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
+            (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
+            (Job::Init, "start") => (Command::StartInit, "zeroing"),
+            (Job::Init, "stop") => (Command::StopInit, "zeroing"),
+            (Job::Scrub, "start") => {
+                let mode = match (request.repair, request.halt) {
+                    (true, _) => ScrubMode::Repair,
+                    (_, true) => ScrubMode::Halt,
+                    _ => ScrubMode::Check,
+                };
+                (Command::StartScrub(mode), "scrub")
+            }
+            (Job::Scrub, "pause") => (Command::PauseScrub, "scrub"),
+            (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
+            (Job::Scrub, "accept") => return accept(&running, name, request.dry_run),
+            _ => {
+                let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
+                return Err(failure.cure("use start or stop, for a scrub also pause or accept"));
+            }
+        };
+        if request.dry_run {
+            running.may(command)?;
+            return Ok(outcome(name, false, &format!("would {action} the {word}")));
+        }
+        // Before the next one's findings take its place.
+        self.keep_scrub(&running, &running.status()?.superblock);
+        let changed = running.command(command)?;
+        if kind == Job::Rebuild && action == "start" && !changed {
+            return Ok(outcome(name, false, no_rebuild(&running.status()?)));
+        }
+        let done = match action {
+            "start" => "started",
+            "pause" => "paused",
+            _ => "stopped",
+        };
+        Ok(outcome(name, changed, &format!("{word} {done}")))
+    }
+
+    /// Begins the scrubs that are due, and keeps what those found that ended.
+    pub(crate) fn begin_scrubs(&self) {
+        for running in self.all_running() {
+            let begun = running.status().and_then(|status| {
+                let sb = status.superblock;
+                self.keep_scrub(&running, &sb);
+                if !schedule::due(&sb, &jiff::ZonedDateTime::now()) {
+                    return Ok(());
+                }
+                tracing::info!(array = %sb.name, "a scrub is due");
+                let command = Command::StartScrub(sb.settings.scrub_policy);
+                running.command(command).map(|_| ())
+            });
+            if let Err(failure) = begun {
+                tracing::debug!(%failure, "no scrub was begun");
+            }
+        }
+    }
+}
+
+/// Why the start of a rebuild changed nothing.
+fn no_rebuild(status: &Status) -> &'static str {
+    let state =
+        |wanted| move |member: &MemberStatus| member.slot.is_some() && member.state == wanted;
+    let members = &status.members;
+    match () {
+        () if members.iter().any(state(MemberState::Rebuilding)) => "a rebuild runs already",
+        () if members
+            .iter()
+            .filter(|m| m.slot.is_some())
+            .all(state(MemberState::InSync)) =>
+        {
+            "every slot is in sync: nothing is to be rebuilt"
+        }
+        () => "no slot has a device to rebuild onto: strake add adds one",
+    }
+}
+
+/// A member's device and state, for whoever is told what would become of it.
+fn shown(running: &Running, member: &MemberStatus) -> Result<String, Failure> {
+    let device = member.device.map(|device| running.path(device));
+    let device = device.transpose()?;
+    let device = device.unwrap_or_else(|| "no device".to_owned());
+    Ok(format!(
+        "{device}, {} now",
+        view::member_state(member.state)
+    ))
+}
+
+/// What an array that is to be made may take of this machine; checked before anything is written.
+pub(crate) fn placement_of(
+    request: &CreateRequest,
+    usual_shards: u16,
+) -> Result<PlacementRecord, Failure> {
+    let placement = PlacementRecord::default().with(Wanted::of_create(request))?;
+    if placement.memory_limit_bytes.is_some() {
+        let rehearsal = CreateRequest {
+            dry_run: true,
+            ..request.clone()
+        };
+        let made = make::make(&rehearsal, &[], |_, _| Ok(()))?;
+        let export = running::parse_export(request.export.as_deref().unwrap_or("auto"))?;
+        let enough = placement.check_memory(&made.superblock, export, usual_shards);
+        let of_create = |failure: Failure| {
+            match failure.code {
+            Code::MemoryShort | Code::MemoryLimit => failure.cure(
+                "give another --memory-limit, or fewer --shards; for all arrays: strake daemon --memory",
+            ),
+            _ => failure,
+        }
+        };
+        enough.map_err(of_create)?;
+    }
+    Ok(placement)
+}
+
+/// Remembers, also for later starts, how an array is to be served, if something was said.
+pub(crate) fn keep_export(dir: &Dir, array: ArrayUuid, export: Option<&str>) {
+    let Some(export) = export else { return };
+    let mut record = dir.placement(array);
+    if record.export.as_deref() != Some(export) {
+        record.export = Some(export.to_owned());
+        if let Err(failure) = dir.place(array, &record) {
+            tracing::warn!(%failure, "the export is not remembered");
+        }
+    }
+}
+
+/// A job that a user starts and stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Of missing members.
+    Rebuild,
+    /// Zeroing of what was never written.
+    Init,
+    /// Check of parity, which may repair.
+    Scrub,
+}
+
+/// Whether the array would take this device, as a spare or to replace the member in `slot`: asked
+/// before what is on the device is overwritten.
+pub(super) fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Result<(), Failure> {
+    let infos = safety::infos(&[path.to_owned()])?;
+    let joins = running.with(|s| Ok(s.may_join(&infos, Joining::Spares)?));
+    joins.map_err(|failure| match failure.code {
+        Code::DeviceTooSmall => failure.about(path.display()),
+        _ => failure,
+    })?;
+    let rebuilds = |m: &MemberStatus| m.slot == slot && m.state == MemberState::Rebuilding;
+    match slot.is_some() && running.status()?.members.iter().any(rebuilds) {
+        true => Err(CommandError::Rebuilding.into()),
+        false => Ok(()),
+    }
+}
+
+/// What would become of a device.
+fn would_take(slot: Option<Slot>, kept: bool, shown: &str) -> String {
+    match slot {
+        Some(slot) => format!("would rebuild slot {slot} onto {shown}"),
+        None if kept => format!("would take {shown} back as the member that it was"),
+        None => format!("would add {shown}"),
+    }
+}
+
+/// What these devices pay for being members of the array.
+pub(super) fn joining_notes(running: &Running, paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let members = running.with(|s| Ok(s.granularity_bytes()))?;
+    let strip = u64::from(running.status()?.superblock.user_strip_bytes());
+    let infos = safety::infos(paths)?;
+    let each = paths.iter().zip(&infos);
+    let note = each.filter_map(|(path, info)| {
+        let device = path.display().to_string();
+        notes::of_joining(&device, info.granularity_bytes, members, strip)
+    });
+    let mut notes: Vec<String> = note.collect();
+    let json = running.json()?;
+    let all = json.members.iter().chain(&json.spares);
+    let before: Vec<PathBuf> = all
+        .filter_map(|m| m.device.as_ref().map(PathBuf::from))
+        .collect();
+    notes.extend(make::of_devices(&before, paths));
+    Ok(notes)
+}
+
+/// Gives the device to the array: to replace the member in `slot`, as the member that it was
+/// (`kept`), or as a new one.
+pub(super) fn take_in(
+    running: &Running,
+    device: Device,
+    slot: Option<Slot>,
+    kept: bool,
+) -> Result<bool, Failure> {
+    let info = device.info();
+    // Read again: only now is it certain that nobody else writes it.
+    if kept {
+        reused::still_ours(&device)?;
+    }
+    let image = kept.then(|| device.read_member()).transpose()?;
+    running.command_with(device, |device| {
+        let member = MemberUuid(make::random_uuid());
+        let new = NewDevice {
+            device,
+            info,
+            member,
+        };
+        match (slot, image) {
+            (Some(slot), _) => Command::Replace(slot, new),
+            (None, Some(image)) => Command::Return(Returning {
+                device,
+                info,
+                copy_to_replace: image.copy_to_replace,
+                emptied: image.emptied,
+                map: image.map,
+                superblock: Box::new(image.superblock),
+            }),
+            (None, None) => Command::Add(new),
+        }
+    })
+}
+
+/// The superblock of a device that carries one of this array.
+pub(super) fn own_superblock(
+    path: &Path,
+    array: ArrayUuid,
+) -> Result<Option<Box<Superblock>>, Failure> {
+    let image = find::look(path)?.map(|image| Box::new(image.superblock));
+    Ok(image.filter(|superblock| superblock.array == array))
+}
+
+/// The slot of the member that a user means.
+pub(super) fn slot_of(running: &Running, member: &str) -> Result<Slot, Failure> {
+    running.member(member)?.slot.ok_or_else(|| {
+        let found = format!("{member} is a spare of {}", running.name());
+        Failure::new(Code::MemberNotFound, found).cure("name a slot or the device in it")
+    })
+}
+
+/// An outcome.
+pub(crate) fn outcome(array: &str, changed: bool, what: &str) -> OutcomeJson {
+    OutcomeJson {
+        array: array.to_owned(),
+        changed,
+        what: what.to_owned(),
+        notes: Vec::new(),
+        ended: None,
+        scrub: None,
+    }
+}
+
+/// What was made, as JSON.
+pub(crate) fn created_json(
+    made: &make::Made,
+    placement: &PlacementRecord,
+    dry_run: bool,
+) -> CreatedJson {
+    let path = |member: MemberUuid| {
+        made.paths
+            .iter()
+            .find(|(m, _)| *m == member)
+            .map(|(_, path)| path.clone())
+    };
+    let mut array = view::stopped(&made.superblock, &[], &[], path);
+    if made.unwritten {
+        array.unwritten_bytes = array.size_bytes;
+    }
+    CreatedJson {
+        dry_run,
+        serving: false,
+        notes: made.notes.clone(),
+        array: view::with_placement(array, placement),
+    }
+}
+
+/// Takes the data in undecided regions for right.
+fn accept(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+    running.may(Command::AcceptData)?;
+    let array = running.json()?;
+    let regions = size::count(array.undecided_regions as usize, "region");
+    let what = format!(
+        "what is read in {regions} ({}) for right and compute parity anew",
+        size::bytes(array.undecided_bytes)
+    );
+    if dry_run {
+        return Ok(outcome(name, false, &format!("would take {what}")));
+    }
+    let changed = running.command(Command::AcceptData)?;
+    Ok(outcome(name, changed, &format!("begins to take {what}")))
+}
+
+/// An array that was made and did not start: what a refusal says of a start, that nothing was written, is not so.
+fn made_not_started(failure: Failure, name: &str) -> Failure {
+    let what = format!("{name} was made and did not start: {}", failure.found);
+    let cure = format!("mend that, and strake start {name}; or strake destroy {name}");
+    Failure::new(failure.code, what).cure(cure)
+}
+
+/// Where a block of an array that does not run lies.
+pub(crate) fn explain_offline(found: &FoundArray, lba: u64) -> Result<ExplainJson, Failure> {
+    let members = found.stopped_json().members;
+    let image = &found.authority().image;
+    let state = |_, region| view::region_in(&image.superblock, &image.map, region);
+    let lost = image.lost_bytes().unwrap_or_default();
+    let undecided = view::undecided_in(&image.superblock, &image.map);
+    view::explain(&image.superblock, &members, lba, &lost, &undecided, state)
+}

@@ -1,0 +1,463 @@
+//! Changes of an array's shape that a user asks for: growth onto larger members, more parities, data
+//! that moves to more data columns, to other groups or to other strips; and parities that go.
+//!
+//! Deliberately absent: how any of them is done (engine).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use strake_engine::Geometry;
+use strake_engine::event::{
+    Changed, Command, CommandError, DataShape, DeviceInfo, Fewer, NewDevice, NewShape,
+};
+use strake_engine::limits::{self, Joining};
+use strake_format::{Level, MemberUuid, Superblock};
+use strake_runtime::Device;
+
+use crate::api::{GrowRequest, OutcomeJson, RestripeRequest};
+use crate::common::absolute;
+use crate::common::errors::{Code, Failure};
+use crate::common::size;
+use crate::daemon::array::running::Running;
+use crate::daemon::service::{Service, joining_notes, outcome, own_superblock};
+use crate::drives::make;
+use crate::drives::notes;
+use crate::drives::safety;
+use crate::drives::safety::Permit;
+use crate::settings::words;
+
+/// Size that an array would have with so much data on each member.
+fn size_with(superblock: &Superblock, data_bytes: u64) -> u64 {
+    let mut superblock = superblock.clone();
+    superblock.layout.data_bytes = data_bytes;
+    Geometry::of(&superblock).size()
+}
+
+/// The level that so many devices more make of this one, which is to be `wanted`.
+fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<Level, Failure> {
+    let now = superblock.level;
+    match now.with_parities(devices).filter(|_| devices > 0) {
+        Some(level) if level == wanted => Ok(level),
+        _ => {
+            let more = size::count(devices, "device");
+            let found = format!("level {now} does not become {wanted} with {more} more");
+            Err(Failure::new(Code::LevelUnreachable, found))
+        }
+    }
+}
+
+/// How many parities fewer make this level of the array's.
+fn parities_fewer(superblock: &Superblock, wanted: Level) -> Result<usize, Failure> {
+    let now = superblock.level;
+    let all = usize::from(now.parity_count());
+    let fewer = (1..=all).find(|&fewer| now.without_parities(fewer) == Some(wanted));
+    fewer.ok_or_else(|| {
+        let one = now.with_groups(false).filter(|_| now.is_grouped());
+        let found = match (1..=2).find(|&more| now.with_parities(more) == Some(wanted)) {
+            _ if wanted == now => format!("the array has level {now} already"),
+            Some(more) => {
+                let more = size::count(more, "device");
+                format!("level {now} does not become {wanted} without {more} more")
+            }
+            None => format!("level {now} does not become {wanted}"),
+        };
+        let failure = Failure::new(Code::LevelUnreachable, found);
+        match one {
+            Some(one) => failure.cure(format!("parities of groups stay: --level {one} first")),
+            None => failure,
+        }
+    })
+}
+
+/// The members of each group, if it is to other groups that data moves: where this level, or no other
+/// than now, is asked for.
+fn regrouped(
+    superblock: &Superblock,
+    devices: usize,
+    wanted: Option<Level>,
+    group_size: Option<u8>,
+) -> Result<Option<u8>, Failure> {
+    let now = superblock.level;
+    let wanted = wanted.unwrap_or(now);
+    let one_kind = now.with_groups(false) == wanted.with_groups(false);
+    let groups = now.is_grouped() || wanted.is_grouped();
+    if !one_kind || !groups || now.with_groups(false).is_none() {
+        return match group_size {
+            None => Ok(None),
+            Some(_) => {
+                let found = format!("level {now} does not become {wanted} in groups");
+                let cure = "5, 6 and 7.3 get groups as 50, 60 and 70, and lose them again";
+                Err(Failure::new(Code::ShapeUnreachable, found).cure(cure))
+            }
+        };
+    }
+    let members = usize::from(superblock.members) + devices;
+    match (wanted.is_grouped(), group_size) {
+        (true, Some(size)) => Ok(Some(size)),
+        (true, None) if now == wanted => Ok(None),
+        (true, None) => {
+            let found = format!("level {wanted} needs to know how large its groups are to be");
+            Err(Failure::new(Code::GroupSize, found).cure("give --group-size"))
+        }
+        (false, Some(size)) => {
+            let found = format!("level {wanted} has no groups of {size}");
+            Err(Failure::new(Code::GroupSize, found).cure("leave --group-size away"))
+        }
+        (false, None) => match u8::try_from(members) {
+            Ok(members) => Ok(Some(members)),
+            Err(_) => {
+                let found = format!("{members} members");
+                Err(Failure::new(Code::TooManyMembers, found))
+            }
+        },
+    }
+}
+
+/// The level that a mirror has once it has data columns on so many devices more.
+fn mirror_with(superblock: &Superblock, devices: usize) -> Option<Level> {
+    let level = superblock.level;
+    (level == Level::Raid1).then(|| level.with_data(superblock.members, devices))?
+}
+
+impl Service {
+    /// Devices may have grown: superblocks follow their ends. False: it is to be tried again.
+    pub(crate) fn follow_sizes(&self) -> bool {
+        let follow = |running: &Arc<Running>| running.with(|s| Ok(s.follow_sizes()?)).is_ok();
+        // All of them, whatever one answers.
+        let followed: Vec<bool> = self.all_running().iter().map(follow).collect();
+        followed.into_iter().all(|followed| followed)
+    }
+
+    /// Uses all that the members have room for.
+    pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let running = self.running(name)?;
+        running.with(|s| {
+            s.settle();
+            Ok(())
+        })?;
+        let before = running.status()?.size_bytes;
+        if request.dry_run {
+            running.with(|s| Ok(s.may_grow()?))?;
+            let superblock = running.status()?.superblock;
+            let (layout, strip) = (superblock.layout, superblock.user_strip_bytes());
+            let smallest = running.with(|s| Ok(s.smallest_device()))?;
+            let data_bytes = layout.room(smallest, strip).max(layout.data_bytes);
+            let after = size_with(&superblock, data_bytes);
+            let what = format!("would grow from {before} to {after} bytes");
+            return Ok(outcome(name, false, &what));
+        }
+        let (changed, told) = running.with(|s| Ok(s.grow()?))?;
+        let after = running.status()?.size_bytes;
+        let mut what = format!("grew from {before} to {after} bytes");
+        if !told {
+            what += "; who has the device open sees the old size until it is opened anew, \
+                     or until strake stop and start where the kernel's ublk cannot tell it";
+        }
+        Ok(outcome(name, changed == Changed::Yes, &what))
+    }
+
+    /// Raises the level by parities on these devices, lowers it where there are none (the last parity
+    /// only by force), moves data to
+    /// another shape, or does what it is told with data that moves.
+    pub(crate) fn restripe(
+        &self,
+        name: &str,
+        request: &RestripeRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let running = self.running(name)?;
+        let now = running.status()?.superblock;
+        let change = match asked(name, &now, request)? {
+            Asked::Change(change) => change,
+            Asked::Mirror => return mirror(&running, name, request.dry_run),
+            Asked::Lower(fewer) => return lower(&running, name, fewer, request.dry_run),
+            Asked::Halt(stop) => return self.halt_move(&running, name, stop, request.dry_run),
+        };
+        let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
+        if let Some(path) = paths.iter().find(|path| running.serves(path)) {
+            let found = format!("{} is a member or spare of {name}", path.display());
+            return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
+        }
+        let permit = Permit {
+            force: request.force,
+            own: Some(running.uuid),
+            half_made: None,
+            data: None,
+        };
+        let wipe = safety::check(&paths, permit)?;
+        // The array would say so, but after devices have been wiped.
+        let infos = safety::infos(&paths)?;
+        may_join(&running, &infos, change.joining())?;
+        let mut notes = shape_notes(&running, &now, &paths, change.joining())?;
+        if request.dry_run {
+            safety::may_hold(&paths)?;
+            let what = match change {
+                Change::Level(wanted) => format!("would become level {wanted} from {}", now.level),
+                Change::Data { size, .. } => {
+                    format!("would have {size} bytes once its data has moved")
+                }
+            };
+            return Ok(outcome(name, false, &what).noted(&notes));
+        }
+        let devices = safety::hold(&paths, &wipe, permit)?;
+        // One that was a member of it before stays what it was.
+        let was_ours = |path: &PathBuf| !matches!(own_superblock(path, running.uuid), Ok(None));
+        let strangers: Vec<PathBuf> = paths.iter().filter(|p| !was_ours(p)).cloned().collect();
+        // Before they are members: one that is remembered in vain does no harm.
+        notes.extend(self.dir.not_remembered(name, &paths));
+        let lists = |member: MemberUuid| {
+            let now = running.status().ok()?.superblock;
+            Some(now.slot_of(member).is_some() || now.spares.contains(&member))
+        };
+        let stray = |path: &PathBuf| make::leave_no_stray(path, running.uuid, lists);
+        let changed = widen(&running, devices, &change).inspect_err(|why| {
+            // An array that stopped in the middle may have them as members.
+            if why.code != Code::NotServing {
+                strangers.iter().for_each(stray);
+            }
+        })?;
+        let what = change.told(&now, request.devices.len());
+        Ok(outcome(name, changed, &what).noted(&notes))
+    }
+
+    /// Data moves no further, or goes on.
+    fn halt_move(
+        &self,
+        running: &Running,
+        name: &str,
+        stop: bool,
+        dry_run: bool,
+    ) -> Result<OutcomeJson, Failure> {
+        let (command, what) = match stop {
+            true => (
+                Command::StopRestripe,
+                "data moves no further until it is continued",
+            ),
+            false => (Command::ContinueRestripe, "data goes on moving"),
+        };
+        if dry_run {
+            running.may(command)?;
+            return Ok(outcome(name, false, &format!("would do so: {what}")));
+        }
+        let changed = running.with(|s| Ok(s.command(command)?))?;
+        Ok(outcome(name, changed == Changed::Yes, what))
+    }
+}
+
+/// Whether the array would take devices like these; where its buffers are too few, with what limit they would not be.
+fn may_join(running: &Running, infos: &[DeviceInfo], joining: Joining) -> Result<(), Failure> {
+    running.with(|s| {
+        s.may_join(infos, joining).map_err(|error| match error {
+            CommandError::BuffersTooFew { needs, .. } => {
+                let mib = s.memory_for(needs).div_ceil(1 << 20) << 20;
+                let (limit, name) = (size::exact(mib), running.name());
+                let found = format!("{error}; a memory_limit of {limit} suffices");
+                let cure = format!(
+                    "strake set {name} memory_limit={limit}, then strake stop {name} and strake start {name}"
+                );
+                Failure::new(Code::MemoryLimit, found).cure(cure)
+            }
+            error => error.into(),
+        })
+    })
+}
+
+/// What the shape that the array is to get costs, and what these devices pay in it.
+fn shape_notes(
+    running: &Running,
+    now: &Superblock,
+    paths: &[PathBuf],
+    joining: Joining,
+) -> Result<Vec<String>, Failure> {
+    let wide = limits::shape_with(now, paths.len(), joining)?;
+    let strip = u64::from(wide.user_strip_bytes());
+    let members = running.with(|s| Ok(s.granularity_bytes()))?;
+    let mut all = match joining {
+        Joining::Data(_) => notes::of_shape(&Geometry::of(&wide).settled(), strip, members),
+        _ => Vec::new(),
+    };
+    all.extend(joining_notes(running, paths)?);
+    Ok(all)
+}
+
+/// Lets parities go: at once, or when data has moved to where it lies without them.
+fn lower(
+    running: &Running,
+    name: &str,
+    fewer: Fewer,
+    dry_run: bool,
+) -> Result<OutcomeJson, Failure> {
+    let now = running.status()?.superblock;
+    let spares = match fewer.parities {
+        1 => "a spare".to_owned(),
+        _ => format!("{} spares", fewer.parities),
+    };
+    let (was, wanted) = (now.level, now.level.without_parities(fewer.parities));
+    let wanted = wanted.expect("it was looked for");
+    let moves = fewer.parities > usize::from(now.fixed_parities);
+    let command = Command::DropParity(fewer);
+    if dry_run {
+        running.may(command)?;
+        let first = if moves {
+            ", once its data has moved"
+        } else {
+            ""
+        };
+        let what = format!("would become level {wanted} from {was}, with {spares} more{first}");
+        return Ok(outcome(name, false, &what));
+    }
+    let changed = running.with(|s| Ok(s.command(command)?))?;
+    let what = match moves {
+        true => format!(
+            "data moves to where it lies at level {wanted}; then it has that level from {was}, \
+             with {spares} more"
+        ),
+        false => format!("level {wanted} from {was}, with {spares} more"),
+    };
+    Ok(outcome(name, changed == Changed::Yes, &what))
+}
+
+/// Calls an array the mirror that it is.
+fn mirror(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+    let was = running.status()?.superblock.level;
+    if dry_run {
+        running.may(Command::Mirror)?;
+        let what = format!("would become level 1 from {was}");
+        return Ok(outcome(name, false, &what));
+    }
+    let changed = running.with(|s| Ok(s.command(Command::Mirror)?))?;
+    let what = format!("level 1 from {was}: its parities were copies");
+    Ok(outcome(name, changed == Changed::Yes, &what))
+}
+
+/// What a request wants.
+enum Asked {
+    /// Another shape.
+    Change(Change),
+    /// So many parities fewer.
+    Lower(Fewer),
+    /// A mirror, of an array whose parities are copies.
+    Mirror,
+    /// Data moves no further (true), or goes on.
+    Halt(bool),
+}
+
+/// What is wanted of an array that is like this now.
+fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Asked, Failure> {
+    let (count, strip) = (
+        request.devices.len(),
+        make::parse_strip(request.strip_bytes)?,
+    );
+    let level = request.level.as_deref().map(words::parse_level);
+    let (level, action) = (level.transpose()?, request.action.as_deref());
+    let group_size = match action {
+        Some("stop" | "continue") => None,
+        _ => regrouped(now, count, level, request.group_size)?,
+    };
+    let shape = DataShape {
+        strip_bytes: strip,
+        group_size,
+        rotate: request.rotate,
+        ..DataShape::default()
+    };
+    let data = || -> Result<Asked, Failure> {
+        let size = limits::size_with(now, count, shape)?;
+        Ok(Asked::Change(Change::Data { size, shape }))
+    };
+    let unreachable = |found: &str, cure: &str| {
+        let failure = Failure::new(Code::ShapeUnreachable, found);
+        Err(failure.cure(cure))
+    };
+    match (level, action) {
+        (_, None | Some("add")) if group_size.is_some() => data(),
+        (Some(_), None) if request.rotate => unreachable(
+            "parities are added first, and rotate when they are built; those that go do so alone",
+            "ask for --rotate when that is done",
+        ),
+        (Some(level), None) if mirror_with(now, count) == Some(level) => data(),
+        (Some(_), None) if strip.is_some() => unreachable(
+            "parities come and go without any other strip",
+            "ask for the other strip when that is done",
+        ),
+        (Some(Level::Raid1), None) if request.devices.is_empty() && now.level.has_parity() => {
+            Ok(Asked::Mirror)
+        }
+        (Some(level), None) if request.devices.is_empty() => Ok(Asked::Lower(Fewer {
+            parities: parities_fewer(now, level)?,
+            last: request.force,
+        })),
+        (Some(level), None) => {
+            let wanted = level_with(now, count, level)?;
+            Ok(Asked::Change(Change::Level(wanted)))
+        }
+        (None, Some("add")) if now.level == Level::Raid1 => unreachable(
+            "a mirror has no data columns to which others could be added",
+            &format!("strake restripe {name} --level LEVEL DEV… makes it one with parity"),
+        ),
+        (None, Some("add")) => data(),
+        (None, None) if strip.is_some() || request.rotate => data(),
+        (None, Some("stop")) => Ok(Asked::Halt(true)),
+        (None, Some("continue")) => Ok(Asked::Halt(false)),
+        _ => {
+            let found = "neither a level, nor a strip, nor one of add, rotate, stop and continue";
+            Err(Failure::new(Code::LevelUnreachable, found))
+        }
+    }
+}
+
+/// What is to be.
+enum Change {
+    /// This level.
+    Level(Level),
+    /// So many bytes once data has moved to this shape.
+    Data { size: u64, shape: DataShape },
+}
+
+impl Change {
+    /// What has begun, of an array that was like this, with so many devices more.
+    fn told(&self, was: &Superblock, devices: usize) -> String {
+        match self {
+            Change::Level(wanted) => format!(
+                "level {wanted} from {}: its new parity is being built, data stays where it is",
+                was.level
+            ),
+            Change::Data { size, .. } if devices > 0 => {
+                format!("data moves to the new devices; {size} bytes when all of it has moved")
+            }
+            Change::Data { shape, .. } if shape.group_size.is_some() => {
+                "data moves to the other groups".to_owned()
+            }
+            Change::Data { shape, .. } if shape.rotate && shape.strip_bytes.is_none() => {
+                "data moves to where it lies when all parities rotate".to_owned()
+            }
+            Change::Data { .. } => "data moves to the other strips".to_owned(),
+        }
+    }
+
+    fn joining(&self) -> Joining {
+        match self {
+            Change::Level(_) => Joining::Parities,
+            Change::Data { shape, .. } => Joining::Data(*shape),
+        }
+    }
+}
+
+fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<bool, Failure> {
+    running.with(|s| {
+        let attach = |device: Device| {
+            let info = device.info();
+            NewDevice {
+                device: s.attach(device),
+                info,
+                member: MemberUuid(make::random_uuid()),
+            }
+        };
+        let devices = devices.into_iter().map(attach).collect();
+        let changed = match change {
+            Change::Level(_) => s.add_parity(devices)?,
+            &Change::Data { shape: data, .. } => s.restripe(NewShape { devices, data })?,
+        };
+        Ok(changed == Changed::Yes)
+    })
+}

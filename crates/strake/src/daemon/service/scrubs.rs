@@ -1,0 +1,141 @@
+//! What past scrubs found: the last ten of each array, also after restarts.
+//!
+//! The members tell of the last scrub that came to its end; what it was before is kept beside the daemon (`state`). So
+//! nothing depends on the daemon having been there when a scrub ended: whatever the members tell that is not kept yet is
+//! added when it is seen next, and whenever the past is asked for.
+//!
+//! Invariant: looking writes nothing. Deliberately absent: when scrubs begin (`schedule`), and each finding (events).
+
+use serde::{Deserialize, Serialize};
+use strake_format::{ScrubCounts, ScrubResult, Superblock};
+
+use crate::api::{JobJson, ScrubsJson};
+use crate::common::errors::Failure;
+use crate::daemon::array::running::Running;
+use crate::daemon::service::Service;
+use crate::daemon::state::Dir;
+use crate::drives::find;
+use crate::settings::schedule::{parse_policy, policy_word};
+use crate::view;
+
+/// So many are kept.
+const KEPT: usize = 10;
+
+/// A scrub that came to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PastScrub {
+    /// What it did with what it found, in a word.
+    mode: String,
+    begun_unix_s: u64,
+    ended_unix_s: u64,
+    inconsistent: u64,
+    located: u64,
+    unreadable: u64,
+}
+
+impl PastScrub {
+    fn of(last: &ScrubResult) -> PastScrub {
+        PastScrub {
+            mode: policy_word(last.mode).to_owned(),
+            begun_unix_s: last.begun_unix_s,
+            ended_unix_s: last.ended_unix_s,
+            inconsistent: last.found.inconsistent,
+            located: last.found.located,
+            unreadable: last.found.unreadable,
+        }
+    }
+
+    /// `None` of a way to scrub that a newer version added.
+    fn result(&self) -> Option<ScrubResult> {
+        Some(ScrubResult {
+            mode: parse_policy(&self.mode)?,
+            begun_unix_s: self.begun_unix_s,
+            ended_unix_s: self.ended_unix_s,
+            found: ScrubCounts {
+                inconsistent: self.inconsistent,
+                located: self.located,
+                unreadable: self.unreadable,
+            },
+        })
+    }
+}
+
+/// The past with what the members tell, the newest first. Whether that was new.
+fn with_last(mut past: Vec<PastScrub>, last: Option<&ScrubResult>) -> (Vec<PastScrub>, bool) {
+    let last = last.map(PastScrub::of);
+    let new = last.filter(|last| !past.contains(last));
+    let added = new.is_some();
+    // Before those that ended in the same second.
+    past.splice(0..0, new);
+    past.sort_by_key(|scrub| std::cmp::Reverse((scrub.ended_unix_s, scrub.begun_unix_s)));
+    past.truncate(KEPT);
+    (past, added)
+}
+
+/// What is told of an array's scrubs.
+pub(crate) fn json(dir: &Dir, sb: &Superblock, jobs: &[JobJson]) -> ScrubsJson {
+    let (past, _) = with_last(dir.scrubs(sb.array), sb.last_scrub.as_ref());
+    let past = past.iter().filter_map(PastScrub::result);
+    ScrubsJson {
+        name: sb.name.to_string(),
+        now: jobs.iter().find(|job| job.kind == "scrub").cloned(),
+        past: past.map(|scrub| view::scrubbed(&scrub)).collect(),
+    }
+}
+
+impl Service {
+    /// Keeps what the last scrub found.
+    pub(crate) fn keep_scrub(&self, running: &Running, sb: &Superblock) {
+        let (past, new) = with_last(self.dir.scrubs(running.uuid), sb.last_scrub.as_ref());
+        if new && let Err(failure) = self.dir.keep_scrubs(running.uuid, &past) {
+            tracing::warn!(array = %sb.name, %failure, "what its last scrub found is not kept");
+        }
+    }
+
+    /// What an array's scrubs found, and what the present one has found so far; it may be stopped.
+    pub(crate) fn scrubs(&self, name: &str) -> Result<ScrubsJson, Failure> {
+        let Some(running) = self.find_running(name) else {
+            let found = find::pick(self.scan(&[]), name)?;
+            return Ok(json(&self.dir, &found.authority().image.superblock, &[]));
+        };
+        let jobs = running.json()?.jobs;
+        Ok(json(&self.dir, &running.status()?.superblock, &jobs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strake_format::ScrubMode;
+
+    use super::*;
+
+    fn scrub(ended_unix_s: u64) -> ScrubResult {
+        ScrubResult {
+            mode: ScrubMode::Repair,
+            begun_unix_s: ended_unix_s - 5,
+            ended_unix_s,
+            found: ScrubCounts {
+                inconsistent: 3,
+                located: 2,
+                unreadable: 1,
+            },
+        }
+    }
+
+    #[test]
+    fn the_last_ten_are_kept_each_once_and_the_newest_comes_first() {
+        let mut past = Vec::new();
+        for ended in 10..30 {
+            for again in [true, false] {
+                let new;
+                (past, new) = with_last(past, Some(&scrub(ended)));
+                assert_eq!(new, again);
+            }
+        }
+        let ended: Vec<u64> = past.iter().map(|scrub| scrub.ended_unix_s).collect();
+        assert_eq!(ended, (20..30).rev().collect::<Vec<u64>>());
+        assert_eq!(past[0].result(), Some(scrub(29)));
+        let (same, new) = with_last(past.clone(), None);
+        assert_eq!((same, new), (past, false));
+    }
+}

@@ -1,0 +1,218 @@
+//! What an administrator asks of an array now and then, beside its service.
+//!
+//! Invariant: as in `service`: one change at a time, verbs are idempotent and say whether they
+//! changed something. Deliberately absent: what an array does by itself.
+
+use std::path::{Path, PathBuf};
+
+use strake_engine::event::Command;
+use strake_format::ArrayUuid;
+
+use crate::api::{
+    ArrayJson, CleanRequest, CleanedDeviceJson, CleanedJson, DriveDone, DriveLocateRequest,
+    LocateRequest, MemberJson, OutcomeJson, ResetRequest,
+};
+use crate::common::absolute;
+use crate::common::errors::{Code, Failure};
+use crate::daemon::array::running;
+use crate::daemon::array::running::Running;
+use crate::daemon::events::Happened;
+use crate::daemon::service::{Service, outcome, own_superblock};
+use crate::daemon::state::Dir;
+use crate::drives::clean;
+use crate::drives::machine::locate;
+use crate::drives::safety;
+use crate::view::shown_member;
+
+/// The key of a change that wipes devices of no array in service.
+const CLEANING: &str = "clean/";
+
+impl Service {
+    /// Wipes what Strake left on devices that no array in service uses.
+    pub(crate) fn clean(&self, request: &CleanRequest) -> Result<CleanedJson, Failure> {
+        let _change = self.changes.begin(vec![CLEANING.to_owned()])?;
+        let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
+        for running in self.all_running() {
+            if let Some(path) = paths.iter().find(|path| running.serves(path)) {
+                let found = format!("{} is in service in {}", path.display(), running.name());
+                return Err(Failure::new(Code::MemberInUse, found));
+            }
+            for path in &paths {
+                if let Some(own) = own_superblock(path, running.uuid)? {
+                    running.not_in_service(path, &own)?;
+                }
+            }
+        }
+        let running: Vec<ArrayUuid> = self.all_running().iter().map(|r| r.uuid).collect();
+        let cleaned = clean_devices(&self.dir, &paths, &running, request.dry_run)?;
+        if !request.dry_run {
+            for device in &cleaned.devices {
+                self.events.note(Happened {
+                    event: "cleaned",
+                    device: Some(device.device.clone()),
+                    cause: Some("asked".to_owned()),
+                    effect: Some(format!("was {}", device.was)),
+                    ..Happened::default()
+                });
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Switches the light of a member's drive; the array may be stopped.
+    pub(crate) fn locate(
+        &self,
+        name: &str,
+        request: &LocateRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let array = self.show_one(name)?;
+        let done = switch_light(&self.dir, &array, request)?;
+        if done.changed {
+            let member = shown_member(&array, &request.member)?;
+            self.events.note(Happened {
+                array: Some(array.name),
+                event: "located",
+                slot: member.slot,
+                device: member.device,
+                cause: Some("asked".to_owned()),
+                effect: Some(done.what.clone()),
+                ..Happened::default()
+            });
+        }
+        Ok(done)
+    }
+
+    /// Switches the light of a drive, whatever it is used for.
+    pub(crate) fn locate_drive(&self, request: &DriveLocateRequest) -> Result<DriveDone, Failure> {
+        let done = light(&absolute(&request.device), request.on, request.dry_run)?;
+        if done.changed {
+            let path = Path::new(&done.device);
+            let running = self.all_running().into_iter();
+            let serves = running.into_iter().find(|running| running.serves(path));
+            let member = serves.as_ref().and_then(|r| r.member(&done.device).ok());
+            self.events.note(Happened {
+                array: serves.map(|running| running.name().to_string()),
+                event: "located",
+                slot: member.and_then(|member| member.slot).map(|slot| slot.0),
+                device: Some(done.device.clone()),
+                cause: Some("asked".to_owned()),
+                effect: Some(done.what.clone()),
+                ..Happened::default()
+            });
+        }
+        Ok(done)
+    }
+
+    /// Counts errors, mismatches and retries from zero again, of one member or of all.
+    pub(crate) fn reset(&self, name: &str, request: &ResetRequest) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(name)?;
+        let running = self.running(name)?;
+        let (meant, whose) = match &request.member {
+            None => (None, "all members".to_owned()),
+            Some(member) => {
+                let reference = Running::exact_reference(&running.member(member)?, member)?;
+                (Some(reference), member.clone())
+            }
+        };
+        let command = Command::ResetCounters(meant);
+        if request.dry_run {
+            running.may(command)?;
+            let array = running.json()?;
+            let members = match &request.member {
+                Some(member) => vec![shown_member(&array, member)?],
+                None => array.members.into_iter().chain(array.spares).collect(),
+            };
+            let sum = |of: fn(&MemberJson) -> u64| members.iter().map(of).sum::<u64>();
+            let what = format!(
+                "would forget {} read errors, {} write errors, {} mismatches and {} retries",
+                sum(|m| m.read_errors),
+                sum(|m| m.write_errors),
+                sum(|m| m.mismatches),
+                sum(|m| m.retries.tries)
+            );
+            return Ok(outcome(name, false, &what));
+        }
+        let changed = running.command(command)?;
+        let what = format!("errors, mismatches and retries of {whose} are counted from zero again");
+        Ok(outcome(name, changed, &what))
+    }
+}
+
+/// Switches the light of a drive.
+pub(crate) fn light(device: &Path, on: bool, dry_run: bool) -> Result<DriveDone, Failure> {
+    Ok(DriveDone {
+        device: device.display().to_string(),
+        changed: !dry_run,
+        what: locate::switch(device, on, dry_run)?,
+    })
+}
+
+/// Switches the light of a member of an array, as it is told.
+pub(crate) fn switch_light(
+    dir: &Dir,
+    array: &ArrayJson,
+    request: &LocateRequest,
+) -> Result<OutcomeJson, Failure> {
+    let member = shown_member(array, &request.member)?;
+    let seats = array.uuid.parse().map(|uuid| dir.seats(uuid));
+    let seats = seats.unwrap_or_default();
+    let had = member.slot.and_then(|slot| seats.seat(slot));
+    let (on, dry_run) = (request.on, request.dry_run);
+    let what = match (&member.device, had) {
+        (Some(device), _) => locate::switch(Path::new(device), on, dry_run)?,
+        (None, Some(had)) if had.is_there() => locate::switch(&had.device, on, dry_run)?,
+        (None, Some(had)) => {
+            let shown = had.device.display().to_string();
+            let Some(light) = had.light.as_ref().filter(|light| light.exists()) else {
+                let name = &array.name;
+                let found = format!(
+                    "{shown}, which was in slot {} of {name}, is gone, and no light of its place is known",
+                    request.member
+                );
+                return Err(Failure::new(Code::NoLight, found));
+            };
+            locate::switch_place(&shown, light, on, dry_run)?
+        }
+        (None, None) => {
+            let found = format!(
+                "nothing is in {} of {} now, and what was there is not known",
+                request.member, array.name
+            );
+            return Err(Failure::new(Code::MemberNotFound, found));
+        }
+    };
+    Ok(outcome(&array.name, !request.dry_run, &what))
+}
+
+/// Wipes what Strake left on these devices, or says what that is.
+pub(crate) fn clean_devices(
+    dir: &Dir,
+    paths: &[PathBuf],
+    running: &[ArrayUuid],
+    dry_run: bool,
+) -> Result<CleanedJson, Failure> {
+    let arrays = clean::look(paths)?.into_iter().filter_map(|f| f.array());
+    arrays
+        .filter(|array| !running.contains(array))
+        .try_for_each(|array| running::not_left_in_use(dir, array))?;
+    let found = match dry_run {
+        true => {
+            let found = clean::look(paths)?;
+            safety::may_hold(paths)?;
+            found
+        }
+        false => clean::clean(paths)?,
+    };
+    if !dry_run {
+        // Remembered in vain is harmless.
+        let _ = dir.forget_files(paths);
+    }
+    let device = |found: &clean::Found| CleanedDeviceJson {
+        device: found.path.display().to_string(),
+        was: found.was.clone(),
+    };
+    Ok(CleanedJson {
+        dry_run,
+        devices: found.iter().map(device).collect(),
+    })
+}

@@ -1,0 +1,731 @@
+//! Volumes of an array in service: carving it, their table and its changes, their devices.
+//!
+//! Order of a change: what may be refused → whoever would lose bytes is withdrawn (and, if the
+//! change fails, served again) → the steps of the change, up to its acknowledgement → exports →
+//! the rest of the steps. At a start: both copies of the table are made to say the same → every
+//! volume is served → units that nobody has are discarded, if a crash kept that from being done.
+//!
+//! Invariants: the array's own block device is taken away before the array is told for good that it
+//! is carved, and never comes back; changes are one at a time (service); a table that cannot be
+//! believed is not written over, and its volumes are not served. After a change that failed the
+//! next takes a generation beyond it.
+//!
+//! Deliberately absent: who gets which units, and what makes a change whole (engine).
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use strake_engine::VolumeMap;
+use strake_engine::event::{Command, RequestError, Setting, Status};
+use strake_engine::volumes::{self, Ground, NewVolume, Step, VolumeError};
+use strake_format::{
+    ArrayName, ArrayUuid, ChosenTable, RegionState, Volume, VolumeTable, VolumeTableError,
+    VolumeUuid,
+};
+use strake_runtime::{Export, LocalClient, Serving, VolumeExport};
+
+use crate::api::*;
+use crate::common::errors::{Code, Failure};
+use crate::common::size;
+use crate::common::time::rfc3339;
+use crate::daemon::array::running;
+use crate::daemon::array::running::Running;
+use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::service::{Service, outcome};
+use crate::daemon::state::Dir;
+use crate::drives::make;
+use crate::settings::words;
+
+/// The volumes of an array as far as they are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Carved {
+    /// It is one block device.
+    #[default]
+    No,
+    /// It has these.
+    Table(VolumeTable),
+    /// It is carved, and nobody knows how.
+    Damaged(VolumeTableError),
+}
+
+impl From<VolumeError> for Failure {
+    fn from(error: VolumeError) -> Failure {
+        let code = match error {
+            VolumeError::NoSuchVolume => Code::VolumeNotFound,
+            VolumeError::NameTaken => Code::VolumeExists,
+            VolumeError::TooMany => Code::TooManyVolumes,
+            VolumeError::Size { .. } => Code::SizeInvalid,
+            VolumeError::NoSpace { .. } | VolumeError::Scattered => Code::ArrayFull,
+            VolumeError::WouldShrink => Code::WouldShrink,
+        };
+        let failure = Failure::new(code, error.to_string());
+        match error {
+            VolumeError::Size { block_bytes } => {
+                failure.cure(format!("use a multiple of {block_bytes} bytes"))
+            }
+            _ => failure,
+        }
+    }
+}
+
+fn damaged(error: VolumeTableError) -> Failure {
+    Failure::new(
+        Code::VolumeTableDamaged,
+        format!("the table of volumes: {error}"),
+    )
+}
+
+/// Why a step failed, in words.
+fn why(error: RequestError) -> &'static str {
+    match error {
+        RequestError::Invalid => "the array refused it",
+        RequestError::Unreadable => "blocks cannot be read",
+        RequestError::Failed => "the array has failed",
+        RequestError::Stopping => "the array stops",
+    }
+}
+
+fn not_written(error: RequestError) -> Failure {
+    let found = format!("the table of volumes could not be written: {}", why(error));
+    Failure::new(Code::Io, found).cure("see strake show NAME: nothing was changed, or all of it")
+}
+
+/// An array in service, with what a change of its volumes needs.
+struct Site<'a> {
+    running: &'a Running,
+    serving: &'a Serving,
+    client: LocalClient,
+    ground: Ground,
+    dir: &'a Dir,
+    log: &'a EventLog,
+}
+
+impl<'a> Site<'a> {
+    fn new(
+        running: &'a Running,
+        serving: &'a Serving,
+        dir: &'a Dir,
+        log: &'a EventLog,
+    ) -> Site<'a> {
+        let client = serving.client();
+        let ground = Ground::of(&client.geometry());
+        Site {
+            running,
+            serving,
+            client,
+            ground,
+            dir,
+            log,
+        }
+    }
+
+    fn note(&self, event: &'static str, cause: &str, effect: String) {
+        self.log.note(Happened {
+            array: Some(self.running.name().to_string()),
+            event,
+            cause: Some(cause.to_owned()),
+            effect: Some(effect),
+            ..Happened::default()
+        });
+    }
+
+    fn table(&self) -> Result<VolumeTable, Failure> {
+        match &*self.running.carved() {
+            Carved::No => Ok(self.empty()),
+            Carved::Table(table) => Ok(table.clone()),
+            Carved::Damaged(error) => Err(damaged(*error)),
+        }
+    }
+
+    fn empty(&self) -> VolumeTable {
+        let unit = volumes::unit_bytes(&self.client.geometry());
+        VolumeTable::empty(self.running.uuid, unit)
+    }
+
+    /// The steps of a change until it is acknowledged; what is left of them.
+    fn apply(
+        &self,
+        before: &VolumeTable,
+        mut after: VolumeTable,
+    ) -> Result<impl Iterator<Item = Step> + use<>, Failure> {
+        let mut steps = volumes::steps(before, &mut after).into_iter();
+        for step in steps.by_ref() {
+            if step == Step::Acknowledge {
+                break;
+            }
+            if let Err(error) = self.client.carry_out(step, before.unit_bytes) {
+                let newest = self.take_back(before, &after);
+                *self.running.carved() = Carved::Table(newest);
+                return Err(not_written(error));
+            }
+        }
+        *self.running.carved() = Carved::Table(after);
+        Ok(steps)
+    }
+
+    /// The first copy of a change that failed may lie there: a start must not find it the newest.
+    /// Answers the table as it was, with a generation that the next change has to go beyond.
+    fn take_back(&self, before: &VolumeTable, after: &VolumeTable) -> VolumeTable {
+        let again = VolumeTable {
+            generation: after.generation.next(),
+            ..before.clone()
+        };
+        let both = ChosenTable {
+            table: Some(again.clone()),
+            behind: [true; 2],
+        };
+        for step in volumes::repair(&both) {
+            if let Err(error) = self.client.carry_out(step, again.unit_bytes) {
+                let effect = format!(
+                    "a start may find it done: change it again, or back: {}",
+                    why(error)
+                );
+                self.note("volume_change_in_doubt", "not written", effect);
+                break;
+            }
+        }
+        again
+    }
+
+    /// What of a change nobody waits for.
+    fn tidy(&self, steps: impl Iterator<Item = Step>, unit_bytes: u64) {
+        for step in steps {
+            if let Err(error) = self.client.carry_out(step, unit_bytes) {
+                tracing::warn!(error = why(error), "what was given up is not discarded");
+                return;
+            }
+        }
+    }
+
+    fn map(&self, table: &VolumeTable, volume: &Volume) -> VolumeMap {
+        VolumeMap::of(table, volume, self.ground.block_bytes)
+    }
+
+    /// Serves a volume and remembers with which device.
+    fn export(&self, table: &VolumeTable, volume: &Volume) -> Result<(), Failure> {
+        let key = volume.uuid.to_string();
+        let left = self.running.record().volumes.get(&key).copied();
+        let left = left.filter(|&id| running::ublk_exists(id));
+        let nbd_socket = self.dir.volume_socket(&self.running.name(), &volume.name);
+        if let Some(folder) = nbd_socket.parent() {
+            self.dir.make_folder(folder)?;
+        }
+        let export = self.serving.export_volume(VolumeExport {
+            uuid: volume.uuid,
+            name: volume.name.to_string(),
+            map: self.map(table, volume),
+            nbd_socket,
+            recover_ublk: left,
+        })?;
+        self.running.remember(self.dir, |record| {
+            match export.ublk() {
+                Some(id) => record.volumes.insert(key, id),
+                None => record.volumes.remove(&key),
+            };
+        });
+        if let (Some(_), Some(device)) = (export.ublk(), export.device()) {
+            running::link(&self.link(&volume.name), &device);
+        }
+        Ok(())
+    }
+
+    fn link(&self, volume: &ArrayName) -> PathBuf {
+        running::link_of(&self.running.name()).join(volume.as_str())
+    }
+
+    /// Takes a volume's device away, if nobody uses it.
+    fn withdraw(&self, volume: &Volume) -> Result<(), Failure> {
+        volume_in_use(self.serving, volume)?;
+        let export = self.serving.volume_export(volume.uuid);
+        self.unlink(volume, export.as_ref());
+        self.serving.withdraw_volume(volume.uuid)?;
+        self.running.remember(self.dir, |record| {
+            record.volumes.remove(&volume.uuid.to_string());
+        });
+        Ok(())
+    }
+
+    fn unlink(&self, volume: &Volume, export: Option<&Export>) {
+        if let Some(id) = export.and_then(Export::ublk) {
+            running::unlink(&self.link(&volume.name), id);
+        }
+    }
+
+    fn is_empty(&self) -> Result<(), Failure> {
+        empty(&self.serving.status_now()?)
+    }
+
+    /// Makes the array one that has volumes: its block device goes, for ever.
+    fn carve(&self, force: bool) -> Result<(), Failure> {
+        self.running.free(self.serving)?;
+        if !force {
+            empty(&self.serving.status_now()?)?;
+        }
+        self.running.unlink_array(self.serving);
+        self.serving.withdraw()?;
+        self.running.remember(self.dir, |record| record.ublk = None);
+        // Somebody may have written to it until now.
+        let carved = match force {
+            true => Ok(()),
+            false => self.is_empty(),
+        }
+        .and_then(|()| self.clear())
+        .and_then(|()| {
+            let command = Command::Set(Setting::Carved);
+            self.serving.command(command).map_err(Failure::from)
+        });
+        if let Err(failure) = carved {
+            if let Err(error) = self.serving.expose() {
+                tracing::error!(%error, "the array's block device does not come back");
+            }
+            return Err(failure);
+        }
+        *self.running.carved() = Carved::Table(self.empty());
+        let effect = "its block device is gone, volumes take its place".to_owned();
+        self.note("carved", "asked", effect);
+        Ok(())
+    }
+
+    /// Nothing that was ever written is left, so that what the table takes reads as zeros.
+    fn clear(&self) -> Result<(), Failure> {
+        let unit = volumes::unit_bytes(&self.client.geometry());
+        let whole = self.ground.size_bytes / unit * unit;
+        for step in [Step::Zero(0..whole), Step::Flush] {
+            self.client.carry_out(step, unit).map_err(not_written)?;
+        }
+        Ok(())
+    }
+
+    /// The table of this array, or that of the one which it was before it was restored: then it is
+    /// this one's from now on.
+    fn find_table(&self, elder: Option<ArrayUuid>) -> Result<ChosenTable, VolumeTableError> {
+        let own = self.client.read_volumes(self.running.uuid);
+        let (Err(VolumeTableError::Foreign(of)), Some(elder)) = (&own, elder) else {
+            return own;
+        };
+        if *of != elder {
+            return own;
+        }
+        let table = self.client.read_volumes(elder)?.table;
+        let ours = |table| VolumeTable {
+            array: self.running.uuid,
+            ..table
+        };
+        Ok(ChosenTable {
+            table: table.map(ours),
+            behind: [true; 2],
+        })
+    }
+
+    /// Makes both copies of the table say the same, and serves what it has.
+    fn bring_up(&self, elder: Option<ArrayUuid>) -> Carved {
+        let chosen = match self.find_table(elder) {
+            Ok(chosen) => chosen,
+            Err(error) => {
+                let effect = format!("no volume is served: {error}");
+                self.note("volume_table_damaged", "start", effect);
+                return Carved::Damaged(error);
+            }
+        };
+        let table = chosen.table.clone().unwrap_or_else(|| self.empty());
+        for step in volumes::repair(&chosen) {
+            if let Err(error) = self.client.carry_out(step, table.unit_bytes) {
+                tracing::warn!(
+                    error = why(error),
+                    "one copy of the table of volumes is behind the other"
+                );
+                break;
+            }
+        }
+        for volume in &table.volumes {
+            if let Err(failure) = self.export(&table, volume) {
+                let effect = format!("{}: {}", volume.name, failure.found);
+                self.note("volume_not_served", "start", effect);
+            }
+        }
+        self.discard_leftovers(&table);
+        Carved::Table(table)
+    }
+
+    /// Discards what nobody has and is written all the same: a crash kept it from being done.
+    fn discard_leftovers(&self, table: &VolumeTable) {
+        let unit = table.unit_bytes;
+        for free in volumes::free_ranges(table, self.ground) {
+            let mut at = free.start;
+            while at < free.end {
+                if self.serving.region_of(at) != Some(RegionState::Unwritten) {
+                    let step = Step::Discard(at..at + unit);
+                    if let Err(error) = self.client.carry_out(step, unit) {
+                        tracing::warn!(error = why(error), "what nobody has is not discarded");
+                        return;
+                    }
+                }
+                at += unit;
+            }
+        }
+    }
+
+    fn json(&self, table: &VolumeTable, volume: &Volume) -> VolumeJson {
+        volume_json(self.serving, table, volume)
+    }
+}
+
+/// Refuses an array with data.
+fn empty(status: &Status) -> Result<(), Failure> {
+    match status.size_bytes - status.unwritten_bytes {
+        0 => Ok(()),
+        written => {
+            let found = format!("{written} bytes of the array are written");
+            Err(Failure::new(Code::ArrayNotEmpty, found))
+        }
+    }
+}
+
+fn volume_in_use(serving: &Serving, volume: &Volume) -> Result<(), Failure> {
+    let Some(export) = serving.volume_export(volume.uuid) else {
+        return Ok(());
+    };
+    let user = export.ublk().and_then(running::opener_of_ublk);
+    let clients = serving.volume_clients(volume.uuid);
+    let clients = (clients > 0).then(|| {
+        let are = size::verb(clients, "is", "are");
+        format!("{} {are} connected", size::count(clients, "NBD client"))
+    });
+    match user.or(clients) {
+        Some(found) => Err(Failure::new(
+            Code::VolumeInUse,
+            format!("{}: {found}", volume.name),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn volume_json(serving: &Serving, table: &VolumeTable, volume: &Volume) -> VolumeJson {
+    let export = serving.volume_export(volume.uuid);
+    VolumeJson {
+        name: volume.name.to_string(),
+        uuid: volume.uuid.to_string(),
+        size_bytes: volume.size_bytes,
+        allocated_bytes: volume.units() * table.unit_bytes,
+        extents: volume.extents.len() as u64,
+        created: rfc3339(UNIX_EPOCH + Duration::from_secs(volume.created_unix_s)),
+        device: export.and_then(|export| export.device()),
+    }
+}
+
+impl Running {
+    fn carved(&self) -> MutexGuard<'_, Carved> {
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn site<T>(
+        &self,
+        dir: &Dir,
+        log: &EventLog,
+        act: impl FnOnce(&Site<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.with(|serving| act(&Site::new(self, serving, dir, log)))
+    }
+
+    /// Serves the volumes of an array that has just been started.
+    pub(crate) fn bring_up_volumes(
+        &self,
+        dir: &Dir,
+        log: &EventLog,
+        elder: Option<ArrayUuid>,
+    ) -> Result<(), Failure> {
+        if !self.status()?.superblock.carved {
+            return Ok(());
+        }
+        self.site(dir, log, |site| {
+            let carved = site.bring_up(elder);
+            *self.carved() = carved;
+            Ok(())
+        })
+    }
+
+    /// The volumes, as `show` tells them.
+    pub(crate) fn volumes_json(&self, serving: &Serving) -> VolumesJson {
+        let table = match &*self.carved() {
+            Carved::Table(table) => table.clone(),
+            Carved::No => return VolumesJson::default(),
+            Carved::Damaged(_) => {
+                return VolumesJson {
+                    carved: true,
+                    damaged: true,
+                    ..VolumesJson::default()
+                };
+            }
+        };
+        let ground = Ground::of(&serving.client().geometry());
+        let volumes = table.volumes.iter();
+        VolumesJson {
+            carved: true,
+            damaged: false,
+            unit_bytes: Some(table.unit_bytes),
+            free_bytes: Some(volumes::free_bytes(&table, ground)),
+            volumes: volumes.map(|v| volume_json(serving, &table, v)).collect(),
+        }
+    }
+
+    /// What keeps a volume's device busy.
+    pub(crate) fn volume_user(&self, serving: &Serving) -> Option<String> {
+        let table = match &*self.carved() {
+            Carved::Table(table) => table.clone(),
+            Carved::No | Carved::Damaged(_) => return None,
+        };
+        let exports = table.volumes.iter();
+        let exports = exports.filter_map(|v| serving.volume_export(v.uuid)?.ublk());
+        exports.into_iter().find_map(running::opener_of_ublk)
+    }
+
+    /// Takes away the names of volumes' devices, before these go.
+    pub(crate) fn unlink_volumes(&self, serving: &Serving) {
+        let Carved::Table(table) = &*self.carved() else {
+            return;
+        };
+        let folder = running::link_of(&self.name());
+        for volume in &table.volumes {
+            let export = serving.volume_export(volume.uuid);
+            if let Some(id) = export.and_then(|export| export.ublk()) {
+                running::unlink(&folder.join(volume.name.as_str()), id);
+            }
+        }
+        // Empty unless somebody else put something there.
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+impl Service {
+    /// The volumes of an array in service.
+    pub(crate) fn volumes(&self, array: &str) -> Result<VolumesJson, Failure> {
+        let running = self.running(array)?;
+        running.with(|serving| Ok(running.volumes_json(serving)))
+    }
+
+    /// Makes a volume, and carves the array if it is not.
+    pub(crate) fn volume_create(
+        &self,
+        array: &str,
+        request: VolumeRequest,
+    ) -> Result<VolumeCreatedJson, Failure> {
+        let _change = self.change(array)?;
+        let name = words::parse_name(&request.name)?;
+        let running = self.running(array)?;
+        running.site(&self.dir, &self.events, |site| {
+            let mut table = site.table()?;
+            let free = volumes::free_bytes(&table, site.ground);
+            // Of nothing, there is no volume: a block says so by the right name.
+            let free = free.max(site.ground.block_bytes);
+            let new = NewVolume {
+                uuid: VolumeUuid(make::random_uuid()),
+                name: name.clone(),
+                size_bytes: request.size_bytes.unwrap_or(free),
+                created_unix_s: unix_s(),
+            };
+            // First what may be refused.
+            let mut after = volumes::create(&table, site.ground, new)?;
+            let carves = !site.serving.status_now()?.superblock.carved;
+            if carves && !request.force {
+                empty(&site.serving.status_now()?)?;
+            }
+            let volume = after.volumes.last().expect("it was made").clone();
+            let created = VolumeCreatedJson {
+                dry_run: request.dry_run,
+                carves,
+                volume: site.json(&after, &volume),
+            };
+            if request.dry_run {
+                return Ok(created);
+            }
+            if carves {
+                site.carve(request.force)?;
+                table = site.table()?;
+            }
+            after.generation = table.generation;
+            let unit = table.unit_bytes;
+            let rest = site.apply(&table, after.clone())?;
+            site.note("volume_created", "asked", told(&volume));
+            site.tidy(rest, unit);
+            site.export(&after, &volume).map_err(|failure| {
+                let cure =
+                    format!("the volume was made: strake stop {array}, strake start {array}");
+                failure.cure(cure)
+            })?;
+            let volume = site.json(&after, &volume);
+            Ok(VolumeCreatedJson { volume, ..created })
+        })
+    }
+
+    /// Deletes a volume.
+    pub(crate) fn volume_delete(
+        &self,
+        array: &str,
+        name: &str,
+        dry_run: bool,
+    ) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(array)?;
+        let running = self.running(array)?;
+        running.site(&self.dir, &self.events, |site| {
+            let table = site.table()?;
+            let after = volumes::delete(&table, name)?;
+            let volume = table.volume(name).expect("it was found").clone();
+            if dry_run {
+                volume_in_use(site.serving, &volume)?;
+                return Ok(outcome(array, false, &format!("would delete {name}")));
+            }
+            site.withdraw(&volume)?;
+            match site.apply(&table, after) {
+                Ok(rest) => {
+                    site.note("volume_deleted", "asked", told(&volume));
+                    site.tidy(rest, table.unit_bytes);
+                    Ok(outcome(array, true, &format!("{name} deleted")))
+                }
+                Err(failure) => {
+                    site.export(&table, &volume)?;
+                    Err(failure)
+                }
+            }
+        })
+    }
+
+    /// Gives a volume another size or another name.
+    pub(crate) fn volume_change(
+        &self,
+        array: &str,
+        name: &str,
+        request: &VolumeChange,
+    ) -> Result<OutcomeJson, Failure> {
+        let _change = self.change(array)?;
+        let running = self.running(array)?;
+        running.site(&self.dir, &self.events, |site| match request {
+            VolumeChange {
+                size_bytes: Some(size_bytes),
+                name: None,
+                ..
+            } => site.resize(name, *size_bytes, request),
+            VolumeChange {
+                size_bytes: None,
+                name: Some(to),
+                ..
+            } => site.rename(name, &words::parse_name(to)?, request.dry_run),
+            _ => {
+                let found = "a volume is given another size or another name";
+                Err(Failure::new(Code::BadRequest, found).cure("ask for one of the two"))
+            }
+        })
+    }
+}
+
+impl Site<'_> {
+    fn resize(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        request: &VolumeChange,
+    ) -> Result<OutcomeJson, Failure> {
+        let array_name = self.running.name();
+        let array = array_name.as_str();
+        let table = self.table()?;
+        let after = volumes::resize(&table, self.ground, name, size_bytes, request.shrink)?;
+        let old = table.volume(name).expect("it was found").clone();
+        let shrinks = size_bytes < old.size_bytes;
+        if shrinks {
+            volume_in_use(self.serving, &old)?;
+        }
+        if size_bytes == old.size_bytes {
+            return Ok(outcome(array, false, "it has this size"));
+        }
+        if request.dry_run {
+            let would = format!("would make {name} {size_bytes} bytes large");
+            return Ok(outcome(array, false, &would));
+        }
+        if shrinks {
+            self.withdraw(&old)?;
+        }
+        let rest = match self.apply(&table, after.clone()) {
+            Ok(rest) => rest,
+            Err(failure) => {
+                if shrinks {
+                    self.export(&table, &old)?;
+                }
+                return Err(failure);
+            }
+        };
+        let volume = after.volume(name).expect("it is there still");
+        self.note(
+            "volume_resized",
+            "asked",
+            format!("{} from {} bytes", told(volume), old.size_bytes),
+        );
+        let mut what = format!("{name} has {size_bytes} bytes");
+        if shrinks {
+            // What lay behind its end is gone before anybody can see it.
+            self.tidy(rest, table.unit_bytes);
+            self.export(&after, volume)?;
+        } else {
+            self.tidy(rest, table.unit_bytes);
+            let map = self.map(&after, volume);
+            if !self.serving.grow_volume(volume.uuid, map)? {
+                what.push_str(match self.serving.volume_export(volume.uuid) {
+                    Some(Export::Ublk(_)) => {
+                        "; this kernel shows it when the array is started again"
+                    }
+                    _ => "; NBD clients see it when they connect again",
+                });
+            }
+        }
+        Ok(outcome(array, true, &what))
+    }
+
+    fn rename(&self, name: &str, to: &ArrayName, dry_run: bool) -> Result<OutcomeJson, Failure> {
+        let array_name = self.running.name();
+        let array = array_name.as_str();
+        let table = self.table()?;
+        let after = volumes::rename(&table, name, to.clone())?;
+        let old = table.volume(name).expect("it was found").clone();
+        if to.as_str() == name {
+            return Ok(outcome(array, false, "it has this name"));
+        }
+        let nbd = matches!(
+            self.serving.volume_export(old.uuid),
+            Some(Export::Nbd { .. })
+        );
+        if nbd {
+            volume_in_use(self.serving, &old)?;
+        }
+        if dry_run {
+            return Ok(outcome(array, false, &format!("would call {name} {to}")));
+        }
+        if nbd {
+            // The name of a socket is where it lies.
+            self.withdraw(&old)?;
+        }
+        let applied = self.apply(&table, after.clone());
+        let (table, volume) = match &applied {
+            Ok(_) => (&after, after.volume(to.as_str()).expect("it was renamed")),
+            Err(_) => (&table, &old),
+        };
+        if applied.is_ok() && !nbd {
+            self.unlink(&old, self.serving.volume_export(old.uuid).as_ref());
+        }
+        self.export(table, volume)?;
+        self.tidy(applied?, table.unit_bytes);
+        self.note("volume_renamed", "asked", format!("{name} is called {to}"));
+        Ok(outcome(array, true, &format!("{name} is called {to}")))
+    }
+}
+
+/// A volume in words.
+fn told(volume: &Volume) -> String {
+    format!("{}, {} bytes", volume.name, volume.size_bytes)
+}
+
+fn unix_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Volumes of a [`Running`].
+pub(crate) type Volumes = Mutex<Carved>;

@@ -1,0 +1,90 @@
+//! Which arrays were destroyed on this machine.
+//!
+//! A member that was away when its array was destroyed still carries its superblock. When it comes back the array must
+//! not: it is not started by itself, and `scan` and `start` say when it was destroyed. Nothing is wiped by itself: what
+//! comes back may be the only copy of data that somebody wants after all, or a drive from another machine.
+//!
+//! Invariant: a folder that cannot be read or written costs this protection and nothing else.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use strake_format::{ArrayName, ArrayUuid};
+
+use crate::api::ScanJson;
+use crate::common::errors::{Code, Failure};
+use crate::daemon::state;
+use crate::daemon::state::Dir;
+
+/// What is remembered of an array that was destroyed.
+#[derive(Serialize, Deserialize)]
+struct DestroyedRecord {
+    name: String,
+    /// RFC 3339.
+    date: String,
+}
+
+impl Dir {
+    fn destroyed_file(&self, array: ArrayUuid) -> PathBuf {
+        self.lasting("destroyed").join(format!("{array}.json"))
+    }
+
+    /// Remembers that an array was destroyed, also when the power goes.
+    pub(crate) fn destroyed(&self, array: ArrayUuid, name: &ArrayName) {
+        let date = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        let record = DestroyedRecord {
+            name: name.to_string(),
+            date: date.to_string(),
+        };
+        let file = self.destroyed_file(array);
+        let made = self.make_folder(&self.lasting("destroyed"));
+        let kept = made.and_then(|()| {
+            state::replace(&file, &record).map_err(|error| Failure::io(file.display(), &error))
+        });
+        if let Err(failure) = kept {
+            tracing::warn!(%failure, "it is not remembered that {name} was destroyed");
+        }
+    }
+
+    /// When an array was destroyed here, if it was.
+    pub(crate) fn date_destroyed(&self, array: ArrayUuid) -> Option<String> {
+        let text = state::read_file(self.destroyed_file(array)).ok()?;
+        let record: DestroyedRecord = serde_json::from_slice(&text).ok()?;
+        Some(record.date)
+    }
+
+    /// Refuses to start an array that was destroyed here.
+    pub(crate) fn not_destroyed(
+        &self,
+        array: ArrayUuid,
+        name: &ArrayName,
+        force: bool,
+    ) -> Result<(), Failure> {
+        match self.date_destroyed(array).filter(|_| !force) {
+            None => Ok(()),
+            Some(date) => {
+                let found = format!("{name} ({array}) was destroyed here on {date}");
+                let cure = format!(
+                    "strake destroy {array} wipes what is left of it; strake start --force {array} takes it back"
+                );
+                Err(Failure::new(Code::Destroyed, found).cure(cure))
+            }
+        }
+    }
+
+    /// It serves again.
+    pub(crate) fn not_destroyed_any_more(&self, array: ArrayUuid) {
+        // Of most arrays there is none.
+        let _ = fs::remove_file(self.destroyed_file(array));
+    }
+
+    /// Tells of the arrays that are scanned when they were destroyed.
+    pub(crate) fn with_destroyed(&self, mut all: Vec<ScanJson>) -> Vec<ScanJson> {
+        for array in &mut all {
+            let uuid = array.uuid.parse::<ArrayUuid>().ok();
+            array.destroyed = uuid.and_then(|uuid| self.date_destroyed(uuid));
+        }
+        all
+    }
+}

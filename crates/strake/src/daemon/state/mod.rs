@@ -1,0 +1,512 @@
+//! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array; and what
+//! must outlive a restart of the machine: what an array may take of it, which array a name means, how
+//! drives wear, what scrubs found, what happened, what was in which slot.
+//!
+//! Without STRAKE_DIR these are two folders, because /run is empty after a restart of the machine.
+//!
+//! Invariant: nothing here is needed to find an array's data again; the members carry that. It only
+//! spares the administrator from naming files again, and lets a daemon that was killed take its
+//! exports back. Files are replaced by rename, never rewritten in place.
+
+pub(crate) mod damaged;
+pub(crate) mod destroyed;
+pub(crate) mod heirs;
+pub(crate) mod wear;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use strake_format::{ArrayName, ArrayUuid};
+
+use crate::common::errors::{Code, Failure};
+use crate::daemon::array::seats::Seats;
+use crate::daemon::service::scrubs::PastScrub;
+use crate::settings::placement::PlacementRecord;
+
+/// The folder of one daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Dir {
+    here: PathBuf,
+    /// For what outlives a restart of the machine.
+    lasting: PathBuf,
+}
+
+/// What is remembered of an array while the kernel may still have its ublk device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ArrayRecord {
+    pub(crate) name: String,
+    /// `auto`, `ublk`, `nbd` or `none`, as asked for.
+    pub(crate) export: String,
+    /// N of /dev/ublkbN, while it is served.
+    pub(crate) ublk: Option<u32>,
+    /// The same for each of its volumes, by uuid.
+    #[serde(default)]
+    pub(crate) volumes: BTreeMap<String, u32>,
+}
+
+/// Held for the daemon's life.
+#[derive(Debug)]
+pub(crate) struct DirLock {
+    _file: File,
+}
+
+impl Dir {
+    /// `STRAKE_DIR`, or /run/strake and /var/lib/strake.
+    pub(crate) fn from_env() -> Dir {
+        match std::env::var_os("STRAKE_DIR").filter(|dir| !dir.is_empty()) {
+            Some(dir) => {
+                // Behind a slash at the end, a link would be its target.
+                let path: PathBuf = PathBuf::from(dir).components().collect();
+                Dir::at(&std::path::absolute(&path).unwrap_or(path))
+            }
+            None => Dir {
+                here: PathBuf::from("/run/strake"),
+                lasting: PathBuf::from("/var/lib/strake"),
+            },
+        }
+    }
+    /// A given folder.
+    pub(crate) fn at(path: &Path) -> Dir {
+        Dir {
+            here: path.to_owned(),
+            lasting: path.to_owned(),
+        }
+    }
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.here
+    }
+    /// The API's socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.here.join("api.sock")
+    }
+    /// Where the journal of events may lie: the first that can be written has it.
+    pub(crate) fn events(&self) -> [PathBuf; 2] {
+        [&self.lasting, &self.here].map(|dir| dir.join("events.jsonl"))
+    }
+    /// How drives wear.
+    pub(crate) fn wear(&self) -> PathBuf {
+        self.lasting.join("wear.jsonl")
+    }
+    /// The NBD socket of an array.
+    pub(crate) fn nbd_socket(&self, name: &ArrayName) -> PathBuf {
+        self.here.join("nbd").join(format!("{name}.sock"))
+    }
+
+    /// The NBD socket of a volume.
+    pub(crate) fn volume_socket(&self, array: &ArrayName, volume: &ArrayName) -> PathBuf {
+        let folder = self.here.join("volumes").join(array.as_str());
+        folder.join(format!("{volume}.sock"))
+    }
+
+    /// Makes a folder that only the owner may enter.
+    pub(crate) fn make_folder(&self, dir: &Path) -> Result<(), Failure> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir);
+        made.map_err(|error| Failure::io(dir.display(), &error))
+    }
+
+    /// Refuses a folder that somebody else owns or may write, or a link to one: who can put files
+    /// there decides what is started.
+    fn check_owner(&self, dir: &Path) -> Result<(), Failure> {
+        use rustix::fs::{Mode, OFlags, fstat, open};
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let shown = dir.display();
+        let refused = |found: String| Err(Failure::new(Code::StateDir, found));
+        let folder = match open(dir, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
+                return refused(format!(
+                    "{shown} is no folder of its own, but a link or a file"
+                ));
+            }
+            Err(error) => return Err(Failure::io(shown, &error.into())),
+        };
+        let stat = fstat(&folder).map_err(|error| Failure::io(shown, &error.into()))?;
+        let own = rustix::process::geteuid().as_raw();
+        if stat.st_uid != own {
+            return refused(format!(
+                "{} is owned by user {}, not by user {own}",
+                dir.display(),
+                stat.st_uid
+            ));
+        }
+        match stat.st_mode & 0o022 {
+            0 => Ok(()),
+            _ => refused(format!(
+                "{} can be written by others (mode {:o})",
+                dir.display(),
+                stat.st_mode & 0o7777
+            )),
+        }
+    }
+
+    /// Refuses folders that are there and not this user's own.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        for dir in [&self.here, &self.lasting] {
+            if fs::symlink_metadata(dir).is_ok() {
+                self.check_owner(dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the folder and those in it.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        let make = |dir: PathBuf| self.make_folder(&dir);
+        let here = [Path::new(""), Path::new("arrays"), Path::new("nbd")];
+        if self.here.exists() {
+            self.check_owner(&self.here)?;
+        }
+        for dir in here.map(|dir| self.here.join(dir)) {
+            make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
+        }
+        self.check_owner(&self.here)?;
+        if self.lasting.exists() {
+            self.check_owner(&self.lasting)?;
+        }
+        // A machine whose /var cannot be written serves all the same.
+        let lasting =
+            ["placement", "scrubs", "restoring", "seats"].map(|name| self.lasting.join(name));
+        for dir in lasting.into_iter().chain([self.names()]) {
+            if let Err(failure) = make(dir) {
+                tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the lock; a daemon that is just dying gets two seconds to let go.
+    pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
+        let path = self.here.join("lock");
+        let nofollow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .custom_flags(nofollow)
+            .open(&path)
+            .map_err(|e| Failure::io(path.display(), &e))?;
+        let give_up = Instant::now() + Duration::from_secs(2);
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(_) if Instant::now() < give_up => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(_) => {
+                    let found = format!("another daemon serves {}", self.here.display());
+                    return Err(Failure::new(Code::DaemonRunning, found));
+                }
+            }
+        }
+        Ok(DirLock { _file: file })
+    }
+
+    /// Devices and files that carried members when last seen.
+    pub(crate) fn known_files(&self) -> Vec<PathBuf> {
+        let text = read_file(self.here.join("known-files.json")).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers paths.
+    pub(crate) fn remember_files(&self, paths: &[PathBuf]) -> io::Result<()> {
+        let mut known = self.known_files();
+        let before = known.len();
+        for path in paths {
+            if !known.contains(path) {
+                known.push(path.clone());
+            }
+        }
+        if known.len() == before {
+            return Ok(());
+        }
+        self.replace(Path::new("known-files.json"), &known)
+    }
+    /// Remembers the members of an array that was made; a note where that fails, and files are among them, which are
+    /// not looked for.
+    pub(crate) fn not_remembered(&self, array: &str, paths: &[PathBuf]) -> Option<String> {
+        let error = self.remember_files(paths).err()?;
+        tracing::warn!(%error, "the members' paths are not remembered");
+        let file = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.is_file());
+        paths.iter().any(file).then(|| {
+            let shown: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            format!(
+                "files among its members are not remembered ({error}), and not found by themselves: strake start {array} {}",
+                shown.join(" ")
+            )
+        })
+    }
+    /// Forgets those of these paths that were not known before.
+    pub(crate) fn forget_but(&self, paths: &[PathBuf], known: &[PathBuf]) {
+        let new = |path: &&PathBuf| !known.contains(path);
+        let new: Vec<PathBuf> = paths.iter().filter(new).cloned().collect();
+        // One that stays known is looked at in vain.
+        let _ = self.forget_files(&new);
+    }
+    /// Forgets paths.
+    pub(crate) fn forget_files(&self, paths: &[PathBuf]) -> io::Result<()> {
+        let mut known = self.known_files();
+        known.retain(|path| !paths.contains(path));
+        self.replace(Path::new("known-files.json"), &known)
+    }
+
+    fn record_name(uuid: ArrayUuid) -> PathBuf {
+        Path::new("arrays").join(format!("{uuid}.json"))
+    }
+    /// What is remembered of an array.
+    pub(crate) fn record(&self, uuid: ArrayUuid) -> Option<ArrayRecord> {
+        serde_json::from_slice(&read_file(self.here.join(Dir::record_name(uuid))).ok()?).ok()
+    }
+    /// Remembers it.
+    pub(crate) fn remember(&self, uuid: ArrayUuid, record: &ArrayRecord) -> io::Result<()> {
+        self.replace(&Dir::record_name(uuid), record)
+    }
+    /// Forgets it.
+    pub(crate) fn forget(&self, uuid: ArrayUuid) {
+        // It may never have been remembered.
+        let _ = fs::remove_file(self.here.join(Dir::record_name(uuid)));
+        let _ = fs::remove_file(self.placement_file(uuid));
+        let _ = fs::remove_file(self.scrubs_file(uuid));
+        let _ = fs::remove_file(self.seats_file(uuid));
+        self.has_inherited(uuid);
+        self.disown(uuid, None);
+    }
+
+    /// A folder of what outlives a restart of the machine.
+    pub(super) fn lasting(&self, name: &str) -> PathBuf {
+        self.lasting.join(name)
+    }
+
+    /// The folder of what names mean.
+    pub(super) fn names(&self) -> PathBuf {
+        self.lasting.join("names")
+    }
+
+    fn placement_file(&self, uuid: ArrayUuid) -> PathBuf {
+        self.lasting.join("placement").join(format!("{uuid}.json"))
+    }
+    /// What an array may take of this machine; what was never said is left to the runtime.
+    pub(crate) fn placement(&self, uuid: ArrayUuid) -> PlacementRecord {
+        let text = read_file(self.placement_file(uuid)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers it.
+    pub(crate) fn place(&self, uuid: ArrayUuid, record: &PlacementRecord) -> Result<(), Failure> {
+        let file = self.placement_file(uuid);
+        replace(&file, record).map_err(|error| Failure::io(file.display(), &error))
+    }
+
+    /// Refuses where that could not be remembered of an array that is still to be made.
+    pub(crate) fn may_place(&self, record: &PlacementRecord) -> Result<(), Failure> {
+        let file = self.lasting.join("placement").join("rehearsal.json");
+        let written = replace(&file, record).map_err(|error| Failure::io(file.display(), &error));
+        // Remembered in vain is harmless.
+        let _ = fs::remove_file(&file);
+        written
+    }
+
+    fn restoring_file(&self, name: &str) -> PathBuf {
+        self.lasting.join("restoring").join(format!("{name}.json"))
+    }
+    /// Remembers, also when the power goes, which device is in which slot of an array that is about
+    /// to be restored. Answers in which file.
+    pub(crate) fn restoring(&self, name: &str, devices: &[PathBuf]) -> Result<PathBuf, Failure> {
+        let file = self.restoring_file(name);
+        replace(&file, &devices).map_err(|error| Failure::io(file.display(), &error))?;
+        Ok(file)
+    }
+    /// It is restored.
+    pub(crate) fn restored(&self, name: &str) {
+        // It tells of what was, and is harmless.
+        let _ = fs::remove_file(self.restoring_file(name));
+    }
+
+    fn seats_file(&self, uuid: ArrayUuid) -> PathBuf {
+        self.lasting.join("seats").join(format!("{uuid}.json"))
+    }
+    /// What is and was in the slots of an array.
+    pub(crate) fn seats(&self, uuid: ArrayUuid) -> Seats {
+        let text = read_file(self.seats_file(uuid)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers it.
+    pub(crate) fn keep_seats(&self, uuid: ArrayUuid, seats: &Seats) -> Result<(), Failure> {
+        let file = self.seats_file(uuid);
+        replace(&file, seats).map_err(|error| Failure::io(file.display(), &error))
+    }
+
+    fn scrubs_file(&self, uuid: ArrayUuid) -> PathBuf {
+        self.lasting.join("scrubs").join(format!("{uuid}.json"))
+    }
+    /// What past scrubs of an array found.
+    pub(crate) fn scrubs(&self, uuid: ArrayUuid) -> Vec<PastScrub> {
+        let text = read_file(self.scrubs_file(uuid)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+    /// Remembers it.
+    pub(crate) fn keep_scrubs(&self, uuid: ArrayUuid, past: &[PastScrub]) -> Result<(), Failure> {
+        let file = self.scrubs_file(uuid);
+        replace(&file, &past).map_err(|error| Failure::io(file.display(), &error))
+    }
+
+    fn replace<T: Serialize>(&self, name: &Path, value: &T) -> io::Result<()> {
+        replace(&self.here.join(name), value)
+    }
+}
+
+/// No file of a daemon's state is as large.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a regular file holds. Of anything else nothing is read: a FIFO would be waited for.
+pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut file = File::options()
+        .read(true)
+        .custom_flags(nonblock)
+        .open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        let why = "it is no regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if about.len() > FILE_BYTES_MAX {
+        let why = format!("it has {} bytes, more than {FILE_BYTES_MAX}", about.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Puts a value in place of another, whole or not at all.
+pub(super) fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
+    replace_bytes(target, &serde_json::to_vec(value)?)
+}
+
+/// Puts a file in place of another, whole or not at all.
+pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(target).is_ok_and(|there| !there.is_file()) {
+        let why = "it is no regular file, which could be replaced";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let folder = target.parent().unwrap_or(Path::new("/"));
+    let mut file = tempfile::Builder::new()
+        .prefix(".strake-")
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(target)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Remembers what an array may take of this machine, if something was said.
+pub(crate) fn keep_placement(
+    dir: &Dir,
+    array: ArrayUuid,
+    placement: &PlacementRecord,
+) -> Result<(), Failure> {
+    if *placement == PlacementRecord::default() {
+        return Ok(());
+    }
+    let cure = "the array was made: strake start NAME DEV… serves it; what it may take of this machine is not kept, strake set NAME sets it again";
+    dir.place(array, placement).map_err(|f| f.cure(cure))
+}
+
+/// Refuses, before anything is written, what could not be kept of it.
+pub(crate) fn may_keep(dir: &Dir, placement: &PlacementRecord) -> Result<(), Failure> {
+    if *placement == PlacementRecord::default() {
+        return Ok(());
+    }
+    dir.may_place(placement).map_err(|failure| {
+        let first = match failure.code {
+            Code::NoSpace => "make room in that file system",
+            _ => "let this user write that folder",
+        };
+        let cure = format!(
+            "nothing was written: {first}, or omit what is kept there (--export, --cpus, --shards, --memory-limit, --requests, --pool, --degraded)"
+        );
+        failure.cure(cure)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_read_back_and_forgotten() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        let paths = [PathBuf::from("/a"), PathBuf::from("/b")];
+        dir.remember_files(&paths).expect("write");
+        dir.remember_files(&paths[..1]).expect("write");
+        assert_eq!(dir.known_files(), paths);
+        dir.forget_files(&paths[..1]).expect("write");
+        assert_eq!(dir.known_files(), paths[1..]);
+        let uuid = ArrayUuid([7; 16]);
+        let record = ArrayRecord {
+            name: "d".into(),
+            export: "ublk".into(),
+            ublk: Some(3),
+            volumes: BTreeMap::from([("v".into(), 4)]),
+        };
+        dir.remember(uuid, &record).expect("write");
+        assert_eq!(dir.record(uuid).and_then(|r| r.ublk), Some(3));
+        assert_eq!(dir.record(uuid).map(|r| r.volumes["v"]), Some(4));
+        let placement = PlacementRecord {
+            cpus: vec![0],
+            ..PlacementRecord::default()
+        };
+        assert_eq!(dir.placement(uuid), PlacementRecord::default());
+        dir.place(uuid, &placement).expect("write");
+        assert_eq!(dir.placement(uuid), placement);
+        dir.forget(uuid);
+        assert!(dir.record(uuid).is_none());
+        assert_eq!(dir.placement(uuid), PlacementRecord::default());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_or_a_link_is_refused() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let (open, link) = (temporary.path().join("open"), temporary.path().join("link"));
+        fs::create_dir(&open).expect("made");
+        let refused = |path: &Path| Dir::at(path).make().map_err(|f| f.code);
+        let mode = |bits| fs::set_permissions(&open, fs::Permissions::from_mode(bits));
+        for bits in [0o777, 0o1777, 0o770] {
+            mode(bits).expect("it is ours");
+            assert_eq!(refused(&open), Err(Code::StateDir), "{bits:o}");
+        }
+        mode(0o755).expect("it is ours");
+        std::os::unix::fs::symlink(&open, &link).expect("a link");
+        assert_eq!(refused(&link), Err(Code::StateDir));
+        assert_eq!(refused(&open), Ok(()));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&open, Some(65534), None).expect("root may");
+            assert_eq!(refused(&open), Err(Code::StateDir));
+        }
+    }
+
+    #[test]
+    fn one_daemon_serves_a_folder() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        let first = dir.lock().expect("first");
+        assert_eq!(
+            dir.lock().map(|_| ()).map_err(|f| f.code),
+            Err(Code::DaemonRunning)
+        );
+        drop(first);
+        assert!(dir.lock().is_ok());
+    }
+}

@@ -1,0 +1,522 @@
+//! Looks for drives as they appear, and starts what can be started.
+//!
+//! Protocol: when the kernel tells of a block device (`uevents`), two seconds after an event (an array
+//! was made or started, a member was added: its members may be files), and every two seconds while there
+//! is something to wait for that the kernel does not tell (files; arrays that wait; members that are busy), the
+//! names, numbers and sizes of the candidates are compared with the
+//! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
+//! for members, are superblocks read, and running arrays hear how large their devices are now. A complete array is started at once; one that could be
+//! started degraded by the rule for that (`degraded`), which may be the array's own: at once, after some time, or not by itself; a start that was refused is tried again when other members are
+//! there. A member that was away from an array that runs, and holds what it should but for what was
+//! written meanwhile, is taken back by itself; so is one that came back between two looks, for
+//! which a loss of a member is cause enough to look again. Of any other an event says that it is
+//! there.
+//!
+//! A member that did not answer in time has not gone anywhere, so nothing tells when it answers again: it is
+//! looked for from time to time (`late`). It cannot be opened as long as an old I/O is under way on it,
+//! and so is not taken back before the last of them is over.
+//!
+//! Deliberately absent: taking back by itself what failed, or what an administrator put out.
+
+pub(crate) mod late;
+pub(crate) mod uevents;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use strake_engine::Lack;
+use strake_format::{ArrayUuid, MemberUuid, Past, Returns, past, returns};
+use strake_runtime::MemberImage;
+
+use crate::common::errors::Code;
+use crate::daemon::array::running::Running;
+use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::service::Service;
+use crate::daemon::watch::late::Late;
+use crate::drives::find::{FoundArray, Readiness};
+use crate::drives::machine::sysfs;
+use crate::drives::machine::sysfs::Identity;
+use crate::settings::degraded;
+use crate::settings::degraded::{DegradedStart, Rule};
+
+/// How often to compare, where nobody tells of changes.
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+/// And where the kernel does: in case that a message was lost.
+const PERIOD_TOLD: Duration = Duration::from_secs(30);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    service: Arc<Service>,
+    /// For arrays that have no rule of their own.
+    degraded: Rule,
+    seen: Vec<(PathBuf, Identity, u64)>,
+    waiting: BTreeMap<ArrayUuid, Waiting>,
+    /// Arrays whose devices may have grown, and were not told yet.
+    resized: bool,
+    /// Events from this one on are new to it.
+    next_event: u64,
+    /// A member that came back could not be opened yet: its last user may still be closing it.
+    again: bool,
+    tries: u32,
+    /// A member did not answer in time.
+    late: Late,
+}
+
+/// What calls for another look.
+struct News {
+    /// Members went out of service.
+    lost: bool,
+    /// One of them did not answer in time.
+    late: bool,
+    /// Names were given or became free.
+    names: bool,
+    /// Something else was said of an array.
+    settings: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    /// How long it is waited for members.
+    wait: Duration,
+    /// Members with which a start was refused, and why.
+    refused_with: Option<(Vec<MemberUuid>, Code)>,
+    /// A refusal that may pass is tried again, less and less often.
+    again_at: Instant,
+    pause: Duration,
+}
+
+/// Between two tries of a start that was refused.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A member that came back is tried so often, if it is busy.
+const TRIES_MAX: u32 = 15;
+
+/// The members are as they are: nothing but other members will change this.
+fn stays(code: Code) -> bool {
+    use Code::{
+        Damaged, DegradedStart, Destroyed, DirtyDegraded, MemberTwice, MembersEmptied,
+        MembersMissing, SplitBrain,
+    };
+    matches!(
+        code,
+        Damaged
+            | DegradedStart
+            | Destroyed
+            | DirtyDegraded
+            | MemberTwice
+            | MembersEmptied
+            | MembersMissing
+            | SplitBrain
+    )
+}
+
+/// The name is another's.
+fn for_name(code: Code) -> bool {
+    use Code::{NameAmbiguous, NameExists, NameOfAnother};
+    matches!(code, NameAmbiguous | NameExists | NameOfAnother)
+}
+
+/// It is somebody else's by now.
+fn is_used(code: Code) -> bool {
+    use Code::{DeviceBusy, DeviceMounted, DevicePartitioned, ForeignSignature};
+    matches!(
+        code,
+        DeviceBusy | DeviceMounted | DevicePartitioned | ForeignSignature
+    )
+}
+
+fn size_of(path: &Path, id: Identity) -> u64 {
+    match id {
+        Identity::File(..) => std::fs::metadata(path).map_or(0, |m| m.len()),
+        Identity::Block(rdev) => {
+            let size = format!("/sys/dev/block/{}/size", sysfs::dev_text(rdev));
+            let text = std::fs::read_to_string(size).unwrap_or_default();
+            text.trim().parse::<u64>().unwrap_or(0) * 512
+        }
+    }
+}
+
+/// Why a device with a superblock of a running array is not taken back as the member that it was.
+fn why_not(running: &Running, image: &MemberImage) -> String {
+    let status = running.status().ok();
+    let past = status.as_ref().map_or(Past::Last, |status| {
+        past(&image.superblock, &status.superblock)
+    });
+    let lack = status.and_then(|status| {
+        let kept = matches!(
+            returns(&image.superblock, &status.superblock),
+            Returns::Kept(_)
+        );
+        status.lacks(&image.map).filter(|_| kept)
+    });
+    match (past, image.emptied) {
+        (Past::Older { has, heard }, _) => {
+            format!("an older image of a member (generation {has}, it had {heard})")
+        }
+        (Past::Other { has, first }, _) => format!(
+            "of a copy of the array that went on apart (generation {has}, the array went on without \
+             it from {first} on)"
+        ),
+        (Past::Last, Some(offset)) => {
+            format!("without its superblock at byte {offset}, and perhaps without its content")
+        }
+        (Past::Last, None) => lack.map_or_else(|| "stale".to_owned(), |lack| older(&lack, image)),
+    }
+}
+
+/// What a member is whose region map does not show what the member had.
+fn older(lack: &Lack, image: &MemberImage) -> String {
+    let Lack { page, has, had } = *lack;
+    let whole = image.map_whole.get(page as usize) == Some(&true);
+    match has.filter(|_| whole) {
+        Some(has) => format!(
+            "an older image of a member (page {page} of its region map has version {has}, it had {had})"
+        ),
+        None => format!(
+            "not told from an older image of a member (page {page} of its region map is damaged, it had \
+             version {had})"
+        ),
+    }
+}
+
+impl Watcher {
+    /// A watcher that has seen nothing yet.
+    pub(crate) fn new(service: Arc<Service>, degraded: Rule) -> Watcher {
+        Watcher {
+            service,
+            degraded,
+            seen: Vec::new(),
+            waiting: BTreeMap::new(),
+            resized: false,
+            next_event: 0,
+            again: false,
+            tries: 0,
+            late: Late::default(),
+        }
+    }
+
+    /// Where what happens to arrays is noted.
+    pub(crate) fn events(&self) -> Arc<EventLog> {
+        Arc::clone(self.service.events())
+    }
+
+    /// How long until the next look, unless the kernel tells of a device, which it does if `told`.
+    pub(crate) fn pause(&self, told: bool) -> Duration {
+        let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
+        let waits = self.again
+            || self.resized
+            || self.late.looks()
+            || self.service.looks().waits()
+            || !self.waiting.is_empty();
+        match !told || waits || self.seen.iter().any(file) {
+            true => PERIOD,
+            false => PERIOD_TOLD,
+        }
+    }
+
+    /// Looks once.
+    pub(crate) fn look(&mut self, now: Instant) {
+        let fingerprint: Vec<(PathBuf, Identity, u64)> = self
+            .service
+            .paths()
+            .into_iter()
+            .filter_map(|path| {
+                let id = sysfs::identity(&path).ok()?;
+                let size = size_of(&path, id);
+                Some((path, id, size))
+            })
+            .collect();
+        let news = self.news();
+        let lost = news.lost;
+        if news.names {
+            self.try_again_after(for_name);
+        }
+        if news.settings {
+            self.try_again_after(|code| code == Code::DegradedStart);
+        }
+        let again = std::mem::take(&mut self.again);
+        self.resized |= fingerprint != self.seen;
+        if std::mem::take(&mut self.resized) {
+            self.resized = !self.service.follow_sizes();
+        }
+        let answers = self.service.looks().came_back();
+        let changed = fingerprint != self.seen || lost || again || answers;
+        let late = self.late.is_due(news.late, now);
+        let due = self
+            .waiting
+            .values()
+            .any(|w| w.refused_with.is_none() && now >= w.since + w.wait);
+        let asked = news.settings && !self.waiting.is_empty();
+        if !changed && !due && !late && !asked {
+            return;
+        }
+        let first = self.seen.is_empty();
+        self.seen = fingerprint;
+        let found = self.service.scan(&[]);
+        self.waiting
+            .retain(|uuid, _| found.iter().any(|a| a.uuid == *uuid));
+        for array in &found {
+            if self.service.is_running(array.uuid) {
+                self.waiting.remove(&array.uuid);
+                if changed && (lost || !first) {
+                    self.tell_returned(array);
+                } else if late {
+                    self.take_late_back(array);
+                }
+            } else if !self.service.is_stopped(array.uuid) {
+                self.consider(array, now);
+            }
+        }
+    }
+
+    fn consider(&mut self, array: &FoundArray, now: Instant) {
+        let rule = self
+            .degraded
+            .with(self.service.dir().placement(array.uuid).degraded);
+        let members: Vec<MemberUuid> = array.usable().map(|m| m.image.superblock.member).collect();
+        let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
+            since: now,
+            wait: rule.wait,
+            refused_with: None,
+            again_at: now,
+            pause: PAUSE_MIN,
+        });
+        waiting.wait = rule.wait;
+        let same = waiting
+            .refused_with
+            .as_ref()
+            .filter(|(with, _)| *with == members);
+        let waits = |code| code == Code::DegradedStart && rule.start == DegradedStart::Wait;
+        let stays = |code| stays(code) && !waits(code);
+        if same.is_some_and(|(_, code)| stays(*code) || now < waiting.again_at) {
+            return;
+        }
+        let waited = now >= waiting.since + waiting.wait;
+        let whole = match rule.start {
+            DegradedStart::Allow => false,
+            DegradedStart::Wait => !waited,
+            DegradedStart::Never => true,
+        };
+        let (ready, allowed) = match (array.readiness(), rule.start) {
+            (Readiness::Complete, _) | (Readiness::Degraded, DegradedStart::Allow) => (true, true),
+            (Readiness::Degraded, DegradedStart::Wait) => (waited, true),
+            (Readiness::Degraded, DegradedStart::Never) => (waited, false),
+            // Said once, so that a person sees in the events why the array is not there.
+            (Readiness::Incomplete | Readiness::Conflicting, _) => (waited, true),
+        };
+        if !ready {
+            return;
+        }
+        let started = match allowed {
+            true => self.service.start_by_itself(array, whole),
+            false => Err(degraded::refused(array.name().as_str())),
+        };
+        let Err(failure) = started else {
+            self.waiting.remove(&array.uuid);
+            return;
+        };
+        if failure.code == Code::ChangeUnderWay {
+            // Whoever changes it may be about to start it.
+            waiting.again_at = now + waiting.pause;
+            return;
+        }
+        let said = waiting.refused_with.replace((members, failure.code));
+        waiting.again_at = now + waiting.pause;
+        waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
+        if said == waiting.refused_with {
+            return;
+        }
+        self.service.events().note(Happened {
+            array: Some(array.name().to_string()),
+            event: "start_refused",
+            cause: Some(format!("{}: {}", failure.code.name(), failure.found)),
+            effect: Some(failure.cure),
+            ..Happened::default()
+        });
+    }
+
+    /// What has happened since the last time that this was asked.
+    fn news(&mut self) -> News {
+        let events = self.service.events().since(self.next_event);
+        if let Some(last) = events.last() {
+            self.next_event = last.sequence + 1;
+        }
+        let any = |names: &[&str]| events.iter().any(|e| names.contains(&e.event.as_str()));
+        News {
+            lost: any(&["member_out"]),
+            late: events.iter().any(|e| {
+                let cause = e.cause.as_deref().unwrap_or_default();
+                // Nothing tells when a program lets go of one either.
+                e.event == "member_out" && cause == "timed_out"
+                    || e.event == "member_set_aside" && cause.starts_with("device-busy")
+            }),
+            names: any(&["renamed", "imported", "destroyed"]),
+            settings: any(&["settings_changed"]),
+        }
+    }
+
+    /// What was refused for a reason like this may be started now.
+    fn try_again_after(&mut self, reason: impl Fn(Code) -> bool) {
+        for waiting in self.waiting.values_mut() {
+            waiting.refused_with.take_if(|(_, code)| reason(*code));
+        }
+    }
+
+    /// Takes back what is there again; of what is not, all was said when it was lost.
+    fn take_late_back(&self, array: &FoundArray) {
+        let Ok(running) = self.service.running(&array.uuid.to_string()) else {
+            return;
+        };
+        for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+            if let Err(failure) = self.service.return_by_itself(&running, member) {
+                tracing::debug!(device = %member.path.display(), %failure, "not taken back yet");
+            }
+        }
+    }
+
+    fn tell_returned(&mut self, array: &FoundArray) {
+        let Ok(running) = self.service.running(&array.uuid.to_string()) else {
+            return;
+        };
+        for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+            let mut others = None;
+            match self.service.return_by_itself(&running, member) {
+                Ok(true) => {
+                    self.tries = 0;
+                    continue;
+                }
+                Ok(false) => {}
+                Err(failure)
+                    if matches!(failure.code, Code::DeviceBusy | Code::ChangeUnderWay)
+                        && self.tries < TRIES_MAX =>
+                {
+                    (self.again, self.tries) = (true, self.tries + 1);
+                    continue;
+                }
+                Err(failure) => {
+                    tracing::warn!(device = %member.path.display(), %failure, "not taken back");
+                    others = Some(failure).filter(|failure| is_used(failure.code));
+                }
+            }
+            let path = member.path.display();
+            let twice = running.not_in_service(&member.path, &member.image.superblock);
+            let effect = match twice.and(others.map_or(Ok(()), Err)) {
+                Ok(()) => format!(
+                    "{}, not used; strake add {} {path} puts it back",
+                    why_not(&running, &member.image),
+                    running.name()
+                ),
+                Err(failure) => format!("not used: {}", failure.found),
+            };
+            self.service.events().note(Happened {
+                array: Some(running.name().to_string()),
+                event: "member_returned",
+                device: Some(path.to_string()),
+                effect: Some(effect),
+                ..Happened::default()
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::FlockOperation;
+    use strake_engine::event::MemberState;
+
+    use super::*;
+    use crate::api::{CreateRequest, StartRequest};
+    use crate::daemon::array::running::Limits;
+    use crate::daemon::sources::Sources;
+    use crate::daemon::state::Dir;
+
+    /// A mirror that serves without its second member, which the watcher knows.
+    struct Rig {
+        watcher: Watcher,
+        service: Arc<Service>,
+        second: PathBuf,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let folder = tempfile::tempdir().expect("temporary folder");
+            let paths = ["a", "b"].map(|name| folder.path().join(name));
+            for path in &paths {
+                let file = File::create(path).expect("made");
+                file.set_len(32 << 20).expect("sparse");
+            }
+            let dir = Dir::at(&folder.path().join("run"));
+            dir.make().expect("folders");
+            let service = Service::new(dir, Sources::default(), Limits::default());
+            let service = Arc::new(service);
+            let request = serde_json::json!({
+                "name": "data", "level": "1", "devices": paths, "export": "none",
+            });
+            let request: CreateRequest = serde_json::from_value(request).expect("a request");
+            service.create(request).expect("made");
+            service.stop("data", false).expect("stopped");
+            let [_, second] = paths;
+            let away = folder.path().join("away");
+            std::fs::rename(&second, &away).expect("unplugged");
+            service
+                .start("data", StartRequest::default())
+                .expect("started without it");
+            let rule = Rule {
+                start: DegradedStart::Allow,
+                wait: Duration::ZERO,
+            };
+            let mut watcher = Watcher::new(Arc::clone(&service), rule);
+            watcher.look(Instant::now());
+            std::fs::rename(&away, &second).expect("plugged");
+            Rig {
+                watcher,
+                service,
+                second,
+                _folder: folder,
+            }
+        }
+        fn is_missing(&self) -> bool {
+            let running = self.service.running("data").expect("it serves");
+            let status = running.status().expect("it serves");
+            status.members[1].state == MemberState::Missing
+        }
+    }
+
+    /// While an old I/O is under way its device cannot be opened; when that is over, nothing tells of it.
+    #[test]
+    fn a_late_member_is_taken_back_by_the_look_that_is_due_and_by_none_before() {
+        let mut rig = Rig::new();
+        let held = File::open(&rig.second).expect("it is there");
+        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).expect("held");
+        // That it appeared is cause enough to try for a while.
+        let begun = Instant::now();
+        (0..=TRIES_MAX).for_each(|_| rig.watcher.look(begun));
+        assert!(!rig.watcher.again, "it has tried enough");
+        rig.service.events().note(Happened {
+            array: Some("data".to_owned()),
+            slot: Some(1),
+            event: "member_out",
+            cause: Some("timed_out".to_owned()),
+            ..Happened::default()
+        });
+        rig.watcher.look(begun);
+        assert!(rig.is_missing() && !rig.watcher.again);
+        let at = |s| begun + Duration::from_secs(s);
+        rig.watcher.look(at(15));
+        assert!(rig.is_missing(), "it is still held");
+        drop(held);
+        rig.watcher.look(at(20));
+        assert!(rig.is_missing(), "no look was due");
+        assert_eq!(rig.watcher.pause(true), PERIOD);
+        rig.watcher.look(at(30));
+        assert!(!rig.is_missing(), "it is taken back");
+        rig.service.stop_all();
+    }
+}

@@ -1,0 +1,294 @@
+//! Looking at many devices of which some may not answer: each by a thread of its own, waited for only so long.
+//!
+//! Invariants: no more than one thread at a time is at one device, however often it is looked at; a device that is not
+//! answered for keeps nobody from what the others say. What a thread finds that nobody waited for is thrown away, and
+//! that it came back is told, so that somebody looks again.
+//!
+//! Deliberately absent: ending such a thread. A read that the kernel does not end cannot be ended.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::drives::machine::sysfs;
+use crate::drives::machine::sysfs::Identity;
+
+/// A drive that sleeps needs some seconds to spin up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many threads at a time.
+const AT_ONCE: usize = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    patience: Duration,
+    /// Who looks at many does so alone: a device that somebody else is just asking would seem not to be there.
+    turn: Mutex<()>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Devices that a thread is at.
+    busy: BTreeSet<Identity>,
+    /// Those of them that nobody waits for any more.
+    silent: BTreeSet<Identity>,
+    /// One of those has answered.
+    came_back: bool,
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Nothing in it is ever half done.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A thread is at a device until this is dropped, however it ends.
+struct At {
+    state: Arc<Mutex<State>>,
+    device: Identity,
+}
+
+impl Drop for At {
+    fn drop(&mut self) {
+        let mut state = locked(&self.state);
+        state.busy.remove(&self.device);
+        state.came_back |= state.silent.remove(&self.device);
+    }
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks::with(PATIENCE)
+    }
+}
+
+impl Looks {
+    fn with(patience: Duration) -> Looks {
+        Looks {
+            patience,
+            turn: Mutex::default(),
+            state: Arc::default(),
+        }
+    }
+
+    /// What `look` says of each of these devices, in their order; the same device under two names counts once. One that
+    /// does not answer in time, or whose last look has not come back yet, is left out.
+    pub(crate) fn each<T: Send + 'static>(
+        &self,
+        paths: &[PathBuf],
+        look: impl Fn(&Path) -> T + Clone + Send + 'static,
+    ) -> Vec<T> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths: Vec<&PathBuf> = sysfs::each_once(paths).collect();
+        let parts = paths.chunks(AT_ONCE);
+        parts.flat_map(|part| self.some(part, &look)).collect()
+    }
+
+    fn some<T: Send + 'static>(
+        &self,
+        paths: &[&PathBuf],
+        look: &(impl Fn(&Path) -> T + Clone + Send + 'static),
+    ) -> Vec<T> {
+        let (sender, receiver) = channel();
+        let mut asked = Vec::new();
+        for (index, path) in paths.iter().enumerate() {
+            let Some(at) = self.begin(path) else {
+                continue;
+            };
+            asked.push((index, at.device));
+            let (sender, look, path) = (sender.clone(), look.clone(), (*path).clone());
+            let thread = std::thread::Builder::new().name("look".to_owned());
+            let begun = thread.spawn(move || {
+                let found = look(&path);
+                // Before anybody hears of it: who looks again at once finds nobody there.
+                drop(at);
+                // Perhaps nobody waits any more.
+                let _ = sender.send((index, found));
+            });
+            if let Err(error) = begun {
+                tracing::warn!(%error, "no thread to look at a device");
+                asked.pop();
+            }
+        }
+        drop(sender);
+        let until = Instant::now() + self.patience;
+        let mut found: Vec<Option<T>> = paths.iter().map(|_| None).collect();
+        while asked.iter().any(|(index, _)| found[*index].is_none()) {
+            let left = until.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(left) {
+                Ok((index, one)) => found[index] = Some(one),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        for (index, device) in asked {
+            if found[index].is_none() {
+                self.give_up(paths[index], device);
+            }
+        }
+        found.into_iter().flatten().collect()
+    }
+
+    /// Nobody is at this device now.
+    fn begin(&self, path: &Path) -> Option<At> {
+        let device = sysfs::identity(path).ok()?;
+        let state = Arc::clone(&self.state);
+        locked(&state).busy.insert(device).then_some(())?;
+        Some(At { state, device })
+    }
+
+    fn give_up(&self, path: &Path, device: Identity) {
+        let mut state = locked(&self.state);
+        match state.busy.contains(&device) {
+            true => {
+                tracing::warn!(device = %path.display(), "it does not answer, and is not waited for");
+                state.silent.insert(device);
+            }
+            // In this very moment.
+            false => state.came_back = true,
+        }
+    }
+
+    /// Is any device silent?
+    pub(crate) fn waits(&self) -> bool {
+        let state = locked(&self.state);
+        state.came_back || !state.silent.is_empty()
+    }
+
+    /// Has one answered, since this was asked last, that nobody waited for any more?
+    pub(crate) fn came_back(&self) -> bool {
+        std::mem::take(&mut locked(&self.state).came_back)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Condvar, LazyLock};
+
+    use super::*;
+
+    /// A drive that hangs until it is let go.
+    #[derive(Default)]
+    struct Hang {
+        free: Mutex<bool>,
+        changed: Condvar,
+        inside: AtomicUsize,
+        most: AtomicUsize,
+        looked: AtomicUsize,
+    }
+
+    impl Hang {
+        fn enter(&self) {
+            self.looked.fetch_add(1, Ordering::SeqCst);
+            let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(inside, Ordering::SeqCst);
+            let mut free = self.free.lock().expect("no thread panics");
+            while !*free {
+                free = self.changed.wait(free).expect("no thread panics");
+            }
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+        }
+        fn let_go(&self) {
+            *self.free.lock().expect("no thread panics") = true;
+            self.changed.notify_all();
+        }
+    }
+
+    fn names(found: &[PathBuf]) -> Vec<&str> {
+        let named = found.iter().filter_map(|path| path.file_name()?.to_str());
+        named.collect()
+    }
+
+    #[test]
+    fn a_device_that_hangs_keeps_nobody_from_the_others_and_has_one_thread() {
+        static HANG: LazyLock<Hang> = LazyLock::new(Hang::default);
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let paths: Vec<PathBuf> = ["a", "hangs", "z"]
+            .iter()
+            .map(|name| folder.path().join(name))
+            .collect();
+        for path in &paths {
+            std::fs::write(path, "").expect("written");
+        }
+        let look = |path: &Path| {
+            if path.ends_with("hangs") {
+                HANG.enter();
+            }
+            path.to_owned()
+        };
+        let looks = Looks::with(Duration::from_millis(200));
+        for _ in 0..3 {
+            let begun = Instant::now();
+            let found = looks.each(&paths, look);
+            assert_eq!(names(&found), ["a", "z"]);
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            assert!(looks.waits() && !looks.came_back());
+        }
+        assert_eq!(HANG.looked.load(Ordering::SeqCst), 1, "asked once");
+        HANG.let_go();
+        let give_up = Instant::now() + Duration::from_secs(30);
+        while !looks.came_back() {
+            assert!(Instant::now() < give_up, "that it came back is told");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!looks.waits() && !looks.came_back(), "told once");
+        let found = looks.each(&paths, look);
+        assert_eq!(names(&found), ["a", "hangs", "z"]);
+        assert_eq!(HANG.most.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn more_devices_than_threads_are_all_looked_at_in_order_and_each_once() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = |n: usize| folder.path().join(format!("{n:03}"));
+        let mut paths: Vec<PathBuf> = (0..3 * AT_ONCE + 1).map(path).collect();
+        for path in &paths {
+            std::fs::write(path, "").expect("written");
+        }
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&paths[0], &link).expect("a link");
+        let first = paths.clone();
+        paths.push(link);
+        let looks = Looks::default();
+        assert_eq!(looks.each(&paths, |path: &Path| path.to_owned()), first);
+        assert!(!looks.waits());
+    }
+
+    #[test]
+    fn who_looks_at_the_same_time_finds_all_of_them() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let paths: Vec<PathBuf> = (0..4).map(|n| folder.path().join(n.to_string())).collect();
+        for path in &paths {
+            std::fs::write(path, "").expect("written");
+        }
+        let looks = Looks::default();
+        let slow = |path: &Path| {
+            std::thread::sleep(Duration::from_millis(20));
+            path.to_owned()
+        };
+        std::thread::scope(|scope| {
+            let both: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| looks.each(&paths, slow)))
+                .collect();
+            for found in both {
+                assert_eq!(found.join().expect("no thread panics"), paths);
+            }
+        });
+    }
+
+    #[test]
+    fn a_look_that_panics_is_no_device_that_hangs() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("a");
+        std::fs::write(&path, "").expect("written");
+        let looks = Looks::default();
+        let begun = Instant::now();
+        let found = looks.each(std::slice::from_ref(&path), |_: &Path| -> u8 {
+            panic!("as planned")
+        });
+        assert!(found.is_empty() && begun.elapsed() < PATIENCE);
+        assert_eq!(looks.each(&[path], |_: &Path| 7), [7]);
+    }
+}

@@ -1,0 +1,326 @@
+//! What the kernel says about block devices: /sys, /proc/self/mountinfo, /proc/swaps.
+//!
+//! Invariant: a file that cannot be read means "nothing known", never an error: containers hide
+//! parts of /sys. Deliberately absent: opening devices.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::common::errors::{Code, Failure};
+
+/// What a path stands for, whatever its spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Identity {
+    /// A block device, by its number.
+    Block(u64),
+    /// A file, by file system and inode.
+    File(u64, u64),
+}
+
+/// These paths without those that cannot be looked at, the same device under two names once.
+pub(crate) fn each_once(paths: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
+    let mut seen = Vec::new();
+    paths.iter().filter(move |path| {
+        let id = identity(path).ok().filter(|id| !seen.contains(id));
+        seen.extend(id);
+        id.is_some()
+    })
+}
+
+/// What a drive calls itself wherever it is plugged in; `None` for files, partitions, and drives that do not say.
+pub(crate) fn wwid(path: &Path) -> Option<String> {
+    let Identity::Block(rdev) = identity(path).ok()? else {
+        return None;
+    };
+    let folder = Path::new("/sys/dev/block").join(dev_text(rdev));
+    let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
+    let text = read("wwid").or_else(|| read("device/wwid"))?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// What is printed on a drive, of a block device or of the drive that a partition lies on; `None` is what
+/// the kernel does not know.
+pub(crate) fn model_and_serial(path: &Path) -> (Option<String>, Option<String>) {
+    let Ok(Identity::Block(rdev)) = identity(path) else {
+        return (None, None);
+    };
+    let Ok(mut folder) = fs::canonicalize(sys_dir(rdev)) else {
+        return (None, None);
+    };
+    if folder.join("partition").exists() {
+        folder.pop();
+    }
+    let read = |file: &str| {
+        let text = read_trimmed(&folder.join("device").join(file))?;
+        Some(text).filter(|text| !text.is_empty())
+    };
+    let serial = read("serial").or_else(|| read_trimmed(&folder.join("serial")));
+    (
+        read("model"),
+        serial
+            .filter(|text| !text.is_empty())
+            .or_else(|| wwid(path)),
+    )
+}
+
+/// Looks at what a path stands for, through links.
+pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
+    let meta = fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Failure::new(
+            Code::DeviceNotFound,
+            format!("{}: not found", path.display()),
+        ),
+        _ => Failure::io(path.display(), &error),
+    })?;
+    let kind = meta.file_type();
+    if kind.is_block_device() {
+        Ok(Identity::Block(meta.rdev()))
+    } else if kind.is_file() {
+        Ok(Identity::File(meta.dev(), meta.ino()))
+    } else {
+        let found = format!(
+            "{}: neither a block device nor a regular file",
+            path.display()
+        );
+        Err(Failure::new(Code::DeviceKind, found))
+    }
+}
+
+/// Whether another process has this member for itself, as whoever serves it does: block devices are
+/// opened exclusively, files are locked. What cannot be asked is taken as not held.
+pub(crate) fn is_held(path: &Path) -> bool {
+    use std::os::unix::fs::OpenOptionsExt;
+    let block = matches!(identity(path), Ok(Identity::Block(_)));
+    let flags = match block {
+        true => rustix::fs::OFlags::EXCL | rustix::fs::OFlags::NONBLOCK,
+        false => rustix::fs::OFlags::NONBLOCK,
+    };
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    match opened {
+        Ok(_) if block => false,
+        Ok(file) => {
+            let shared = rustix::fs::FlockOperation::NonBlockingLockShared;
+            rustix::fs::flock(&file, shared) == Err(rustix::io::Errno::WOULDBLOCK)
+        }
+        Err(error) => block && error.kind() == std::io::ErrorKind::ResourceBusy,
+    }
+}
+
+/// `MAJ:MIN` as the kernel writes it.
+pub(crate) fn dev_text(rdev: u64) -> String {
+    format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev))
+}
+
+fn sys_dir(rdev: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}", dev_text(rdev)))
+}
+
+fn read_trimmed(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// Partitions of a device: name and `MAJ:MIN`.
+pub(crate) fn partitions(rdev: u64) -> Vec<(String, String)> {
+    let Ok(entries) = fs::read_dir(sys_dir(rdev)) else {
+        return Vec::new();
+    };
+    let mut found: Vec<(String, String)> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("partition").exists())
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name, read_trimmed(&entry.path().join("dev"))?))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Devices stacked on this one or on its partitions (device mapper, md, bcache …).
+pub(crate) fn holders(rdev: u64) -> Vec<String> {
+    let mut found = names_in(&sys_dir(rdev).join("holders"));
+    for (_, dev) in partitions(rdev) {
+        found.extend(names_in(&PathBuf::from(format!(
+            "/sys/dev/block/{dev}/holders"
+        ))));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect()
+}
+
+/// Mount points (and swap) of any of these `MAJ:MIN`, from the given text of mountinfo and swaps.
+fn uses_in(mountinfo: &str, devs: &[String], sources: &[String]) -> Option<String> {
+    for line in mountinfo.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let (Some(dev), Some(point)) = (fields.get(2), fields.get(4)) else {
+            continue;
+        };
+        // btrfs and others show an anonymous device number; their source names the real one.
+        let source = fields
+            .iter()
+            .position(|f| *f == "-")
+            .and_then(|dash| fields.get(dash + 2));
+        if devs.iter().any(|d| d == dev)
+            || source.is_some_and(|source| sources.iter().any(|s| s == source))
+        {
+            return Some((*point).to_owned());
+        }
+    }
+    None
+}
+
+/// Where a device, or one of its partitions, is mounted (or that it is swap).
+pub(crate) fn mounted(rdev: u64) -> Option<String> {
+    let mut devs = vec![dev_text(rdev)];
+    let mut sources = Vec::new();
+    if let Some(name) = name_of(rdev) {
+        sources.push(format!("/dev/{name}"));
+    }
+    for (name, dev) in partitions(rdev) {
+        sources.push(format!("/dev/{name}"));
+        devs.push(dev);
+    }
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(point) = uses_in(&mountinfo, &devs, &sources) {
+        return Some(point);
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let mut lines = swaps
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().next());
+    lines
+        .find(|name| sources.iter().any(|s| s == name))
+        .map(|_| "swap".to_owned())
+}
+
+/// A process that has this block device or a partition of it open, other than this one: its name and
+/// number.
+pub(crate) fn opener(rdev: u64) -> Option<String> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let own = std::process::id().to_string();
+    let mut devs = vec![dev_text(rdev)];
+    devs.extend(partitions(rdev).into_iter().map(|(_, dev)| dev));
+    let pids = names_in(Path::new("/proc"));
+    let others = pids
+        .into_iter()
+        .filter(|pid| *pid != own && pid.bytes().all(|b| b.is_ascii_digit()));
+    let has_it = |pid: &String| {
+        let folder = Path::new("/proc").join(pid).join("fd");
+        names_in(&folder).iter().any(|fd| {
+            let opened = fs::metadata(folder.join(fd));
+            let ours = |m: fs::Metadata| {
+                m.file_type().is_block_device() && devs.contains(&dev_text(m.rdev()))
+            };
+            opened.is_ok_and(ours)
+        })
+    };
+    let pid = others.into_iter().find(has_it)?;
+    let name = read_trimmed(&Path::new("/proc").join(&pid).join("comm"));
+    Some(format!("{} ({pid})", name.unwrap_or_default()))
+}
+
+/// Kernel name of a device (`nvme0n1`).
+pub(crate) fn name_of(rdev: u64) -> Option<String> {
+    let target = fs::canonicalize(sys_dir(rdev)).ok()?;
+    Some(target.file_name()?.to_str()?.to_owned())
+}
+
+/// Block devices that may carry members: `/dev` paths in order of name.
+pub(crate) fn candidates() -> Vec<PathBuf> {
+    let mut names = names_in(Path::new("/sys/class/block"));
+    names.retain(|name| may_carry_member(name));
+    names.sort();
+    names
+        .into_iter()
+        .map(|name| Path::new("/dev").join(name.replace('!', "/")))
+        .collect()
+}
+
+/// Is this a device worth reading? ublk and nbd are what we export ourselves; a scan of them would
+/// wait for an array that waits for the scan.
+fn may_carry_member(name: &str) -> bool {
+    const NEVER: [&str; 7] = ["ublk", "nbd", "ram", "zram", "sr", "fd", "mtdblock"];
+    if NEVER.iter().any(|prefix| name.starts_with(prefix)) {
+        return false;
+    }
+    let dir = Path::new("/sys/class/block").join(name);
+    if name.starts_with("loop") && !dir.join("loop/backing_file").exists() && !is_partition(&dir) {
+        return false;
+    }
+    let hidden = read_trimmed(&dir.join("hidden")).is_some_and(|h| h == "1");
+    let sectors = read_trimmed(&dir.join("size")).and_then(|s| s.parse::<u64>().ok());
+    !hidden && sectors.is_some_and(|n| n > 0)
+}
+
+fn is_partition(dir: &Path) -> bool {
+    dir.join("partition").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
+40 22 0:45 / /srv rw - btrfs /dev/sdb rw
+41 22 8:17 /sub /mnt/a rw - xfs /dev/sdb1 rw";
+
+    #[test]
+    fn a_mount_is_found_by_number_and_by_source() {
+        assert_eq!(uses_in(MOUNTS, &["8:2".into()], &[]), Some("/".into()));
+        assert_eq!(
+            uses_in(MOUNTS, &["8:17".into()], &[]),
+            Some("/mnt/a".into())
+        );
+        assert_eq!(
+            uses_in(MOUNTS, &["8:16".into()], &["/dev/sdb".into()]),
+            Some("/srv".into())
+        );
+        assert_eq!(
+            uses_in(MOUNTS, &["8:33".into()], &["/dev/sdc1".into()]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_link_and_its_target_are_one_device() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let file = dir.path().join("a");
+        fs::write(&file, b"x").expect("write");
+        let link = dir.path().join("b");
+        std::os::unix::fs::symlink(&file, &link).expect("link");
+        assert_eq!(identity(&file), identity(&link));
+        assert_eq!(
+            identity(dir.path()).map_err(|f| f.code),
+            Err(Code::DeviceKind)
+        );
+        let absent = dir.path().join("c");
+        assert_eq!(
+            identity(&absent).map_err(|f| f.code),
+            Err(Code::DeviceNotFound)
+        );
+    }
+
+    #[test]
+    fn exported_and_empty_devices_are_no_candidates() {
+        for name in ["ublkb0", "nbd3", "ram0", "zram0", "sr0"] {
+            assert!(!may_carry_member(name), "{name}");
+        }
+    }
+}

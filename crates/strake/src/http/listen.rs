@@ -1,0 +1,219 @@
+//! Connections of the API: accepted, bounded, and given a time to say what they want.
+//!
+//! Invariants: no more than [`CONNECTIONS_MAX`] at once, so that clients cannot take the descriptors
+//! that arrays need; one that does not send its request's head in time is closed, one that does not send
+//! the body in time is answered 408 and closed. Where all places are taken, the connection that has gone
+//! longest without a whole request is closed for the next client. Streams of events have half of the places
+//! ([`FOLLOWERS_MAX`]), so that answers find one. A failure to accept ends nothing.
+//! Deliberately absent: a bound for answers; a stream of events lasts as long as its client wants.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::Request;
+use hyper::body::{Bytes, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::UnixListener;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::common::errors::{Code, Failure};
+
+/// Connections at once. Who comes when there are as many waits until one ends.
+const CONNECTIONS_MAX: usize = 128;
+/// Of these, clients that follow events, for as long as they want: the rest is for requests that are answered.
+pub(crate) const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 2;
+/// How long a client may take for the head of a request.
+const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+/// And for its body.
+const BODY_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a body: what the routes take.
+const BODY_BYTES_MAX: usize = 2 << 20;
+/// How long nothing is accepted after that failed: no descriptor is left, most likely.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Connections of which no whole request is being answered, the longest such first.
+#[derive(Clone, Debug, Default)]
+struct Idle(Arc<Mutex<Vec<Arc<Notify>>>>);
+
+impl Idle {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Notify>>> {
+        self.0.lock().expect("no holder of the list panics")
+    }
+    /// This one is idle from now on.
+    fn insert(&self, connection: &Arc<Notify>) {
+        self.lock().push(Arc::clone(connection));
+    }
+    /// This one is not.
+    fn remove(&self, connection: &Arc<Notify>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, connection));
+    }
+    /// Closes the one that has been idle longest.
+    fn close_one(&self) {
+        let mut idle = self.lock();
+        if !idle.is_empty() {
+            idle.remove(0).notify_one();
+        }
+    }
+}
+
+/// A request of a connection is being answered as long as this lives.
+#[derive(Debug)]
+struct Busy {
+    idle: Idle,
+    connection: Arc<Notify>,
+}
+
+impl Busy {
+    fn new(idle: &Idle, connection: &Arc<Notify>) -> Busy {
+        idle.remove(connection);
+        Busy {
+            idle: idle.clone(),
+            connection: Arc::clone(connection),
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.idle.insert(&self.connection);
+    }
+}
+
+/// A place for one more connection: idle ones are closed for it.
+async fn place(places: &Arc<Semaphore>, idle: &Idle) -> OwnedSemaphorePermit {
+    loop {
+        let free = Arc::clone(places).acquire_owned();
+        if let Ok(place) = tokio::time::timeout(Duration::from_millis(1), free).await {
+            return place.expect("nobody closes it");
+        }
+        idle.close_one();
+        // One that is closed lets go at once; where all are busy, one may become idle.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Serves until it is dropped.
+pub(crate) async fn serve(listener: UnixListener, app: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let idle = Idle::default();
+    let mut told = false;
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, "the API accepts nobody for a while");
+                }
+                idle.close_one();
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        told = false;
+        let place = place(&places, &idle).await;
+        let (app, idle) = (app.clone(), idle.clone());
+        tokio::spawn(async move {
+            let end = Arc::new(Notify::new());
+            idle.insert(&end);
+            let service = service_fn(|request| {
+                let (app, idle, end) = (app.clone(), idle.clone(), Arc::clone(&end));
+                async move { Ok::<_, Infallible>(answer(app, &idle, &end, request).await) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_PATIENCE)
+                .serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                ended = connection => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection of the API ended");
+                },
+                () = end.notified() => {
+                    tracing::debug!("an idle connection of the API was closed for another");
+                }
+            }
+            idle.remove(&end);
+            drop(place);
+        });
+    }
+}
+
+/// Answers a request when all of it is there.
+async fn answer(
+    app: Router,
+    idle: &Idle,
+    connection: &Arc<Notify>,
+    request: Request<Incoming>,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX).collect();
+    let body = match tokio::time::timeout(BODY_PATIENCE, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let found = format!("the body of the request is longer than {BODY_BYTES_MAX} bytes");
+            return refused(StatusCode::PAYLOAD_TOO_LARGE, found);
+        }
+        Ok(Err(error)) => {
+            let found = format!("the body of the request is not whole: {error}");
+            return refused(StatusCode::BAD_REQUEST, found);
+        }
+        Err(_) => {
+            let found = format!(
+                "the body of the request did not come within {} s",
+                BODY_PATIENCE.as_secs()
+            );
+            return refused(StatusCode::REQUEST_TIMEOUT, found);
+        }
+    };
+    let busy = Busy::new(idle, connection);
+    let request = Request::from_parts(head, Body::from(body));
+    let answer = match TowerToHyperService::new(app).call(request).await {
+        Ok(answer) => answer,
+        Err(never) => match never {},
+    };
+    answer.map(|body| Body::new(Sending { body, _busy: busy }))
+}
+
+/// The body of an answer: the connection is busy until all of it is sent.
+#[derive(Debug)]
+struct Sending {
+    body: Body,
+    _busy: Busy,
+}
+
+impl hyper::body::Body for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What is left of the body is not read.
+fn refused(status: StatusCode, found: String) -> Response {
+    let mut answer = Failure::new(Code::BadRequest, found).into_response();
+    *answer.status_mut() = status;
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(header::CONNECTION, close);
+    answer
+}

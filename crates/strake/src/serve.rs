@@ -1,0 +1,164 @@
+//! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
+//!
+//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM,
+//! SIGINT): the socket goes, every array is stopped cleanly, the lock is let go. A daemon that was
+//! killed leaves the socket's file behind; the lock tells the next one that nobody listens there.
+//!
+//! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
+//! absent: going into the background; the service manager does that.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::UnixListener;
+use tokio::time::MissedTickBehavior;
+
+use crate::common::errors::Failure;
+use crate::common::process::{EndSignals, runtime};
+use crate::daemon::array::running::Limits;
+use crate::daemon::service::Service;
+use crate::daemon::service::pools;
+use crate::daemon::sources::Sources;
+use crate::daemon::state::Dir;
+use crate::daemon::state::wear;
+use crate::daemon::watch;
+use crate::daemon::watch::Watcher;
+use crate::daemon::watch::uevents::Uevents;
+use crate::http::listen;
+use crate::http::routes;
+use crate::settings::degraded::Rule;
+use crate::settings::schedule;
+
+/// How to run the daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) dir: Dir,
+    pub(crate) sources: Sources,
+    pub(crate) limits: Limits,
+    /// What becomes of arrays that miss members, unless they have a rule of their own.
+    pub(crate) degraded: Rule,
+}
+
+/// Runs until it is asked to end.
+pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    strake_runtime::raise_descriptor_limit();
+    strake_runtime::check_descriptors_left()?;
+    config.dir.make()?;
+    let _lock = config.dir.lock()?;
+    let service = Arc::new(Service::new(
+        config.dir.clone(),
+        config.sources,
+        config.limits,
+    ));
+    config.dir.set_damaged_aside(service.events());
+    let runtime = runtime()?;
+    let watcher = Watcher::new(Arc::clone(&service), config.degraded);
+    let socket = config.dir.socket();
+    let result = runtime.block_on(serve(Arc::clone(&service), socket, watcher));
+    service.stop_all();
+    service.events().finish();
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Result<(), Failure> {
+    let signals = EndSignals::catch()?;
+    // The lock is ours: a socket that lies here belongs to a daemon that is gone.
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
+    only_owner(&socket)?;
+    tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
+    let watcher = tokio::spawn(watch(watcher));
+    let without = "drives are not asked how they are any more";
+    let ask = again(
+        Arc::clone(&service),
+        wear::PERIOD,
+        Service::ask_drives,
+        without,
+    );
+    let wear = tokio::spawn(ask);
+    let without = "no scrub begins by itself any more";
+    let begin = again(
+        Arc::clone(&service),
+        schedule::PERIOD,
+        Service::begin_scrubs,
+        without,
+    );
+    let scrubs = tokio::spawn(begin);
+    let without = "no array takes from a pool any more";
+    let feed = again(
+        Arc::clone(&service),
+        pools::PERIOD,
+        Service::feed_from_pools,
+        without,
+    );
+    let pools = tokio::spawn(feed);
+    let app = routes::router(service);
+    let result = tokio::select! {
+        () = signals.asked() => Ok(()),
+        () = listen::serve(listener, app) => Ok(()),
+    };
+    watcher.abort();
+    wear.abort();
+    scrubs.abort();
+    pools.abort();
+    let _ = std::fs::remove_file(&socket);
+    result
+}
+
+fn only_owner(socket: &std::path::Path) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))
+        .map_err(|e| Failure::io(socket.display(), &e))
+}
+
+/// Does something that may block, from time to time.
+async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), without: &str) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let service = Arc::clone(&service);
+        let done = tokio::task::spawn_blocking(move || work(&service));
+        if let Err(error) = done.await {
+            tracing::error!(%error, "{without}");
+            return;
+        }
+    }
+}
+
+async fn watch(mut watcher: Watcher) {
+    let uevents = Uevents::listen();
+    let events = watcher.events();
+    // Of a member file that an event has announced, and that may still be to come.
+    let mut announced: Option<Instant> = None;
+    loop {
+        let looked = tokio::task::spawn_blocking(move || {
+            watcher.look(Instant::now());
+            watcher
+        });
+        match looked.await {
+            Ok(back) => watcher = back,
+            Err(error) => {
+                tracing::error!(%error, "the watcher is gone: new drives are not noticed");
+                return;
+            }
+        }
+        let now = Instant::now();
+        announced.take_if(|at| *at <= now);
+        let mut until = now + watcher.pause(uevents.are_heard());
+        loop {
+            until = announced.map_or(until, |at| until.min(at));
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => break,
+                // It does not wait for what an event has announced, nor the other way round.
+                () = uevents.block_device() => break,
+                // A member file may have come, of which the kernel does not tell.
+                () = events.news() => {
+                    announced.get_or_insert(Instant::now() + watch::PERIOD);
+                }
+            }
+        }
+    }
+}
