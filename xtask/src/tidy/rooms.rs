@@ -29,6 +29,7 @@ struct Room {
 /// An owner type has its methods in its own room alone, and its fields, too.
 struct Owner {
     name: &'static str,
+    /// A room, or a folder in one.
     room: &'static str,
     /// So many of its fields are seen by others yet.
     open: usize,
@@ -42,7 +43,7 @@ struct Crate {
     owners: &'static [Owner],
 }
 
-const CRATES: [Crate; 3] = [ENGINE, RUNTIME, SIM];
+const CRATES: [Crate; 4] = [ENGINE, RUNTIME, SIM, STRAKE];
 
 const ENGINE: Crate = Crate {
     src: "crates/engine/src/",
@@ -256,6 +257,67 @@ const SIM: Crate = Crate {
     }],
 };
 
+const STRAKE: Crate = Crate {
+    src: "crates/strake/src/",
+    rooms: &[
+        Room {
+            name: "common",
+            uses: &[],
+        },
+        Room {
+            name: "api",
+            uses: &["common"],
+        },
+        Room {
+            name: "settings",
+            uses: &["common", "api"],
+        },
+        Room {
+            name: "view",
+            uses: &["common", "api", "settings"],
+        },
+        Room {
+            name: "drives",
+            uses: &["common", "api", "settings", "view"],
+        },
+        Room {
+            name: "daemon",
+            uses: &["common", "api", "settings", "view", "drives"],
+        },
+        Room {
+            name: "http",
+            uses: &["common", "api", "view", "daemon"],
+        },
+        Room {
+            name: "serve",
+            uses: &["common", "settings", "daemon", "http"],
+        },
+        Room {
+            name: "cli",
+            uses: &["common", "api", "settings", "view", "daemon"],
+        },
+        Room {
+            name: "demo",
+            uses: &["common", "api", "daemon", "cli"],
+        },
+        Room {
+            name: "commands",
+            uses: &[
+                "common", "api", "settings", "view", "drives", "daemon", "serve", "cli", "demo",
+            ],
+        },
+        Room {
+            name: "reference",
+            uses: &["common", "settings", "view", "http", "cli", "commands"],
+        },
+    ],
+    owners: &[Owner {
+        name: "Service",
+        room: "daemon/service",
+        open: 0,
+    }],
+};
+
 fn error(path: &str, line: usize, text: String) -> Finding {
     Finding {
         weight: Weight::Error,
@@ -282,7 +344,9 @@ pub(super) fn check(files: &[String], read: impl Fn(&str) -> Option<String>) -> 
         }
         findings.extend(shown(of, &read(PAGE).unwrap_or_default()));
     }
-    findings.extend(drawn(&ENGINE, &read(PAGE).unwrap_or_default()));
+    for of in [&ENGINE, &STRAKE] {
+        findings.extend(drawn(of, &read(PAGE).unwrap_or_default()));
+    }
     findings
 }
 
@@ -386,11 +450,15 @@ fn full(of: &Crate, files: &[String]) -> Vec<Finding> {
 
 /// Owner types have their methods in their rooms, and their fields to themselves.
 fn owners(of: &Crate, path: &str, source: &Source) -> Vec<Finding> {
-    let own = room_of(of, path).unwrap_or_default();
+    let within = path.strip_prefix(of.src).unwrap_or_default();
+    let is_in = |owner: &Owner| {
+        let below = within.strip_prefix(owner.room);
+        below.is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
+    };
     let mut findings = Vec::new();
     for (line, name) in impls(source) {
         let owner = of.owners.iter().find(|owner| owner.name == name);
-        if let Some(owner) = owner.filter(|owner| owner.room != own) {
+        if let Some(owner) = owner.filter(|owner| !is_in(owner)) {
             let what = format!(
                 "impl {name} outside {}{}/; make it a function of what it needs, or move it there",
                 of.src, owner.room
@@ -398,7 +466,7 @@ fn owners(of: &Crate, path: &str, source: &Source) -> Vec<Finding> {
             findings.push(error(path, line + 1, what));
         }
     }
-    for owner in of.owners.iter().filter(|owner| owner.room == own) {
+    for owner in of.owners.iter().filter(|owner| is_in(owner)) {
         let Some(open) = open_fields(source, owner.name) else {
             continue;
         };
@@ -433,15 +501,24 @@ fn shown(of: &Crate, page: &str) -> Vec<Finding> {
         .collect()
 }
 
+/// The arrows of a crate's picture: that with the most of its rooms.
+fn picture<'a>(of: &Crate, page: &'a str) -> Vec<(&'a str, &'a str)> {
+    let pictures = page.split("flowchart TD").skip(1).map(|rest| {
+        let picture = rest.split("```").next().unwrap_or_default();
+        let arrows = picture
+            .lines()
+            .filter_map(|line| line.trim().split_once(" --> "));
+        arrows.collect::<Vec<_>>()
+    });
+    let is_room = |name: &&str| of.rooms.iter().any(|room| room.name == *name);
+    let own = |arrows: &Vec<(&str, &str)>| arrows.iter().filter(|(from, _)| is_room(from)).count();
+    pictures.max_by_key(own).unwrap_or_default()
+}
+
 /// The picture of the page has every room, and no arrow that the table lacks. It leaves out arrows
 /// that follow from others.
 fn drawn(of: &Crate, page: &str) -> Vec<Finding> {
-    let picture = page.split("flowchart TD").nth(1).unwrap_or_default();
-    let picture = picture.split("```").next().unwrap_or_default();
-    let arrows: Vec<(&str, &str)> = picture
-        .lines()
-        .filter_map(|line| line.trim().split_once(" --> "))
-        .collect();
+    let arrows = picture(of, page);
     let has = |room: &str| arrows.iter().any(|(from, to)| *from == room || *to == room);
     let lacking = of.rooms.iter().filter(|room| !has(room.name));
     let lacking = lacking.map(|room| format!("lacks {} in the picture of the rooms", room.name));
@@ -527,6 +604,20 @@ mod tests {
                     struct Other {\n    pub(crate) a: u8,\n}\n";
         assert_eq!(found("shard/mod.rs", text).len(), 1);
         assert!(found("shard/mod.rs", "pub struct Shard {\n    now: Time,\n}\n").is_empty());
+    }
+
+    #[test]
+    fn an_owner_may_have_a_folder_of_a_room() {
+        let found = |path: &str, text: &str| {
+            let path = format!("{}{path}", STRAKE.src);
+            owners(&STRAKE, &path, &Source::read(text)).len()
+        };
+        let text = "impl Service {\n}\n";
+        assert_eq!(found("daemon/service/names.rs", text), 0);
+        assert_eq!(found("daemon/watch/mod.rs", text), 1);
+        assert_eq!(found("daemon/services.rs", text), 1);
+        let text = "pub(crate) struct Service {\n    pub(super) dir: Dir,\n}\n";
+        assert_eq!(found("daemon/service/mod.rs", text), 1);
     }
 
     #[test]
