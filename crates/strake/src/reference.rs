@@ -621,7 +621,7 @@ fn event_names(path: &Path, into: &mut BTreeSet<String>) {
         .unwrap_or_default();
     let dense: String = code.split_whitespace().collect();
     let mut parts = vec![("event:\"", "")];
-    if path.ends_with("daemon/events.rs") {
+    if path.ends_with("daemon/events/mod.rs") {
         parts.extend([
             ("(\"", "\",None,"),
             ("(\"", "\",Some("),
