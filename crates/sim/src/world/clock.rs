@@ -69,6 +69,10 @@ impl<T> Clock<T> {
         };
         self.queue.push(Reverse(entry));
     }
+    /// When the next happening comes.
+    pub fn next_at(&self) -> Option<Time> {
+        self.queue.peek().map(|Reverse(next)| next.at)
+    }
     /// Goes to the next happening.
     pub fn advance(&mut self) -> Option<T> {
         let Reverse(entry) = self.queue.pop()?;

@@ -192,7 +192,10 @@ impl World {
                 || rows.any(|(own_row, row)| row.since <= own.epoch && own_row != row)
         };
         let witnessed = |own: &Superblock| {
-            let others = present.iter().filter(|(_, sb)| sb.member != own.member);
+            // What an image from before the table says of it is nothing.
+            let others = present
+                .iter()
+                .filter(|(drive, sb)| sb.member != own.member && !self.pasts.is_strange(*drive));
             let mut current = others.filter(|(_, sb)| calls_live(newest, sb.member));
             current.any(|(_, sb)| {
                 let row = own.slot_of(sb.member).and_then(|slot| own.slot(slot));
@@ -374,7 +377,9 @@ impl World {
         let mut round = 0u32;
         loop {
             round += 1;
-            if round % 8 == 1 && until(self) {
+            // A spare that waits for its time ends the rest that was waited for.
+            let far = self.clock.next_at().is_some_and(|at| at > limit);
+            if (far || round % 8 == 1) && until(self) {
                 return Ok(());
             }
             let more = self.step()?;
