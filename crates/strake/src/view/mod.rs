@@ -345,7 +345,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
 pub(crate) fn moving(sb: &Superblock) -> Option<MovingJson> {
     let moving = sb.moving?;
     let geometry = Geometry::of(sb);
-    let from_columns = geometry.elder_row_columns()?;
+    let from_columns = geometry.old_row_columns()?;
     let strip = |band_rows: u16| u64::from(sb.strip_bytes) * u64::from(band_rows);
     Some(MovingJson {
         from_columns,
